@@ -1,0 +1,206 @@
+"""The error tree: whose fault it was, and what to do about it.
+
+Every error of bkbox is one of the seven kinds below; code raises the leaves, callers may catch a kind.
+
+===================  ==================================================================================
+kind                 whose fault, and what to do
+===================  ==================================================================================
+CallerError          the arguments or the order of calls are wrong; change the call
+PeerError            the other end of a connection broke the protocol; the connection is closed
+DiskError            a disk, or what was found on it; the disk's worker decides, operators are told
+MetadataError        the metadata store, or what was found in it
+LedgerError          the outcome of an operation on a ledger over its quorum of bookies
+OperatorError        the host is not in the state that a command or a boot needs; the text says what to run
+BugError             an invariant of bkbox does not hold; report it, nothing it says can be trusted
+===================  ==================================================================================
+
+``may_have_taken_effect`` is true where a request whose outcome is an error may have been carried out all the same.
+"""
+
+from __future__ import annotations
+
+
+class BkboxError(Exception):
+    """Base of all errors; never raised itself."""
+
+    may_have_taken_effect: bool = False
+
+
+class CallerError(BkboxError):
+    """The caller's fault: bad arguments, or calls in the wrong order."""
+
+
+class PeerError(BkboxError):
+    """The other end of a connection broke the protocol."""
+
+
+class DiskError(BkboxError):
+    """A disk failed, is full, or holds something damaged."""
+
+
+class MetadataError(BkboxError):
+    """The metadata store failed, or holds something that cannot be read."""
+
+
+class LedgerError(BkboxError):
+    """An operation on a ledger did not succeed over its quorum."""
+
+
+class OperatorError(BkboxError):
+    """The host is not in the state that is needed; the message says which command mends it."""
+
+
+class BugError(BkboxError):
+    """An invariant of bkbox does not hold."""
+
+
+# ---- caller -----------------------------------------------------------------------------------------
+
+
+class InvalidIdError(CallerError):
+    """A ledger id, entry id or bookie id that cannot exist."""
+
+
+class QuorumSizeError(CallerError):
+    """Ensemble size, write quorum and ack quorum do not fit: E >= WQ >= AQ >= 1."""
+
+
+class EntryTooLargeError(CallerError):
+    """The entry does not fit into one frame."""
+
+
+class ConfigError(CallerError):
+    """The configuration has problems; ``problems`` lists all of them, each with its place."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("\n".join(problems))
+        self.problems = problems
+
+
+class HandleClosedError(CallerError):
+    """The client, ledger handle or connection was closed before this call."""
+
+
+# ---- peer -------------------------------------------------------------------------------------------
+
+
+class FrameError(PeerError):
+    """A frame that cannot be decoded; the connection it came from has to be closed."""
+
+
+class DigestError(PeerError):
+    """An entry whose digest or ids do not agree with what was asked for."""
+
+
+class EncodingError(PeerError):
+    """Stored or transmitted bytes (metadata, cookie, availability, …) that cannot be decoded."""
+
+
+class ConnectionLostError(PeerError):
+    """The connection to a bookie was lost while a request was outstanding."""
+
+    may_have_taken_effect = True
+
+
+class RequestTimeoutError(PeerError):
+    """A bookie did not answer in time."""
+
+    may_have_taken_effect = True
+
+
+# ---- disk -------------------------------------------------------------------------------------------
+
+
+class DiskFullError(DiskError):
+    """No room left on the disk."""
+
+
+class DiskFailedError(DiskError):
+    """The disk cannot be trusted any more (a failed write or fsync); it takes no writes until the next start."""
+
+
+class DamagedError(DiskError):
+    """Stored bytes whose checksum or form is wrong: the data was there and cannot be read."""
+
+
+class FormatVersionError(DiskError):
+    """A file of a newer format than this version of bkbox reads."""
+
+
+# ---- metadata ---------------------------------------------------------------------------------------
+
+
+class LedgerExistsError(MetadataError):
+    """A ledger with this id exists already."""
+
+
+class NoSuchLedgerError(MetadataError):
+    """The metadata store has no ledger with this id."""
+
+
+class VersionConflictError(MetadataError):
+    """A compare-and-set write lost: the stored version is not the expected one."""
+
+
+class MetadataUnavailableError(MetadataError):
+    """The metadata store cannot be reached or does not answer in time."""
+
+    may_have_taken_effect = True
+
+
+# ---- ledger -----------------------------------------------------------------------------------------
+
+
+class LedgerFencedError(LedgerError):
+    """Another client recovers or has recovered the ledger; entries not yet acknowledged may or may not be in it."""
+
+    may_have_taken_effect = True
+
+
+class LedgerClosedError(LedgerError):
+    """The ledger is closed; it takes no more entries."""
+
+
+class NotEnoughBookiesError(LedgerError):
+    """Fewer bookies are available than the ensemble or quorum needs."""
+
+
+class NoSuchEntryError(LedgerError):
+    """Every bookie of the write set said that it does not have the entry, or the entry lies past the end."""
+
+
+class UnknownEntryError(LedgerError):
+    """No bookie returned the entry and at least one could not say that it does not exist."""
+
+
+class RecoveryAbortedError(LedgerError):
+    """Recovery stopped with nothing closed, because some answers were unknown; it may be tried again."""
+
+
+class UnauthorizedError(LedgerError):
+    """The password (master key) is not the ledger's."""
+
+
+class AddFailedError(LedgerError):
+    """An entry could not be written to its ack quorum."""
+
+    may_have_taken_effect = True
+
+
+# ---- operator ---------------------------------------------------------------------------------------
+
+
+class CookieMismatchError(OperatorError):
+    """The cookies on the disks, in the metadata store and in the configuration differ."""
+
+
+class BookieRunningError(OperatorError):
+    """The command needs the bookie stopped, and it runs (or another instance holds its disks)."""
+
+
+class BookieNotRunningError(OperatorError):
+    """The command needs the bookie running, and nothing answers on its admin socket."""
+
+
+class BootError(OperatorError):
+    """The bookie cannot start; the message says why and what to do."""

@@ -1,0 +1,75 @@
+"""The metadata of one ledger as a value. How it is written is in ledger_metadata.py.
+
+Source: LedgerMetadata.java, DataFormats.proto (LedgerMetadataFormat).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import IntEnum
+
+from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+
+
+class LedgerState(IntEnum):
+    """Life of a ledger; the numbers are those of the metadata."""
+
+    OPEN = 1
+    IN_RECOVERY = 2
+    CLOSED = 3
+
+
+class DigestType(IntEnum):
+    """How entries are protected; the numbers are those of the metadata (HMAC is called MAC in Java's client)."""
+
+    CRC32 = 1
+    HMAC = 2
+    CRC32C = 3
+    DUMMY = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Fragment:
+    """Entries from first_entry up to the next fragment lie on this ensemble."""
+
+    first_entry: EntryId
+    ensemble: tuple[BookieId, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerMetadata:
+    """One ledger. ``last_entry`` and ``length`` (payload bytes) mean something only if CLOSED."""
+
+    ledger_id: LedgerId
+    ensemble_size: int
+    write_quorum: int
+    ack_quorum: int
+    state: LedgerState
+    fragments: tuple[Fragment, ...]
+    last_entry: EntryId = NO_ENTRY
+    length: int = 0
+    digest_type: DigestType | None = DigestType.CRC32C
+    password: bytes | None = b""
+    custom: tuple[tuple[str, bytes], ...] = ()
+    ctime_ms: int = -1
+    store_ctime: bool = False
+    format_version: int = 3
+    creator_token: int = 0
+
+    @property
+    def last_fragment(self) -> Fragment:
+        return self.fragments[-1]
+
+    def fragment_of(self, entry: int) -> Fragment:
+        """The fragment that covers an entry id >= 0."""
+        for fragment in reversed(self.fragments):
+            if fragment.first_entry <= entry:
+                return fragment
+        raise ValueError(f"entry {entry} lies before the first fragment of ledger {self.ledger_id}")
+
+    def bookies(self) -> frozenset[BookieId]:
+        """Every bookie that any ensemble names."""
+        return frozenset(bookie for fragment in self.fragments for bookie in fragment.ensemble)
+
+    def with_state(self, state: LedgerState) -> LedgerMetadata:
+        return replace(self, state=state, creator_token=0)

@@ -16,3 +16,15 @@ SEGMENT_BYTES_MAX_DEFAULT = 1 << 30
 
 CHECKPOINT_BYTES_DEFAULT = 256 << 20
 """Entry log bytes between two checkpoints: what a start after a crash has to read again, at most."""
+
+RECORD_BODY_BYTES_MAX = 8 << 20
+"""Largest body of a log record; more than a frame, so that every entry fits."""
+
+FOOTER_LEDGERS_MAX = 65_536
+"""Ledgers in one footer of a segment; more of them make more footers."""
+
+OPEN_SEGMENTS_MAX = 64
+"""Entry log segments that a disk keeps open for reading."""
+
+LAST_ENTRIES_CACHED_MAX = 100_000
+"""Ledgers whose last entry id an index keeps in memory."""

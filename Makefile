@@ -1,0 +1,75 @@
+# make demo    set everything up, then show three bookies at work (INPUT=path: your own data, - for standard input)
+# make test    set everything up, then all checks and tests
+# make check   the checks alone: style, types, import contracts
+# make clean   remove what these made
+#
+# All of it lives in .venv, made with Python 3.11 or 3.12 from PATH, or with uv where there is neither.
+
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/installed
+
+# What a shell has set for another Python would be found before what is installed here.
+unexport PYTHONPATH PYTHONHOME
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.PHONY: demo test check clean
+.DEFAULT_GOAL := test
+.DELETE_ON_ERROR:
+
+demo: $(STAMP)
+	@$(BIN)/bkbox demo $${INPUT:+--input "$$INPUT"}
+
+test: check
+	$(BIN)/python -m pytest -n 2
+
+check: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+clean:
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
+	    .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(STAMP): pyproject.toml Makefile
+	@$(make_venv)
+	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	@touch $@
+
+# Keeps a .venv that works; else makes one. pip and uv want a home folder that they can write to.
+define make_venv
+set -eu; \
+supported='import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 12))'; \
+works() { "$$1" -c "$$supported" 2>/dev/null; }; \
+if works $(BIN)/python && $(BIN)/python -m pip --version >/dev/null 2>&1; then exit 0; fi; \
+rm -rf $(VENV); \
+uv=$$(command -v uv || true); \
+if [ ! -w "$${HOME:-/nonexistent}" ]; then HOME="$$PWD/build/home"; mkdir -p "$$HOME"; export HOME; fi; \
+python=; \
+IFS=:; \
+for name in python3.12 python3.11 python3; do \
+    for folder in $$PATH; do \
+        if [ -z "$$python" ] && [ -x "$$folder/$$name" ] && works "$$folder/$$name"; then \
+            python="$$folder/$$name"; \
+        fi; \
+    done; \
+done; \
+unset IFS; \
+if [ -n "$$python" ] && "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+    "$$python" -m venv $(VENV); \
+elif [ -n "$$uv" ]; then \
+    "$$uv" venv --quiet --seed --python "$${python:-3.12}" $(VENV); \
+elif [ -n "$$python" ] && "$$python" -m virtualenv --version >/dev/null 2>&1; then \
+    "$$python" -m virtualenv --quiet $(VENV); \
+elif [ -n "$$python" ]; then \
+    echo "error: $$python cannot make virtual environments: install its venv package (Debian: apt install python3-venv) or uv" >&2; \
+    exit 1; \
+else \
+    echo "error: no Python 3.11 or 3.12 on PATH: install one of them (Debian: apt install python3 python3-venv) or uv" >&2; \
+    exit 1; \
+fi
+endef

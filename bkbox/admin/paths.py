@@ -1,0 +1,35 @@
+"""Where the admin server is found, and how a socket with a long path is reached.
+
+The kernel takes at most 107 bytes as the path of a unix socket, and folders of disks are often
+longer. Both sides therefore name the socket through a descriptor of its folder:
+``/proc/self/fd/<n>/admin.sock``.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from bkbox.config import Config
+
+SOCKET_NAME = "admin.sock"
+STATUS_URL = "/api/v1/status"
+
+
+def admin_socket_path(config: Config) -> Path:
+    """``admin.sock`` in ``run_dir``, or on the first disk where no ``run_dir`` is set."""
+    return Path(config.run_dir or config.disks[0]) / SOCKET_NAME
+
+
+@contextmanager
+def short_address(path: Path) -> Iterator[str]:
+    """A name of ``path`` short enough to bind or connect to, good inside the block. OSError where
+    the folder is not there.
+    """
+    folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        yield f"/proc/self/fd/{folder}/{path.name}"
+    finally:
+        os.close(folder)

@@ -1,0 +1,78 @@
+"""What a bookie does with a request, by the standing of the ledger: the whole of it as one table.
+
+A ledger on a bookie is in one of four standings. Limbo implies fenced: whatever puts a ledger into limbo fences it.
+
+=========  ====================================================================================
+UNKNOWN    no record of it: no key was ever stored
+OPEN       known, ordinary adds are taken
+FENCED     known, ordinary adds are refused, for good
+LIMBO      fenced, and entries may be missing that were acknowledged: never say 'no such entry'
+=========  ====================================================================================
+
+The key is looked at before the standing (LedgerDescriptorImpl.java does the same): a wrong key gets EUA and changes
+nothing. A ledger whose key is not known (rebuilt from version 1 metadata, which has none) takes the first one.
+
+Source: BP-46; wire-protocol facts of BookieImpl.java, HandleFactoryImpl.java, ReadEntryProcessor.java.
+"""
+
+from __future__ import annotations
+
+import hmac
+from dataclasses import dataclass
+from enum import Enum
+
+from bkbox.wire.codes import Code
+
+
+class Standing(Enum):
+    UNKNOWN = "unknown"
+    OPEN = "open"
+    FENCED = "fenced"
+    LIMBO = "limbo"
+
+
+class Request(Enum):
+    """What is asked, as far as it matters for admission."""
+
+    ADD = "add"
+    RECOVERY_ADD = "recovery add"
+    FENCE = "fence"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Answer code for a refusal, or EOK; and the standing from then on."""
+
+    code: Code
+    after: Standing
+
+
+ADMISSION: dict[tuple[Standing, Request], Verdict] = {
+    (Standing.UNKNOWN, Request.ADD): Verdict(Code.EOK, Standing.OPEN),
+    (Standing.UNKNOWN, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.OPEN),
+    (Standing.UNKNOWN, Request.FENCE): Verdict(Code.EOK, Standing.FENCED),
+    (Standing.OPEN, Request.ADD): Verdict(Code.EOK, Standing.OPEN),
+    (Standing.OPEN, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.OPEN),
+    (Standing.OPEN, Request.FENCE): Verdict(Code.EOK, Standing.FENCED),
+    (Standing.FENCED, Request.ADD): Verdict(Code.EFENCED, Standing.FENCED),
+    (Standing.FENCED, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.FENCED),
+    (Standing.FENCED, Request.FENCE): Verdict(Code.EOK, Standing.FENCED),
+    (Standing.LIMBO, Request.ADD): Verdict(Code.EFENCED, Standing.LIMBO),
+    (Standing.LIMBO, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.LIMBO),
+    (Standing.LIMBO, Request.FENCE): Verdict(Code.EOK, Standing.LIMBO),
+}
+
+ABSENT: dict[Standing, Code] = {
+    Standing.UNKNOWN: Code.ENOLEDGER,
+    Standing.OPEN: Code.ENOENTRY,
+    Standing.FENCED: Code.ENOENTRY,
+    Standing.LIMBO: Code.EUNKNOWNLEDGERSTATE,
+}
+"""The answer to a read that found nothing."""
+
+
+def admit(standing: Standing, request: Request, stored_key: bytes | None, key: bytes) -> Verdict:
+    """Look at the key, then at the table."""
+    if stored_key is not None and not hmac.compare_digest(stored_key, key):
+        return Verdict(Code.EUA, standing)
+    return ADMISSION[standing, request]

@@ -1,0 +1,132 @@
+"""``bkbox cookie …``: what binds disks, metadata store and configuration to one bookie."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from bkbox.cli.exits import ExitCode
+from bkbox.cli.options import config_option, confirm, yes_option
+from bkbox.cli.output import Format, message, output_option, print_json, print_table
+from bkbox.config import Config
+from bkbox.errors import OperatorError
+from bkbox.storage.lock import DiskLock
+from bkbox.supervisor import cookies
+from bkbox.supervisor.cookies import CookieReport
+
+
+@click.group(no_args_is_help=True)
+def cookie() -> None:
+    """Show, verify and repair what binds disks to a bookie.
+
+    A cookie lies on every disk and in the metadata store. A bookie whose cookies differ does not
+    start: a disk that was lost or swapped must not pass for one that holds its data.
+
+    \b
+    Example:
+      bkbox cookie verify --config bookie.toml
+    """
+
+
+@cookie.command(no_args_is_help=True)
+@config_option
+@output_option
+def show(config: Config, output: Format) -> None:
+    """Show the cookies as they are stored.
+
+    \b
+    Example:
+      bkbox cookie show --config bookie.toml
+    """
+    report = asyncio.run(cookies.inspect(config))
+    places = [("metadata store", report.metadata), *((d.path, d.text) for d in report.disks)]
+    if output == "json":
+        print_json([{"where": where, "cookie": text} for where, text in places])
+        return
+    for where, text in places:
+        click.echo(f"{where}:")
+        for line in (text or "no cookie").splitlines():
+            click.echo(f"  {line}")
+
+
+@cookie.command(no_args_is_help=True)
+@config_option
+@output_option
+@click.pass_context
+def verify(ctx: click.Context, config: Config, output: Format) -> None:
+    """Compare the cookies with each other and with the configuration.
+
+    Exit code 0 means that the bookie would start with them, 4 that it would refuse.
+
+    \b
+    Example:
+      bkbox cookie verify --config bookie.toml
+    """
+    report = asyncio.run(cookies.inspect(config))
+    if output == "json":
+        print_json(asdict(report))
+    else:
+        _print_report(report)
+    if not report.ok:
+        ctx.exit(ExitCode.REFUSED)
+
+
+@cookie.command(no_args_is_help=True)
+@config_option
+@yes_option
+def repair(config: Config, yes: bool) -> None:
+    """Take changed disks in: stamp the cookies anew and mark what may be missing.
+
+    Says what it will do and asks. Refuses while the bookie runs, and never stamps over a disk of
+    another bookie or cluster. What was on a lost disk is copied back from other bookies after the
+    next start; until then the bookie does not deny any entry that it may have held.
+
+    \b
+    Example:
+      bkbox cookie repair --config bookie.toml
+    """
+
+    _refuse_while_running(config)
+
+    async def go() -> None:
+        plan = await cookies.plan_repair(config)
+        if plan.refusal is not None:
+            raise OperatorError(plan.refusal)
+        if not plan.steps:
+            message("nothing to do: the cookies match")
+            return
+        message("this will:")
+        for step in plan.steps:
+            message(f"  - {step}")
+        confirm("Go on?", yes=yes)
+        await cookies.apply_repair(config)
+        message("done")
+
+    asyncio.run(go())
+
+
+def _refuse_while_running(config: Config) -> None:
+    """Before anything is asked; the repair itself takes the locks again and keeps them."""
+    for disk in map(Path, config.disks):
+        if disk.is_dir():
+            DiskLock(disk).release()
+
+
+def _print_report(report: CookieReport) -> None:
+    if report.ok:
+        click.echo("cookies match")
+        return
+    print_table(
+        ["where", "field", "expected", "found"],
+        [(each.where, each.field, each.expected, each.found) for each in report.differences],
+        title="differences",
+    )
+    for disk in report.disks:
+        if disk.problem is not None:
+            click.echo(f"{disk.path}: {disk.problem}")
+            if disk.fix is not None:
+                click.echo(f"  mend it with: {disk.fix}")
+    message(report.advice)

@@ -1,0 +1,98 @@
+"""Cut standard input or files into entries.
+
+Reading blocks, so a thread does it. The thread is a daemon that reads unbuffered: Ctrl-C at a
+terminal then ends the command although the thread still waits for input.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from bkbox.errors import CallerError, EntryTooLargeError
+from bkbox.limits import FRAME_BYTES_MAX
+
+READ_BYTES = 1 << 20
+BATCHES_AHEAD = 4
+
+
+async def batches(files: Sequence[Path], chunk: int | None) -> AsyncGenerator[list[bytes], None]:
+    """Entries as they arrive, in batches: lines with their line ends, or ``chunk`` bytes each.
+
+    An entry never spans two files. Raises EntryTooLargeError, and CallerError for a file that
+    cannot be read.
+    """
+    loop = asyncio.get_running_loop()
+    queue: asyncio.Queue[list[bytes] | CallerError | None] = asyncio.Queue()
+    room = threading.Semaphore(BATCHES_AHEAD)
+    wanted = True
+
+    def put(item: list[bytes] | CallerError | None) -> None:
+        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+            loop.call_soon_threadsafe(queue.put_nowait, item)
+
+    def feed() -> None:
+        try:
+            for batch in _blocking_batches(files, chunk):
+                put(batch)
+                room.acquire()
+                if not wanted:
+                    return
+        except CallerError as error:
+            put(error)
+        else:
+            put(None)
+
+    threading.Thread(target=feed, name="input", daemon=True).start()
+    try:
+        while (item := await queue.get()) is not None:
+            if isinstance(item, CallerError):
+                raise item
+            yield item
+            room.release()
+    finally:
+        wanted = False
+        room.release()
+
+
+def _blocking_batches(files: Sequence[Path], chunk: int | None) -> Iterator[list[bytes]]:
+    for file in files or (0,):
+        try:
+            with open(file, "rb", buffering=0, closefd=file != 0) as stream:
+                read = cast(BinaryIO, stream).read
+                yield from lines(read) if chunk is None else chunks(read, chunk)
+        except OSError as error:
+            name = file or "standard input"
+            raise CallerError(f"cannot read {name}: {error.strerror}") from error
+
+
+def lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
+    """Whole lines of what ``read(n)`` gives; the last may lack its line end."""
+    rest = b""
+    while block := read(READ_BYTES):
+        *whole, rest = (rest + block).split(b"\n")
+        if whole:
+            yield [line + b"\n" for line in whole]
+        if len(rest) > FRAME_BYTES_MAX:
+            raise EntryTooLargeError(
+                f"a line is longer than {FRAME_BYTES_MAX} bytes: use --chunk for such input"
+            )
+    if rest:
+        yield [rest]
+
+
+def chunks(read: Callable[[int], bytes], size: int) -> Iterator[list[bytes]]:
+    """Pieces of ``size`` bytes of what ``read(n)`` gives; the last may be shorter."""
+    rest = b""
+    while block := read(READ_BYTES):
+        data = rest + block
+        end = len(data) - len(data) % size
+        if end:
+            yield [data[at : at + size] for at in range(0, end, size)]
+        rest = data[end:]
+    if rest:
+        yield [rest]

@@ -1,0 +1,73 @@
+"""Exit codes, and how an error of bkbox becomes one."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+import click
+
+from bkbox import errors
+
+
+class ExitCode(IntEnum):
+    """Scripts rely on these numbers: they keep their meaning."""
+
+    OK = 0
+    FAILED = 1
+    USAGE = 2
+    NOT_RUNNING = 3
+    REFUSED = 4
+    RUNNING = 5
+    NOT_FOUND = 6
+    TRY_AGAIN = 7
+
+
+MEANINGS = {
+    ExitCode.OK: "done",
+    ExitCode.FAILED: "failed, or the answer to a question was no",
+    ExitCode.USAGE: "wrong arguments or configuration",
+    ExitCode.NOT_RUNNING: "the bookie is not running",
+    ExitCode.REFUSED: "the bookie refuses to start, or its cookies do not match",
+    ExitCode.RUNNING: "the bookie is running, or something else holds its disks: stop it first",
+    ExitCode.NOT_FOUND: "no such ledger or entry",
+    ExitCode.TRY_AGAIN: "not known now (bookies or metadata store unreachable): try again",
+}
+
+# The first that fits counts, so leaves come before their kind.
+_BY_ERROR: tuple[tuple[type[errors.BkboxError], ExitCode], ...] = (
+    (errors.CallerError, ExitCode.USAGE),
+    (errors.BookieNotRunningError, ExitCode.NOT_RUNNING),
+    (errors.CookieMismatchError, ExitCode.REFUSED),
+    (errors.BootError, ExitCode.REFUSED),
+    (errors.BookieRunningError, ExitCode.RUNNING),
+    (errors.NoSuchLedgerError, ExitCode.NOT_FOUND),
+    (errors.NoSuchEntryError, ExitCode.NOT_FOUND),
+    (errors.UnknownEntryError, ExitCode.TRY_AGAIN),
+    (errors.RecoveryAbortedError, ExitCode.TRY_AGAIN),
+    (errors.NotEnoughBookiesError, ExitCode.TRY_AGAIN),
+    (errors.MetadataUnavailableError, ExitCode.TRY_AGAIN),
+    (errors.ConnectionLostError, ExitCode.TRY_AGAIN),
+    (errors.RequestTimeoutError, ExitCode.TRY_AGAIN),
+)
+
+
+def exit_code(error: errors.BkboxError) -> ExitCode:
+    """The exit code that an error stands for."""
+    for kind, code in _BY_ERROR:
+        if isinstance(error, kind):
+            return code
+    return ExitCode.FAILED
+
+
+def report(error: errors.BkboxError) -> None:
+    """Tell the person: ``error: …`` on standard error, a line for each line of the text."""
+    for line in (str(error) or type(error).__name__).splitlines():
+        click.echo(f"error: {line}", err=True)
+    if isinstance(error, errors.BugError):
+        click.echo("this is a fault of bkbox itself: please report it", err=True)
+
+
+def epilog() -> str:
+    """The table of exit codes for ``bkbox --help``."""
+    lines = [f"  {code.value}  {meaning}" for code, meaning in MEANINGS.items()]
+    return "\b\nExit codes:\n" + "\n".join(lines)

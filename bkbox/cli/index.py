@@ -1,0 +1,90 @@
+"""``bkbox index …``: a disk's index, which holds nothing that its entry logs do not hold."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from bkbox.cli.options import config_option
+from bkbox.cli.output import Format, message, output_option, print_json, print_table, size
+from bkbox.config import Config
+from bkbox.storage.files import RealFiles
+from bkbox.storage.lock import DiskLock
+from bkbox.storage.rebuild import RebuildReport, rebuild_index
+
+
+@click.group(no_args_is_help=True)
+def index() -> None:
+    """Work on a disk's index while the bookie is stopped.
+
+    \b
+    Example:
+      bkbox index rebuild --config bookie.toml
+    """
+
+
+@index.command(no_args_is_help=True)
+@config_option
+@click.option(
+    "--disk",
+    "chosen",
+    type=click.Path(file_okay=False, path_type=Path),
+    multiple=True,
+    metavar="DIR",
+    help="Only this disk; repeatable [default: all disks].",
+)
+@click.option("--keep-going", is_flag=True, help="Index what can be read where a log is damaged.")
+@output_option
+def rebuild(config: Config, chosen: tuple[Path, ...], keep_going: bool, output: Format) -> None:
+    """Build a disk's index anew from its entry logs.
+
+    The old index is replaced only when the new one is whole. A damaged log is reported and ends the
+    command, unless --keep-going. The bookie has to be stopped.
+
+    \b
+    Example:
+      bkbox index rebuild --config bookie.toml
+      bkbox index rebuild --config bookie.toml --disk /data/b --keep-going
+    """
+    disks = _disks(config, chosen)
+    reports = [(disk, _rebuild(disk, keep_going=keep_going)) for disk in disks]
+    if output == "json":
+        print_json([{"disk": str(disk)} | asdict(report) for disk, report in reports])
+        return
+    print_table(
+        ["disk", "ledgers", "entries", "records", "read", "unreadable"],
+        [
+            (disk, each.ledgers, each.entries, each.records, size(each.bytes_read), each.unreadable)
+            for disk, each in reports
+        ],
+    )
+
+
+def _disks(config: Config, chosen: tuple[Path, ...]) -> list[Path]:
+    configured = [Path(disk) for disk in config.disks]
+    for disk in chosen:
+        if Path(os.path.abspath(disk)) not in configured:
+            raise click.BadParameter(
+                f"{disk} is not a disk of this configuration", param_hint="--disk"
+            )
+    return [Path(os.path.abspath(disk)) for disk in chosen] or configured
+
+
+def _rebuild(disk: Path, *, keep_going: bool) -> RebuildReport:
+    shown = -1
+
+    def progress(done_bytes: int, total_bytes: int) -> None:
+        nonlocal shown
+        percent = 100 * done_bytes // total_bytes if total_bytes else 100
+        if percent // 10 != shown:
+            shown = percent // 10
+            message(f"{disk}: {percent} %")
+
+    lock = DiskLock(disk)
+    try:
+        return rebuild_index(RealFiles(), disk, keep_going=keep_going, progress=progress)
+    finally:
+        lock.release()

@@ -1,0 +1,121 @@
+"""``bkbox init``: a new bookie. What brings a known bookie back is ``bkbox cookie repair``."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import click
+
+from bkbox import config as configuration
+from bkbox.cli.options import FILE
+from bkbox.cli.output import message
+from bkbox.errors import ConfigError
+from bkbox.supervisor import setup
+
+_OWN_OPTIONS = {
+    "disks": "--disk",
+    "journal": "--journal",
+    "metadata": "--metadata",
+    "listen": "--listen",
+}
+_FOLDER = click.Path(file_okay=False, path_type=Path)
+
+
+@click.command(no_args_is_help=True)
+@click.option(
+    "--config",
+    "config_file",
+    type=FILE,
+    required=True,
+    metavar="FILE",
+    help="Configuration to write; must not exist yet.",
+)
+@click.option(
+    "--disk",
+    "disks",
+    type=_FOLDER,
+    multiple=True,
+    required=True,
+    metavar="DIR",
+    help="Folder of one data disk; once per disk.",
+)
+@click.option("--journal", type=_FOLDER, metavar="DIR", help="Folder of the journal.")
+@click.option("--metadata", required=True, metavar="URI", help="Metadata store: sqlite:PATH.")
+@click.option(
+    "--listen", required=True, metavar="HOST:PORT", help="Where clients reach the bookie."
+)
+@click.option(
+    "--set",
+    "settings",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Any other key of the configuration; repeatable.",
+)
+def init(
+    config_file: Path,
+    disks: tuple[Path, ...],
+    journal: Path | None,
+    metadata: str,
+    listen: str,
+    settings: tuple[str, ...],
+) -> None:
+    """Write a configuration and prepare the disks of a new bookie.
+
+    Paths are written absolute. Refuses disks that hold something, and a bookie that the metadata
+    store knows: to bring such a one back is the task of "bkbox cookie repair".
+
+    \b
+    Example:
+      bkbox init --config bookie.toml --disk /data/a --disk /data/b \\
+          --metadata sqlite:/var/lib/bkbox/cluster.db --listen 10.0.0.5:3181 \\
+          --set ack_after=write
+    """
+    values: dict[str, object] = {
+        "listen": listen,
+        "metadata": _absolute_uri(metadata),
+        "disks": [os.path.abspath(disk) for disk in disks],
+    }
+    if journal is not None:
+        values["journal"] = os.path.abspath(journal)
+    for text in settings:
+        key, value = configuration.parse_set(text)
+        if key in _OWN_OPTIONS:
+            raise click.UsageError(f"{key} is given by {_OWN_OPTIONS[key]}, not by --set")
+        values[key] = value
+
+    is_new = _write(config_file, configuration.render(values))
+    try:
+        config = configuration.load(config_file, os.environ)
+        asyncio.run(setup.initialise(config))
+    except BaseException:
+        if is_new:
+            config_file.unlink()
+        raise
+    message(f"wrote {config_file}")
+    message(f"start the bookie with: bkbox run --config {config_file}")
+
+
+def _absolute_uri(uri: str) -> str:
+    scheme, _, path = uri.partition(":")
+    return f"sqlite:{os.path.abspath(path)}" if scheme == "sqlite" and path else uri
+
+
+def _write(path: Path, text: str) -> bool:
+    """Create the file; True if it was not there.
+
+    One that is there with the same text is from an init that was interrupted and may be repeated;
+    any other is somebody's and stays as it is.
+    """
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        if path.read_bytes() == text.encode():
+            return False
+        raise ConfigError([f"{path} exists already: remove it or choose another name"]) from None
+    except OSError as error:
+        raise ConfigError([f"cannot write {path}: {error.strerror}"]) from None
+    return True

@@ -1,0 +1,88 @@
+"""The command ``bkbox``: a tree of commands, each loaded only when it is called.
+
+Rules: data goes to standard output and messages to standard error; an error of bkbox is one line
+and an exit code (exits.py), never a traceback; commands reach a running bookie only through its
+admin socket.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import Any
+
+import click
+
+from bkbox import __version__
+from bkbox.cli.exits import epilog, exit_code, report
+from bkbox.errors import BkboxError
+
+
+class LazyGroup(click.Group):
+    """A group whose commands are imported when they are needed.
+
+    ``lazy`` maps a command's name to ``module:attribute`` and its one-line help, so that the list
+    of commands costs no import.
+    """
+
+    def __init__(self, *args: Any, lazy: Mapping[str, tuple[str, str]], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = lazy
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.lazy)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self.lazy:
+            return None
+        module, attribute = self.lazy[cmd_name][0].split(":")
+        command = getattr(importlib.import_module(module), attribute)
+        assert isinstance(command, click.Command)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in self.lazy.items()])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BkboxError as error:
+            report(error)
+            ctx.exit(exit_code(error))
+
+
+COMMANDS = {
+    "init": ("bkbox.cli.init:init", "Write a configuration and prepare the disks of a new bookie."),
+    "run": ("bkbox.cli.run:run", "Run the bookie in the foreground until it is told to stop."),
+    "status": ("bkbox.cli.status:status", "Show how the running bookie does."),
+    "cookie": ("bkbox.cli.cookie:cookie", "Show, verify and repair what binds disks to a bookie."),
+    "ledger": ("bkbox.cli.ledger:ledger", "Create, list, read, write, recover, delete ledgers."),
+    "index": ("bkbox.cli.index:index", "Work on a disk's index while the bookie is stopped."),
+    "config": ("bkbox.cli.config:config", "Check a configuration and show what it means."),
+    "demo": ("bkbox.cli.demo:demo", "Run three bookies here, break them, and read all back."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=COMMANDS, epilog=epilog(), no_args_is_help=True)
+@click.version_option(__version__, prog_name="bkbox")
+def main() -> None:
+    """An Apache BookKeeper bookie for one host that keeps its promises without a journal.
+
+    A first bookie, in two commands:
+
+    \b
+      bkbox init --config bookie.toml --disk ./disk0 \\
+          --metadata sqlite:./cluster.db --listen 127.0.0.1:3181
+      bkbox run --config bookie.toml
+
+    and in another terminal:
+
+    \b
+      bkbox status --config bookie.toml
+      echo hello | bkbox ledger write --metadata sqlite:./cluster.db -e 1 -w 1 -a 1
+    """
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,106 @@
+"""``bkbox status``: the status document of the running bookie."""
+
+from __future__ import annotations
+
+import click
+
+from bkbox.admin.client import fetch_status
+from bkbox.admin.paths import admin_socket_path
+from bkbox.admin.status import Limbo, Status, to_json
+from bkbox.cli.options import config_option
+from bkbox.cli.output import Format, output_option, print_fields, print_json, print_table, size
+from bkbox.config import Config
+
+
+@click.command(no_args_is_help=True)
+@config_option
+@click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds to wait.")
+@output_option
+def status(config: Config, timeout: float, output: Format) -> None:
+    """Show how the running bookie does.
+
+    Asks the bookie on its admin socket; exit code 3 means that no bookie is running.
+
+    \b
+    Example:
+      bkbox status --config bookie.toml
+      bkbox status --config bookie.toml -o json
+    """
+    document = fetch_status(admin_socket_path(config), timeout)
+    if output == "json":
+        print_json(to_json(document))
+    else:
+        _print(document)
+
+
+def _print(document: Status) -> None:
+    print_fields(
+        [
+            ("bookie", document.bookie_id),
+            ("state", document.state),
+            ("listen", document.listen),
+            ("writable", document.writable),
+            ("read-only reasons", document.read_only_reasons),
+            ("ack_after", document.ack_after),
+            ("boot", document.boot.phase),
+            ("boot reasons", document.boot.reasons),
+            ("instance id", document.instance_id),
+            ("version", document.version),
+        ]
+    )
+    click.echo()
+    print_table(
+        ["disk", "state", "last start", "ledgers", "in limbo", "free", "of", "read-only", "reason"],
+        [
+            (
+                disk.path,
+                disk.state,
+                disk.crash_class,
+                disk.ledgers,
+                disk.limbo_ledgers,
+                size(disk.free_bytes),
+                size(disk.total_bytes),
+                disk.read_only,
+                disk.reason,
+            )
+            for disk in document.disks
+        ],
+        title="disks",
+    )
+    click.echo()
+    print_table(
+        ["role", "name", "pid", "running", "restarts"],
+        [(p.role, p.name, p.pid, p.running, p.restarts) for p in document.processes],
+        title="processes",
+    )
+    if document.limbo.ledgers:
+        _print_limbo(document.limbo)
+    if document.warnings:
+        click.echo()
+        print_table(
+            ["warning", "command"],
+            [(warning.text, warning.command) for warning in document.warnings],
+            title="warnings",
+        )
+
+
+def _print_limbo(limbo: Limbo) -> None:
+    click.echo()
+    eta = "unknown" if limbo.eta_s is None else f"{limbo.eta_s:.0f} s"
+    print_fields(
+        [
+            ("repaired", f"{limbo.done} of {limbo.ledgers} ledgers"),
+            ("entries checked", limbo.entries_checked),
+            ("entries missing", limbo.entries_missing),
+            ("entries copied", f"{limbo.entries_copied} ({size(limbo.bytes_copied)})"),
+            ("time left", eta),
+        ],
+        title="limbo",
+    )
+    if limbo.blockers:
+        click.echo()
+        print_table(
+            ["ledger", "why it stays in limbo", "what to do"],
+            [(blocker.ledger, blocker.reason, blocker.what_to_do) for blocker in limbo.blockers],
+            title="blocked",
+        )

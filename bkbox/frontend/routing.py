@@ -1,0 +1,64 @@
+"""Which disk holds a ledger, as the front-end knows it.
+
+The place of a ledger is recorded on its disk and never computed: the workers list their ledgers when they are
+attached, and the table keeps what a disk listed while its worker is away. As long as some disk has not been
+listed yet, a ledger that is in no list may be on it, so nothing may be said or created for such a ledger.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+
+
+class Unroutable(Enum):
+    """Why a request has no disk."""
+
+    UNLISTED = "the ledger may lie on a disk that has not been listed since the front-end began"
+    NO_DISK = "no disk is in service"
+
+
+class Places:
+    """Ledger to disk, by the disk's number."""
+
+    def __init__(self, disks: Sequence[str]) -> None:
+        self.disks = tuple(disks)
+        self._place: dict[int, int] = {}
+        self._listed = [False] * len(self.disks)
+        self._ledgers = [0] * len(self.disks)
+
+    def listed(self, disk: int) -> None:
+        """The disk's list is complete."""
+        self._listed[disk] = True
+
+    def all_listed(self) -> bool:
+        return all(self._listed)
+
+    def record(self, disk: int, ledgers: Iterable[int]) -> None:
+        """These ledgers lie on this disk."""
+        for ledger in ledgers:
+            before = self._place.get(ledger)
+            if before is not None:
+                self._ledgers[before] -= 1
+            self._place[ledger] = disk
+            self._ledgers[disk] += 1
+
+    def find(self, ledger: int) -> int | None:
+        """The disk of a ledger, or None where no list names it."""
+        return self._place.get(ledger)
+
+    def choose(self, ledger: int, in_service: Sequence[bool], writable: Sequence[bool]) -> int | Unroutable:
+        """The disk of a ledger; one that is in no list yet is given to the disk with the fewest ledgers."""
+        place = self._place.get(ledger)
+        if place is not None:
+            return place
+        if not self.all_listed():
+            return Unroutable.UNLISTED
+        candidates = [disk for disk in range(len(self.disks)) if in_service[disk] and writable[disk]]
+        if not candidates:
+            candidates = [disk for disk in range(len(self.disks)) if in_service[disk]]
+        if not candidates:
+            return Unroutable.NO_DISK
+        chosen = min(candidates, key=self._ledgers.__getitem__)
+        self.record(chosen, (ledger,))
+        return chosen

@@ -1,0 +1,68 @@
+"""The link between the front-end and one disk worker: who owns which slot of shared memory.
+
+One SOCK_SEQPACKET pair a link, so every message arrives whole or not at all, and the death of either side is an
+end-of-file for the other. Two slot areas belong to a link: requests (written by the front-end) and answers
+(written by the worker).
+
+=========  ==================  ========================================================================
+message    from                meaning
+=========  ==================  ========================================================================
+HELLO      front-end           carries the descriptors of both areas; the first message
+LEDGERS    worker              slot of answers holds ledger ids (u64 each) that the disk has; flag: the list ends
+BATCH      front-end           slot of requests is full of frames and now the worker's
+ANSWER     worker              slot of answers is full of frames and now the front-end's
+DONE       worker              every frame of that slot of requests was answered; it is free again; flag: read-only
+RELEASE    front-end           the slot of answers was read; it is free again
+=========  ==================  ========================================================================
+"""
+
+from __future__ import annotations
+
+import socket
+import struct
+from dataclasses import dataclass
+from enum import IntEnum
+
+_MESSAGE = struct.Struct("=BBHI")
+
+
+class LinkKind(IntEnum):
+    HELLO = 1
+    LEDGERS = 2
+    BATCH = 3
+    ANSWER = 4
+    DONE = 5
+    RELEASE = 6
+
+
+@dataclass(frozen=True, slots=True)
+class LinkMessage:
+    kind: LinkKind
+    slot: int = 0
+    used: int = 0
+    flag: bool = False
+
+
+def pack(message: LinkMessage) -> bytes:
+    return _MESSAGE.pack(message.kind, message.flag, message.slot, message.used)
+
+
+def unpack(data: bytes) -> LinkMessage:
+    kind, flag, slot, used = _MESSAGE.unpack(data)
+    return LinkMessage(LinkKind(kind), slot, used, bool(flag))
+
+
+def send_hello(sock: socket.socket, request_fd: int, answer_fd: int) -> None:
+    """Hand both areas over to the worker."""
+    socket.send_fds(sock, [pack(LinkMessage(LinkKind.HELLO))], [request_fd, answer_fd])
+
+
+def receive_hello(sock: socket.socket) -> tuple[int, int]:
+    """The descriptors of (requests, answers); blocks. Raises EOFError if the front-end is gone already."""
+    data, fds, _flags, _address = socket.recv_fds(sock, _MESSAGE.size, 2)
+    if not data or len(fds) != 2:
+        raise EOFError("the front-end closed the link before its hello")
+    return fds[0], fds[1]
+
+
+MESSAGE_BYTES = _MESSAGE.size

@@ -1,0 +1,281 @@
+"""Control messages between the supervisor, the workers, the front-end and the repair worker.
+
+A message on the wire is: header length u32 | header (JSON) | payload (raw bytes). JSON and not pickle: a process that
+was taken over must not be able to run code in its neighbours. ``call`` pairs a request with its reply; 0 means that
+none is expected. Large lists travel in the payload, in pages of at most PAGE_ITEMS items, because one message has
+to fit into a socket buffer.
+"""
+
+from __future__ import annotations
+
+import json
+import struct
+from dataclasses import asdict, dataclass, fields
+from typing import Any, ClassVar
+
+from bkbox.errors import BugError
+
+_LENGTH = struct.Struct("=I")
+
+PAGE_ITEMS = 2_048
+"""Items in one page of ledgers, marks or runs."""
+
+LEDGER_ITEM = struct.Struct("=QB")
+"""One ledger in a page: id, flags."""
+
+MARK_ITEM = struct.Struct("=QBB20s")
+"""One mark of phase one: ledger id, flags to set, whether a key follows, master key."""
+
+RANGE_ITEM = struct.Struct("=QQ")
+"""One range of entry ids, both ends included."""
+
+FENCED = 1
+LIMBO = 2
+
+
+@dataclass(slots=True, kw_only=True)
+class Message:
+    """Base of all messages; ``payload`` is not part of the JSON header."""
+
+    call: int = 0
+    payload: bytes = b""
+
+
+# ---- supervisor to worker ---------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenDisk(Message):
+    """Open the disk and replay its log. Reply: DiskOpened or Refused."""
+
+    path: str
+    journal: str
+    ack_after: str
+    host_crash: bool
+    segment_bytes_max: int
+    checkpoint_bytes: int
+    disk_usage_max: float
+    disk_reserve_bytes: int
+
+
+@dataclass(slots=True, kw_only=True)
+class DiskOpened(Message):
+    """What the replay found."""
+
+    disk: str
+    records: int
+    entries: int
+    replayed_bytes: int
+    cut_bytes: int
+    damaged: list[str]
+    trusted: bool
+
+
+@dataclass(slots=True, kw_only=True)
+class Refused(Message):
+    """The call could not be carried out: error type name and text."""
+
+    error: str
+    text: str
+
+
+@dataclass(slots=True, kw_only=True)
+class ListLedgers(Message):
+    """One page of ledgers with an id > ``after``, in order. Reply: Page of LEDGER_ITEM."""
+
+    after: int = -1
+    limbo_only: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class Page(Message):
+    """Items are in the payload; ``more`` says whether another page follows."""
+
+    more: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class MarkLedgers(Message):
+    """Fence and put into limbo the ledgers of the payload (MARK_ITEM each). Reply: Done once it is durable."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Settle(Message):
+    """What earlier runs may have lost is accounted for: the disk may move its checkpoint on. Reply: Done."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Done(Message):
+    """The call was carried out."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AttachFrontend(Message):
+    """The one descriptor with this message is the link to the front-end; serve it."""
+
+
+@dataclass(slots=True, kw_only=True)
+class AttachRepair(Message):
+    """The one descriptor with this message is a channel to the repair worker; answer its calls."""
+
+
+@dataclass(slots=True, kw_only=True)
+class GetStats(Message):
+    """Reply: Stats."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Stats(Message):
+    values: dict[str, Any]
+
+
+@dataclass(slots=True, kw_only=True)
+class Stop(Message):
+    """Finish what was begun, make it durable and exit. Reply: Stopped."""
+
+
+@dataclass(slots=True, kw_only=True)
+class Stopped(Message):
+    """``clean``: everything is durable, the dirty marker may be cleared."""
+
+    clean: bool
+    reason: str = ""
+
+
+@dataclass(slots=True, kw_only=True)
+class DiskTrouble(Message):
+    """Unasked, worker to supervisor: the disk failed; the next start must be a host crash."""
+
+    reason: str
+
+
+# ---- repair worker to disk worker -------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class ListRuns(Message):
+    """Entries that the index has for a ledger from ``first`` on. Reply: Page of RANGE_ITEM."""
+
+    ledger: int
+    first: int = 0
+
+
+@dataclass(slots=True, kw_only=True)
+class CheckEntries(Message):
+    """Read the entries of a range that the index has and verify their records. Reply: Page with those
+    that cannot be read (RANGE_ITEM)."""
+
+    ledger: int
+    first: int
+    last: int
+
+
+@dataclass(slots=True, kw_only=True)
+class ClearLimbo(Message):
+    """Make the ledger's entries durable, then take it out of limbo, durably. Reply: Done."""
+
+    ledger: int
+
+
+# ---- supervisor to front-end ------------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenFrontend(Message):
+    """Serve. The one descriptor is the bound socket."""
+
+    frame_bytes_max: int
+    connection_inflight_bytes_max: int
+    disks: list[str]
+
+
+@dataclass(slots=True, kw_only=True)
+class AttachDisk(Message):
+    """The one descriptor is the link to the worker of this disk."""
+
+    disk: str
+
+
+@dataclass(slots=True, kw_only=True)
+class Listening(Message):
+    """Unasked, front-end to supervisor: every disk's ledgers are known and the port is open."""
+
+
+# ---- supervisor to repair worker --------------------------------------------------------------------
+
+
+@dataclass(slots=True, kw_only=True)
+class OpenRepair(Message):
+    """Start repairing. Descriptors follow by AttachDisk."""
+
+    bookie: str
+    metadata: str
+    entries_in_flight: int
+    bytes_per_second: int
+    ledgers_at_once: int
+    retry_initial_s: float
+    retry_max_s: float
+
+
+@dataclass(slots=True, kw_only=True)
+class RepairProgress(Message):
+    """Unasked, repair worker to supervisor: the whole state of phase two as the status document shows it."""
+
+    values: dict[str, Any]
+
+
+_TYPES: dict[str, type[Message]] = {
+    kind.__name__: kind
+    for kind in (
+        OpenDisk,
+        DiskOpened,
+        Refused,
+        ListLedgers,
+        Page,
+        MarkLedgers,
+        Settle,
+        Done,
+        AttachFrontend,
+        AttachRepair,
+        GetStats,
+        Stats,
+        Stop,
+        Stopped,
+        DiskTrouble,
+        ListRuns,
+        CheckEntries,
+        ClearLimbo,
+        OpenFrontend,
+        AttachDisk,
+        Listening,
+        OpenRepair,
+        RepairProgress,
+    )
+}
+
+
+class _Names:
+    """Field names of each message type, looked up once."""
+
+    known: ClassVar[dict[type[Message], frozenset[str]]] = {
+        kind: frozenset(item.name for item in fields(kind)) for kind in _TYPES.values()
+    }
+
+
+def encode(message: Message) -> bytes:
+    values = asdict(message)
+    payload: bytes = values.pop("payload")
+    values["type"] = type(message).__name__
+    header = json.dumps(values, separators=(",", ":")).encode()
+    return _LENGTH.pack(len(header)) + header + payload
+
+
+def decode(data: bytes) -> Message:
+    """Raises BugError: both ends are ours, so a message that does not decode is a defect."""
+    (length,) = _LENGTH.unpack_from(data)
+    values = json.loads(data[_LENGTH.size : _LENGTH.size + length])
+    name = values.pop("type")
+    kind = _TYPES.get(name)
+    if kind is None or not _Names.known[kind] >= values.keys():
+        raise BugError(f"control message {name!r} with fields {sorted(values)} is not known")
+    return kind(payload=data[_LENGTH.size + length :], **values)

@@ -1,0 +1,172 @@
+"""The metadata store as bkbox sees it: ledgers, cookies and registered bookies of one cluster.
+
+Rules that every store keeps:
+
+- A write that was answered survives a power cut. One that raised MetadataUnavailableError, or whose
+  caller was cancelled, may have taken effect all the same.
+- A value has a version: 0 when it is created, one more with every write. Writes name the version
+  they replace (compare-and-set), so of two writers that read the same version one loses with
+  VersionConflictError.
+- A registration belongs to a living process; it vanishes with it and is nobody's to clean up.
+- Watches give the present value first and then the newest after each change; changes in quick
+  succession may be merged. A store that cannot be reached makes a watch late and does not end it.
+  Closing the store ends its watches and its registrations.
+
+Calls after ``close()`` raise HandleClosedError. Source: LedgerManager.java,
+RegistrationManager.java, RegistrationClient.java.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from bkbox.ids import BookieId, LedgerId
+from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.service_info import ServiceInfo
+
+T = TypeVar("T")
+
+RANGE_LEDGERS_MAX = 1_000
+"""Ledgers in one page of ledger_ranges()."""
+
+
+@dataclass(frozen=True, slots=True)
+class Versioned(Generic[T]):
+    """A stored value and the version to name when replacing it."""
+
+    value: T
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class RegisteredBookie:
+    """A bookie that is there now: whether it takes new entries, and where it is reached."""
+
+    read_only: bool
+    service_info: ServiceInfo
+
+
+class Registration(ABC):
+    """One bookie's entry among the living. It renews itself until closed.
+
+    No method raises because the store cannot be reached: that is logged, and the next renewal
+    brings the store up to what was asked for.
+    """
+
+    @abstractmethod
+    async def set_read_only(self, read_only: bool) -> None:
+        """Say that the bookie takes, or does not take, new entries."""
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Leave; doing so twice is allowed."""
+
+
+class MetadataStore(ABC):
+    """A connection to the metadata of one cluster; an asynchronous context manager."""
+
+    @abstractmethod
+    async def instance_id(self) -> str:
+        """The cluster's identity, a UUID as text; made with the store and never changed."""
+
+    # ---- ledgers ----------------------------------------------------------------------------
+
+    @abstractmethod
+    async def new_ledger_id(self) -> LedgerId:
+        """An id that no ledger has and that this method never returns again."""
+
+    @abstractmethod
+    async def create_ledger(self, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
+        """Store a new ledger.
+
+        Raises LedgerExistsError, unless what is stored carries the same creator token (not 0):
+        then an earlier answer was lost and this is the success it would have told.
+        """
+
+    @abstractmethod
+    async def read_ledger(self, ledger: LedgerId) -> Versioned[LedgerMetadata]:
+        """Raises NoSuchLedgerError; MetadataError if what is stored cannot be read."""
+
+    @abstractmethod
+    async def write_ledger(
+        self, metadata: LedgerMetadata, expected_version: int
+    ) -> Versioned[LedgerMetadata]:
+        """Replace a ledger's metadata; the creator token is dropped, as by every update.
+
+        Raises VersionConflictError, NoSuchLedgerError.
+        """
+
+    @abstractmethod
+    async def delete_ledger(self, ledger: LedgerId) -> None:
+        """Remove a ledger, whatever its version; one that is not there counts as removed."""
+
+    @abstractmethod
+    def ledger_ranges(self) -> AsyncIterator[list[LedgerId]]:
+        """All ledgers, ascending, in pages of at most RANGE_LEDGERS_MAX, none empty.
+
+        A ledger that exists from the first page to the last is in it exactly once.
+        """
+
+    @abstractmethod
+    def watch_ledger(self, ledger: LedgerId) -> AsyncIterator[Versioned[LedgerMetadata] | None]:
+        """The ledger now and after each change; None while there is no such ledger."""
+
+    # ---- cookies ----------------------------------------------------------------------------
+
+    @abstractmethod
+    async def read_cookie(self, bookie: BookieId) -> Versioned[bytes] | None:
+        """The bookie's cookie, or None."""
+
+    @abstractmethod
+    async def write_cookie(
+        self, bookie: BookieId, cookie: bytes, expected_version: int | None
+    ) -> Versioned[bytes]:
+        """Create the cookie (expected_version None) or replace it. Raises VersionConflictError."""
+
+    @abstractmethod
+    async def delete_cookie(self, bookie: BookieId) -> None:
+        """Remove a cookie, whatever its version; one that is not there counts as removed."""
+
+    @abstractmethod
+    async def cookies(self) -> dict[BookieId, Versioned[bytes]]:
+        """The cookies of all bookies that the cluster knows, running or not."""
+
+    # ---- registration -----------------------------------------------------------------------
+
+    @abstractmethod
+    async def register(
+        self, bookie: BookieId, service_info: ServiceInfo, *, read_only: bool
+    ) -> Registration:
+        """Enter the bookie among the living.
+
+        What a dead process left is taken over. Raises OperatorError if a living one holds the id.
+        """
+
+    @abstractmethod
+    async def bookies(self) -> dict[BookieId, RegisteredBookie]:
+        """The bookies that are registered now."""
+
+    @abstractmethod
+    def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
+        """The registered bookies now and after each change, deaths included."""
+
+    # ---- life -------------------------------------------------------------------------------
+
+    @abstractmethod
+    async def close(self) -> None:
+        """Close registrations, watches and the connection; doing so twice is allowed."""
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()

@@ -1,0 +1,83 @@
+"""Watching a store that does not call back: one poll for all watches of a connection.
+
+The poll compares a mark that moves with every commit. A watch takes the event of the next change
+*before* it reads, so that no change falls between reading and waiting.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from typing import TypeVar
+
+from bkbox.errors import HandleClosedError, MetadataError, MetadataUnavailableError
+
+POLL_INTERVAL_S = 0.05
+
+V = TypeVar("V")
+
+
+class Changes:
+    """Tells when the mark of a store has moved; polls from the first question until closed."""
+
+    def __init__(self, mark: Callable[[], Awaitable[object]]) -> None:
+        self._mark = mark
+        self._event = asyncio.Event()
+        self._poll: asyncio.Task[None] | None = None
+
+    def next(self) -> asyncio.Event:
+        """The event that is set once something has changed after this call."""
+        if self._poll is None:
+            self._poll = asyncio.create_task(self._run(), name="metadata-watch")
+        return self._event
+
+    async def close(self) -> None:
+        """End the poll and wake whoever waits."""
+        if self._poll is not None:
+            self._poll.cancel()
+            await asyncio.wait([self._poll])
+        self._event.set()
+
+    async def _run(self) -> None:
+        # The first mark differs from None: it counts as a change, since there is no earlier one.
+        seen: object = None
+        while True:
+            try:
+                mark = await self._mark()
+            except MetadataError:
+                mark = None  # whoever waits reads, and sees the error itself
+            if mark is None or mark != seen:
+                seen = mark
+                self._event.set()
+                self._event = asyncio.Event()
+            await asyncio.sleep(POLL_INTERVAL_S)
+
+
+async def watch(
+    changes: Changes, read: Callable[[], Awaitable[V]], recheck_s: float
+) -> AsyncIterator[V]:
+    """The value that ``read`` gives, now and whenever it differs from the one before.
+
+    It is read after every change, and every ``recheck_s`` since some values change with time
+    alone. Raises what the first ``read`` raises; later MetadataUnavailableError is waited out.
+    Ends when the store is closed.
+    """
+    changed = changes.next()
+    value = await read()
+    yield value
+    while True:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(recheck_s):
+                await changed.wait()
+        changed = changes.next()
+        try:
+            newer = await read()
+        except HandleClosedError:
+            return
+        except MetadataUnavailableError:
+            await asyncio.sleep(POLL_INTERVAL_S)
+            continue
+        if newer != value:
+            value = newer
+            yield value

@@ -1,0 +1,160 @@
+"""What the machines ask of a driver, and what they tell it.
+
+Requests carry a token that the driver echoes in the event named by each class. Outcomes carry
+none; after a final one (EntryFound, LacFound, Recovered, Closed, CloseFailed, and Failed of
+anything but a writer) the machine wants nothing more.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bkbox.errors import BkboxError
+from bkbox.ids import BookieId, EntryId
+from bkbox.wire.digest import VerifiedEntry
+from bkbox.wire.ledger import LedgerMetadata
+
+
+class Target(NamedTuple):
+    """One bookie of a group send, and the token of its answer."""
+
+    token: int
+    bookie: BookieId
+
+
+# ---- requests -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class SendAdd:
+    """Send one entry to each target (AddAnswered each). The driver packages it: digest over these
+    very fields.
+
+    ``length``: payload bytes of the ledger up to and with this entry. LAC and length of an entry
+    are the same whenever it is sent, so that its replicas are byte-identical.
+    """
+
+    entry_id: EntryId
+    lac: EntryId
+    length: int
+    payload: bytes
+    recovery: bool
+    targets: tuple[Target, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SendRead:
+    """Read an entry, or with id -1 the bookie's last one (ReadAnswered). ``fence``: stop normal
+    writers first."""
+
+    token: int
+    bookie: BookieId
+    entry_id: EntryId
+    fence: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadMetadata:
+    """Read the ledger's metadata afresh (MetadataRead or MetadataFailed)."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class WriteMetadata:
+    """Write metadata if the stored version is still this one (MetadataWritten, MetadataConflict,
+    MetadataFailed)."""
+
+    token: int
+    metadata: LedgerMetadata
+    expected_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class PickReplacements:
+    """Find a bookie outside the ensemble for each failed one (ReplacementsPicked, with fewer or
+    none if need be)."""
+
+    token: int
+    failed: tuple[BookieId, ...]
+    ensemble: tuple[BookieId, ...]
+
+
+# ---- outcomes -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Acked:
+    """Writer: entries ``first`` to ``last`` (inclusive, next in order) are acknowledged."""
+
+    first: EntryId
+    last: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The operation ended with this error.
+
+    Of a writer: every append not acknowledged so far failed and none is taken any more, Close
+    still is.
+    """
+
+    error: BkboxError
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """Writer: the metadata says CLOSED, with this writer's last entry and length."""
+
+    metadata: LedgerMetadata
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class CloseFailed:
+    """Writer: it could not close the ledger; what was acknowledged is in it all the same."""
+
+    error: BkboxError
+
+
+@dataclass(frozen=True, slots=True)
+class EntryFound:
+    """Reader: here it is."""
+
+    entry: VerifiedEntry
+
+
+@dataclass(frozen=True, slots=True)
+class LacFound:
+    """LAC read: every entry up to ``lac`` is acknowledged; ``last`` is the entry that said so, if
+    any did."""
+
+    lac: EntryId
+    last: VerifiedEntry | None
+
+
+@dataclass(frozen=True, slots=True)
+class Recovered:
+    """Recovery: the ledger is CLOSED, by this client or another, with this metadata."""
+
+    metadata: LedgerMetadata
+    version: int
+
+
+Request = SendAdd | SendRead | ReadMetadata | WriteMetadata | PickReplacements
+Outcome = Acked | Failed | Closed | CloseFailed | EntryFound | LacFound | Recovered
+Effect = Request | Outcome
+
+
+class Tokens:
+    """Numbers the requests of one machine, from 1."""
+
+    __slots__ = ("last",)
+
+    def __init__(self) -> None:
+        self.last = 0
+
+    def take(self) -> int:
+        self.last += 1
+        return self.last

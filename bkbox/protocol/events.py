@@ -1,0 +1,151 @@
+"""What a driver tells the machines: calls of the user and answers to the effects.
+
+Every effect that asks for something carries a token (several bookies: a token each). Whatever
+comes of it, the driver answers each token exactly once, with the event that the effect names.
+Answers that nobody waits for any more are ignored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from bkbox.errors import MetadataError
+from bkbox.ids import BookieId
+from bkbox.wire.codes import Code, Evidence
+from bkbox.wire.digest import VerifiedEntry
+from bkbox.wire.ledger import LedgerMetadata
+
+
+class NoAnswer(Enum):
+    """What stands in for a bookie's answer where there is none that can be used: always unknown."""
+
+    CONNECTION_LOST = "connection lost"
+    TIMEOUT = "no answer in time"
+    BAD_DIGEST = "the digest does not match"
+    NOT_REACHED = "cannot be reached"
+
+    @property
+    def evidence(self) -> Evidence:
+        return Evidence.UNKNOWN
+
+
+Answer = Code | NoAnswer
+
+
+def describe(answers: Iterable[tuple[BookieId, Answer | None]]) -> str:
+    """For people: ``127.0.0.1:3182 answered EIO, 127.0.0.1:3183: connection lost``; None = nothing
+    yet."""
+    return ", ".join(
+        f"{bookie} answered {answer.name}"
+        if isinstance(answer, Code)
+        else f"{bookie}: {answer.value if answer is not None else 'nothing yet'}"
+        for bookie, answer in answers
+    )
+
+
+# ---- calls of the user --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Append:
+    """Writer: add this entry; it gets the id ``writer.next_entry``."""
+
+    payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Writer: end the ledger once all outstanding adds are acknowledged or failed."""
+
+
+# ---- what the driver noticed --------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class BookieBack:
+    """Writer: this bookie can be tried (again), whether it failed before or is new."""
+
+    bookie: BookieId
+
+
+@dataclass(frozen=True, slots=True)
+class Speculate:
+    """Reader: no answer for a while; ask the next bookie without waiting longer."""
+
+
+# ---- answers to effects -------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AddAnswered:
+    """Answers one target of SendAdd."""
+
+    token: int
+    answer: Answer
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAnswered:
+    """Answers SendRead. ``entry`` is there exactly if the answer is EOK: a bad digest is
+    NoAnswer.BAD_DIGEST."""
+
+    token: int
+    answer: Answer
+    entry: VerifiedEntry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRead:
+    """Answers ReadMetadata."""
+
+    token: int
+    metadata: LedgerMetadata
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataWritten:
+    """Answers WriteMetadata: it is stored, with this version."""
+
+    token: int
+    version: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataConflict:
+    """Answers WriteMetadata: the stored version is another one, nothing was written."""
+
+    token: int
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataFailed:
+    """Answers ReadMetadata or WriteMetadata: the outcome is an error, a write may have been done
+    all the same."""
+
+    token: int
+    error: MetadataError
+
+
+@dataclass(frozen=True, slots=True)
+class ReplacementsPicked:
+    """Answers PickReplacements: as many bookies as there are, at most as many as asked for, in the
+    order asked."""
+
+    token: int
+    bookies: tuple[BookieId, ...]
+
+
+MetadataAnswer = MetadataRead | MetadataWritten | MetadataConflict | MetadataFailed
+Event = (
+    Append
+    | Close
+    | BookieBack
+    | Speculate
+    | AddAnswered
+    | ReadAnswered
+    | MetadataAnswer
+    | ReplacementsPicked
+)

@@ -1,0 +1,142 @@
+"""An ordinary read of one entry from its write set.
+
+One bookie that returns the entry is enough. It is absent only if every bookie of the write set says
+so; if none returned it and one of them could not say, that is unknown, and an error of its own.
+
+Bookies are asked one after another, the next when one fails to deliver or when the driver
+speculates (a slow answer still counts when it comes). Before anything is declared absent or unknown
+the metadata is read again: the entry may lie in a fragment that was added, or on a bookie that was
+put in the place of another, after the reader's copy was made. Source: PendingReadOp.java,
+ReadOpBase.java.
+"""
+
+from __future__ import annotations
+
+from bkbox.errors import LedgerError, NoSuchEntryError, UnknownEntryError
+from bkbox.ids import BookieId, EntryId
+from bkbox.protocol.effects import Effect, EntryFound, Failed, ReadMetadata, SendRead, Tokens
+from bkbox.protocol.events import (
+    Answer,
+    MetadataFailed,
+    MetadataRead,
+    ReadAnswered,
+    Speculate,
+    describe,
+)
+from bkbox.protocol.quorum import ReadOutcome, read_outcome
+from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.write_set import write_set
+
+ReaderEvent = ReadAnswered | Speculate | MetadataRead | MetadataFailed
+
+
+class EntryReader:
+    """Reads one entry >= 0. ``start``, then ``handle`` each event; ends with EntryFound, or Failed
+    with NoSuchEntryError, UnknownEntryError or the error of the metadata store.
+
+    ``metadata`` is the newest copy that the reader has seen: later reads may start from it.
+    """
+
+    def __init__(self, metadata: LedgerMetadata, version: int, entry: EntryId) -> None:
+        self.metadata = metadata
+        self.version = version
+        self.entry = entry
+        self._tokens = Tokens()
+        self._replicas: tuple[BookieId, ...] = ()
+        self._asked = 0
+        self._positions: dict[int, int] = {}
+        self._answers: dict[int, Answer] = {}
+        self._metadata_token = 0
+        self._failure: LedgerError | None = None
+        self._done = False
+
+    def start(self) -> list[Effect]:
+        if self._is_past_end():
+            return self._fail(self._past_end())
+        return self._ask_all_over()
+
+    def handle(self, event: ReaderEvent) -> list[Effect]:
+        if self._done:
+            return []
+        match event:
+            case ReadAnswered():
+                return self._answered(event)
+            case Speculate():
+                return self._ask_next() if self._failure is None else []
+            case MetadataRead() if event.token == self._metadata_token:
+                return self._compare(event)
+            case MetadataFailed() if event.token == self._metadata_token:
+                self._done = True
+                return [Failed(event.error)]
+            case _:
+                return []
+
+    def _ask_all_over(self) -> list[Effect]:
+        self._replicas = self._write_set(self.metadata)
+        self._asked = 0
+        self._positions = {}
+        self._answers = {}
+        self._failure = None
+        return self._ask_next()
+
+    def _ask_next(self) -> list[Effect]:
+        if self._asked == len(self._replicas):
+            return []
+        token = self._tokens.take()
+        self._positions[token] = self._asked
+        self._asked += 1
+        return [SendRead(token, self._replicas[self._positions[token]], self.entry, fence=False)]
+
+    def _answered(self, event: ReadAnswered) -> list[Effect]:
+        position = self._positions.pop(event.token, None)
+        if position is None:
+            return []
+        self._answers[position] = event.answer
+        if event.entry is not None:
+            self._done = True
+            return [EntryFound(event.entry)]
+        replicas = len(self._replicas)
+        evidence = [answer.evidence for answer in self._answers.values()]
+        match read_outcome(evidence, replicas, negatives_needed=replicas):
+            case ReadOutcome.NEGATIVE:
+                self._failure = NoSuchEntryError(self._explain("is on no bookie"))
+            case ReadOutcome.UNKNOWN:
+                self._failure = UnknownEntryError(self._explain("cannot be read"))
+            case _:
+                return self._ask_next()
+        self._metadata_token = self._tokens.take()
+        return [ReadMetadata(self._metadata_token)]
+
+    def _compare(self, event: MetadataRead) -> list[Effect]:
+        failure = self._failure
+        self.metadata = event.metadata
+        self.version = event.version
+        if self._is_past_end():
+            return self._fail(self._past_end())
+        if failure is not None and self._write_set(event.metadata) == self._replicas:
+            return self._fail(failure)
+        return self._ask_all_over()
+
+    def _fail(self, error: LedgerError) -> list[Effect]:
+        self._done = True
+        return [Failed(error)]
+
+    def _is_past_end(self) -> bool:
+        return self.metadata.state is LedgerState.CLOSED and self.entry > self.metadata.last_entry
+
+    def _past_end(self) -> NoSuchEntryError:
+        return NoSuchEntryError(
+            f"entry {self.entry} lies past the end of ledger {self.metadata.ledger_id}, "
+            f"which is closed at entry {self.metadata.last_entry}"
+        )
+
+    def _write_set(self, metadata: LedgerMetadata) -> tuple[BookieId, ...]:
+        ensemble = metadata.fragment_of(self.entry).ensemble
+        positions = write_set(self.entry, metadata.ensemble_size, metadata.write_quorum)
+        return tuple(ensemble[position] for position in positions)
+
+    def _explain(self, what: str) -> str:
+        answers = describe(
+            (bookie, self._answers.get(position)) for position, bookie in enumerate(self._replicas)
+        )
+        return f"entry {self.entry} of ledger {self.metadata.ledger_id} {what}: {answers}"

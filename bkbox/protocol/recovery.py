@@ -1,0 +1,406 @@
+"""Recovery: a client other than the writer ends the ledger, and cuts off nothing acknowledged.
+
+1. *Take over*: OPEN becomes IN_RECOVERY by CAS; the writer can change no ensemble and not close any
+   more. Where it is IN_RECOVERY already nothing is written: several recoveries may run at once.
+2. *Fence*: the last entry is read, fencing, from every bookie of the last ensemble until those not
+   heard from can acknowledge nothing among themselves (lac.py). From then on the writer cannot get
+   anything acknowledged that is not on a bookie which step 3 asks.
+3. *Read forward* from the highest LAC seen, each entry from its whole write set, fencing again: a
+   bookie that the fence did not reach must not accept the entry after it has said no.
+   One positive: the entry is written back. QC negatives: it was never acknowledged, the ledger
+   ends before it. Anything else: aborted, nothing is closed, it may be tried again.
+   Reads go to the ensemble *as found*, never to a replacement of step 4, whose 'no' proves nothing.
+4. *Write back* each entry, in order, as it was (its own LAC and length, so that replicas stay
+   byte-identical), with the recovery flag that passes the fence, until AQ hold it. Even the bookie
+   that returned it gets it: only the answer to an add says that it is there to stay.
+   Ensemble changes are kept in memory; nobody reads by them before the close.
+5. *Close* by CAS, only from IN_RECOVERY, with the last entry, its length and the ensembles of
+   step 4. Who loses the race takes the winner's result, so all recoveries agree on one end.
+
+Source: LedgerRecoveryOp.java, ReadOnlyLedgerHandle.java, the protocol document; limbo: BP-46.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from enum import Enum, auto
+
+from bkbox.errors import (
+    BkboxError,
+    BugError,
+    MetadataError,
+    RecoveryAbortedError,
+    UnauthorizedError,
+)
+from bkbox.ids import NO_ENTRY, BookieId, EntryId
+from bkbox.protocol.adds import Adds, fragments_from
+from bkbox.protocol.effects import (
+    Effect,
+    Failed,
+    LacFound,
+    PickReplacements,
+    ReadMetadata,
+    Recovered,
+    SendRead,
+    Tokens,
+    WriteMetadata,
+)
+from bkbox.protocol.events import (
+    AddAnswered,
+    Answer,
+    MetadataConflict,
+    MetadataFailed,
+    MetadataRead,
+    MetadataWritten,
+    ReadAnswered,
+    ReplacementsPicked,
+    describe,
+)
+from bkbox.protocol.lac import LacReader
+from bkbox.protocol.quorum import QuorumSizes, ReadOutcome, read_outcome
+from bkbox.wire.codes import Code
+from bkbox.wire.digest import VerifiedEntry
+from bkbox.wire.ledger import LedgerMetadata, LedgerState
+
+RecoveryEvent = (
+    AddAnswered
+    | ReadAnswered
+    | ReplacementsPicked
+    | MetadataRead
+    | MetadataWritten
+    | MetadataConflict
+    | MetadataFailed
+)
+
+WRITE_BACK_WINDOW = 128
+"""Entries written back and not yet acknowledged at which reading waits; bounds the memory held."""
+
+
+class _Step(Enum):
+    TAKE_OVER = auto()
+    REREAD_TO_TAKE_OVER = auto()
+    CLOSE = auto()
+    REREAD_TO_CLOSE = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """The metadata request outstanding."""
+
+    step: _Step
+    token: int
+    proposed: LedgerMetadata | None = None
+    write_error: MetadataError | None = None
+
+
+class _Poll:
+    """A read of one entry from its whole write set."""
+
+    def __init__(self, entry: EntryId, replicas: tuple[BookieId, ...], negatives: int) -> None:
+        self.entry = entry
+        self.found: VerifiedEntry | None = None
+        self._replicas = replicas
+        self._negatives_needed = negatives
+        self._positions: dict[int, int] = {}
+        self._answers: dict[int, Answer] = {}
+
+    def start(self, tokens: Tokens) -> list[SendRead]:
+        effects = []
+        for position, bookie in enumerate(self._replicas):
+            token = tokens.take()
+            self._positions[token] = position
+            effects.append(SendRead(token, bookie, self.entry, fence=True))
+        return effects
+
+    def answered(self, event: ReadAnswered) -> ReadOutcome:
+        position = self._positions.pop(event.token, None)
+        if position is not None:
+            self._answers[position] = event.answer
+            self.found = event.entry
+        evidence = [answer.evidence for answer in self._answers.values()]
+        return read_outcome(evidence, len(self._replicas), self._negatives_needed)
+
+    def answers(self) -> str:
+        return describe(
+            (bookie, self._answers.get(position)) for position, bookie in enumerate(self._replicas)
+        )
+
+
+class LedgerRecovery:
+    """Recovers one ledger. ``start``, then ``handle`` each event; ends with Recovered, or with
+    Failed (RecoveryAbortedError, UnauthorizedError or the error of the metadata store) and nothing
+    closed.
+    """
+
+    def __init__(self, metadata: LedgerMetadata, version: int) -> None:
+        self.metadata = metadata
+        self.version = version
+        self.entries_recovered = 0
+        self._sizes = QuorumSizes(
+            metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
+        )
+        self._tokens = Tokens()
+        self._waiting: _Waiting | None = None
+        self._fence: LacReader | None = None
+        self._poll: _Poll | None = None
+        self._adds: Adds | None = None
+        self._fragments = metadata.fragments
+        self._start = NO_ENTRY
+        self._next = EntryId(0)
+        self._end: EntryId | None = None
+        self._picking: tuple[int, tuple[int, ...]] | None = None
+        self._ask_for_replacements = False
+        self._done = False
+
+    @property
+    def entries_outstanding(self) -> int:
+        """Entries written back and not yet acknowledged."""
+        return len(self._adds) if self._adds is not None else 0
+
+    def start(self) -> list[Effect]:
+        return self._take_over(self.metadata, self.version)
+
+    def handle(self, event: RecoveryEvent) -> list[Effect]:
+        if self._done:
+            return []
+        match event:
+            case ReadAnswered():
+                return self._read_answered(event)
+            case AddAnswered():
+                return self._add_answered(event)
+            case ReplacementsPicked():
+                return self._picked(event)
+            case _:
+                return self._metadata_answered(event)
+
+    def _finish(self, outcome: Recovered | Failed) -> list[Effect]:
+        self._done = True
+        return [outcome]
+
+    def _fail(self, error: BkboxError) -> list[Effect]:
+        return self._finish(Failed(error))
+
+    def _abort(self, why: str) -> list[Effect]:
+        return self._fail(
+            RecoveryAbortedError(
+                f"recovery of ledger {self.metadata.ledger_id} stopped, nothing was closed: {why}"
+            )
+        )
+
+    # ---- 1 and 2: take over, fence --------------------------------------------------------------
+
+    def _take_over(self, metadata: LedgerMetadata, version: int) -> list[Effect]:
+        if metadata.state is LedgerState.OPEN:
+            self.metadata = metadata
+            self.version = version
+            return [self._write(_Step.TAKE_OVER, metadata.with_state(LedgerState.IN_RECOVERY))]
+        if metadata.state is LedgerState.CLOSED:
+            return self._finish(Recovered(metadata, version))
+        return self._begin_fencing(metadata, version)
+
+    def _begin_fencing(self, metadata: LedgerMetadata, version: int) -> list[Effect]:
+        self.metadata = metadata
+        self.version = version
+        self._fragments = metadata.fragments
+        self._fence = LacReader(metadata, fence=True, tokens=self._tokens)
+        return self._fence.start()
+
+    # ---- 3: read forward ------------------------------------------------------------------------
+
+    def _read_answered(self, event: ReadAnswered) -> list[Effect]:
+        if self._poll is not None:
+            return self._poll_answered(self._poll, event)
+        if self._fence is None or self._adds is not None:
+            return []
+        effects = self._fence.handle(event)
+        match effects:
+            case [LacFound(lac=lac)]:
+                return self._begin_reading(lac)
+            case [Failed() as failed]:
+                return self._finish(failed)
+        return effects
+
+    def _begin_reading(self, lac: EntryId) -> list[Effect]:
+        self._start = lac
+        self._next = EntryId(lac + 1)
+        self._adds = Adds(
+            self._sizes,
+            self.metadata.last_fragment.ensemble,
+            lac,
+            0,
+            recovery=True,
+            tokens=self._tokens,
+        )
+        return self._go_on(self._adds)
+
+    def _ask(self, entry: EntryId, negatives: int) -> list[SendRead]:
+        ensemble = self.metadata.fragment_of(entry).ensemble
+        replicas = tuple(ensemble[position] for position in self._sizes.write_set(entry))
+        self._poll = _Poll(entry, replicas, negatives)
+        return self._poll.start(self._tokens)
+
+    def _poll_answered(self, poll: _Poll, event: ReadAnswered) -> list[Effect]:
+        outcome = poll.answered(event)
+        if outcome is ReadOutcome.PENDING:
+            return []
+        self._poll = None
+        adds = self._outstanding()
+        if self._end is not None:
+            # The ledger ends at the LAC, and this was the read of that entry for its length.
+            if poll.found is None:
+                return self._abort(
+                    f"entry {poll.entry} is acknowledged and cannot be read: {poll.answers()}"
+                )
+            return self._close(poll.found.length)
+        if outcome is ReadOutcome.UNKNOWN:
+            return self._abort(f"entry {poll.entry} may exist: {poll.answers()}")
+        if poll.found is None:
+            self._end = EntryId(poll.entry - 1)
+            return self._go_on(adds)
+        found = poll.found
+        self._next = EntryId(poll.entry + 1)
+        self.entries_recovered += 1
+        sends = adds.send(poll.entry, found.lac, found.length, found.payload)
+        return [*sends, *self._go_on(adds)]
+
+    # ---- 4: write back --------------------------------------------------------------------------
+
+    def _outstanding(self) -> Adds:
+        if self._adds is None:
+            raise BugError("a recovery got an answer to what it has not asked")
+        return self._adds
+
+    def _add_answered(self, event: AddAnswered) -> list[Effect]:
+        adds = self._outstanding()
+        answer = adds.answered(event)
+        if answer is Code.EUA:
+            return self._fail(
+                UnauthorizedError(f"ledger {self.metadata.ledger_id}: {adds.failures()}")
+            )
+        if answer is not None:
+            self._ask_for_replacements = True
+        return self._go_on(adds)
+
+    def _picked(self, event: ReplacementsPicked) -> list[Effect]:
+        adds = self._outstanding()
+        if self._picking is None or self._picking[0] != event.token:
+            return []
+        positions = self._picking[1]
+        self._picking = None
+        replacements = dict(zip(positions, event.bookies, strict=False))
+        if not replacements:
+            return self._go_on(adds)
+        if not len(adds):
+            # Everything read so far found its quorum meanwhile: a new ensemble would hold nothing.
+            self._ask_for_replacements = True
+            return self._go_on(adds)
+        sends = adds.replace(replacements)
+        self._fragments = fragments_from(
+            self._fragments, EntryId(adds.lac + 1), tuple(adds.ensemble)
+        )
+        return [*sends, *self._go_on(adds)]
+
+    def _go_on(self, adds: Adds) -> list[Effect]:
+        """Whatever can be done now: read on, replace what failed, close."""
+        adds.advance()
+        effects: list[Effect] = []
+        if self._picking is None and len(adds):
+            if self._ask_for_replacements:
+                effects.append(self._pick(adds))
+            elif (hopeless := adds.hopeless()) is not None:
+                return self._abort(
+                    f"entry {hopeless} cannot be written back to {self._sizes.ack_quorum} bookies "
+                    f"and no replacement is available: {adds.failures()}"
+                )
+        if self._end is None:
+            if self._poll is None and len(adds) < WRITE_BACK_WINDOW:
+                effects += self._ask(self._next, self._sizes.negative_threshold)
+        elif not len(adds) and self._poll is None and self._waiting is None:
+            effects += self._find_length(adds, self._end)
+        return effects
+
+    def _pick(self, adds: Adds) -> Effect:
+        self._ask_for_replacements = False
+        ensemble = tuple(adds.ensemble)
+        positions = tuple(sorted(adds.failed))
+        self._picking = (self._tokens.take(), positions)
+        failed = tuple(ensemble[position] for position in positions)
+        return PickReplacements(self._picking[0], failed, ensemble)
+
+    # ---- 5: close -------------------------------------------------------------------------------
+
+    def _find_length(self, adds: Adds, end: EntryId) -> Sequence[Effect]:
+        if end > self._start:
+            return self._close(adds.length)
+        if end == NO_ENTRY:
+            return self._close(0)
+        return self._ask(end, self._sizes.write_quorum)
+
+    def _close(self, length: int) -> list[Effect]:
+        if self._end is None:
+            raise BugError(f"the end of ledger {self.metadata.ledger_id} is not known yet")
+        closed = replace(
+            self.metadata.with_state(LedgerState.CLOSED),
+            fragments=self._fragments,
+            last_entry=self._end,
+            length=length,
+        )
+        return [self._write(_Step.CLOSE, closed)]
+
+    def _write(self, step: _Step, proposed: LedgerMetadata) -> Effect:
+        token = self._tokens.take()
+        self._waiting = _Waiting(step, token, proposed)
+        return WriteMetadata(token, proposed, self.version)
+
+    def _reread(self, waiting: _Waiting, error: MetadataError | None) -> list[Effect]:
+        token = self._tokens.take()
+        closing = waiting.step is _Step.CLOSE
+        step = _Step.REREAD_TO_CLOSE if closing else _Step.REREAD_TO_TAKE_OVER
+        self._waiting = _Waiting(step, token, waiting.proposed, error)
+        return [ReadMetadata(token)]
+
+    def _metadata_answered(
+        self, event: MetadataRead | MetadataWritten | MetadataConflict | MetadataFailed
+    ) -> list[Effect]:
+        waiting = self._waiting
+        if waiting is None or waiting.token != event.token:
+            return []
+        self._waiting = None
+        match event:
+            case MetadataWritten():
+                if waiting.proposed is None:
+                    raise BugError(f"nothing was written with token {event.token}")
+                if waiting.step is _Step.CLOSE:
+                    return self._finish(Recovered(waiting.proposed, event.version))
+                return self._begin_fencing(waiting.proposed, event.version)
+            case MetadataConflict():
+                return self._reread(waiting, None)
+            case MetadataFailed():
+                if waiting.step in (_Step.TAKE_OVER, _Step.CLOSE):
+                    return self._reread(waiting, event.error)
+                return self._fail(event.error)
+            case MetadataRead():
+                if waiting.write_error is not None and event.version == self.version:
+                    return self._fail(waiting.write_error)
+                if waiting.step is _Step.REREAD_TO_TAKE_OVER:
+                    return self._take_over(event.metadata, event.version)
+                return self._close_on(event.metadata, event.version, waiting.proposed)
+
+    def _close_on(
+        self, found: LedgerMetadata, version: int, proposed: LedgerMetadata | None
+    ) -> list[Effect]:
+        """The close lost a race: against another recovery, or against the repair of a fragment."""
+        if found.state is LedgerState.CLOSED:
+            return self._finish(Recovered(found, version))
+        if (
+            proposed is None
+            or found.state is LedgerState.OPEN
+            or found.last_fragment != self.metadata.last_fragment
+        ):
+            return self._abort("the metadata changed meanwhile")
+        unchanged = len(self.metadata.fragments) - 1
+        self._fragments = (*found.fragments[:-1], *self._fragments[unchanged:])
+        self.metadata = found
+        self.version = version
+        return self._close(proposed.length)

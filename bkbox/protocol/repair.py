@@ -1,0 +1,109 @@
+"""Phase two of a boot, planned: what this bookie has to hold of a ledger, what of it is missing,
+whom to copy it from, and when the ledger leaves limbo.
+
+Only entries whose place is settled are planned for: all of a closed ledger, of any other those of
+the fragments before the last, which are acknowledged and will not move. While this bookie is in
+the last ensemble of a ledger that is not closed it stays in limbo: a 'no' from it could let a
+recovery end the ledger too early. So such a ledger is recovered first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from bkbox.ids import BookieId
+from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.write_set import holds, last_settled_entry, write_set
+
+
+def needs_recovery(metadata: LedgerMetadata, bookie: BookieId) -> bool:
+    """Whether the ledger has to be recovered before this bookie can know what it has to hold."""
+    return metadata.state is not LedgerState.CLOSED and bookie in metadata.last_fragment.ensemble
+
+
+def expected_entries(
+    metadata: LedgerMetadata, bookie: BookieId, upto: int | None = None
+) -> Iterator[range]:
+    """Entries that this bookie has to hold, as ascending ranges that neither touch nor overlap.
+
+    ``upto`` bounds them further (inclusive). A bookie that an ensemble names twice holds the
+    entries of both positions.
+    """
+    end = last_settled_entry(metadata) if upto is None else min(upto, last_settled_entry(metadata))
+    return _joined(_expected(metadata, bookie, end))
+
+
+def missing(expected: Iterable[range], present: Iterable[tuple[int, int]]) -> Iterator[range]:
+    """What is expected and not present. ``present``: (first, last) runs, ascending, both
+    inclusive."""
+    runs = iter(present)
+    run = next(runs, None)
+    for wanted in expected:
+        start = wanted.start
+        while start < wanted.stop:
+            while run is not None and run[1] < start:
+                run = next(runs, None)
+            if run is None or run[0] >= wanted.stop:
+                yield range(start, wanted.stop)
+                break
+            if run[0] > start:
+                yield range(start, run[0])
+            start = run[1] + 1
+
+
+def peers(metadata: LedgerMetadata, entry: int, bookie: BookieId) -> tuple[BookieId, ...]:
+    """The other bookies that hold an entry, in the order to ask them.
+
+    That is write order from this bookie on, so that the entries of a ledger are asked of all its
+    bookies evenly.
+    """
+    ensemble = metadata.fragment_of(entry).ensemble
+    positions = write_set(entry, metadata.ensemble_size, metadata.write_quorum)
+    replicas = list(dict.fromkeys(ensemble[position] for position in positions))
+    own = replicas.index(bookie) if bookie in replicas else 0
+    around = replicas[own:] + replicas[:own]
+    return tuple(replica for replica in around if replica != bookie)
+
+
+def may_leave_limbo(
+    metadata: LedgerMetadata | None, bookie: BookieId, *, missing: int, unverified: int
+) -> bool:
+    """Whether this bookie may answer 'no such entry' for the ledger again.
+
+    ``metadata`` None: the ledger was deleted, nobody can be misled. ``missing``: expected entries
+    that are not here durably; ``unverified``: those whose bytes were not read and checked.
+    """
+    if metadata is None:
+        return True
+    return not needs_recovery(metadata, bookie) and missing == 0 and unverified == 0
+
+
+def _expected(metadata: LedgerMetadata, bookie: BookieId, end: int) -> Iterator[range]:
+    starts = [fragment.first_entry for fragment in metadata.fragments[1:]]
+    for fragment, next_start in zip(metadata.fragments, [*starts, end + 1], strict=True):
+        entries = range(fragment.first_entry, min(next_start, end + 1))
+        positions = [at for at, member in enumerate(fragment.ensemble) if member == bookie]
+        if positions and metadata.write_quorum == metadata.ensemble_size:
+            yield entries
+            continue
+        for entry in entries:
+            if any(
+                holds(entry, position, metadata.ensemble_size, metadata.write_quorum)
+                for position in positions
+            ):
+                yield range(entry, entry + 1)
+
+
+def _joined(ranges: Iterable[range]) -> Iterator[range]:
+    held = range(0)
+    for piece in ranges:
+        if not piece:
+            continue
+        if held and held.stop == piece.start:
+            held = range(held.start, piece.stop)
+            continue
+        if held:
+            yield held
+        held = piece
+    if held:
+        yield held

@@ -1,0 +1,94 @@
+"""The repair worker process; started by the supervisor.
+
+Runs phase two for the disks it is given. It is a client of its own bookie and of the others, and asks the disk workers
+for lists, checks and the end of limbo over channels of their own.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import socket
+import time
+
+from bkbox.client.client import connect
+from bkbox.errors import BkboxError
+from bkbox.ipc import messages
+from bkbox.ipc.channel import AsyncChannel
+from bkbox.ipc.child import begin
+from bkbox.repair.progress import Progress
+from bkbox.repair.runner import Runner
+
+log = logging.getLogger(__name__)
+
+_REPORT_EVERY_S = 0.5
+_RECONNECT_S = 1.0
+
+
+class RepairProcess:
+    """From the supervisor's orders to the runner's work."""
+
+    def __init__(self) -> None:
+        self._finished = asyncio.Event()
+        self._orders: asyncio.Queue[tuple[messages.Message, list[int]]] = asyncio.Queue()
+        self._control: AsyncChannel | None = None
+        self._began = time.monotonic()
+
+    async def run(self, control: socket.socket) -> None:
+        """Until the supervisor says stop or is gone."""
+        self._control = AsyncChannel(control, on_message=self._take, on_close=self._finished.set)
+        work = asyncio.ensure_future(self._work())
+        finished = asyncio.ensure_future(self._finished.wait())
+        await asyncio.wait((work, finished), return_when=asyncio.FIRST_COMPLETED)
+        if work.done():
+            work.result()
+        work.cancel()
+        finished.cancel()
+        await asyncio.gather(work, finished, return_exceptions=True)
+
+    def _take(self, message: messages.Message, fds: list[int]) -> None:
+        if isinstance(message, messages.Stop):
+            self._finished.set()
+        else:
+            self._orders.put_nowait((message, fds))
+
+    async def _work(self) -> None:
+        order, _fds = await self._orders.get()
+        assert isinstance(order, messages.OpenRepair)
+        async with await self._connect(order.metadata) as client:
+            runner = Runner(order, client, self._report, random.Random())  # noqa: S311 jitter only
+            ticker = asyncio.ensure_future(self._tick(runner))
+            try:
+                while True:
+                    _message, fds = await self._orders.get()
+                    disk = AsyncChannel(socket.socket(fileno=fds[0]))
+                    try:
+                        await runner.serve_disk(disk)
+                    except BkboxError as error:
+                        log.warning("a disk could not be asked for its limbo ledgers: %s", error)
+            finally:
+                ticker.cancel()
+                await runner.close()
+
+    async def _connect(self, uri: str) -> Client:
+        while True:
+            try:
+                return await connect(uri)
+            except BkboxError as error:
+                log.warning("repair waits for the metadata store: %s", error)
+                await asyncio.sleep(_RECONNECT_S)
+
+    async def _tick(self, runner: Runner) -> None:
+        while True:
+            await asyncio.sleep(_REPORT_EVERY_S)
+            self._report(runner.progress)
+
+    def _report(self, progress: Progress) -> None:
+        assert self._control is not None
+        self._control.send(messages.RepairProgress(values=progress.values(time.monotonic() - self._began)))
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s repair %(message)s")
+    asyncio.run(RepairProcess().run(begin("repair").control))

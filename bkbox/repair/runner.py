@@ -1,0 +1,189 @@
+"""Phase two: every ledger in limbo is recovered, checked, refilled and only then taken out of limbo.
+
+One ledger, in this order:
+
+1. read its metadata; a ledger that is not in the metadata store any more was deleted: limbo ends, nothing is missing;
+2. if this bookie is in its last ensemble and it is not CLOSED, recover it like any other client;
+3. list what this bookie must have by the write sets, and take from it what is in the index *and can be read*;
+4. copy the rest from peers (copier.py);
+5. if nothing is missing: clear limbo, which syncs everything written before it. Otherwise the ledger stays in limbo, is
+   listed as a blocker with what each peer answered, and is tried again after a back-off.
+
+Nothing is remembered between runs: what was copied is in the index, so an interrupted run goes on where it was. A few
+ledgers are worked on at once, so that the bookies of a crashed host do not drown each other.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+import random
+import time
+from collections.abc import Callable
+
+from bkbox.client.client import Client
+from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
+from bkbox.ids import BookieId, LedgerId
+from bkbox.ipc import messages
+from bkbox.ipc.channel import AsyncChannel
+from bkbox.ipc.messages import OpenRepair
+from bkbox.protocol import repair as plan
+from bkbox.repair.copier import Copier
+from bkbox.repair.pace import ByteBudget, retry_wait_s
+from bkbox.repair.progress import Progress
+from bkbox.wire.ledger import LedgerMetadata
+
+log = logging.getLogger(__name__)
+
+_CHECK_ENTRIES_AT_ONCE = 256
+_RECOVER_ADVICE = (
+    "wait until more bookies of its ensemble are up and out of limbo; recovery is tried again by itself"
+)
+_COPY_ADVICE = "bring back a bookie that holds these entries; copying is tried again by itself"
+
+
+class Runner:
+    """Repairs the ledgers of all attached disks."""
+
+    def __init__(
+        self,
+        order: OpenRepair,
+        client: Client,
+        report: Callable[[Progress], None],
+        rng: random.Random,
+    ) -> None:
+        self._me = BookieId(order.bookie)
+        self._order = order
+        self._client = client
+        self._report = report
+        self._rng = rng
+        self._slots = asyncio.Semaphore(order.ledgers_at_once)
+        self._budget = ByteBudget(order.bytes_per_second)
+        self._working: dict[int, asyncio.Task[None]] = {}
+        self.progress = Progress()
+
+    async def serve_disk(self, disk: AsyncChannel) -> None:
+        """Repair every ledger of this disk that is in limbo now. Returns when all are being worked on or done."""
+        limbo = await self._limbo_ledgers(disk)
+        for ledger in limbo:
+            if ledger not in self._working:
+                self.progress.ledgers += 1
+                task = asyncio.ensure_future(self._until_done(disk, ledger))
+                self._working[ledger] = task
+                task.add_done_callback(lambda _task, ledger=ledger: self._working.pop(ledger, None))
+        self._report(self.progress)
+        if limbo:
+            log.warning("%d ledgers are in limbo", len(limbo))
+
+    async def _limbo_ledgers(self, disk: AsyncChannel) -> list[LedgerId]:
+        found: list[LedgerId] = []
+        after, more = -1, True
+        while more:
+            page = await disk.call(messages.ListLedgers(after=after, limbo_only=True))
+            assert isinstance(page, messages.Page)
+            for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+                found.append(LedgerId(ledger))
+                after = ledger
+            more = page.more
+        return found
+
+    async def _until_done(self, disk: AsyncChannel, ledger: LedgerId) -> None:
+        """Try until the ledger is out of limbo or the disk's worker is gone."""
+        tries = 0
+        while not disk.closed:
+            blocker: tuple[str, str] | None
+            async with self._slots:
+                try:
+                    blocker = await self._repair(disk, ledger)
+                except RecoveryAbortedError as error:
+                    blocker = (str(error), _RECOVER_ADVICE)
+                except ConnectionLostError as error:
+                    blocker = (str(error), _COPY_ADVICE)
+                except BkboxError as error:
+                    blocker = (f"{type(error).__name__}: {error}", _RECOVER_ADVICE)
+            if blocker is None:
+                self.progress.blockers.pop(ledger, None)
+                self.progress.done += 1
+                self._report(self.progress)
+                return
+            log.warning("ledger %d stays in limbo: %s", ledger, blocker[0])
+            self.progress.blockers[ledger] = blocker
+            self._report(self.progress)
+            order = self._order
+            await asyncio.sleep(retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, self._rng))
+            tries += 1
+
+    async def _repair(self, disk: AsyncChannel, ledger: LedgerId) -> tuple[str, str] | None:
+        """One try; None once the ledger is out of limbo, else why not and what to do."""
+        try:
+            metadata = await self._settled_metadata(ledger)
+        except NoSuchLedgerError:
+            await disk.call(messages.ClearLimbo(ledger=ledger))
+            return None
+        missing = await self._missing(disk, metadata)
+        self.progress.entries_missing += sum(map(len, missing))
+        self._report(self.progress)
+        failed, answers = 0, ""
+        if missing:
+            copier = Copier(
+                self._me,
+                self._client.connections,
+                metadata,
+                self.progress,
+                self._pace,
+                self._order.entries_in_flight,
+            )
+            result = await copier.copy(itertools.chain.from_iterable(missing))
+            failed, answers = len(result.failed), result.describe()
+            self.progress.entries_missing -= failed
+        if not plan.may_leave_limbo(metadata, self._me, missing=failed, unverified=0):
+            return f"{failed} entries are missing: {answers}", _COPY_ADVICE
+        await disk.call(messages.ClearLimbo(ledger=ledger))
+        return None
+
+    async def _settled_metadata(self, ledger: LedgerId) -> LedgerMetadata:
+        metadata = (await self._client.store.read_ledger(ledger)).value
+        return await self._client.recover(ledger) if plan.needs_recovery(metadata, self._me) else metadata
+
+    async def _missing(self, disk: AsyncChannel, metadata: LedgerMetadata) -> list[range]:
+        """What this bookie must have and does not, or cannot read."""
+        expected = list(plan.expected_entries(metadata, self._me))
+        present = await self._present(disk, metadata.ledger_id)
+        missing = list(plan.missing(expected, present))
+        absent = [(item.start, item.stop - 1) for item in missing]
+        for item in plan.missing(expected, absent):
+            missing += await self._unreadable(disk, metadata.ledger_id, item)
+        return sorted(missing, key=lambda item: item.start)
+
+    async def _present(self, disk: AsyncChannel, ledger: LedgerId) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        first, more = 0, True
+        while more:
+            page = await disk.call(messages.ListRuns(ledger=ledger, first=first))
+            assert isinstance(page, messages.Page)
+            found.extend(messages.RANGE_ITEM.iter_unpack(page.payload))
+            if found:
+                first = found[-1][1] + 1
+            more = page.more
+        return found
+
+    async def _unreadable(self, disk: AsyncChannel, ledger: LedgerId, entries: range) -> list[range]:
+        bad: list[range] = []
+        for start in range(entries.start, entries.stop, _CHECK_ENTRIES_AT_ONCE):
+            end = min(entries.stop, start + _CHECK_ENTRIES_AT_ONCE)
+            page = await disk.call(messages.CheckEntries(ledger=ledger, first=start, last=end - 1))
+            assert isinstance(page, messages.Page)
+            bad.extend(range(first, last + 1) for first, last in messages.RANGE_ITEM.iter_unpack(page.payload))
+            self.progress.entries_checked += end - start
+        return bad
+
+    async def _pace(self, size: int) -> None:
+        wait = self._budget.wait_s(size, time.monotonic())
+        if wait > 0:
+            await asyncio.sleep(wait)
+
+    async def close(self) -> None:
+        for task in list(self._working.values()):
+            task.cancel()
+

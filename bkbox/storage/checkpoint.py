@@ -1,0 +1,56 @@
+"""``<disk>/CHECKPOINT``: how far the logs are durable *and* durably indexed; a start re-reads only what lies past it.
+
+Writing one is ordered: the entry log is synced, then the index flushed, then this file replaced. Losing it costs time,
+never data: without it a start re-reads every segment.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from bkbox.errors import DamagedError
+from bkbox.storage.files import Files
+from bkbox.storage.sealed import read_document, write_document
+
+CHECKPOINT_NAME = "CHECKPOINT"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Checkpoint:
+    """Everything before (segment, offset) of the entry log is covered, and every journal segment before ``journal``.
+
+    ``footer`` is the offset of the last footer before that in the segment, 0 where it has none. ``journal`` is None
+    where no journal has to be read. ``number`` counts the checkpoints of the disk.
+    """
+
+    number: int
+    segment: int
+    offset: int
+    footer: int
+    journal: int | None
+
+
+def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:
+    """The last checkpoint, None where there is none. Raises DamagedError, FormatVersionError, DiskError."""
+    path = disk / CHECKPOINT_NAME
+    fields = read_document(files, path, _FORMAT)
+    if fields is None:
+        return None
+    try:
+        journal = fields["journal"]
+        return Checkpoint(
+            int(fields["number"]),
+            int(fields["segment"]),
+            int(fields["offset"]),
+            int(fields["footer"]),
+            None if journal is None else int(journal),
+        )
+    except (KeyError, ValueError, TypeError) as error:
+        raise DamagedError(f"{path}: not a checkpoint") from error
+
+
+def write_checkpoint(files: Files, disk: Path, checkpoint: Checkpoint) -> None:
+    """Replace the checkpoint durably."""
+    write_document(files, disk / CHECKPOINT_NAME, _FORMAT, asdict(checkpoint))

@@ -1,0 +1,247 @@
+"""The only door to the file system.
+
+Rules:
+
+- Storage code opens, writes, renames and syncs through a ``Files`` object and nothing else, so that a test can lose what
+  was not synced, tear a write, fill the disk or fail a sync. LevelDB has its own door (index.py).
+- Errors come out typed and name the path: no room (ENOSPC, EDQUOT) is DiskFullError, any other failure of something that
+  changes the disk is DiskFailedError, a failed read is DiskError.
+- Bytes are durable after ``fdatasync`` of their file, names after ``fsync_dir`` of their directory, and nothing is
+  before. A failed sync says nothing about what is durable: it must not be tried again as if nothing had happened,
+  because the kernel may have dropped the dirty pages and reports the error once.
+- Files are created 0600, directories 0700: entries are other people's data.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from bkbox.errors import DiskError, DiskFailedError, DiskFullError
+
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+
+class Space(NamedTuple):
+    """Room on a file system, bytes: ``free`` for an unprivileged process, and ``total``."""
+
+    free: int
+    total: int
+
+
+class AppendFile(Protocol):
+    """A file open for appending at its end."""
+
+    def append(self, data: bytes) -> None:
+        """Write all of data at the end. After an error any prefix of it may be there."""
+
+    def size(self) -> int: ...
+
+    def truncate(self, size: int) -> None:
+        """Cut the file to its first ``size`` bytes."""
+
+    def fdatasync(self) -> None:
+        """Make the bytes and the size durable."""
+
+    def close(self) -> None: ...
+
+
+class ReadFile(Protocol):
+    """A file open for reading at any offset."""
+
+    def pread(self, offset: int, length: int) -> bytes:
+        """Up to ``length`` bytes from ``offset``; fewer only where the file ends."""
+
+    def size(self) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class Files(Protocol):
+    """The operations that storage needs of a file system; see the rules above."""
+
+    def open_append(self, path: Path) -> AppendFile:
+        """Open for appending, creating the file where there is none."""
+
+    def open_read(self, path: Path) -> ReadFile: ...
+
+    def read_bytes(self, path: Path) -> bytes | None:
+        """The whole file, or None where there is none."""
+
+    def exists(self, path: Path) -> bool: ...
+
+    def listdir(self, path: Path) -> list[str]:
+        """Names in a directory, sorted; DiskError where there is no such directory."""
+
+    def mkdir(self, path: Path) -> None:
+        """Create a directory and its missing parents; fine if it is there already."""
+
+    def rename(self, source: Path, target: Path) -> None: ...
+
+    def unlink(self, path: Path) -> None: ...
+
+    def rmdir(self, path: Path) -> None: ...
+
+    def fsync_dir(self, path: Path) -> None:
+        """Make the names in a directory durable."""
+
+    def space(self, path: Path) -> Space: ...
+
+
+def write_atomic(files: Files, path: Path, data: bytes) -> None:
+    """Replace a small file durably: after a crash at any point it holds the old bytes or the new ones."""
+    temporary = path.with_name(path.name + ".new")
+    file = files.open_append(temporary)
+    try:
+        file.truncate(0)  # a crash may have left one behind
+        file.append(data)
+        file.fdatasync()
+    finally:
+        file.close()
+    files.rename(temporary, path)
+    files.fsync_dir(path.parent)
+
+
+def unlink_durably(files: Files, path: Path) -> None:
+    """Remove a file, if it is there, so that it stays removed."""
+    if files.exists(path):
+        files.unlink(path)
+    files.fsync_dir(path.parent)
+
+
+def remove_flat_dir(files: Files, path: Path) -> None:
+    """Remove a directory that holds files only, if it is there."""
+    if files.exists(path):
+        for name in files.listdir(path):
+            files.unlink(path / name)
+        files.rmdir(path)
+
+
+@contextmanager
+def _changing(action: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        text = f"{action} {path}: {error.strerror}"
+        raise (DiskFullError if error.errno in _NO_ROOM else DiskFailedError)(text) from error
+
+
+@contextmanager
+def _reading(action: str, path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        raise DiskError(f"{action} {path}: {error.strerror}") from error
+
+
+class _RealAppendFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with _changing("open", path):
+            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
+            self._fd = os.open(path, flags, 0o600)
+
+    def append(self, data: bytes) -> None:
+        with _changing("write to", self._path):
+            written = os.write(self._fd, data)
+            while written < len(data):  # a short write: the error comes with the next one
+                written += os.write(self._fd, memoryview(data)[written:])
+
+    def size(self) -> int:
+        with _reading("size of", self._path):
+            return os.fstat(self._fd).st_size
+
+    def truncate(self, size: int) -> None:
+        with _changing("truncate", self._path):
+            os.ftruncate(self._fd, size)
+
+    def fdatasync(self) -> None:
+        with _changing("sync", self._path):
+            os.fdatasync(self._fd)
+
+    def close(self) -> None:
+        with _changing("close", self._path):
+            os.close(self._fd)
+
+
+class _RealReadFile:
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        with _reading("open", path):
+            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def pread(self, offset: int, length: int) -> bytes:
+        with _reading("read", self._path):
+            data = os.pread(self._fd, length, offset)
+            while len(data) < length:
+                more = os.pread(self._fd, length - len(data), offset + len(data))
+                if not more:
+                    break
+                data += more
+            return data
+
+    def size(self) -> int:
+        with _reading("size of", self._path):
+            return os.fstat(self._fd).st_size
+
+    def close(self) -> None:
+        with _reading("close", self._path):
+            os.close(self._fd)
+
+
+class RealFiles:
+    """``Files`` over the operating system."""
+
+    def open_append(self, path: Path) -> AppendFile:
+        return _RealAppendFile(path)
+
+    def open_read(self, path: Path) -> ReadFile:
+        return _RealReadFile(path)
+
+    def read_bytes(self, path: Path) -> bytes | None:
+        with _reading("read", path), suppress(FileNotFoundError):
+            return path.read_bytes()
+        return None
+
+    def exists(self, path: Path) -> bool:
+        with _reading("look for", path), suppress(FileNotFoundError, NotADirectoryError):
+            os.stat(path)
+            return True
+        return False
+
+    def listdir(self, path: Path) -> list[str]:
+        with _reading("list", path):
+            return sorted(os.listdir(path))
+
+    def mkdir(self, path: Path) -> None:
+        with _changing("create directory", path):
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def rename(self, source: Path, target: Path) -> None:
+        with _changing("rename", source):
+            os.rename(source, target)
+
+    def unlink(self, path: Path) -> None:
+        with _changing("remove", path):
+            os.unlink(path)
+
+    def rmdir(self, path: Path) -> None:
+        with _changing("remove directory", path):
+            os.rmdir(path)
+
+    def fsync_dir(self, path: Path) -> None:
+        with _changing("sync directory", path):
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(fd)
+            finally:
+                os.close(fd)
+
+    def space(self, path: Path) -> Space:
+        with _reading("room on", path):
+            found = os.statvfs(path)
+            return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)

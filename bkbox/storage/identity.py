@@ -1,0 +1,47 @@
+"""Whose disk this is: ``<disk>/DISK``, written last when a disk is prepared, never changed.
+
+A disk without it is not prepared. The uuid names the disk in placement notes and is part of every checksum of its log.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from uuid import UUID
+
+from bkbox.errors import DamagedError
+from bkbox.storage.files import Files
+from bkbox.storage.sealed import read_document, write_document
+
+DISK_NAME = "DISK"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class DiskIdentity:
+    """``uuid`` of the disk, and the bookie and cluster (instance id) it was prepared for."""
+
+    uuid: UUID
+    bookie_id: str
+    instance_id: str
+
+
+def read_identity(files: Files, disk: Path) -> DiskIdentity | None:
+    """The identity, None on a disk that was never prepared. Raises DamagedError, FormatVersionError, DiskError."""
+    path = disk / DISK_NAME
+    fields = read_document(files, path, _FORMAT)
+    if fields is None:
+        return None
+    try:
+        return DiskIdentity(
+            UUID(fields["uuid"]), str(fields["bookie_id"]), str(fields["instance_id"])
+        )
+    except (KeyError, ValueError, AttributeError) as error:
+        raise DamagedError(f"{path}: not a disk identity") from error
+
+
+def write_identity(files: Files, disk: Path, identity: DiskIdentity) -> None:
+    """Write the identity durably."""
+    write_document(
+        files, disk / DISK_NAME, _FORMAT, {**asdict(identity), "uuid": str(identity.uuid)}
+    )

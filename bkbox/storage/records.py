@@ -1,0 +1,133 @@
+"""What the entry log and the journal hold: records, by kind, and the layout of their bodies (big-endian).
+
+=========  ==  ===========================================================================================
+ENTRY       1  an entry as on the wire: ledger i64 | entry i64 | LAC i64 | length i64 | digest | payload
+LEDGER      2  ledger i64 | flags u8 (1 fenced, 2 limbo, 4 key known) | master key
+SYNCED      3  offset u64: this segment was durable up to there before this record was written
+FORGET      4  ledger i64: everything before this record about the ledger is void
+FOOTER      5  offset u64 of the footer before it in the segment (0 none) | (ledger i64 | entries u64 | bytes u64)*
+SEAL        6  offset u64 of the last footer (0 none); the last record of a full segment
+PLACEMENT   7  ledger i64 | disk uuid 16: another disk holds this ledger
+GAP         8  start u64 | end u64 | lost u8: this part of the segment could not be read; lost = it had been durable
+=========  ==  ===========================================================================================
+
+The kinds of ``STATE_KINDS`` change what the bookie answers about a ledger: they are synced before anything is said,
+in every mode. A fence is one-way: a LEDGER record without it does not lift an earlier one, only FORGET does.
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from typing import NamedTuple
+from uuid import UUID
+
+Buffer = bytes | bytearray | memoryview
+
+
+class AckAfter(StrEnum):
+    """When an entry is acknowledged: after a sync of the entry log, a write to it, or a sync of the journal."""
+
+    SYNC = "sync"
+    WRITE = "write"
+    JOURNAL = "journal"
+
+
+class Kind(IntEnum):
+    """Kinds of record; see the table above."""
+
+    ENTRY = 1
+    LEDGER = 2
+    SYNCED = 3
+    FORGET = 4
+    FOOTER = 5
+    SEAL = 6
+    PLACEMENT = 7
+    GAP = 8
+
+
+STATE_KINDS = frozenset({Kind.LEDGER, Kind.FORGET, Kind.PLACEMENT})
+
+ENTRY_IDS = struct.Struct(">QQ")
+"""Ledger and entry id at the start of an ENTRY body (unsigned: what is 2**63 or more is a negative id)."""
+
+OFFSET = struct.Struct(">Q")
+GAP_BODY = struct.Struct(">QQB")
+FOOTER_ITEM = struct.Struct(">qQQ")
+_LEDGER_ID = struct.Struct(">q")
+_FENCED, _LIMBO, _KEY_KNOWN = 1, 2, 4
+
+
+class Record(NamedTuple):
+    """A record to be appended."""
+
+    kind: Kind
+    body: Buffer
+
+
+class Location(NamedTuple):
+    """Where a record lies: segment id, offset of its header, length of its body in bytes."""
+
+    segment: int
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerRecord:
+    """State of a ledger on this disk. ``master_key`` is None where only fencing or limbo made the ledger known."""
+
+    master_key: bytes | None = None
+    fenced: bool = False
+    limbo: bool = False
+
+
+def entry_record(entry: Buffer) -> Record:
+    """An entry as on the wire, at least 32 bytes; ids are not checked."""
+    return Record(Kind.ENTRY, entry)
+
+
+def ledger_record(ledger: int, state: LedgerRecord) -> Record:
+    """The state of a ledger from here on."""
+    return Record(Kind.LEDGER, _LEDGER_ID.pack(ledger) + encode_state(state))
+
+
+def forget_record(ledger: int) -> Record:
+    """The ledger is removed: entries and state."""
+    return Record(Kind.FORGET, _LEDGER_ID.pack(ledger))
+
+
+def placement_record(ledger: int, disk: UUID) -> Record:
+    """Another disk holds the ledger."""
+    return Record(Kind.PLACEMENT, _LEDGER_ID.pack(ledger) + disk.bytes)
+
+
+def encode_state(state: LedgerRecord) -> bytes:
+    """flags u8 | master key."""
+    known = state.master_key is not None
+    flags = _FENCED * state.fenced | _LIMBO * state.limbo | _KEY_KNOWN * known
+    return bytes((flags,)) + (state.master_key or b"")
+
+
+def decode_state(data: Buffer) -> LedgerRecord:
+    """Inverse of encode_state; data is not empty."""
+    flags = data[0]
+    key = bytes(data[1:]) if flags & _KEY_KNOWN else None
+    return LedgerRecord(key, bool(flags & _FENCED), bool(flags & _LIMBO))
+
+
+def decode_ledger(body: Buffer) -> tuple[int, LedgerRecord]:
+    """Ledger id and state of a LEDGER body."""
+    return decode_ledger_id(body), decode_state(body[_LEDGER_ID.size :])
+
+
+def decode_ledger_id(body: Buffer) -> int:
+    """Ledger id of an ENTRY, LEDGER, FORGET or PLACEMENT body."""
+    ledger: int = _LEDGER_ID.unpack_from(body)[0]
+    return ledger
+
+
+def decode_placement(body: Buffer) -> tuple[int, UUID]:
+    """Ledger id and disk of a PLACEMENT body."""
+    return decode_ledger_id(body), UUID(bytes=bytes(body[_LEDGER_ID.size :]))

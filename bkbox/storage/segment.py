@@ -1,0 +1,259 @@
+"""One segment of a log: the layout of its bytes, and reading it from any state that a crash may have left.
+
+Segment header, 64 bytes, big-endian, written and synced before any record:
+
+    magic 8 | format u16 | flags u16 (0) | segment id u32 | disk uuid 16 | created ms since 1970 u64 | zeros 20 | crc32c u32
+
+Record: header of 16 bytes, then the body:
+
+    crc32c u32 | body length u32 | segment id u32 | mark u8 (0xb5) | kind u8 | header check u16
+
+The header check is the low half of the CRC32C of magic, disk uuid, segment id, offset of the record (of these only the
+segment id is in the record), length, segment id, mark and kind; the checksum continues that CRC over the body. So a
+record verifies at the one place it was written for, and a search for the next good record after a bad one does not take
+the payload of an entry, or what a block held before, for a record. The header check tells a record that was cut short
+from one whose length is wrong.
+
+A scan finds, in order: good records, ``Damage`` (a bad region with a good record after it) and at most one ``TornTail``
+(a bad region that reaches the end of the file). It judges nothing: whether a region may be cut or has lost something
+that was promised depends on what was synced, see replay.py.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+from uuid import UUID
+
+from crc32c import crc32c
+
+from bkbox.errors import DamagedError, FormatVersionError
+from bkbox.limits import RECORD_BODY_BYTES_MAX
+from bkbox.storage.files import ReadFile
+from bkbox.storage.records import OFFSET, Buffer, Kind, Record
+
+ENTRY_LOG_MAGIC = b"BKBOXLOG"
+JOURNAL_MAGIC = b"BKBOXJNL"
+FORMAT = 1
+
+SEGMENT_HEADER = struct.Struct(">8sHHI16sQ20x")
+SEGMENT_HEADER_BYTES = 64
+_CRC = struct.Struct(">I")
+_CHECKED = struct.Struct(">IIBB")
+_RECORD_HEADER = struct.Struct(">IIIBBH")
+RECORD_HEADER_BYTES = _RECORD_HEADER.size
+_MARK = 0xB5
+_KINDS = frozenset(int(kind) for kind in Kind)
+_SEGMENT_AT = 8  # offset of the segment id in a record header
+
+_CHUNK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentName:
+    """Which segment: log (magic), disk, id. Everything a checksum depends on besides offset and content."""
+
+    magic: bytes
+    disk: UUID
+    segment: int
+
+    @property
+    def seed(self) -> int:
+        return int(crc32c(self.magic + self.disk.bytes + _CRC.pack(self.segment)))
+
+
+def segment_file_name(segment: int) -> str:
+    """File name of a segment: ten decimal digits, so that names sort as ids do."""
+    return f"{segment:010d}.log"
+
+
+def parse_segment_file_name(name: str) -> int | None:
+    """The id in a file name, None for files that are no segments."""
+    stem, dot, suffix = name.partition(".")
+    if dot and suffix == "log" and len(stem) == 10 and stem.isdecimal() and stem.isascii():
+        return int(stem)
+    return None
+
+
+def encode_segment_header(name: SegmentName, created_ms: int) -> bytes:
+    """The 64 bytes a segment starts with."""
+    fields = SEGMENT_HEADER.pack(name.magic, FORMAT, 0, name.segment, name.disk.bytes, created_ms)
+    return fields + _CRC.pack(crc32c(fields))
+
+
+def check_segment_header(data: bytes, name: SegmentName, path: Path) -> None:
+    """Raises DamagedError where the header is short, wrong or of another segment, FormatVersionError if it is newer."""
+    if len(data) < SEGMENT_HEADER_BYTES:
+        raise DamagedError(f"{path}: the segment header is cut short")
+    fields, checksum = data[: SEGMENT_HEADER.size], data[SEGMENT_HEADER.size :]
+    if _CRC.unpack(checksum)[0] != crc32c(fields):
+        raise DamagedError(f"{path}: wrong checksum in the segment header")
+    magic, version, _flags, segment, disk, _created = SEGMENT_HEADER.unpack(fields)
+    if magic == name.magic and version > FORMAT:
+        raise FormatVersionError(f"{path}: format {version}, this version reads up to {FORMAT}")
+    if (magic, segment, disk) != (name.magic, name.segment, name.disk.bytes):
+        raise DamagedError(f"{path}: the header belongs to another segment or disk")
+
+
+def encode_records(
+    records: list[Record], seed: int, segment: int, offset: int
+) -> tuple[bytes, list[int]]:
+    """The bytes of records that go to ``offset`` of a segment, and the offset of each."""
+    parts: list[Buffer] = []
+    offsets: list[int] = []
+    for kind, body in records:
+        length = len(body)
+        check = _header_crc(seed, offset, length, segment, kind)
+        checksum = crc32c(body, check)
+        parts.append(_RECORD_HEADER.pack(checksum, length, segment, _MARK, kind, check & 0xFFFF))
+        parts.append(body)
+        offsets.append(offset)
+        offset += RECORD_HEADER_BYTES + length
+    return b"".join(parts), offsets
+
+
+def decode_record(data: Buffer, seed: int, segment: int, offset: int) -> Record | None:
+    """The record that makes up the whole of data, read at ``offset``; None if it does not verify."""
+    header = _decode_header(data, seed, segment, offset)
+    if header is None or header.length != len(data) - RECORD_HEADER_BYTES:
+        return None
+    body = data[RECORD_HEADER_BYTES:]
+    if crc32c(body, header.crc) != header.checksum:
+        return None
+    return Record(Kind(header.kind), body)
+
+
+class _Header(NamedTuple):
+    checksum: int
+    length: int
+    kind: int
+    crc: int
+
+
+def _header_crc(seed: int, offset: int, length: int, segment: int, kind: int) -> int:
+    checked = _CHECKED.pack(length, segment, _MARK, kind)
+    return int(crc32c(checked, crc32c(OFFSET.pack(offset), seed)))
+
+
+def _decode_header(data: Buffer, seed: int, segment: int, offset: int) -> _Header | None:
+    """The header at the start of data, None if it does not verify."""
+    if len(data) < RECORD_HEADER_BYTES:
+        return None
+    checksum, length, found, mark, kind, check = _RECORD_HEADER.unpack_from(data)
+    if (found, mark) != (segment, _MARK) or kind not in _KINDS or length > RECORD_BODY_BYTES_MAX:
+        return None
+    crc = _header_crc(seed, offset, length, segment, kind)
+    return _Header(checksum, length, kind, crc) if crc & 0xFFFF == check else None
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedRecord:
+    """A good record and the offset of its header."""
+
+    offset: int
+    kind: Kind
+    body: bytes
+
+    @property
+    def end(self) -> int:
+        return self.offset + RECORD_HEADER_BYTES + len(self.body)
+
+
+@dataclass(frozen=True, slots=True)
+class Damage:
+    """Bytes [start, end) hold no good record, and a good one follows."""
+
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, slots=True)
+class TornTail:
+    """Bytes [start, end of file) hold no good record.
+
+    ``short``: what is there may be the beginning of a record, as a write that was cut leaves it; otherwise the bytes
+    of a whole record are there and wrong.
+    """
+
+    start: int
+    end: int
+    short: bool
+
+
+def scan(
+    file: ReadFile, name: SegmentName, start: int
+) -> Iterator[ScannedRecord | Damage | TornTail]:
+    """Everything in a segment from ``start``, where a record begins, to its end. Raises DiskError."""
+    reader = _Reader(file, name)
+    offset = max(start, SEGMENT_HEADER_BYTES)
+    while offset < reader.size:
+        record = reader.record_at(offset)
+        if record is not None:
+            yield record
+            offset = record.end
+            continue
+        found = reader.next_good(offset + 1)
+        if found is None:
+            yield TornTail(offset, reader.size, reader.is_cut_at(offset))
+            return
+        yield Damage(offset, found)
+        offset = found
+
+
+class _Reader:
+    """Records of one file through a window of it in memory."""
+
+    def __init__(self, file: ReadFile, name: SegmentName) -> None:
+        self._file = file
+        self._seed = name.seed
+        self._segment = name.segment
+        self.size = file.size()
+        self._base = 0
+        self._window = b""
+
+    def _bytes(self, offset: int, length: int) -> bytes:
+        """Up to ``length`` bytes from offset; fewer only at the end of the file."""
+        if offset < self._base or offset + length > self._base + len(self._window):
+            self._base = offset
+            self._window = self._file.pread(offset, max(length, _CHUNK_BYTES))
+        at = offset - self._base
+        return self._window[at : at + length]
+
+    def _header(self, offset: int) -> _Header | None:
+        data = self._bytes(offset, RECORD_HEADER_BYTES)
+        return _decode_header(data, self._seed, self._segment, offset)
+
+    def record_at(self, offset: int) -> ScannedRecord | None:
+        header = self._header(offset)
+        if header is None or offset + RECORD_HEADER_BYTES + header.length > self.size:
+            return None
+        data = self._bytes(offset, RECORD_HEADER_BYTES + header.length)
+        record = decode_record(data, self._seed, self._segment, offset)
+        return None if record is None else ScannedRecord(offset, record.kind, bytes(record.body))
+
+    def is_cut_at(self, offset: int) -> bool:
+        """Whether the file ends inside a record that may begin at offset."""
+        if offset + RECORD_HEADER_BYTES > self.size:
+            return True
+        header = self._header(offset)
+        return header is not None and offset + RECORD_HEADER_BYTES + header.length > self.size
+
+    def next_good(self, offset: int) -> int | None:
+        """The first offset from ``offset`` on where a record verifies."""
+        pattern = _CRC.pack(self._segment) + bytes((_MARK,))
+        position = offset + _SEGMENT_AT
+        while position + len(pattern) <= self.size:
+            chunk = self._file.pread(position, _CHUNK_BYTES)
+            at = chunk.find(pattern)
+            while at >= 0:
+                candidate = position + at - _SEGMENT_AT
+                if self.record_at(candidate) is not None:
+                    return candidate
+                at = chunk.find(pattern, at + 1)
+            if len(chunk) < len(pattern):
+                return None
+            position += len(chunk) - len(pattern) + 1
+        return None

@@ -1,0 +1,46 @@
+"""One data disk as the supervisor sees it: what the start found, its worker, and how it stands now."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from bkbox.ipc import messages
+from bkbox.protocol.boot import DiskClass
+from bkbox.storage.lock import DiskLock
+from bkbox.storage.marker import Marker
+from bkbox.supervisor.process import Child
+
+
+@dataclass(slots=True)
+class Disk:
+    """A data disk. ``number`` is its place in the configuration, ``uuid`` its name everywhere else."""
+
+    number: int
+    path: Path
+    uuid: str
+    lock: DiskLock
+    before: Marker | None = None
+    """The dirty marker as this start found it; None: clean."""
+    host_crash: bool = False
+    needs_stamp: bool = False
+    """It stands in for a lost disk and gets its VERSION after phase one."""
+    crash_class: DiskClass = DiskClass.CLEAN
+    reason: str = ""
+    may_have_lost: bool = False
+    opened: messages.DiskOpened | None = None
+    child: Child | None = None
+    restarts: int = 0
+    in_service: bool = False
+    trouble: str = ""
+    stats: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def read_only(self) -> list[str]:
+        return [str(reason) for reason in self.stats.get("read_only", [])]
+
+    async def call(self, message: messages.Message, timeout_s: float | None = None) -> messages.Message:
+        """Call the disk's worker. Raises what it met, or ConnectionLostError where it is gone."""
+        assert self.child is not None
+        return await self.child.control.call(message, timeout_s=timeout_s)

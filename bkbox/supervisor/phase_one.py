@@ -1,0 +1,101 @@
+"""Phase one of a boot: fence what may have lost its fence, put into limbo what may have lost entries.
+
+It runs before the port opens, it is awaited, and every mark is durable on its disk before it counts; an error anywhere
+fails the boot. Only afterwards are the dirty markers settled and cookies stamped. What to mark is decided ledger by
+ledger by a pure function (protocol/boot.py); this file lists, asks and sends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
+
+from bkbox.errors import NoSuchLedgerError
+from bkbox.ids import BookieId, LedgerId
+from bkbox.ipc import messages
+from bkbox.ipc.messages import FENCED, LIMBO, PAGE_ITEMS
+from bkbox.metadata.base import MetadataStore
+from bkbox.protocol.boot import Mark, mark_for
+from bkbox.supervisor.disks import Disk
+from bkbox.wire.ledger import LedgerMetadata
+
+_READS_AT_ONCE = 64
+_MARKS_PER_MESSAGE = PAGE_ITEMS
+
+
+@dataclass(slots=True)
+class PhaseOne:
+    """What was done."""
+
+    ledgers_seen: int = 0
+    fenced: int = 0
+    limbo: int = 0
+
+
+async def run(store: MetadataStore, bookie: BookieId, disks: Sequence[Disk]) -> PhaseOne:
+    """Mark every ledger that one of the disks with ``may_have_lost`` may have lost something of."""
+    result = PhaseOne()
+    suspects = [disk for disk in disks if disk.may_have_lost]
+    places = await _places(disks)
+    waiting: dict[int, bytearray] = {disk.number: bytearray() for disk in disks}
+    homes = itertools.cycle(suspects)
+    async for metadata in _all_metadata(store):
+        result.ledgers_seen += 1
+        home = places.get(metadata.ledger_id)
+        mark = mark_for(metadata, bookie, recorded_safely=home is not None and not disks[home].may_have_lost)
+        if mark is None:
+            continue
+        disk = disks[home] if home is not None else next(homes)
+        waiting[disk.number] += _packed(mark)
+        result.fenced += 1
+        result.limbo += mark.limbo
+        if len(waiting[disk.number]) >= _MARKS_PER_MESSAGE * messages.MARK_ITEM.size:
+            await _send(disk, waiting[disk.number])
+    for disk in disks:
+        await _send(disk, waiting[disk.number])
+    return result
+
+
+async def _places(disks: Sequence[Disk]) -> dict[int, int]:
+    """Which disk records a ledger."""
+    places: dict[int, int] = {}
+    for disk in disks:
+        after, more = -1, True
+        while more:
+            page = await disk.call(messages.ListLedgers(after=after))
+            assert isinstance(page, messages.Page)
+            for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+                places[ledger] = disk.number
+                after = ledger
+            more = page.more
+    return places
+
+
+async def _all_metadata(store: MetadataStore) -> AsyncIterator[LedgerMetadata]:
+    """The metadata of every ledger of the cluster; ledgers that vanish meanwhile are left out."""
+
+    async def read(ledger: LedgerId) -> LedgerMetadata | None:
+        try:
+            return (await store.read_ledger(ledger)).value
+        except NoSuchLedgerError:
+            return None
+
+    async for page in store.ledger_ranges():
+        for start in range(0, len(page), _READS_AT_ONCE):
+            for metadata in await asyncio.gather(*map(read, page[start : start + _READS_AT_ONCE])):
+                if metadata is not None:
+                    yield metadata
+
+
+def _packed(mark: Mark) -> bytes:
+    flags = FENCED * mark.fence | LIMBO * mark.limbo
+    key = mark.master_key or b""
+    return messages.MARK_ITEM.pack(mark.ledger_id, flags, bool(key), key)
+
+
+async def _send(disk: Disk, waiting: bytearray) -> None:
+    if waiting:
+        await disk.call(messages.MarkLedgers(payload=bytes(waiting)))
+        waiting.clear()

@@ -1,0 +1,158 @@
+"""The status document, made from what the supervisor knows at this moment."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import bkbox
+from bkbox.admin import status
+from bkbox.admin.status import BookieState as State
+from bkbox.protocol.boot import DiskClass, MarkerEvidence, RunEvidence
+from bkbox.storage.marker import Marker
+from bkbox.storage.records import AckAfter
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.disks import Disk
+    from bkbox.supervisor.process import Child
+    from bkbox.supervisor.supervisor import Supervisor
+
+__all__ = ["State", "status_of", "marker_evidence"]
+
+_CLASSES: dict[DiskClass, status.CrashClass] = {
+    DiskClass.CLEAN: "clean",
+    DiskClass.PROCESS_CRASH: "process crash",
+    DiskClass.HOST_CRASH: "host crash",
+    DiskClass.LOST: "disk lost",
+    DiskClass.REPLACED: "disk replaced",
+    DiskClass.FOREIGN: "foreign disk",
+}
+
+
+def marker_evidence(marker: Marker | None) -> MarkerEvidence | None:
+    """What the dirty marker of a disk says, as the protocol's boot planning takes it."""
+    if marker is None:
+        return None
+    runs = tuple(RunEvidence(run.boot_id, run.ack_after is AckAfter.WRITE) for run in marker.runs)
+    return MarkerEvidence(runs, marker.failures, marker.replaced)
+
+
+def status_of(bookie: Supervisor) -> status.Status:
+    """The whole document."""
+    config = bookie.config
+    disks = tuple(map(_disk, bookie.disks))
+    reasons = sorted({reason for disk in bookie.disks for reason in disk.read_only})
+    limbo = sum(disk.limbo_ledgers for disk in disks)
+    if config.readonly_while_in_limbo and limbo:
+        reasons.append("ledgers in limbo")
+    return status.Status(
+        version=bkbox.__version__,
+        bookie_id=config.bookie_id,
+        instance_id=bookie.instance_id,
+        listen=bookie.listen,
+        state=bookie.state,
+        writable=bookie.state == "running" and bookie.writable,
+        ack_after=config.ack_after,
+        boot=status.Boot(bookie.phase, _boot_reasons(bookie)),
+        read_only_reasons=tuple(reasons),
+        disks=disks,
+        processes=tuple(_processes(bookie)),
+        limbo=_limbo(bookie, limbo),
+        warnings=tuple(_warnings(bookie, limbo)),
+    )
+
+
+def _disk(disk: Disk) -> status.DiskStatus:
+    opened = disk.opened
+    replay = (
+        status.Replay(
+            records=opened.records,
+            entries=opened.entries,
+            bytes=opened.replayed_bytes,
+            cut_bytes=opened.cut_bytes,
+            damaged=len(opened.damaged),
+        )
+        if opened is not None
+        else status.Replay()
+    )
+    failed = str(disk.stats.get("failed", "")) or disk.trouble
+    return status.DiskStatus(
+        path=str(disk.path),
+        disk=disk.uuid,
+        crash_class=_CLASSES[disk.crash_class],
+        reason=failed or disk.reason,
+        state="failed" if failed else "in service" if disk.in_service else "out of service",
+        ledgers=int(disk.stats.get("ledgers", 0)),
+        limbo_ledgers=int(disk.stats.get("limbo_ledgers", 0)),
+        free_bytes=int(disk.stats.get("free_bytes", 0)),
+        total_bytes=int(disk.stats.get("total_bytes", 0)),
+        read_only=tuple(disk.read_only),
+        replay=replay,
+    )
+
+
+def _processes(bookie: Supervisor) -> list[status.Process]:
+    found = [status.Process("supervisor", bookie.config.bookie_id, os.getpid(), 0, True)]
+
+    def add(role: status.Role, child: Child | None, restarts: int) -> None:
+        if child is not None:
+            found.append(status.Process(role, child.name, child.pid, restarts, child.running))
+
+    add("frontend", bookie.frontend, bookie.frontend_restarts)
+    for disk in bookie.disks:
+        add("worker", disk.child, disk.restarts)
+    add("repair", bookie.repair, bookie.repair_restarts)
+    return found
+
+
+def _boot_reasons(bookie: Supervisor) -> tuple[str, ...]:
+    reasons = [f"{disk.path}: {disk.crash_class.value}: {disk.reason}" for disk in bookie.disks if disk.opened]
+    done = bookie.phase_one
+    if done.ledgers_seen:
+        reasons.append(
+            f"phase one: {done.fenced} ledgers fenced, {done.limbo} of them in limbo, of {done.ledgers_seen} seen"
+        )
+    return tuple(reasons)
+
+
+def _limbo(bookie: Supervisor, ledgers: int) -> status.Limbo:
+    """Ledgers in limbo are what the disks say; the progress is what the repair worker says."""
+    values: dict[str, Any] = bookie.repair_progress
+    return status.Limbo(
+        ledgers=ledgers,
+        done=int(values.get("done", 0)),
+        entries_checked=int(values.get("entries_checked", 0)),
+        entries_missing=int(values.get("entries_missing", 0)),
+        entries_copied=int(values.get("entries_copied", 0)),
+        bytes_copied=int(values.get("bytes_copied", 0)),
+        eta_s=values.get("eta_s"),
+        blockers=tuple(status.Blocker(**item) for item in values.get("blockers", ())),
+    )
+
+
+def _warnings(bookie: Supervisor, limbo: int) -> list[status.StatusWarning]:
+    config = bookie.config
+    found = [
+        status.StatusWarning(f"disk {disk.path} is out of service: {disk.trouble or 'its worker is being started'}")
+        for disk in bookie.disks
+        if not disk.in_service and bookie.state == "running"
+    ]
+    found += [
+        status.StatusWarning(
+            f"disk {disk.path} failed and takes no writes: {disk.trouble}; the next start treats it as a host crash",
+        )
+        for disk in bookie.disks
+        if disk.in_service and disk.trouble
+    ]
+    if config.ack_after == "write":
+        found.append(
+            status.StatusWarning(
+                "ack_after = write: a lost host loses acknowledged entries of this bookie until peers repair it; use it with "
+                "an ack quorum of 2 or more on hosts that do not fail together"
+            )
+        )
+    if limbo:
+        found.append(
+            status.StatusWarning(f"{limbo} ledgers are in limbo: repair is at work", f"bkbox status --config {config.path}")
+        )
+    return found

@@ -1,0 +1,46 @@
+"""`bkbox init`: a new bookie's disks are prepared and its cookie is written, once.
+
+A bookie that the metadata store knows is never initialised again: bringing it back is `bkbox cookie repair`. Directories
+have to be empty, but for what an interrupted init of the same bookie has left.
+"""
+
+from __future__ import annotations
+
+import time
+from uuid import uuid4
+
+from bkbox.config import Config
+from bkbox.errors import OperatorError
+from bkbox.ids import BookieId
+from bkbox.metadata import create
+from bkbox.storage.files import RealFiles
+from bkbox.supervisor import cookies
+from bkbox.supervisor.cookies import DirState
+
+
+async def initialise(config: Config) -> None:
+    """Prepare every directory, disks first, the metadata store's cookie last. Raises OperatorError, DiskError."""
+    files = RealFiles()
+    async with await create(config.metadata) as store:
+        if await store.read_cookie(BookieId(config.bookie_id)) is not None:
+            raise OperatorError(
+                f"bookie {config.bookie_id} is known in {config.metadata} already; to bring it back after a lost disk run "
+                f"`bkbox cookie repair --config {config.path}`, to start it `bkbox run --config {config.path}`"
+            )
+        held = cookies.lock_all(config, files, create=True)
+        try:
+            evidence = await cookies.gather(config, store, files)
+            for item in evidence.directories:
+                if item.state is DirState.EMPTY:
+                    continue
+                ours = item.state in (DirState.GOOD, DirState.STALE)
+                if not ours or not cookies.only_from_init(files, item.path):
+                    raise OperatorError(f"{item.path} is not empty: {item.detail or 'it holds data of this bookie'}")
+            for item in evidence.directories:
+                if item.state is DirState.EMPTY:
+                    cookies.prepare(files, evidence, item, uuid4(), time.time_ns() // 1_000_000)
+                cookies.stamp(files, item.path, evidence.expected)
+            await cookies.write_to_metadata(store, evidence)
+        finally:
+            for lock in held.values():
+                lock.release()

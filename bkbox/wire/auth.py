@@ -1,0 +1,38 @@
+"""AuthMessage: what authentication plugins say to each other; opaque to the protocol.
+
+Source: BookkeeperProtocol.proto (AuthMessage).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bkbox.wire import protobuf
+from bkbox.wire.protobuf import Field, Kind, Label, Message
+
+AUTH_DISABLED_PLUGIN = "AuthDisabledPlugin"
+
+_FORMAT = Message(
+    "AuthMessage",
+    Field(1, "authPluginName", Kind.STRING, Label.REQUIRED),
+    Field(2, "payload", Kind.BYTES, Label.REQUIRED),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AuthMessage:
+    """One step of an authentication."""
+
+    plugin: str
+    payload: bytes
+
+
+def encode(message: AuthMessage) -> bytes:
+    """The protobuf bytes."""
+    return protobuf.encode(_FORMAT, {"authPluginName": message.plugin, "payload": message.payload})
+
+
+def decode(data: bytes | bytearray | memoryview) -> AuthMessage:
+    """Raises EncodingError."""
+    values = protobuf.decode(_FORMAT, data)
+    return AuthMessage(values["authPluginName"], values["payload"])

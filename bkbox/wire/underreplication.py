@@ -1,0 +1,102 @@
+"""Small nodes of the re-replication machinery, most of them protobuf as text.
+
+The three check times are binary, the recovery delay is plain decimal. Source: DataFormats.proto,
+ZkLedgerUnderreplicationManager.java, ZkLedgerAuditorManager.java.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from bkbox.errors import EncodingError
+from bkbox.wire import protobuf, textformat
+from bkbox.wire.protobuf import Field, Kind, Label, Message
+from bkbox.wire.textformat import text_of
+
+_LEDGER = Message(
+    "UnderreplicatedLedgerFormat",
+    Field(1, "replica", Kind.STRING, Label.REPEATED),
+    Field(2, "ctime", Kind.INT64),
+)
+_LAYOUT = Message(
+    "LedgerRereplicationLayoutFormat",
+    Field(1, "type", Kind.STRING, Label.REQUIRED),
+    Field(2, "version", Kind.INT32, Label.REQUIRED),
+)
+_HOLDER = Message("LockDataFormat", Field(1, "bookieId", Kind.STRING))
+_CHECK_TIME = Message("CheckAllLedgersFormat", Field(1, "ctime", Kind.INT64))
+
+
+@dataclass(frozen=True, slots=True)
+class UnderreplicatedLedger:
+    """The mark of a ledger with missing replicas; ``ctime_ms`` is None where no time was stored."""
+
+    replicas: tuple[str, ...]
+    ctime_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class RereplicationLayout:
+    """Content of the LAYOUT node below ``underreplication``."""
+
+    type: str = "BASIC"
+    version: int = 1
+
+
+def encode_ledger(ledger: UnderreplicatedLedger) -> bytes:
+    """Payload of ``urL…``; it may be empty."""
+    return textformat.encode(
+        _LEDGER, {"replica": ledger.replicas, "ctime": ledger.ctime_ms}
+    ).encode()
+
+
+def decode_ledger(data: bytes) -> UnderreplicatedLedger:
+    """Raises EncodingError."""
+    values = textformat.decode(_LEDGER, text_of(data))
+    return UnderreplicatedLedger(tuple(values["replica"]), values.get("ctime"))
+
+
+def encode_layout(layout: RereplicationLayout) -> bytes:
+    """Payload of ``underreplication/LAYOUT``."""
+    return textformat.encode(_LAYOUT, {"type": layout.type, "version": layout.version}).encode()
+
+
+def decode_layout(data: bytes) -> RereplicationLayout:
+    """Raises EncodingError."""
+    values = textformat.decode(_LAYOUT, text_of(data))
+    return RereplicationLayout(values["type"], values["version"])
+
+
+def encode_holder(name: str | None) -> bytes:
+    """Payload of a lock (host name of the worker, None if it has none) or of a vote (bookie id)."""
+    return textformat.encode(_HOLDER, {"bookieId": name}).encode()
+
+
+def decode_holder(data: bytes) -> str | None:
+    """Raises EncodingError."""
+    name: str | None = textformat.decode(_HOLDER, text_of(data)).get("bookieId")
+    return name
+
+
+def encode_check_time(time_ms: int) -> bytes:
+    """Payload of ``checkallledgersctime`` and its two siblings: milliseconds since 1970."""
+    return protobuf.encode(_CHECK_TIME, {"ctime": time_ms})
+
+
+def decode_check_time(data: bytes) -> int | None:
+    """Milliseconds since 1970, or None if no time is stored. Raises EncodingError."""
+    time_ms: int | None = protobuf.decode(_CHECK_TIME, data).get("ctime")
+    return time_ms
+
+
+def encode_recovery_delay(seconds: int) -> bytes:
+    """Payload of ``lostBookieRecoveryDelay``."""
+    return b"%d" % seconds
+
+
+def decode_recovery_delay(data: bytes) -> int:
+    """Seconds. Raises EncodingError."""
+    if not re.fullmatch(rb"[+-]?[0-9]{1,9}", data):
+        raise EncodingError(f"lostBookieRecoveryDelay is no number: {data[:20]!r}")
+    return int(data)

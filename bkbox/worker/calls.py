@@ -1,0 +1,103 @@
+"""What a disk worker does when the supervisor or the repair worker calls: lists, marks, checks, limbo."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+from bkbox.bookie.bookie import Bookie
+from bkbox.errors import BugError, DamagedError, DiskError
+from bkbox.ipc import messages
+from bkbox.ipc.messages import FENCED, LIMBO, PAGE_ITEMS, Message
+from bkbox.storage.disk import DiskStore
+from bkbox.storage.records import LedgerRecord
+
+
+class Calls:
+    """The calls that an open disk answers."""
+
+    def __init__(self, store: DiskStore, bookie: Bookie) -> None:
+        self._store = store
+        self._bookie = bookie
+
+    def answer(self, call: Message) -> Message:
+        """Carry out one call. Raises BkboxError, which the caller's process gets to see."""
+        if isinstance(call, messages.ListLedgers):
+            return self._list_ledgers(call)
+        if isinstance(call, messages.MarkLedgers):
+            return self._mark(call)
+        if isinstance(call, messages.ListRuns):
+            return self._list_runs(call)
+        if isinstance(call, messages.CheckEntries):
+            return self._check(call)
+        if isinstance(call, messages.ClearLimbo):
+            return self._clear_limbo(call)
+        if isinstance(call, messages.Settle):
+            self._store.checkpoint()
+            return messages.Done()
+        if isinstance(call, messages.GetStats):
+            return messages.Stats(values=self._stats())
+        raise BugError(f"a disk worker does not answer {type(call).__name__}")
+
+    def _list_ledgers(self, call: messages.ListLedgers) -> messages.Page:
+        wanted = (
+            (ledger, FENCED * record.fenced | LIMBO * record.limbo)
+            for ledger, record in self._store.ledgers(after=call.after)
+            if record.limbo or not call.limbo_only
+        )
+        page = list(islice(wanted, PAGE_ITEMS + 1))
+        payload = b"".join(messages.LEDGER_ITEM.pack(*item) for item in page[:PAGE_ITEMS])
+        return messages.Page(more=len(page) > PAGE_ITEMS, payload=payload)
+
+    def _mark(self, call: messages.MarkLedgers) -> messages.Done:
+        """Phase one. A mark only adds: a fence or limbo that is there stays, a key that is known stays."""
+        states: dict[int, LedgerRecord] = {}
+        for ledger, flags, has_key, key in messages.MARK_ITEM.iter_unpack(call.payload):
+            before = self._bookie.record(ledger) or LedgerRecord()
+            known = before.master_key if before.master_key is not None else key if has_key else None
+            after = LedgerRecord(
+                master_key=known,
+                fenced=before.fenced or bool(flags & FENCED),
+                limbo=before.limbo or bool(flags & LIMBO),
+            )
+            if after != before:
+                states[ledger] = after
+        self._bookie.set_states(states)
+        return messages.Done()
+
+    def _list_runs(self, call: messages.ListRuns) -> messages.Page:
+        runs = [run for run in self._store.entries(call.ledger) if run[1] >= call.first]
+        payload = b"".join(messages.RANGE_ITEM.pack(*run) for run in runs[:PAGE_ITEMS])
+        return messages.Page(more=len(runs) > PAGE_ITEMS, payload=payload)
+
+    def _check(self, call: messages.CheckEntries) -> messages.Page:
+        """Every record is read: an index that names an entry proves nothing about the log."""
+        bad = [entry for entry in range(call.first, call.last + 1) if not self._readable(call.ledger, entry)]
+        return messages.Page(payload=b"".join(messages.RANGE_ITEM.pack(entry, entry) for entry in bad))
+
+    def _readable(self, ledger: int, entry: int) -> bool:
+        try:
+            return self._store.read_entry(ledger, entry) is not None
+        except DamagedError:
+            return False
+        except DiskError:
+            return False
+
+    def _clear_limbo(self, call: messages.ClearLimbo) -> messages.Done:
+        """The state record is synced after everything that was written before it, the repaired entries among it."""
+        record = self._bookie.record(call.ledger)
+        if record is not None and record.limbo:
+            cleared = LedgerRecord(master_key=record.master_key, fenced=record.fenced, limbo=False)
+            self._bookie.set_states({call.ledger: cleared})
+        return messages.Done()
+
+    def _stats(self) -> dict[str, object]:
+        free, total = self._store.space()
+        return {
+            "ledgers": self._bookie.ledgers,
+            "limbo_ledgers": self._bookie.limbo_ledgers,
+            "free_bytes": free,
+            "total_bytes": total,
+            "read_only": sorted(self._bookie.read_only),
+            "failed": self._store.failed_reason or "",
+            "counts": dict(self._bookie.counts),
+        }

@@ -1,0 +1,189 @@
+"""The worker process of one disk: one thread, one loop over the control channel, the front-end's link and repair's.
+
+Everything that waits on the link is carried out as one batch: one write, one sync, one answer. Calls come between
+batches. When the supervisor is gone the process dies with it; when the front-end is gone the disk stays open and the
+next front-end is served.
+"""
+
+from __future__ import annotations
+
+import logging
+import selectors
+import socket
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bkbox.bookie.bookie import Bookie
+from bkbox.errors import BkboxError, BugError, DiskError, FrameError
+from bkbox.ipc import messages
+from bkbox.ipc.channel import Channel, refusal
+from bkbox.ipc.messages import Message
+from bkbox.storage.disk import DiskStore
+from bkbox.storage.files import RealFiles
+from bkbox.storage.records import AckAfter
+from bkbox.worker.calls import Calls
+from bkbox.worker.frontlink import FrontLink
+
+log = logging.getLogger(__name__)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class Worker:
+    """One disk's process."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = Channel(control)
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(self._control, selectors.EVENT_READ, self._on_control)
+        self._store: DiskStore | None = None
+        self._bookie: Bookie | None = None
+        self._calls: Calls | None = None
+        self._front: FrontLink | None = None
+        self._usage_max = 1.0
+        self._reserve_bytes = 0
+        self._told_trouble = False
+        self._running = True
+
+    def run(self) -> None:
+        """Until the supervisor says stop or is gone."""
+        try:
+            while self._running:
+                for key, _events in self._selector.select():
+                    key.data()
+        except EOFError:
+            log.warning("the supervisor is gone")
+
+    # ---- control ------------------------------------------------------------------------------------
+
+    def _on_control(self) -> None:
+        message, fds = self._control.receive()
+        if isinstance(message, messages.OpenDisk):
+            self._reply(self._control, message, lambda: self._open(message))
+        elif isinstance(message, messages.AttachFrontend):
+            self._attach_front(socket.socket(fileno=fds[0]))
+        elif isinstance(message, messages.AttachRepair):
+            channel = Channel(socket.socket(fileno=fds[0]))
+            self._selector.register(channel, selectors.EVENT_READ, lambda: self._on_repair(channel))
+        elif isinstance(message, messages.Stop):
+            self._reply(self._control, message, self._stop)
+        else:
+            self._reply(self._control, message, lambda: self._answer(message))
+
+    def _on_repair(self, channel: Channel) -> None:
+        try:
+            call, _fds = channel.receive()
+            self._reply(channel, call, lambda: self._answer(call))
+        except (EOFError, OSError):
+            self._selector.unregister(channel)
+            channel.close()
+
+    def _answer(self, call: Message) -> Message:
+        if self._calls is None:
+            raise BugError("the disk is not open yet")
+        return self._calls.answer(call)
+
+    def _reply(self, channel: Channel, call: Message, action: Callable[[], Message]) -> None:
+        try:
+            reply = action()
+        except BkboxError as error:
+            reply = refusal(error)
+        reply.call = call.call
+        channel.send(reply)
+
+    # ---- the disk -----------------------------------------------------------------------------------
+
+    def _open(self, order: messages.OpenDisk) -> Message:
+        store = DiskStore.open(
+            RealFiles(),
+            Path(order.path),
+            ack_after=AckAfter(order.ack_after),
+            journal_dir=Path(order.journal) if order.journal else None,
+            segment_bytes_max=order.segment_bytes_max,
+            checkpoint_bytes=order.checkpoint_bytes,
+            now_ms=_now_ms,
+        )
+        report = store.replay(order.host_crash)
+        self._store, self._bookie = store, Bookie(store)
+        self._calls = Calls(store, self._bookie)
+        self._usage_max, self._reserve_bytes = order.disk_usage_max, order.disk_reserve_bytes
+        self._bookie.watch_space(self._usage_max, self._reserve_bytes)
+        return messages.DiskOpened(
+            disk=str(store.identity.uuid),
+            records=report.records,
+            entries=report.entries,
+            replayed_bytes=report.bytes_read,
+            cut_bytes=report.bytes_cut,
+            damaged=list(report.damaged)[:20],
+            trusted=report.trusted,
+        )
+
+    def _stop(self) -> Message:
+        self._running = False
+        if self._store is None:
+            return messages.Stopped(clean=True)
+        if self._store.failed_reason is not None:
+            return messages.Stopped(clean=False, reason=self._store.failed_reason)
+        try:
+            self._store.close()
+        except DiskError as error:
+            return messages.Stopped(clean=False, reason=str(error))
+        return messages.Stopped(clean=True)
+
+    def _after_write(self) -> None:
+        """Between batches: a checkpoint where one is due, room on the disk, trouble told once."""
+        assert self._store is not None
+        assert self._bookie is not None
+        if self._store.failed_reason is None and self._store.checkpoint_due:
+            try:
+                self._store.checkpoint()
+            except DiskError as error:
+                log.error("checkpoint: %s", error)
+        self._bookie.watch_space(self._usage_max, self._reserve_bytes)
+        if self._store.failed_reason is not None and not self._told_trouble:
+            self._told_trouble = True
+            self._control.send(messages.DiskTrouble(reason=self._store.failed_reason))
+
+    # ---- the front-end ------------------------------------------------------------------------------
+
+    def _attach_front(self, sock: socket.socket) -> None:
+        assert self._store is not None
+        self._detach_front()
+        try:
+            front = FrontLink(sock)
+            front.announce(ledger for ledger, _record in list(self._store.ledgers()))
+        except EOFError:
+            sock.close()
+            return
+        self._front = front
+        self._selector.register(front, selectors.EVENT_READ, self._on_front)
+        self._on_front()
+
+    def _detach_front(self) -> None:
+        if self._front is not None:
+            self._selector.unregister(self._front)
+            self._front.close()
+            self._front = None
+
+    def _on_front(self) -> None:
+        front, bookie = self._front, self._bookie
+        assert front is not None
+        assert bookie is not None
+        try:
+            front.receive()
+            slots, incoming = front.batches()
+            if not slots:
+                return
+            for connection, frames in bookie.process(incoming).items():
+                front.answer(connection, frames)
+            front.flush()
+            front.done(slots, read_only=bool(bookie.read_only))
+        except EOFError:
+            log.warning("the front-end is gone; waiting for the next one")
+            self._detach_front()
+        except FrameError as error:
+            raise BugError(f"the front-end passed on a frame that cannot be decoded: {error}") from error
+        self._after_write()

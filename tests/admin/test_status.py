@@ -1,0 +1,103 @@
+"""The status document: what is written is what is read, and what is wrong is named."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from bkbox.admin.status import (
+    Blocker,
+    Boot,
+    DiskStatus,
+    Limbo,
+    Process,
+    Replay,
+    Status,
+    StatusWarning,
+    from_json,
+    to_json,
+)
+from bkbox.errors import EncodingError
+
+FULL = Status(
+    version="0.1.0",
+    bookie_id="127.0.0.1:3181",
+    instance_id="3f0c2f9e-1111-4222-8333-444455556666",
+    listen="127.0.0.1:3181",
+    state="running",
+    writable=False,
+    ack_after="write",
+    boot=Boot("repairing", ("boot id changed",)),
+    read_only_reasons=("limbo",),
+    disks=(
+        DiskStatus(
+            path="/data/a",
+            disk="6a1c",
+            crash_class="host crash",
+            reason="boot id changed",
+            state="in service",
+            ledgers=7,
+            limbo_ledgers=2,
+            free_bytes=2**40,
+            total_bytes=2**41,
+            read_only=("limbo",),
+            replay=Replay(records=5, entries=4, bytes=300, cut_bytes=17, damaged=1),
+        ),
+    ),
+    processes=(Process("worker", "disk 0", 4711, 1, True),),
+    limbo=Limbo(7, 5, 100, 10, 9, 900, 1.5, (Blocker(3, "no peer answers", "start b"),)),
+    warnings=(StatusWarning("ack quorum of 1", "bkbox ledger show 3"), StatusWarning("late")),
+)
+SMALL = Status("0.1.0", "b:1", "i", "b:1", "starting", True, "sync", Boot("locks"))
+
+
+@pytest.mark.parametrize("status", [FULL, SMALL])
+def test_round_trip_through_json_text(status: Status) -> None:
+    assert from_json(json.loads(json.dumps(to_json(status)))) == status
+
+
+def test_the_keys_that_scripts_read() -> None:
+    document = to_json(FULL)
+    assert document["schema"] == 1
+    assert document["kernel"] == "interpreted"
+    assert document["disks"][0]["crash_class"] == "host crash"
+    assert document["disks"][0]["replay"]["cut_bytes"] == 17
+    assert document["limbo"]["blockers"][0]["what_to_do"] == "start b"
+
+
+def test_unknown_keys_are_skipped() -> None:
+    document = to_json(FULL) | {"colour": "blue"}
+    document["limbo"] |= {"mood": "good"}
+    assert from_json(document) == FULL
+
+
+def change(*path: Any, to: object) -> dict[str, Any]:
+    document: Any = json.loads(json.dumps(to_json(FULL)))
+    place = document
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = to
+    assert isinstance(document, dict)
+    return document
+
+
+@pytest.mark.parametrize(
+    ("document", "says"),
+    [
+        ([], "expected an object, found list"),
+        (change("schema", to=2), "schema 2"),
+        (change("writable", to=1), "status.writable: 1 is not bool"),
+        (change("limbo", "ledgers", to=True), "status.limbo.ledgers: True is not int"),
+        (change("state", to="asleep"), "status.state: 'asleep' is not one of 'starting'"),
+        (change("disks", 0, "path", to=None), r"status.disks\[0\].path: None is not str"),
+        (change("disks", 0, "replay", to=3), r"status.disks\[0\].replay: expected an object"),
+        (change("read_only_reasons", to="x"), "status.read_only_reasons: 'x' is not"),
+        (change("limbo", "eta_s", to="soon"), "status.limbo.eta_s: 'soon' is not float"),
+        ({"schema": 1}, "bookie_id.* is missing"),
+    ],
+)
+def test_a_wrong_document_is_refused_with_its_place(document: object, says: str) -> None:
+    with pytest.raises(EncodingError, match=says):
+        from_json(document)

@@ -1,0 +1,163 @@
+"""Real bookies on loopback, started as an operator starts them: `bkbox init`, `bkbox run`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+BKBOX = [sys.executable, "-m", "bkbox.cli.main"]
+
+
+def bkbox(*arguments: str, timeout: float = 60.0, check: bool = True, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+    """Run one command to its end."""
+    done = subprocess.run(
+        [*BKBOX, *arguments], capture_output=True, text=True, timeout=timeout, check=False, **kwargs
+    )
+    if check and done.returncode != 0:
+        raise AssertionError(f"bkbox {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}")
+    return done
+
+
+def wait_for(condition: Any, what: str, timeout: float = 30.0, pause: float = 0.05) -> Any:
+    """The first true value of condition(); a failure that says what was waited for."""
+    deadline = time.monotonic() + timeout
+    while True:
+        value = condition()
+        if value:
+            return value
+        if time.monotonic() > deadline:
+            raise AssertionError(f"waited {timeout} s for: {what}")
+        time.sleep(pause)
+
+
+class BookieProcess:
+    """One bookie in a folder of its own."""
+
+    def __init__(self, root: Path, metadata: str, *, name: str = "bookie", port: int = 0) -> None:
+        self.root = root / name
+        self.root.mkdir(parents=True, exist_ok=True)
+        self.config = self.root / "bookie.toml"
+        self.disks = [self.root / "disk1", self.root / "disk2"]
+        self.metadata = metadata
+        self.port = port or free_port()
+        self.process: subprocess.Popen[str] | None = None
+        self.stderr = ""
+        self._reader: threading.Thread | None = None
+
+    @property
+    def bookie_id(self) -> str:
+        return f"127.0.0.1:{self.port}"
+
+    def init(self, *, disks: int = 2, journal: bool = False, **settings: object) -> BookieProcess:
+        self.disks = [self.root / f"disk{number + 1}" for number in range(disks)]
+        arguments = ["init", "--config", str(self.config), "--metadata", self.metadata]
+        arguments += ["--listen", f"127.0.0.1:{self.port}"]
+        for disk in self.disks:
+            arguments += ["--disk", str(disk)]
+        if journal:
+            arguments += ["--journal", str(self.root / "journal")]
+        for key, value in settings.items():
+            arguments += ["--set", f"{key}={value}"]
+        bkbox(*arguments)
+        return self
+
+    def start(self, *, wait: bool = True, timeout: float = 60.0, environment: dict[str, str] | None = None) -> BookieProcess:
+        self.process = subprocess.Popen(
+            [*BKBOX, "run", "--config", str(self.config)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **(environment or {})},
+        )
+        self.stderr = ""
+        self._reader = threading.Thread(target=self._drain, args=(self.process,), daemon=True)
+        self._reader.start()
+        if wait:
+            self.wait_ready(timeout)
+        return self
+
+    def _drain(self, process: subprocess.Popen[str]) -> None:
+        assert process.stderr is not None
+        for line in process.stderr:
+            self.stderr += line
+
+    def wait_ready(self, timeout: float = 60.0) -> None:
+        assert self.process is not None
+        assert self.process.stdout is not None
+        killer = threading.Timer(timeout, self.process.kill)
+        killer.start()
+        try:
+            line = self.process.stdout.readline()
+        finally:
+            killer.cancel()
+        if line.strip() != f"ready 127.0.0.1:{self.port}":
+            self.process.wait(10)
+            raise AssertionError(f"bookie {self.bookie_id} is not ready: {line!r}\n{self.stderr}")
+
+    def status(self) -> dict[str, Any]:
+        return json.loads(bkbox("status", "--config", str(self.config), "-o", "json").stdout)
+
+    def children(self, role: str | None = None) -> list[psutil.Process]:
+        assert self.process is not None
+        found = []
+        for child in psutil.Process(self.process.pid).children():
+            with contextlib.suppress(psutil.Error):
+                command = child.cmdline()
+                if role is None or f"bkbox.{role}" in command:
+                    found.append(child)
+        return found
+
+    def kill(self) -> None:
+        """SIGKILL the supervisor and every child; returns when all are gone."""
+        assert self.process is not None
+        processes = [*self.children(), psutil.Process(self.process.pid)]
+        for process in processes:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        self.process.wait(20)
+        psutil.wait_procs(processes, timeout=20)
+        self._close()
+
+    def stop(self, timeout: float = 40.0) -> int:
+        """SIGTERM and wait; the exit status."""
+        if self.process is None:
+            return 0
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+        status = self.process.wait(timeout)
+        self._close()
+        return status
+
+    def _close(self) -> None:
+        assert self.process is not None
+        if self._reader is not None:
+            self._reader.join(10)
+        for stream in (self.process.stdout, self.process.stderr):
+            if stream is not None:
+                stream.close()
+        self.process = None
+
+    def ensure_gone(self) -> None:
+        if self.process is not None:
+            if self.process.poll() is None:
+                self.kill()
+            else:
+                self._close()
+
+
+def free_port() -> int:
+    import socket
+
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        return int(sock.getsockname()[1])

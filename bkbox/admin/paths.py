@@ -20,7 +20,7 @@ STATUS_URL = "/api/v1/status"
 
 def admin_socket_path(config: Config) -> Path:
     """``admin.sock`` in ``run_dir``, or on the first disk where no ``run_dir`` is set."""
-    return Path(config.run_dir or config.disks[0]) / SOCKET_NAME
+    return (config.run_dir or config.disks[0]) / SOCKET_NAME
 
 
 @contextmanager

@@ -114,8 +114,7 @@ class Limbo:
 
 @dataclass(frozen=True, slots=True)
 class StatusWarning:
-    """Something the operator ought to know, and the command that mends it ("" where there is none).
-    """
+    """Something the operator ought to know, and the command that mends it ("" where there is none)."""
 
     text: str
     command: str = ""

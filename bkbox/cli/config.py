@@ -57,10 +57,8 @@ def show(config: Config, output: Format) -> None:
     Example:
       bkbox config show --config bookie.toml -o json
     """
-    values = {key: (getattr(config, key), source) for key, source in config.provenance.items()}
+    rows = [(key, value, config.provenance[key]) for key, value in config.values().items()]
     if output == "json":
-        print_json(
-            {key: {"value": value, "from": source} for key, (value, source) in values.items()}
-        )
+        print_json({key: {"value": value, "from": source} for key, value, source in rows})
     else:
-        print_table(["key", "value", "from"], [(key, *rest) for key, rest in values.items()])
+        print_table(["key", "value", "from"], rows)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import asdict
-from pathlib import Path
 
 import click
 
@@ -110,7 +109,7 @@ def repair(config: Config, yes: bool) -> None:
 
 def _refuse_while_running(config: Config) -> None:
     """Before anything is asked; the repair itself takes the locks again and keeps them."""
-    for disk in map(Path, config.disks):
+    for disk in config.disks:
         if disk.is_dir():
             DiskLock(disk).release()
 

@@ -63,14 +63,13 @@ def rebuild(config: Config, chosen: tuple[Path, ...], keep_going: bool, output: 
     )
 
 
-def _disks(config: Config, chosen: tuple[Path, ...]) -> list[Path]:
-    configured = [Path(disk) for disk in config.disks]
-    for disk in chosen:
-        if Path(os.path.abspath(disk)) not in configured:
-            raise click.BadParameter(
-                f"{disk} is not a disk of this configuration", param_hint="--disk"
-            )
-    return [Path(os.path.abspath(disk)) for disk in chosen] or configured
+def _disks(config: Config, chosen: tuple[Path, ...]) -> tuple[Path, ...]:
+    disks = tuple(Path(os.path.abspath(disk)) for disk in chosen)
+    for disk in disks:
+        if disk not in config.disks:
+            text = f"{disk} is not a disk of this configuration"
+            raise click.BadParameter(text, param_hint="--disk")
+    return disks or config.disks
 
 
 def _rebuild(disk: Path, *, keep_going: bool) -> RebuildReport:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, cast
 
 from bkbox.errors import FrameError
 from bkbox.frontend.disklink import DiskLink
@@ -73,9 +73,8 @@ class Session(asyncio.BufferedProtocol):
     # ---- asyncio's side -----------------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER_BYTES)
+        self._transport = cast(asyncio.Transport, transport)
+        self._transport.set_write_buffer_limits(high=_WRITE_HIGH_WATER_BYTES)
         self.peer = str(transport.get_extra_info("peername"))
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -62,7 +62,9 @@ class _FileIdentity(NamedTuple):
     inode: int
 
 
-def create_file(path: Path, version: int, statements: Sequence[tuple[str, tuple[object, ...]]]) -> None:
+def create_file(
+    path: Path, version: int, statements: Sequence[tuple[str, tuple[object, ...]]]
+) -> None:
     """Make the file with its first content, unless something of that name exists. Blocks.
 
     Raises MetadataUnavailableError.

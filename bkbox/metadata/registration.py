@@ -15,11 +15,12 @@ import asyncio
 import logging
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import astuple, dataclass
 from typing import NamedTuple
 from uuid import uuid4
 
-from bkbox.errors import MetadataError, OperatorError
+from bkbox.errors import HandleClosedError, MetadataError, OperatorError
 from bkbox.ids import BookieId
 from bkbox.metadata.base import Registration
 from bkbox.metadata.database import Database
@@ -122,6 +123,8 @@ class SqliteRegistration(Registration):
         self._renewal = asyncio.create_task(self._renew_for_ever(), name="metadata-lease")
 
     async def set_read_only(self, read_only: bool) -> None:
+        if self._renewal is None:
+            raise HandleClosedError(f"the registration of bookie {self._bookie} was closed")
         self._read_only = read_only
         await self._renew()
 
@@ -137,9 +140,10 @@ class SqliteRegistration(Registration):
             _log.warning("bookie %s stays registered until its lease ends: %s", self._bookie, error)
 
     async def _renew_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(RENEWAL_INTERVAL_S)
-            await self._renew()
+        with suppress(HandleClosedError):
+            while True:
+                await asyncio.sleep(RENEWAL_INTERVAL_S)
+                await self._renew()
 
     async def _renew(self) -> None:
         try:
@@ -148,7 +152,9 @@ class SqliteRegistration(Registration):
             _log.warning("registration of bookie %s is not renewed: %s", self._bookie, error)
             return
         if holder is not None:
-            _log.error("registration of bookie %s was taken by process %d", self._bookie, holder.pid)
+            _log.error(
+                "registration of bookie %s was taken by process %d", self._bookie, holder.pid
+            )
 
     # ---- in the thread of the database ----------------------------------------------------
 

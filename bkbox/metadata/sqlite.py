@@ -154,7 +154,9 @@ class SqliteStore(MetadataStore):
     ) -> Versioned[LedgerMetadata]:
         ledger = metadata.ledger_id
         data = ledger_metadata.encode(replace(metadata, creator_token=0))
-        ledger_metadata.decode(ledger, data)  # what nobody could read is refused before it is stored
+        ledger_metadata.decode(
+            ledger, data
+        )  # what nobody could read is refused before it is stored
 
         def update(connection: sqlite3.Connection) -> Versioned[LedgerMetadata]:
             row = connection.execute(
@@ -254,7 +256,9 @@ class SqliteStore(MetadataStore):
     async def cookies(self) -> dict[BookieId, Versioned[bytes]]:
         def select(connection: sqlite3.Connection) -> dict[BookieId, Versioned[bytes]]:
             rows = connection.execute("SELECT bookie_id, cookie, version FROM cookie")
-            return {BookieId(bookie): Versioned(cookie, version) for bookie, cookie, version in rows}
+            return {
+                BookieId(bookie): Versioned(cookie, version) for bookie, cookie, version in rows
+            }
 
         return await self._database.read(select)
 
@@ -296,9 +300,10 @@ class SqliteStore(MetadataStore):
 
 def _take_ledger_id(connection: sqlite3.Connection) -> LedgerId:
     ledger = connection.execute("SELECT next_ledger_id FROM cluster").fetchone()[0]
-    while ledger < MAX_ID and connection.execute(
-        "SELECT 1 FROM ledger WHERE ledger_id = ?", (ledger,)
-    ).fetchone():
+    while (
+        ledger < MAX_ID
+        and connection.execute("SELECT 1 FROM ledger WHERE ledger_id = ?", (ledger,)).fetchone()
+    ):
         ledger += 1
     if ledger >= MAX_ID:
         raise MetadataError("all ledger ids are used up")

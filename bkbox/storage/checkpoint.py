@@ -1,7 +1,8 @@
-"""``<disk>/CHECKPOINT``: how far the logs are durable *and* durably indexed; a start re-reads only what lies past it.
+"""``<disk>/CHECKPOINT``: how far the logs are durable *and* durably indexed; a start re-reads only
+what lies past it.
 
-Writing one is ordered: the entry log is synced, then the index flushed, then this file replaced. Losing it costs time,
-never data: without it a start re-reads every segment.
+Writing one is ordered: the entry log is synced, then the index flushed, then this file replaced.
+Losing it costs time, never data: without it a start re-reads every segment.
 """
 
 from __future__ import annotations
@@ -19,10 +20,12 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything before (segment, offset) of the entry log is covered, and every journal segment before ``journal``.
+    """Everything before (segment, offset) of the entry log is covered, and every journal segment
+    before ``journal``.
 
-    ``footer`` is the offset of the last footer before that in the segment, 0 where it has none. ``journal`` is None
-    where no journal has to be read. ``number`` counts the checkpoints of the disk.
+    ``footer`` is the offset of the last footer before that in the segment, 0 where it has none.
+    ``journal`` is None where no journal has to be read. ``number`` counts the checkpoints of the
+    disk.
     """
 
     number: int
@@ -33,7 +36,9 @@ class Checkpoint:
 
 
 def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:
-    """The last checkpoint, None where there is none. Raises DamagedError, FormatVersionError, DiskError."""
+    """The last checkpoint, None where there is none. Raises DamagedError, FormatVersionError,
+    DiskError.
+    """
     path = disk / CHECKPOINT_NAME
     fields = read_document(files, path, _FORMAT)
     if fields is None:

@@ -3,20 +3,20 @@
 Contract:
 
 - ``open``, then ``replay`` once, then everything else. One thread, one process (lock.py).
-- What was appended is invisible to reads until ``commit`` has returned, and may be acknowledged from then on. What a
-  commit promises is the disk's ``ack_after``:
+- What was appended is invisible to reads until ``commit`` has returned, and may be acknowledged
+  from then on. What a commit promises is the disk's ``ack_after``:
 
-  =========  =================================================================================================
+  =========  ====================================================================================
   sync       entry log appended and synced
-  write      entry log appended; synced as well if the batch changes the state of a ledger (fence, limbo, …)
+  write      entry log appended; synced too if the batch changes a ledger's state (fence, limbo)
   journal    journal appended and synced, entry log appended
-  =========  =================================================================================================
+  =========  ====================================================================================
 
-- No room (DiskFullError from ``append``) leaves the disk alive: nothing of the batch was written. After any other failed
-  write or sync nothing is written any more (``failed_reason``), and the dirty marker says so to the next start. Reads go
-  on.
-- A replay that is not ``trusted`` holds the checkpoint back, so that every later start finds the same, until the caller
-  has made limbo durable and calls ``checkpoint``.
+- No room (DiskFullError from ``append``) leaves the disk alive: nothing of the batch was written.
+  After any other failed write or sync nothing is written any more (``failed_reason``), and the
+  dirty marker says so to the next start. Reads go on.
+- A replay that is not ``trusted`` holds the checkpoint back, so that every later start finds the
+  same, until the caller has made limbo durable and calls ``checkpoint``.
 """
 
 from __future__ import annotations
@@ -65,7 +65,9 @@ OpenIndex = Callable[[Files, Path, bool], OrderedStore]
 
 
 def open_level_store(files: Files, disk: Path, host_crash: bool) -> OrderedStore:
-    """The LevelDB index of a disk. DamagedError where it is missing or broken: it has to be rebuilt."""
+    """The LevelDB index of a disk. DamagedError where it is missing or broken: it has to be
+    rebuilt.
+    """
     path = disk / INDEX_DIR
     if host_crash and files.exists(path):
         discard_unsynced(files, path)
@@ -76,9 +78,9 @@ def open_level_store(files: Files, disk: Path, host_crash: bool) -> OrderedStore
 class ReplayReport:
     """What a replay found.
 
-    ``damaged``: what had been durable and cannot be read, in words. ``dropped_entries``: entries that the index knew and
-    the log does not have. ``trusted``: nothing that was acknowledged can be missing, if all runs since the last clean
-    moment had the present ``ack_after``.
+    ``damaged``: what had been durable and cannot be read, in words. ``dropped_entries``: entries
+    that the index knew and the log does not have. ``trusted``: nothing that was acknowledged can
+    be missing, if all runs since the last clean moment had the present ``ack_after``.
     """
 
     records: int
@@ -92,7 +94,9 @@ class ReplayReport:
 
 
 def format_disk(files: Files, disk: Path, identity: DiskIdentity, *, now_ms: int) -> None:
-    """Prepare an empty disk. BootError for one that is in use; one whose preparation was cut short is finished."""
+    """Prepare an empty disk. BootError for one that is in use; one whose preparation was cut short
+    is finished.
+    """
     log_dir = disk / ENTRY_LOG_DIR
     if read_identity(files, disk) is not None:
         raise BootError(f"disk {disk} is prepared already")
@@ -156,7 +160,9 @@ class DiskStore:
         now_ms: Callable[[], int],
         open_index: OpenIndex = open_level_store,
     ) -> DiskStore:
-        """The store of a prepared disk, not replayed yet. BootError, DamagedError, FormatVersionError, DiskError."""
+        """The store of a prepared disk, not replayed yet. BootError, DamagedError,
+        FormatVersionError, DiskError.
+        """
         identity = read_identity(files, disk)
         if identity is None:
             raise BootError(
@@ -179,13 +185,15 @@ class DiskStore:
             open_index=open_index,
         )
 
-    # ---- start ---------------------------------------------------------------------------------------
+    # ---- start ---------------------------------------------------------------
 
     def replay(self, host_crash: bool) -> ReplayReport:
-        """Bring the index up to the logs after a stop, a process crash or a host crash, and say what is missing.
+        """Bring the index up to the logs after a stop, a process crash or a host crash, and say
+        what is missing.
 
-        Raises DamagedError where the index has to be rebuilt, DiskFullError, DiskFailedError, DiskError, and BootError
-        where the last run kept a journal that the configuration does not name.
+        Raises DamagedError where the index has to be rebuilt, DiskFullError, DiskFailedError,
+        DiskError, and BootError where the last run kept a journal that the configuration does not
+        name.
         """
         if self._opened_index is not None:
             raise BugError("a disk is replayed once")
@@ -222,7 +230,9 @@ class DiskStore:
         )
 
     def _read_checkpoint(self) -> tuple[Checkpoint | None, int | None]:
-        """The checkpoint, None if it is lost, and the first journal segment to replay, None if there is none."""
+        """The checkpoint, None if it is lost, and the first journal segment to replay, None if
+        there is none.
+        """
         try:
             checkpoint = read_checkpoint(self._files, self._disk)
         except DamagedError:
@@ -249,13 +259,13 @@ class DiskStore:
             # From here on the journal counts, though the log's position stays where it is.
             self._write_checkpoint(replace(checkpoint, journal=self._journal_first()))
 
-    # ---- writing -------------------------------------------------------------------------------------
+    # ---- writing ---------------------------------------------------------------
 
     def append(self, batch: Sequence[Record]) -> list[Location]:
         """Write records, unsynced; they count once ``commit`` has returned.
 
-        DiskFullError: nothing of the batch is there, the disk lives on. DiskFailedError: the disk takes no more writes.
-        InvalidIdError: an entry whose ledger or entry id is negative.
+        DiskFullError: nothing of the batch is there, the disk lives on. DiskFailedError: the disk
+        takes no more writes. InvalidIdError: an entry whose ledger or entry id is negative.
         """
         self._require_healthy()
         for kind, body in batch:
@@ -277,7 +287,8 @@ class DiskStore:
     def commit(self, durable: bool = False) -> None:
         """Make good what ``ack_after`` promises, more if ``durable``, and let reads see it.
 
-        If it raises, nothing appended since the last commit may be acknowledged, and the disk takes no more writes.
+        If it raises, nothing appended since the last commit may be acknowledged, and the disk
+        takes no more writes.
         """
         self._require_healthy()
         changes, self._changes = self._changes, []
@@ -295,7 +306,9 @@ class DiskStore:
             raise
 
     def set_ledger_state(self, ledger: int, state: LedgerRecord) -> None:
-        """Change the state of a ledger, durably. A fence is never lifted, a known key never forgotten."""
+        """Change the state of a ledger, durably. A fence is never lifted, a known key never
+        forgotten.
+        """
         self._commit_one(ledger_record(ledger, state))
 
     def set_placement(self, ledger: int, disk: UUID) -> None:
@@ -310,7 +323,7 @@ class DiskStore:
         self.append([record])
         self.commit(durable=True)
 
-    # ---- reading -------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------
 
     def read_entry(self, ledger: int, entry: int) -> bytes | None:
         """An entry as it was on the wire, None if the index has no such entry.
@@ -345,7 +358,9 @@ class DiskStore:
         return self._index.ledger_state(ledger)
 
     def ledgers(self, after: int = -1) -> Iterator[tuple[int, LedgerRecord]]:
-        """Ledgers with an id > ``after`` that have a state, ascending. Make a list of it before writing."""
+        """Ledgers with an id > ``after`` that have a state, ascending. Make a list of it before
+        writing.
+        """
         return self._index.ledgers(after)
 
     def placement(self, ledger: int) -> UUID | None:
@@ -364,15 +379,18 @@ class DiskStore:
         """Bytes free on the disk's file system."""
         return self.space().free
 
-    # ---- checkpoint and end --------------------------------------------------------------------------
+    # ---- checkpoint and end ---------------------------------------------------------------
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether enough was written since the last checkpoint; ``checkpoint`` belongs between two batches."""
+        """Whether enough was written since the last checkpoint; ``checkpoint`` belongs between two
+        batches.
+        """
         return not self._held and self._since_checkpoint >= self._checkpoint_bytes
 
     def checkpoint(self) -> None:
-        """Make logs and index durable, and note how far; lifts the hold of a replay that was not trusted.
+        """Make logs and index durable, and note how far; lifts the hold of a replay that was not
+        trusted.
 
         DiskFullError: no checkpoint was taken, nothing else changed. DiskFailedError.
         """

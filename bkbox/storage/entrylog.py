@@ -1,10 +1,13 @@
-"""The entry log of a disk: all entries and ledger states in order of arrival; see segmentlog.py for its rules.
+"""The entry log of a disk: all entries and ledger states in order of arrival; see segmentlog.py
+for its rules.
 
-``<disk>/entrylog/<segment id, ten digits>.log``. What else a disk says about ledgers is derived from it.
+``<disk>/entrylog/<segment id, ten digits>.log``. What else a disk says about ledgers is derived
+from it.
 
-Footers say what is in a segment without reading it again: each counts the entries and bytes per ledger since the footer
-before it, and points to that one. One is written at every checkpoint and before the seal, so counts survive a restart:
-what came after the last footer is counted again by the replay, which reads it anyway.
+Footers say what is in a segment without reading it again: each counts the entries and bytes per
+ledger since the footer before it, and points to that one. One is written at every checkpoint and
+before the seal, so counts survive a restart: what came after the last footer is counted again by
+the replay, which reads it anyway.
 """
 
 from __future__ import annotations
@@ -67,7 +70,7 @@ class EntryLog:
         self._footer = 0
         self._open: OrderedDict[int, tuple[ReadFile, int]] = OrderedDict()
 
-    # ---- where it stands -----------------------------------------------------------------------------
+    # ---- where it stands ---------------------------------------------------------------
 
     @property
     def position(self) -> Location:
@@ -109,10 +112,12 @@ class EntryLog:
         self._tally = Tally()
         self._footer = 0
 
-    # ---- writing -------------------------------------------------------------------------------------
+    # ---- writing ---------------------------------------------------------------
 
     def append(self, records: Sequence[Record]) -> list[Location]:
-        """Write records, unsynced, into one segment. DiskFullError: nothing of them is there; DiskFailedError."""
+        """Write records, unsynced, into one segment. DiskFullError: nothing of them is there;
+        DiskFailedError.
+        """
         if self._log.is_full_for(records):
             self.seal()
         return self._log.append(records)
@@ -149,10 +154,12 @@ class EntryLog:
         """Make everything appended durable. DiskFailedError ends the log."""
         self._log.sync()
 
-    # ---- reading -------------------------------------------------------------------------------------
+    # ---- reading ---------------------------------------------------------------
 
     def read(self, location: Location) -> Record:
-        """The record at a location. DamagedError if it does not verify, DiskError if it cannot be read."""
+        """The record at a location. DamagedError if it does not verify, DiskError if it cannot be
+        read.
+        """
         segment, offset, length = location
         file, seed = self._open_segment(segment)
         data = file.pread(offset, RECORD_HEADER_BYTES + length)
@@ -177,7 +184,9 @@ class EntryLog:
         return found
 
     def read_footers(self, segment: int, last: int) -> dict[int, tuple[int, int]]:
-        """Entries and bytes per ledger that the footers of a segment count, following them from the ``last`` one."""
+        """Entries and bytes per ledger that the footers of a segment count, following them from
+        the ``last`` one.
+        """
         total: dict[int, tuple[int, int]] = {}
         while last:
             file, _ = self._open_segment(segment)

@@ -2,13 +2,15 @@
 
 Rules:
 
-- Storage code opens, writes, renames and syncs through a ``Files`` object and nothing else, so that a test can lose what
-  was not synced, tear a write, fill the disk or fail a sync. LevelDB has its own door (index.py).
-- Errors come out typed and name the path: no room (ENOSPC, EDQUOT) is DiskFullError, any other failure of something that
-  changes the disk is DiskFailedError, a failed read is DiskError.
-- Bytes are durable after ``fdatasync`` of their file, names after ``fsync_dir`` of their directory, and nothing is
-  before. A failed sync says nothing about what is durable: it must not be tried again as if nothing had happened,
-  because the kernel may have dropped the dirty pages and reports the error once.
+- Storage code opens, writes, renames and syncs through a ``Files`` object and nothing else, so
+  that a test can lose what was not synced, tear a write, fill the disk or fail a sync. LevelDB has
+  its own door (index.py).
+- Errors come out typed and name the path: no room (ENOSPC, EDQUOT) is DiskFullError, any other
+  failure of something that changes the disk is DiskFailedError, a failed read is DiskError.
+- Bytes are durable after ``fdatasync`` of their file, names after ``fsync_dir`` of their
+  directory, and nothing is before. A failed sync says nothing about what is durable: it must not
+  be tried again as if nothing had happened, because the kernel may have dropped the dirty pages
+  and reports the error once.
 - Files are created 0600, directories 0700: entries are other people's data.
 """
 
@@ -93,7 +95,9 @@ class Files(Protocol):
 
 
 def write_atomic(files: Files, path: Path, data: bytes) -> None:
-    """Replace a small file durably: after a crash at any point it holds the old bytes or the new ones."""
+    """Replace a small file durably: after a crash at any point it holds the old bytes or the new
+    ones.
+    """
     temporary = path.with_name(path.name + ".new")
     file = files.open_append(temporary)
     try:

@@ -1,6 +1,7 @@
 """Whose disk this is: ``<disk>/DISK``, written last when a disk is prepared, never changed.
 
-A disk without it is not prepared. The uuid names the disk in placement notes and is part of every checksum of its log.
+A disk without it is not prepared. The uuid names the disk in placement notes and is part of every
+checksum of its log.
 """
 
 from __future__ import annotations
@@ -27,7 +28,9 @@ class DiskIdentity:
 
 
 def read_identity(files: Files, disk: Path) -> DiskIdentity | None:
-    """The identity, None on a disk that was never prepared. Raises DamagedError, FormatVersionError, DiskError."""
+    """The identity, None on a disk that was never prepared. Raises DamagedError,
+    FormatVersionError, DiskError.
+    """
     path = disk / DISK_NAME
     fields = read_document(files, path, _FORMAT)
     if fields is None:

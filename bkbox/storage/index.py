@@ -1,16 +1,18 @@
-"""The index of a disk: where each entry lies, and the state of each ledger. Derived from the entry log, see rebuild.py.
+"""The index of a disk: where each entry lies, and the state of each ledger. Derived from the entry
+log, see rebuild.py.
 
 Keys (ids big-endian, so that order is numeric) and values, whose first byte is their version (1):
 
-    L ledger u64               flags u8 | master key          state of a ledger (records.encode_state)
-    R ledger u64 | first u64   segment u32 | offset u64 | body length u32, per entry       a run
-    P ledger u64               disk uuid 16                   another disk that holds this ledger
+    L ledger u64               flags u8 | master key                 state of a ledger
+    R ledger u64 | first u64   segment u32 | offset u64 | length u32 per entry    a run
+    P ledger u64               disk uuid 16                          another disk that holds it
 
-A run is a row of consecutive entries whose records follow each other without a gap in one segment: ``offset`` is the
-header of the first one.
+A run is a row of consecutive entries whose records follow each other without a gap in one segment:
+``offset`` is the header of the first one, the lengths are those of the bodies.
 
-Invariant: runs of one ledger never overlap. What is written last wins: a run over entries that are there already cuts,
-splits or deletes the runs below it. So a look-up is one seek: the last run that begins at or before the entry.
+Invariant: runs of one ledger never overlap. What is written last wins: a run over entries that are
+there already cuts, splits or deletes the runs below it. So a look-up is one seek: the last run
+that begins at or before the entry.
 """
 
 from __future__ import annotations
@@ -46,7 +48,8 @@ _BATCH_KEYS = 4_096
 
 @dataclass(slots=True)
 class Run:
-    """Consecutive entries of a ledger from ``first``, their records back to back from ``offset`` of ``segment``.
+    """Consecutive entries of a ledger from ``first``, their records back to back from ``offset``
+    of ``segment``.
 
     ``lengths`` are those of the bodies, in bytes, at least one and at most RUN_ENTRIES_MAX.
     """
@@ -82,11 +85,14 @@ class Run:
 
 
 Change = Run | Record
-"""What an append changes in the index: a run of entries, or a LEDGER, FORGET or PLACEMENT record."""
+"""What an append changes in the index: a run of entries, or a LEDGER, FORGET or PLACEMENT record.
+"""
 
 
 def changes_of(records: Sequence[Record], locations: Sequence[Location]) -> list[Change]:
-    """The changes, in order, of records at their locations. Kinds that concern no ledger make none."""
+    """The changes, in order, of records at their locations. Kinds that concern no ledger make
+    none.
+    """
     changes: list[Change] = []
     run: Run | None = None
     follows = (
@@ -121,10 +127,12 @@ class LedgerIndex:
         self._store = store
         self._last: dict[int, int] = {}
 
-    # ---- changes -------------------------------------------------------------------------------------
+    # ---- changes ---------------------------------------------------------------
 
     def apply(self, changes: Sequence[Change]) -> None:
-        """Carry out changes in order. Applying the same ones again, in order and to the end, changes nothing."""
+        """Carry out changes in order. Applying the same ones again, in order and to the end,
+        changes nothing.
+        """
         pending: dict[bytes, bytes | None] = {}
         for change in changes:
             if isinstance(change, Run):
@@ -195,7 +203,7 @@ class LedgerIndex:
             self._last.clear()
         self._last[ledger] = last
 
-    # ---- entries -------------------------------------------------------------------------------------
+    # ---- entries ---------------------------------------------------------------
 
     def find(self, ledger: int, entry: int) -> Location | None:
         """Where an entry lies, None if the index has no such entry. DamagedError, DiskError."""
@@ -243,7 +251,9 @@ class LedgerIndex:
             yield _decode_run(key, value)
 
     def drop(self, is_gone: Callable[[int, int, int], bool]) -> int:
-        """Take out the entries whose records, at [start, end) of a segment, are gone; returns how many."""
+        """Take out the entries whose records, at [start, end) of a segment, are gone; returns how
+        many.
+        """
         dropped = 0
         pending: dict[bytes, bytes | None] = {}
         for key, value in self._store.iterate(_RUN, _RUN + b"\xff" * 17):
@@ -263,7 +273,7 @@ class LedgerIndex:
         self._last.clear()
         return dropped
 
-    # ---- ledgers -------------------------------------------------------------------------------------
+    # ---- ledgers ---------------------------------------------------------------
 
     def ledger_state(self, ledger: int) -> LedgerRecord | None:
         """State of a ledger, None if the disk does not know it."""
@@ -293,7 +303,7 @@ class LedgerIndex:
             raise DamagedError(f"index: ledger state {value!r} cannot be decoded")
         return decode_state(value[1:])
 
-    # ---- the store -----------------------------------------------------------------------------------
+    # ---- the store ---------------------------------------------------------------
 
     def flush(self) -> None:
         """Make all changes durable."""

@@ -1,9 +1,10 @@
-"""The journal of a disk, for ``ack_after = journal``: the records of the entry log, synced before they are acknowledged.
+"""The journal of a disk, for ``ack_after = journal``: the records of the entry log, synced before
+they are acknowledged.
 
-``<journal dir>/<disk uuid>/<segment id>.log``, in the format of segment.py with a magic of its own. It is read only after
-a host crash, from the segment that the checkpoint names: all that was acknowledged since is in it, in order. Every
-checkpoint starts a new segment and removes those before it. A segment is never continued by a later run and never
-sealed.
+``<journal dir>/<disk uuid>/<segment id>.log``, in the format of segment.py with a magic of its
+own. It is read only after a host crash, from the segment that the checkpoint names: all that was
+acknowledged since is in it, in order. Every checkpoint starts a new segment and removes those
+before it. A segment is never continued by a later run and never sealed.
 """
 
 from __future__ import annotations
@@ -76,7 +77,9 @@ class Journal:
         self._log.sync()
 
     def replay(self, first: int, on_records: Callable[[list[ScannedRecord]], None]) -> list[str]:
-        """Hand on all records from segment ``first``, in order; returns what was durable and cannot be read, in words."""
+        """Hand on all records from segment ``first``, in order; returns what was durable and
+        cannot be read, in words.
+        """
         lost: list[str] = []
         existing = [segment for segment in self.segments() if segment >= first]
         for segment in range(first, max(existing, default=first) + 1):
@@ -94,7 +97,9 @@ class Journal:
         return lost
 
     def retire(self, before: int | None) -> None:
-        """Remove the segments before ``before``, all if None; a checkpoint that says so is durable."""
+        """Remove the segments before ``before``, all if None; a checkpoint that says so is
+        durable.
+        """
         old = [segment for segment in self.segments() if before is None or segment < before]
         for segment in old:
             self._files.unlink(self._log.path_of(segment))

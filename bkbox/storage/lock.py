@@ -1,8 +1,9 @@
 """One bookie at a time on a disk: ``<disk>/LOCK``, a flock that holds the pid of its owner.
 
-The lock belongs to the open file, not to the process: a child that inherits ``fileno`` holds it as well, so a disk is
-not free before the last process that can write to it is gone. LevelDB's own LOCK is not enough: it is a POSIX record
-lock, which vanishes as soon as its owner closes any descriptor of that file.
+The lock belongs to the open file, not to the process: a child that inherits ``fileno`` holds it as
+well, so a disk is not free before the last process that can write to it is gone. LevelDB's own
+LOCK is not enough: it is a POSIX record lock, which vanishes as soon as its owner closes any
+descriptor of that file.
 """
 
 from __future__ import annotations
@@ -18,10 +19,14 @@ LOCK_NAME = "LOCK"
 
 
 class DiskLock:
-    """An exclusive lock on a disk, held from construction to ``release`` (or the end of all its holders)."""
+    """An exclusive lock on a disk, held from construction to ``release`` (or the end of all its
+    holders).
+    """
 
     def __init__(self, disk: Path) -> None:
-        """Raises BookieRunningError naming disk and pid where another holds it, DiskError if it cannot be tried."""
+        """Raises BookieRunningError naming disk and pid where another holds it, DiskError if it
+        cannot be tried.
+        """
         self._path = disk / LOCK_NAME
         try:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -1,13 +1,16 @@
-"""``<disk>/DIRTY``: which runs have touched this disk since it was last known to hold all that was acknowledged.
+"""``<disk>/DIRTY``: which runs have touched this disk since it was last known to hold all that was
+acknowledged.
 
 Rules:
 
-- It is written, file and name synced, before a run does anything else to the disk, and removed last of all by a clean
-  stop. No marker means: nothing can be missing.
-- A run never replaces what earlier runs left: it adds itself. Only when the boot's phase one (fence, limbo) is durable
-  does ``settle`` leave the present run alone in it; until then a second crash has to come to the same conclusion.
-- A process that died on the boot it was started on lost nothing that write(2) took. Another boot id, a recorded failure
-  (a failed sync for one) or a marker that cannot be read mean that the host may have lost what was not synced.
+- It is written, file and name synced, before a run does anything else to the disk, and removed
+  last of all by a clean stop. No marker means: nothing can be missing.
+- A run never replaces what earlier runs left: it adds itself. Only when the boot's phase one
+  (fence, limbo) is durable does ``settle`` leave the present run alone in it; until then a second
+  crash has to come to the same conclusion.
+- A process that died on the boot it was started on lost nothing that write(2) took. Another boot
+  id, a recorded failure (a failed sync for one) or a marker that cannot be read mean that the host
+  may have lost what was not synced.
 - An error while looking is not 'no marker': it is the worst marker.
 """
 
@@ -27,7 +30,9 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a bookie on a disk: the kernel's boot id, when it acknowledged, and an id of its own."""
+    """One run of a bookie on a disk: the kernel's boot id, when it acknowledged, and an id of its
+    own.
+    """
 
     boot_id: str
     ack_after: AckAfter
@@ -36,7 +41,9 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Runs since the last safe moment, oldest first; failures in words; whether the disk replaces a lost one."""
+    """Runs since the last safe moment, oldest first; failures in words; whether the disk replaces
+    a lost one.
+    """
 
     runs: tuple[Run, ...] = ()
     failures: tuple[str, ...] = ()
@@ -50,12 +57,16 @@ class Marker:
 
     @property
     def acked_unsynced(self) -> bool:
-        """Whether a run acknowledged before it synced (or might have): a host crash then lost acknowledged entries."""
+        """Whether a run acknowledged before it synced (or might have): a host crash then lost
+        acknowledged entries.
+        """
         return not self.runs or any(run.ack_after is AckAfter.WRITE for run in self.runs)
 
 
 def read_marker(files: Files, disk: Path) -> Marker | None:
-    """The marker; None = clean. Never raises for a marker that cannot be read: that one has a failure saying so."""
+    """The marker; None = clean. Never raises for a marker that cannot be read: that one has a
+    failure saying so.
+    """
     path = disk / MARKER_NAME
     try:
         fields = read_document(files, path, _FORMAT)
@@ -80,18 +91,24 @@ def begin_run(files: Files, disk: Path, run: Run) -> Marker | None:
 
 
 def record_failure(files: Files, disk: Path, reason: str) -> None:
-    """Note that the disk cannot be trusted to hold what was not synced, so that the next start treats it so."""
+    """Note that the disk cannot be trusted to hold what was not synced, so that the next start
+    treats it so.
+    """
     marker = read_marker(files, disk) or Marker()
     _write(files, disk, replace(marker, failures=(*marker.failures, reason)))
 
 
 def mark_replaced(files: Files, disk: Path) -> None:
-    """Note that this disk stands in for a lost one: nothing that the lost one had acknowledged is on it."""
+    """Note that this disk stands in for a lost one: nothing that the lost one had acknowledged is
+    on it.
+    """
     _write(files, disk, replace(read_marker(files, disk) or Marker(), replaced=True))
 
 
 def settle(files: Files, disk: Path, run: Run, before: Marker | None) -> None:
-    """Phase one is durable: drop what was there ``before`` this run; its own failures, if any, stay."""
+    """Phase one is durable: drop what was there ``before`` this run; its own failures, if any,
+    stay.
+    """
     marker = read_marker(files, disk) or Marker()
     own = marker.failures[len(before.failures) if before else 0 :]
     _write(files, disk, Marker(runs=(run,), failures=own))
@@ -100,7 +117,8 @@ def settle(files: Files, disk: Path, run: Run, before: Marker | None) -> None:
 def clear(files: Files, disk: Path, run: Run) -> bool:
     """The last act of a clean stop, once the disk holds, synced, all that was acknowledged.
 
-    False, and the marker stays, where it says more than this run: unsettled earlier runs, a failure, a replaced disk.
+    False, and the marker stays, where it says more than this run: unsettled earlier runs, a
+    failure, a replaced disk.
     """
     if read_marker(files, disk) not in (None, Marker(runs=(run,))):
         return False

@@ -1,14 +1,16 @@
-"""An ordered map of bytes to bytes that survives a crash: LevelDB, and the same in memory for simulator and tests.
+"""An ordered map of bytes to bytes that survives a crash: LevelDB, and the same in memory for
+simulator and tests.
 
 What the index needs of it, and no more:
 
-- ``write`` is atomic, and survives the process once it has returned. Only what was written before the last ``flush``
-  survives the host.
-- LevelDB flushes its memory table into a synced table when an empty range is compacted; that call swallows its errors,
-  so an empty synced write follows, which LevelDB refuses after a failure in the background.
-- After a host crash the write-ahead log of LevelDB may hold some writes without those before them. ``discard_unsynced``
-  removes it: the tables then hold a prefix of all writes, at least up to the last flush. The entry log's replay, which
-  starts at that flush, does the rest.
+- ``write`` is atomic, and survives the process once it has returned. Only what was written before
+  the last ``flush`` survives the host.
+- LevelDB flushes its memory table into a synced table when an empty range is compacted; that call
+  swallows its errors, so an empty synced write follows, which LevelDB refuses after a failure in
+  the background.
+- After a host crash the write-ahead log of LevelDB may hold some writes without those before them.
+  ``discard_unsynced`` removes it: the tables then hold a prefix of all writes, at least up to the
+  last flush. The entry log's replay, which starts at that flush, does the rest.
 """
 
 from __future__ import annotations
@@ -88,7 +90,9 @@ class LevelStore:
     """``OrderedStore`` in a LevelDB folder."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
-        """Open the folder, or make it. DamagedError where it is missing or broken, DiskError otherwise."""
+        """Open the folder, or make it. DamagedError where it is missing or broken, DiskError
+        otherwise.
+        """
         self._path = path
         with self._errors(DiskError):
             self._db: Any = plyvel.DB(

@@ -1,7 +1,9 @@
-"""A new index from the entry log alone: what ``bkbox index rebuild`` does while the bookie is stopped.
+"""A new index from the entry log alone: what ``bkbox index rebuild`` does while the bookie is
+stopped.
 
-The new index is built beside the old one and takes its place in the end, so that an interrupted rebuild changes nothing.
-Nothing else on the disk is changed: the checkpoint stays true, because the new index holds all that the log holds.
+The new index is built beside the old one and takes its place in the end, so that an interrupted
+rebuild changes nothing. Nothing else on the disk is changed: the checkpoint stays true, because
+the new index holds all that the log holds.
 """
 
 from __future__ import annotations
@@ -46,8 +48,8 @@ def rebuild_index(
 ) -> RebuildReport:
     """Rebuild the index of a disk that the caller has locked.
 
-    Raises DamagedError, with the old index in place, where a part of the log cannot be read, unless ``keep_going``;
-    BootError for a disk that was never prepared; DiskError.
+    Raises DamagedError, with the old index in place, where a part of the log cannot be read,
+    unless ``keep_going``; BootError for a disk that was never prepared; DiskError.
     """
     fresh, old = disk / (INDEX_DIR + ".new"), disk / (INDEX_DIR + ".old")
     remove_flat_dir(files, fresh)
@@ -118,7 +120,9 @@ class _Rebuild:
         self._entries += sum(item.kind is Kind.ENTRY for item in batch)
 
     def _note(self, path: Path, findings: SegmentFindings, *, is_last: bool) -> None:
-        """Take down what cannot be read and is not accounted for by a GAP; the next start judges a torn tail."""
+        """Take down what cannot be read and is not accounted for by a GAP; the next start judges a
+        torn tail.
+        """
         for region in findings.judge(is_last=is_last, host_crash=True):
             if region.lost and (region.start, region.end) not in findings.gaps:
                 self._unreadable.append(f"{path} bytes {region.start} to {region.end}")

@@ -1,18 +1,23 @@
-"""What the entry log and the journal hold: records, by kind, and the layout of their bodies (big-endian).
+"""What the entry log and the journal hold: records, by kind, and the layout of their bodies
+(big-endian).
 
-=========  ==  ===========================================================================================
-ENTRY       1  an entry as on the wire: ledger i64 | entry i64 | LAC i64 | length i64 | digest | payload
+=========  ==  ================================================================================
+ENTRY       1  an entry as on the wire: ledger i64 | entry i64 | LAC i64 | length i64 |
+               digest | payload
 LEDGER      2  ledger i64 | flags u8 (1 fenced, 2 limbo, 4 key known) | master key
 SYNCED      3  offset u64: this segment was durable up to there before this record was written
 FORGET      4  ledger i64: everything before this record about the ledger is void
-FOOTER      5  offset u64 of the footer before it in the segment (0 none) | (ledger i64 | entries u64 | bytes u64)*
+FOOTER      5  offset u64 of the footer before it in the segment (0 none) |
+               (ledger i64 | entries u64 | bytes u64)*
 SEAL        6  offset u64 of the last footer (0 none); the last record of a full segment
 PLACEMENT   7  ledger i64 | disk uuid 16: another disk holds this ledger
-GAP         8  start u64 | end u64 | lost u8: this part of the segment could not be read; lost = it had been durable
-=========  ==  ===========================================================================================
+GAP         8  start u64 | end u64 | lost u8: this part of the segment could not be read;
+               lost = it had been durable
+=========  ==  ================================================================================
 
-The kinds of ``STATE_KINDS`` change what the bookie answers about a ledger: they are synced before anything is said,
-in every mode. A fence is one-way: a LEDGER record without it does not lift an earlier one, only FORGET does.
+The kinds of ``STATE_KINDS`` change what the bookie answers about a ledger: they are synced before
+anything is said, in every mode. A fence is one-way: a LEDGER record without it does not lift an
+earlier one, only FORGET does.
 """
 
 from __future__ import annotations
@@ -27,7 +32,9 @@ Buffer = bytes | bytearray | memoryview
 
 
 class AckAfter(StrEnum):
-    """When an entry is acknowledged: after a sync of the entry log, a write to it, or a sync of the journal."""
+    """When an entry is acknowledged: after a sync of the entry log, a write to it, or a sync of
+    the journal.
+    """
 
     SYNC = "sync"
     WRITE = "write"
@@ -50,7 +57,9 @@ class Kind(IntEnum):
 STATE_KINDS = frozenset({Kind.LEDGER, Kind.FORGET, Kind.PLACEMENT})
 
 ENTRY_IDS = struct.Struct(">QQ")
-"""Ledger and entry id at the start of an ENTRY body (unsigned: what is 2**63 or more is a negative id)."""
+"""Ledger and entry id at the start of an ENTRY body (unsigned: what is 2**63 or more is a negative
+id).
+"""
 
 OFFSET = struct.Struct(">Q")
 GAP_BODY = struct.Struct(">QQB")
@@ -76,7 +85,9 @@ class Location(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LedgerRecord:
-    """State of a ledger on this disk. ``master_key`` is None where only fencing or limbo made the ledger known."""
+    """State of a ledger on this disk. ``master_key`` is None where only fencing or limbo made the
+    ledger known.
+    """
 
     master_key: bytes | None = None
     fenced: bool = False

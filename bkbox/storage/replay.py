@@ -1,15 +1,17 @@
 """Bringing the index up to the entry log after a start, and finding out what a crash took.
 
-From the checkpoint on, every good record is applied to the index again, in order; doing it twice changes nothing. Bad
-regions are judged by scan.py. Then, for the last segment:
+From the checkpoint on, every good record is applied to the index again, in order; doing it twice
+changes nothing. Bad regions are judged by scan.py. Then, for the last segment:
 
 - a torn tail is cut off, and the segment goes on from there;
-- any other bad region stays where it is, because good records follow it or because what is there had been durable: the
-  segment notes it in a GAP record, is sealed, and the next one is begun. Good data is never cut.
+- any other bad region stays where it is, because good records follow it or because what is there
+  had been durable: the segment notes it in a GAP record, is sealed, and the next one is begun.
+  Good data is never cut.
 
-Entries of the index whose records are gone (in a bad region, past the end, in a missing segment) are taken out of it,
-so that repair sees that they are missing. That is only right where the ledgers then go to limbo: it happens together
-with ``lost`` not being empty or ``dropped`` not being 0, which the caller has to act on.
+Entries of the index whose records are gone (in a bad region, past the end, in a missing segment)
+are taken out of it, so that repair sees that they are missing. That is only right where the
+ledgers then go to limbo: it happens together with ``lost`` not being empty or ``dropped`` not
+being 0, which the caller has to act on.
 """
 
 from __future__ import annotations
@@ -27,7 +29,9 @@ from bkbox.storage.segment import SEGMENT_HEADER_BYTES, ScannedRecord
 
 @dataclass(slots=True)
 class LogReplay:
-    """What a replay read, cut and missed. ``lost`` says, in words, what had been durable and cannot be read."""
+    """What a replay read, cut and missed. ``lost`` says, in words, what had been durable and
+    cannot be read.
+    """
 
     records: int = 0
     entries: int = 0
@@ -53,7 +57,9 @@ class LogReplayer:
         self._existing: set[int] = set()
 
     def run(self, checkpoint: Checkpoint | None) -> LogReplay:
-        """Replay from the checkpoint, or from the first segment where there is none. DiskError, DiskFullError."""
+        """Replay from the checkpoint, or from the first segment where there is none. DiskError,
+        DiskFullError.
+        """
         existing = self._log.segments()
         self._existing = set(existing)
         newest = existing[-1] if existing else 0
@@ -77,7 +83,7 @@ class LogReplayer:
     def _note_missing(self, segment: int) -> None:
         self._found.lost.append(f"{self._log.path_of(segment)} is missing")
 
-    # ---- one segment ---------------------------------------------------------------------------------
+    # ---- one segment ---------------------------------------------------------------
 
     def _replay_segment(self, segment: int, at: Checkpoint | None, *, is_last: bool) -> None:
         path = self._log.path_of(segment)
@@ -156,7 +162,7 @@ class LogReplayer:
         self._found.records += len(batch)
         self._found.entries += sum(item.kind is Kind.ENTRY for item in batch)
 
-    # ---- what the index must not point to ------------------------------------------------------------
+    # ---- what the index must not point to ------------------------------------------------------
 
     def _is_gone(self, segment: int, start: int, end: int) -> bool:
         return segment not in self._existing or any(

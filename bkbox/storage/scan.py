@@ -1,12 +1,15 @@
 """Reading back a segment after a start: its records, and which of its bad regions had been durable.
 
-What a bad region means depends on what the segment's SYNCED records prove and on how the last run ended:
+What a bad region means depends on what the segment's SYNCED records prove and on how the last run
+ended:
 
-- A segment that has a successor was synced as a whole before that was made: a bad region in it is *lost*.
-- After a host crash, what lies at or after the proven bound of the last segment need not have reached the disk, in
-  any order: a bad region there is merely *torn*. Nothing that was promised after a sync was in it.
-- After a process crash all that write(2) took is there: only a tail that ends inside a record, as a killed write leaves
-  it, is torn.
+- A segment that has a successor was synced as a whole before that was made: a bad region in it is
+  *lost*.
+- After a host crash, what lies at or after the proven bound of the last segment need not have
+  reached the disk, in any order: a bad region there is merely *torn*. Nothing that was promised
+  after a sync was in it.
+- After a process crash all that write(2) took is there: only a tail that ends inside a record, as
+  a killed write leaves it, is torn.
 - A GAP record repeats the judgement of an earlier start.
 """
 
@@ -45,8 +48,9 @@ class Region(NamedTuple):
 class SegmentFindings:
     """What a scan of one segment found.
 
-    ``size`` of the file, ``bound`` up to which its SYNCED records prove it durable, ``footer`` = offset of the last
-    footer seen (0 none), ``bad`` = (start, end) of bad regions, ``tail`` = the last of them if it reaches the end.
+    ``size`` of the file, ``bound`` up to which its SYNCED records prove it durable, ``footer`` =
+    offset of the last footer seen (0 none), ``bad`` = (start, end) of bad regions, ``tail`` = the
+    last of them if it reaches the end.
     """
 
     segment: int
@@ -61,7 +65,9 @@ class SegmentFindings:
 
     @property
     def is_stillborn(self) -> bool:
-        """Whether the crash came while the segment was being made, so that no record was ever in it."""
+        """Whether the crash came while the segment was being made, so that no record was ever in
+        it.
+        """
         return self.header_problem is not None and self.size <= SEGMENT_HEADER_BYTES
 
     def note(self, record: ScannedRecord) -> None:
@@ -95,10 +101,11 @@ def read_segment(
     start: int,
     on_records: Callable[[list[ScannedRecord]], None],
 ) -> SegmentFindings:
-    """Scan a segment from ``start``, hand its good records on in order, in batches that end at each footer.
+    """Scan a segment from ``start``, hand its good records on in order, in batches that end at
+    each footer.
 
-    Raises FormatVersionError for a newer format, DiskError where the file cannot be read. A wrong header is noted, and
-    does not keep the records from being read: they do not depend on it.
+    Raises FormatVersionError for a newer format, DiskError where the file cannot be read. A wrong
+    header is noted, and does not keep the records from being read: they do not depend on it.
     """
     file = files.open_read(path)
     try:

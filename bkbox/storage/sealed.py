@@ -1,4 +1,6 @@
-"""Small documents on disk: one line of JSON, one line with its CRC32C. For what people may want to read with ``cat``."""
+"""Small documents on disk: one line of JSON, one line with its CRC32C. For what people may want to
+read with ``cat``.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ def write_document(files: Files, path: Path, version: int, fields: dict[str, Any
 def read_document(files: Files, path: Path, version: int) -> dict[str, Any] | None:
     """The fields of the document at path, None where there is none.
 
-    Raises DamagedError where the checksum or the form is wrong, FormatVersionError for a newer format, DiskError where
-    it cannot be read.
+    Raises DamagedError where the checksum or the form is wrong, FormatVersionError for a newer
+    format, DiskError where it cannot be read.
     """
     data = files.read_bytes(path)
     if data is None:

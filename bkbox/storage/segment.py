@@ -1,22 +1,26 @@
-"""One segment of a log: the layout of its bytes, and reading it from any state that a crash may have left.
+"""One segment of a log: the layout of its bytes, and reading it from any state that a crash may
+have left.
 
 Segment header, 64 bytes, big-endian, written and synced before any record:
 
-    magic 8 | format u16 | flags u16 (0) | segment id u32 | disk uuid 16 | created ms since 1970 u64 | zeros 20 | crc32c u32
+    magic 8 | format u16 | flags u16 (0) | segment id u32 | disk uuid 16 |
+    created ms since 1970 u64 | zeros 20 | crc32c u32
 
 Record: header of 16 bytes, then the body:
 
     crc32c u32 | body length u32 | segment id u32 | mark u8 (0xb5) | kind u8 | header check u16
 
-The header check is the low half of the CRC32C of magic, disk uuid, segment id, offset of the record (of these only the
-segment id is in the record), length, segment id, mark and kind; the checksum continues that CRC over the body. So a
-record verifies at the one place it was written for, and a search for the next good record after a bad one does not take
-the payload of an entry, or what a block held before, for a record. The header check tells a record that was cut short
-from one whose length is wrong.
+The header check is the low half of the CRC32C of magic, disk uuid, segment id, offset of the
+record (of these only the segment id is in the record), length, segment id, mark and kind; the
+checksum continues that CRC over the body. So a record verifies at the one place it was written
+for, and a search for the next good record after a bad one does not take the payload of an entry,
+or what a block held before, for a record. The header check tells a record that was cut short from
+one whose length is wrong.
 
-A scan finds, in order: good records, ``Damage`` (a bad region with a good record after it) and at most one ``TornTail``
-(a bad region that reaches the end of the file). It judges nothing: whether a region may be cut or has lost something
-that was promised depends on what was synced, see replay.py.
+A scan finds, in order: good records, ``Damage`` (a bad region with a good record after it) and at
+most one ``TornTail`` (a bad region that reaches the end of the file). It judges nothing: whether a
+region may be cut or has lost something that was promised depends on what was synced, see
+replay.py.
 """
 
 from __future__ import annotations
@@ -54,7 +58,9 @@ _CHUNK_BYTES = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class SegmentName:
-    """Which segment: log (magic), disk, id. Everything a checksum depends on besides offset and content."""
+    """Which segment: log (magic), disk, id. Everything a checksum depends on besides offset and
+    content.
+    """
 
     magic: bytes
     disk: UUID
@@ -85,7 +91,9 @@ def encode_segment_header(name: SegmentName, created_ms: int) -> bytes:
 
 
 def check_segment_header(data: bytes, name: SegmentName, path: Path) -> None:
-    """Raises DamagedError where the header is short, wrong or of another segment, FormatVersionError if it is newer."""
+    """Raises DamagedError where the header is short, wrong or of another segment,
+    FormatVersionError if it is newer.
+    """
     if len(data) < SEGMENT_HEADER_BYTES:
         raise DamagedError(f"{path}: the segment header is cut short")
     fields, checksum = data[: SEGMENT_HEADER.size], data[SEGMENT_HEADER.size :]
@@ -174,8 +182,8 @@ class Damage:
 class TornTail:
     """Bytes [start, end of file) hold no good record.
 
-    ``short``: what is there may be the beginning of a record, as a write that was cut leaves it; otherwise the bytes
-    of a whole record are there and wrong.
+    ``short``: what is there may be the beginning of a record, as a write that was cut leaves it;
+    otherwise the bytes of a whole record are there and wrong.
     """
 
     start: int

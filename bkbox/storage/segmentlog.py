@@ -3,13 +3,15 @@
 Rules:
 
 - A segment exists, with its header and its name synced, before the first record goes into it.
-- An append is one write. If it fails, the segment is cut back to where it was. No room alone leaves the log usable; any
-  other failure, or a cut that fails, ends it: ``failed`` says why and every later call raises DiskFailedError.
-- A failed sync ends the log too. It is never tried again: the kernel reports it once and may have dropped the pages.
-- The first append after a sync starts with a SYNCED record that says how far the segment is durable, so that a later
-  start knows what must be intact and what may be torn.
-- A segment that has a successor is whole: synced, sealed with a SEAL record, and synced again before the successor
-  was made. Ids count from 1 without holes.
+- An append is one write. If it fails, the segment is cut back to where it was. No room alone
+  leaves the log usable; any other failure, or a cut that fails, ends it: ``failed`` says why and
+  every later call raises DiskFailedError.
+- A failed sync ends the log too. It is never tried again: the kernel reports it once and may have
+  dropped the pages.
+- The first append after a sync starts with a SYNCED record that says how far the segment is
+  durable, so that a later start knows what must be intact and what may be torn.
+- A segment that has a successor is whole: synced, sealed with a SEAL record, and synced again
+  before the successor was made. Ids count from 1 without holes.
 """
 
 from __future__ import annotations
@@ -72,10 +74,12 @@ class SegmentLog:
     def name_of(self, segment: int) -> SegmentName:
         return SegmentName(self._magic, self._disk, segment)
 
-    # ---- which segment -------------------------------------------------------------------------------
+    # ---- which segment ---------------------------------------------------------------
 
     def continue_in(self, segment: int, size: int) -> None:
-        """Append to an existing segment that ends at ``size``; how much of it is durable is not known."""
+        """Append to an existing segment that ends at ``size``; how much of it is durable is not
+        known.
+        """
         self.close()
         self._file = self._files.open_append(self.path_of(segment))
         self._enter(segment, size)
@@ -115,7 +119,7 @@ class SegmentLog:
         self.segment, self.offset = segment, offset
         self._seed = self.name_of(segment).seed
 
-    # ---- writing -------------------------------------------------------------------------------------
+    # ---- writing ---------------------------------------------------------------
 
     def is_full_for(self, records: Sequence[Record]) -> bool:
         """Whether these records belong into the next segment."""
@@ -124,7 +128,9 @@ class SegmentLog:
         return begun and self.offset + size > self._segment_bytes_max
 
     def append(self, records: Sequence[Record]) -> list[Location]:
-        """Write records, unsynced, in one piece. DiskFullError: nothing of them is there; DiskFailedError."""
+        """Write records, unsynced, in one piece. DiskFullError: nothing of them is there;
+        DiskFailedError.
+        """
         self.require_healthy()
         if self._file is None:
             self.create()
@@ -167,13 +173,15 @@ class SegmentLog:
         self._synced = self.offset
 
     def roll(self, footer: int) -> None:
-        """Seal the segment, whose last footer lies at ``footer`` (0 none); the next append makes the next one."""
+        """Seal the segment, whose last footer lies at ``footer`` (0 none); the next append makes
+        the next one.
+        """
         self.sync()
         self.append([Record(Kind.SEAL, OFFSET.pack(footer))])
         self.sync()
         self.start_at(self.segment + 1)
 
-    # ---- the end -------------------------------------------------------------------------------------
+    # ---- the end ---------------------------------------------------------------
 
     def require_healthy(self) -> None:
         """Raises DiskFailedError once the log has failed."""

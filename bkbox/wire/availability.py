@@ -130,7 +130,7 @@ def _checked(fields: tuple[int, int, int, int]) -> Group:
     group = Group(*fields)
     single = group.period == 0 and group.first_start == group.last_start
     repeated = (
-        group.period >= group.size
+        group.period >= max(group.size, 1)
         and group.last_start >= group.first_start
         and (group.last_start - group.first_start) % group.period == 0
     )

@@ -20,7 +20,7 @@ class LedgerState(IntEnum):
 
 
 class DigestType(IntEnum):
-    """How entries are protected; the numbers are those of the metadata (HMAC is called MAC in Java's client)."""
+    """How entries are protected, by their numbers in metadata; Java's client calls HMAC MAC."""
 
     CRC32 = 1
     HMAC = 2

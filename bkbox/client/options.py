@@ -1,0 +1,75 @@
+"""What a client may be told about time-outs, bounds and pauses.
+
+The defaults of the time-outs are those of Java's client (addEntryTimeoutSec, readEntryTimeoutSec,
+clientConnectTimeoutMillis, speculativeReadTimeout). Source: ClientConfiguration.java.
+"""
+
+from __future__ import annotations
+
+import random
+from dataclasses import dataclass
+
+from bkbox.limits import FRAME_BYTES_MAX
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClientOptions:
+    """Options of one client; every ``_s`` is in seconds."""
+
+    add_timeout_s: float = 5.0
+    """How long one bookie may take over an add."""
+
+    read_timeout_s: float = 5.0
+    """How long one bookie may take over a read."""
+
+    connect_timeout_s: float = 10.0
+    """How long a connection may take to come about."""
+
+    speculative_read_s: float = 2.0
+    """How long a read waits for a bookie before the next one is asked as well."""
+
+    window_bytes: int = 16 << 20
+    """What one writer holds unacknowledged before ``append`` waits; also, per copy of an entry,
+    what it holds for bookies that have not answered yet."""
+
+    read_ahead_bytes: int = 16 << 20
+    """What ``read`` asks for ahead of its consumer, each read reckoned at the largest entry seen."""
+
+    tail_poll_s: float = 0.1
+    """Mean pause between two looks for new entries of an open ledger."""
+
+    backoff_initial_s: float = 0.1
+    """Mean pause after the first failure to reach a bookie; doubled after each further one."""
+
+    backoff_max_s: float = 10.0
+    """The longest mean pause."""
+
+    frame_bytes_max: int = FRAME_BYTES_MAX
+    """Largest frame sent or taken; the same as the bookies' (nettyMaxFrameSizeBytes)."""
+
+
+class Backoff:
+    """Growing pauses between attempts, each with jitter, so that clients do not move in step."""
+
+    __slots__ = ("_initial_s", "_max_s", "_mean_s", "_rng")
+
+    def __init__(self, options: ClientOptions, rng: random.Random) -> None:
+        self._initial_s = options.backoff_initial_s
+        self._max_s = options.backoff_max_s
+        self._mean_s = self._initial_s
+        self._rng = rng
+
+    def next_s(self) -> float:
+        """How long to wait after one more failure."""
+        pause_s = jittered(self._mean_s, self._rng)
+        self._mean_s = min(2 * self._mean_s, self._max_s)
+        return pause_s
+
+    def reset(self) -> None:
+        """Something succeeded: the next failure is a first one."""
+        self._mean_s = self._initial_s
+
+
+def jittered(mean_s: float, rng: random.Random) -> float:
+    """A pause between half the mean and one and a half."""
+    return mean_s * rng.uniform(0.5, 1.5)

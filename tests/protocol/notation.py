@@ -1,0 +1,125 @@
+"""How effects, metadata and answers are written in playbooks and scenario transcripts."""
+
+from __future__ import annotations
+
+from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.protocol.effects import (
+    Acked,
+    Closed,
+    CloseFailed,
+    Effect,
+    EntryFound,
+    Failed,
+    LacFound,
+    PickReplacements,
+    ReadMetadata,
+    Recovered,
+    SendAdd,
+    SendRead,
+    WriteMetadata,
+)
+from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.wire.codes import Code
+from bkbox.wire.digest import VerifiedEntry
+from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+
+LEDGER = LedgerId(7)
+
+
+def ledger(
+    ensemble_size: int,
+    write_quorum: int,
+    ack_quorum: int,
+    fragments: str | None = None,
+    state: LedgerState = LedgerState.OPEN,
+    last_entry: int = -1,
+    length: int = 0,
+) -> LedgerMetadata:
+    """Metadata of ledger 7; fragments as ``0:b1,b2 5:b1,b3``, without them one of b1, b2, …"""
+    if fragments is None:
+        fragments = "0:" + ",".join(f"b{number + 1}" for number in range(ensemble_size))
+    return LedgerMetadata(
+        LEDGER,
+        ensemble_size,
+        write_quorum,
+        ack_quorum,
+        state,
+        parse_fragments(fragments),
+        EntryId(last_entry),
+        length,
+    )
+
+
+def parse_fragments(text: str) -> tuple[Fragment, ...]:
+    pairs = (part.split(":") for part in text.split())
+    return tuple(
+        Fragment(EntryId(int(first)), tuple(map(BookieId, names.split(","))))
+        for first, names in pairs
+    )
+
+
+def show_metadata(metadata: LedgerMetadata) -> str:
+    fragments = " ".join(f"{f.first_entry}:{','.join(f.ensemble)}" for f in metadata.fragments)
+    if metadata.state is LedgerState.CLOSED:
+        return f"CLOSED at {metadata.last_entry} length {metadata.length} {fragments}"
+    return f"{metadata.state.name} {fragments}"
+
+
+def parse_metadata(text: str, like: LedgerMetadata) -> LedgerMetadata:
+    """The inverse of show_metadata; sizes are those of ``like``."""
+    state, _, rest = text.partition(" ")
+    last, length = -1, 0
+    if state == "CLOSED":
+        _at, last_text, _length, length_text, rest = rest.split(" ", 4)
+        last, length = int(last_text), int(length_text)
+    return ledger(
+        like.ensemble_size,
+        like.write_quorum,
+        like.ack_quorum,
+        rest,
+        LedgerState[state],
+        last,
+        length,
+    )
+
+
+def parse_answer(text: str) -> Answer:
+    words = {"lost": NoAnswer.CONNECTION_LOST, "timeout": NoAnswer.TIMEOUT}
+    words["rotten"] = NoAnswer.BAD_DIGEST
+    return words[text] if text in words else Code["EOK" if text == "ok" else text]
+
+
+def show_entry(entry: VerifiedEntry) -> str:
+    return f"{entry.entry_id} lac {entry.lac} length {entry.length} {entry.payload.decode()}"
+
+
+def show(effect: Effect) -> str:
+    """One effect on one line, without tokens."""
+    match effect:
+        case SendAdd():
+            kind = "recovery add" if effect.recovery else "add"
+            names = " ".join(target.bookie for target in effect.targets)
+            return f"{kind} {effect.entry_id} lac {effect.lac} length {effect.length} to {names}"
+        case SendRead():
+            kind = "fencing read" if effect.fence else "read"
+            return f"{kind} {effect.entry_id} from {effect.bookie}"
+        case ReadMetadata():
+            return "read metadata"
+        case WriteMetadata():
+            return f"write over {effect.expected_version}: {show_metadata(effect.metadata)}"
+        case PickReplacements():
+            return f"pick for {' '.join(effect.failed)} of {' '.join(effect.ensemble)}"
+        case Acked():
+            return f"acked {effect.first}..{effect.last}"
+        case Failed():
+            return f"failed {type(effect.error).__name__}"
+        case Closed():
+            return f"closed: {show_metadata(effect.metadata)}"
+        case CloseFailed():
+            return f"close failed {type(effect.error).__name__}"
+        case EntryFound():
+            return f"found {show_entry(effect.entry)}"
+        case LacFound():
+            return f"lac {effect.lac}"
+        case Recovered():
+            return f"recovered: {show_metadata(effect.metadata)}"

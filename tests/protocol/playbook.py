@@ -1,0 +1,109 @@
+"""Playbooks: what goes into one machine (``>>``) and what comes out of it (``<<``), line by line.
+
+    >> append hello              >> close           >> back b1        >> speculate
+    >> b1 add 0 ok               an answer: ok, EIO, EFENCED, …, lost, timeout, rotten
+    >> b1 read 5 ok lac 4 length 6 x
+    >> picked b4                 or: picked none
+    >> written 2                 >> conflict        >> unavailable
+    >> metadata 3 IN_RECOVERY 0:b1,b2,b3            version first
+
+Adds and reads of one bookie are answered oldest first. ``play`` runs the events and compares every
+effect, in order, with the lines that follow the event.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from difflib import ndiff
+from textwrap import dedent
+from typing import Any
+
+from notation import parse_answer, parse_metadata, show
+
+from bkbox.errors import MetadataUnavailableError
+from bkbox.ids import BookieId, EntryId
+from bkbox.protocol import effects as fx
+from bkbox.protocol import events as ev
+from bkbox.wire.digest import VerifiedEntry
+
+
+class Player:
+    """One machine, and the tokens that it waits for."""
+
+    def __init__(self, machine: Any) -> None:
+        self.machine = machine
+        self._tokens: dict[str, list[int]] = defaultdict(list)
+
+    def play(self, text: str) -> None:
+        script = [line.strip() for line in dedent(text).strip().splitlines() if line.strip()]
+        happened: list[str] = []
+        if script[0] == ">> start":
+            happened += [">> start", *self._take(self.machine.start())]
+        for line in script[bool(happened) :]:
+            if line.startswith(">> "):
+                effects = self.machine.handle(self._event(line[3:]))
+                happened += [line, *self._take(effects)]
+        if happened != script:
+            raise AssertionError("\n" + "\n".join(ndiff(script, happened)))
+
+    def _take(self, effects: list[fx.Effect]) -> list[str]:
+        for effect in effects:
+            match effect:
+                case fx.SendAdd():
+                    for token, bookie in effect.targets:
+                        self._tokens[f"{bookie} add {effect.entry_id}"].append(token)
+                case fx.SendRead():
+                    self._tokens[f"{effect.bookie} read {effect.entry_id}"].append(effect.token)
+                case fx.ReadMetadata() | fx.WriteMetadata():
+                    self._tokens["metadata"].append(effect.token)
+                case fx.PickReplacements():
+                    self._tokens["pick"].append(effect.token)
+        return [f"<< {show(effect)}" for effect in effects]
+
+    def _event(self, text: str) -> Any:
+        word, _, rest = text.partition(" ")
+        match word:
+            case "append":
+                return ev.Append(rest.encode())
+            case "close":
+                return ev.Close()
+            case "back":
+                return ev.BookieBack(BookieId(rest))
+            case "speculate":
+                return ev.Speculate()
+            case "picked":
+                names = () if rest == "none" else tuple(map(BookieId, rest.split()))
+                return ev.ReplacementsPicked(self._tokens["pick"].pop(0), names)
+            case "written":
+                return ev.MetadataWritten(self._tokens["metadata"].pop(0), int(rest))
+            case "conflict":
+                return ev.MetadataConflict(self._tokens["metadata"].pop(0))
+            case "unavailable":
+                error = MetadataUnavailableError("no answer from the store")
+                return ev.MetadataFailed(self._tokens["metadata"].pop(0), error)
+            case "metadata":
+                version, _, metadata = rest.partition(" ")
+                found = parse_metadata(metadata, self.machine.metadata)
+                return ev.MetadataRead(self._tokens["metadata"].pop(0), found, int(version))
+        kind, entry, answer, *fields = rest.split(" ")
+        token = self._tokens[f"{word} {kind} {entry}"].pop(0)
+        if kind == "add":
+            return ev.AddAnswered(token, parse_answer(answer))
+        return ev.ReadAnswered(token, parse_answer(answer), self._entry(entry, fields))
+
+    def _entry(self, asked: str, fields: list[str]) -> VerifiedEntry | None:
+        if not fields:
+            return None
+        values = dict(zip(fields[:-1:2], fields[1::2], strict=False))
+        entry = int(values.get("id", asked))
+        lac, length = int(values["lac"]), int(values["length"])
+        ledger = getattr(self.machine, "metadata", None)
+        ledger_id = ledger.ledger_id if ledger is not None else 7
+        return VerifiedEntry(
+            ledger_id, EntryId(entry), EntryId(lac), length, fields[-1].encode()
+        )
+
+
+def play(machine: Any, text: str) -> None:
+    """Run one playbook on a fresh machine."""
+    Player(machine).play(text)

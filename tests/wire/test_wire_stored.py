@@ -1,0 +1,182 @@
+"""Stored forms beyond the golden vectors: ledger metadata, cookies, text format, service info."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from bkbox.errors import CookieMismatchError, EncodingError
+from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.wire import cookie, ledger_metadata, service_info, textformat
+from bkbox.wire.cookie import Difference
+from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.protobuf import Field, Kind, Label, Message
+
+LEDGER = LedgerMetadata(
+    ledger_id=LedgerId(7),
+    ensemble_size=2,
+    write_quorum=2,
+    ack_quorum=1,
+    state=LedgerState.OPEN,
+    fragments=(
+        Fragment(EntryId(0), (BookieId("a:1"), BookieId("b:2"))),
+        Fragment(EntryId(9), (BookieId("a:1"), BookieId("c"))),
+    ),
+    password=b"\x00\xff",
+    custom=(("k", b"\x80"),),
+    ctime_ms=5,
+    store_ctime=True,
+    creator_token=11,
+)
+COOKIE = cookie.cookie_of("h:1", ["/j"], ["/a", "/b"], None, "id")
+
+
+@pytest.mark.parametrize("version", [2, 3])
+def test_ledger_metadata_returns(version: int) -> None:
+    ledger = replace(LEDGER, format_version=version, creator_token=11 if version == 3 else 0)
+    assert ledger_metadata.decode(LedgerId(7), ledger_metadata.encode(ledger)) == ledger
+
+
+def test_what_cannot_be_written() -> None:
+    for wrong in (
+        replace(LEDGER, password=None),
+        replace(LEDGER, digest_type=None),
+        replace(LEDGER, format_version=4),
+    ):
+        with pytest.raises(EncodingError):
+            ledger_metadata.encode(wrong)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        replace(LEDGER, fragments=()),
+        replace(LEDGER, fragments=LEDGER.fragments[::-1]),
+        replace(LEDGER, fragments=LEDGER.fragments[:1] * 2),
+        replace(LEDGER, ensemble_size=3),
+        replace(LEDGER, write_quorum=3),
+        replace(LEDGER, ack_quorum=3),
+        replace(LEDGER, ack_quorum=0),
+        replace(LEDGER, fragments=(Fragment(EntryId(0), (BookieId("a b"), BookieId("c"))),)),
+    ],
+)
+@pytest.mark.parametrize("version", [2, 3])
+def test_metadata_that_no_ledger_has(wrong: LedgerMetadata, version: int) -> None:
+    data = ledger_metadata.encode(replace(wrong, format_version=version))
+    with pytest.raises(EncodingError):
+        ledger_metadata.decode(LedgerId(7), data)
+
+
+def test_every_truncation_of_version_3_is_noticed() -> None:
+    data = ledger_metadata.encode(LEDGER)
+    for size in range(len(data)):
+        with pytest.raises(EncodingError):
+            ledger_metadata.decode(LedgerId(7), data[:size])
+
+
+# ---- cookies ----------------------------------------------------------------------------------
+
+
+def test_differences_name_the_fields() -> None:
+    config = cookie.cookie_of("h:2", ["/k"], ["/a"], ["/i"], None)
+    assert cookie.differences(config, COOKIE) == [
+        Difference("bookieHost", "h:2", "h:1"),
+        Difference("journalDir", "/k", "/j"),
+        Difference("ledgerDirs", "1 /a", "2 /a /b"),
+        Difference("indexDirs", "1 /i", "2 /a /b"),
+        Difference("instanceId", "(none)", "id"),
+    ]
+    with pytest.raises(CookieMismatchError, match="bookieHost: configured h:2, stored h:1"):
+        cookie.verify(config, COOKIE)
+
+
+def test_storage_may_grow_where_that_is_asked_for() -> None:
+    grown = cookie.cookie_of("h:1", ["/j"], ["/b", "/c", "/a"], None, "id")
+    with pytest.raises(CookieMismatchError):
+        cookie.verify(grown, COOKIE)
+    cookie.verify_superset(grown, COOKIE)
+    with pytest.raises(CookieMismatchError):
+        cookie.verify_superset(COOKIE, grown)
+
+
+def test_directories_of_a_cookie() -> None:
+    assert cookie.directories(COOKIE.ledger_dirs) == ("/a", "/b")
+    assert cookie.directories(None) == ()
+    assert cookie.decode(cookie.encode(COOKIE)) == COOKIE
+
+
+# ---- text format ------------------------------------------------------------------------------
+
+INNER = Message("Inner", Field(1, "n", Kind.INT32, Label.REQUIRED))
+OUTER = Message(
+    "Outer",
+    Field(1, "s", Kind.STRING),
+    Field(2, "b", Kind.BYTES, Label.REPEATED),
+    Field(3, "m", Kind.MESSAGE, Label.REPEATED, message=INNER),
+    Field(4, "i", Kind.INT64),
+    Field(5, "e", Kind.ENUM, enum=DigestType),
+)
+
+
+def test_text_is_written_in_one_way() -> None:
+    values = {
+        "i": -1,
+        "s": "é\"'\\\n",
+        "b": [b"\x00\x07\x0b\x7f", b""],
+        "m": [{"n": 1}],
+        "e": DigestType.HMAC,
+    }
+    text = textformat.encode(OUTER, values)
+    assert text == (
+        's: "\\303\\251\\"\\\'\\\\\\n"\nb: "\\000\\a\\v\\177"\nb: ""\n'
+        "m {\n  n: 1\n}\ni: -1\ne: HMAC\n"
+    )
+    assert textformat.decode(OUTER, text) == values
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("m: { n: 0x10 }, m < n: 010 >; m { n: 9 }", {"m": [{"n": 16}, {"n": 8}, {"n": 9}]}),
+        ("b: ['a', \"b\" 'c'] b: []", {"b": [b"a", b"bc"]}),
+        ("e: 4 i: -0x1", {"e": DigestType.DUMMY, "i": -1}),
+        ("# only a comment", {}),
+        ("s: '\\x41\\u00e9\\U0001F600\\101'", {"s": "Aé😀A"}),
+        ("x: 1 y { z: 'a' 'b' w < > } v: [1, a] u: -inf s: 'end'", {"s": "end"}),
+        ("s: 'first' s: 'last'", {"s": "last"}),
+    ],
+)
+def test_text_is_read_widely(text: str, expected: dict[str, object]) -> None:
+    assert textformat.decode(OUTER, text) == {"b": [], "m": [], **expected}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "s", "s 'a'", "s: a", "s: 'a", "s: 'a\n'", "m {", "m { n: 1 >", "m: 1", "m {}", "}", "i: a",
+        "i: 9223372036854775808", "i: 1.5", "e: SHA", "e: 9", "s: '\\q'", "s: '\\377'", "é: 1",
+        "x", "x: }", "x: [", "b: ['a' 'b'", "b: ['a'; 'b']", "x {" * 1000, "i: " + "9" * 5000,
+        "s: '\\ud800'", "s: '\\Uffffffff'",
+    ],
+)  # fmt: skip
+def test_text_that_is_refused(text: str) -> None:
+    with pytest.raises(EncodingError):
+        textformat.decode(OUTER, text)
+
+
+# ---- service info -----------------------------------------------------------------------------
+
+
+def test_where_clients_connect_to() -> None:
+    info = service_info.rpc_service_info("host", 3181)
+    assert service_info.decode(BookieId("name"), service_info.encode(info)) == info
+    assert info.rpc == ("host", 3181)
+    assert service_info.ServiceInfo().rpc is None
+    http = service_info.ServiceInfo((service_info.Endpoint("h", 80, "x", "http"),))
+    assert http.rpc is None
+
+
+@pytest.mark.parametrize("name", ["host:65536", "host:-1", "host:99999999999", "host"])
+def test_names_that_are_no_address(name: str) -> None:
+    assert service_info.split_bookie_id(name) is None

@@ -138,8 +138,8 @@ class Config:
     ack_after: Literal["sync", "write", "journal"] = field(
         metadata=_key(
             Choice("sync", "write", "journal"),
-            "When an entry is acknowledged: the entry log was synced, the entry log was written, or "
-            "the journal was synced.",
+            "An entry is acknowledged after a sync of the entry log, a write to it, or a sync of "
+            "the journal.",
             "sync",
         )
     )
@@ -367,7 +367,7 @@ class _Reader:
         except UnicodeDecodeError as error:
             self._problem(str(self._path), f"byte {error.start} is not UTF-8")
             return None
-        except tomllib.TOMLDecodeError as error:
+        except ValueError as error:  # TOMLDecodeError, or an absurdly long number
             reason, line = _syntax_error(str(error), text)
             self._problem(f"{self._path}:{line}", f"not TOML: {reason}")
             return None

@@ -98,8 +98,8 @@ class Blocker:
 
 @dataclass(frozen=True, slots=True)
 class Limbo:
-    """Progress of repair: ``done`` of ``ledgers`` have left limbo; ``eta_s`` is None where nothing
-    can be said.
+    """Repair: ``ledgers`` are in limbo now, ``done`` have left it since the start; the counts are
+    since the start. ``eta_s`` is None where nothing can be said.
     """
 
     ledgers: int = 0

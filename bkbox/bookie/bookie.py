@@ -63,7 +63,9 @@ class _Batch:
     states: dict[int, LedgerRecord] = field(default_factory=dict)
     entries: dict[int, list[memoryview]] = field(default_factory=dict)
     adds: list[tuple[int, v2.AddRequest, Code]] = field(default_factory=list)
-    reads: list[tuple[int, v2.ReadRequest | v2.BatchReadRequest, Code]] = field(default_factory=list)
+    reads: list[tuple[int, v2.ReadRequest | v2.BatchReadRequest, Code]] = field(
+        default_factory=list
+    )
     answers: dict[int, list[bytes]] = field(default_factory=dict)
 
     def answer(self, connection: int, frame: bytes) -> None:
@@ -95,7 +97,9 @@ class Bookie:
         failure = self._write(batch)
         for connection, add, code in batch.adds:
             answer = failure if failure is not None and code is Code.EOK else code
-            frame = v2.encode_response(v2.AddResponse(add.version, answer, add.ledger_id, add.entry_id))
+            frame = v2.encode_response(
+                v2.AddResponse(add.version, answer, add.ledger_id, add.entry_id)
+            )
             batch.answer(connection, frame)
         for connection, read, code in batch.reads:
             if read.fencing and failure is not None and code is Code.EOK:
@@ -126,7 +130,9 @@ class Bookie:
             return Code.EREADONLY
         record = self._record(batch, ledger)
         kind = Request.RECOVERY_ADD if add.recovery else Request.ADD
-        verdict = admit(standing(record), kind, record.master_key if record else None, add.master_key)
+        verdict = admit(
+            standing(record), kind, record.master_key if record else None, add.master_key
+        )
         if verdict.code is Code.EOK:
             self._keep_key(batch, ledger, record, add.master_key)
             entry = add.entry
@@ -156,12 +162,16 @@ class Bookie:
             )
         return verdict.code
 
-    def _keep_key(self, batch: _Batch, ledger: int, record: LedgerRecord | None, key: bytes) -> None:
+    def _keep_key(
+        self, batch: _Batch, ledger: int, record: LedgerRecord | None, key: bytes
+    ) -> None:
         """Create the ledger with this key, or give its key to a ledger that was rebuilt without one."""
         if record is None:
             batch.states[ledger] = LedgerRecord(master_key=key, fenced=False, limbo=False)
         elif record.master_key is None:
-            batch.states[ledger] = LedgerRecord(master_key=key, fenced=record.fenced, limbo=record.limbo)
+            batch.states[ledger] = LedgerRecord(
+                master_key=key, fenced=record.fenced, limbo=record.limbo
+            )
 
     def _record(self, batch: _Batch, ledger: int) -> LedgerRecord | None:
         """The ledger's state as it will be once the batch is written."""
@@ -202,7 +212,9 @@ class Bookie:
         self.counts["adds"] += sum(map(len, batch.entries.values()))
         return None
 
-    def _append(self, states: dict[int, LedgerRecord], entries: dict[int, list[memoryview]]) -> None:
+    def _append(
+        self, states: dict[int, LedgerRecord], entries: dict[int, list[memoryview]]
+    ) -> None:
         """One write for all of it; returns once it is as durable as ``ack_after`` demands. Raises DiskError."""
         before = {ledger: self.record(ledger) for ledger in states}
         records: list[Record] = [ledger_record(ledger, state) for ledger, state in states.items()]
@@ -247,7 +259,11 @@ class Bookie:
             wanted = entry_id
             if wanted == -1 and record is not None:
                 wanted = self._store.last_entry_id(ledger)
-            entry = self._store.read_entry(ledger, wanted) if record is not None and wanted >= 0 else None
+            entry = (
+                self._store.read_entry(ledger, wanted)
+                if record is not None and wanted >= 0
+                else None
+            )
         except DiskError as error:
             log.error("ledger %d entry %d cannot be read: %s", ledger, entry_id, error)
             self.counts["unknown"] += 1
@@ -269,7 +285,11 @@ class Bookie:
         limit = min(read.max_size, BATCH_READ_BYTES_MAX)
         size = _BATCH_READ_HEAD_BYTES + _BATCH_READ_ENTRY_BYTES + len(entry)
         next_id = read.entry_id + 1
-        while read.entry_id >= 0 and (read.max_count <= 0 or len(entries) < read.max_count) and size < limit:
+        while (
+            read.entry_id >= 0
+            and (read.max_count <= 0 or len(entries) < read.max_count)
+            and size < limit
+        ):
             _code, entry = self.read(read.ledger_id, next_id)
             if entry is None:
                 break
@@ -303,7 +323,12 @@ class Bookie:
         free, total = self._store.space()
         if free < reserve_bytes or 1 - free / max(total, 1) > usage_max:
             if DISK_USAGE not in self.read_only:
-                log.warning("the disk turns read-only (%s): %d of %d bytes are free", DISK_USAGE, free, total)
+                log.warning(
+                    "the disk turns read-only (%s): %d of %d bytes are free",
+                    DISK_USAGE,
+                    free,
+                    total,
+                )
             self.read_only.add(DISK_USAGE)
         elif self.read_only & {DISK_USAGE, DISK_FULL}:
             log.warning("the disk is writable again: %d of %d bytes are free", free, total)
@@ -318,4 +343,3 @@ class Bookie:
 def on_v2(code: Code) -> Code:
     """Version 2 clients drop the connection at EUNKNOWNLEDGERSTATE; EIO says 'unknown' as well and keeps it."""
     return Code.EIO if code is Code.EUNKNOWNLEDGERSTATE else code
-

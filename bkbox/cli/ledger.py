@@ -24,7 +24,7 @@ from bkbox.cli.options import (
     yes_option,
 )
 from bkbox.cli.output import Format, message, output_option, print_fields, print_json, print_table
-from bkbox.client import connect
+from bkbox.client.client import connect
 from bkbox.ids import LedgerId
 from bkbox.wire.ledger import DigestType, LedgerMetadata, LedgerState
 

@@ -73,7 +73,7 @@ def _print(document: Status) -> None:
         [(p.role, p.name, p.pid, p.running, p.restarts) for p in document.processes],
         title="processes",
     )
-    if document.limbo.ledgers:
+    if document.limbo.ledgers or document.limbo.done:
         _print_limbo(document.limbo)
     if document.warnings:
         click.echo()
@@ -89,7 +89,8 @@ def _print_limbo(limbo: Limbo) -> None:
     eta = "unknown" if limbo.eta_s is None else f"{limbo.eta_s:.0f} s"
     print_fields(
         [
-            ("repaired", f"{limbo.done} of {limbo.ledgers} ledgers"),
+            ("ledgers in limbo", limbo.ledgers),
+            ("ledgers repaired", limbo.done),
             ("entries checked", limbo.entries_checked),
             ("entries missing", limbo.entries_missing),
             ("entries copied", f"{limbo.entries_copied} ({size(limbo.bytes_copied)})"),

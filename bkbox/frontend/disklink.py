@@ -107,7 +107,9 @@ class DiskLink:
 
     def _take(self, message: LinkMessage) -> None:
         if message.kind is LinkKind.ANSWER:
-            for connection, count, frames in segments(self._answers.slot(message.slot)[: message.used]):
+            for connection, count, frames in segments(
+                self._answers.slot(message.slot)[: message.used]
+            ):
                 self._owner.deliver(connection, count, bytes(frames))
             self._send(LinkMessage(LinkKind.RELEASE, message.slot))
         elif message.kind is LinkKind.DONE:

@@ -47,14 +47,18 @@ class Places:
         """The disk of a ledger, or None where no list names it."""
         return self._place.get(ledger)
 
-    def choose(self, ledger: int, in_service: Sequence[bool], writable: Sequence[bool]) -> int | Unroutable:
+    def choose(
+        self, ledger: int, in_service: Sequence[bool], writable: Sequence[bool]
+    ) -> int | Unroutable:
         """The disk of a ledger; one that is in no list yet is given to the disk with the fewest ledgers."""
         place = self._place.get(ledger)
         if place is not None:
             return place
         if not self.all_listed():
             return Unroutable.UNLISTED
-        candidates = [disk for disk in range(len(self.disks)) if in_service[disk] and writable[disk]]
+        candidates = [
+            disk for disk in range(len(self.disks)) if in_service[disk] and writable[disk]
+        ]
         if not candidates:
             candidates = [disk for disk in range(len(self.disks)) if in_service[disk]]
         if not candidates:

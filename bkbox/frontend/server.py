@@ -21,8 +21,6 @@ from bkbox.wire.codes import Code
 
 log = logging.getLogger(__name__)
 
-_CREATES = frozenset({v2.OP_ADD})
-
 
 class Frontend:
     """Routes between sessions and disks; lives as long as its control channel."""
@@ -33,7 +31,9 @@ class Frontend:
         self._numbers = itertools.count(1)
         self._open: messages.OpenFrontend | None = None
         self._places = Places(())
+        self._awaited: set[int] = set()
         self._listener: socket.socket | None = None
+        self._opening: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
         self._control: AsyncChannel | None = None
         self._finished = asyncio.Event()
@@ -55,6 +55,7 @@ class Frontend:
         if isinstance(message, messages.OpenFrontend):
             self._open = message
             self._places = Places(message.disks)
+            self._awaited = {self._places.disks.index(disk) for disk in message.attached}
             self._listener = socket.socket(fileno=fds[0])
         elif isinstance(message, messages.AttachDisk):
             disk = self._places.disks.index(message.disk)
@@ -63,7 +64,9 @@ class Frontend:
                 before.close()
             self._links[disk] = DiskLink(disk, socket.socket(fileno=fds[0]), self)
         elif isinstance(message, messages.GetStats):
-            control.send(messages.Stats(call=message.call, values={"connections": len(self._sessions)}))
+            control.send(
+                messages.Stats(call=message.call, values={"connections": len(self._sessions)})
+            )
         elif isinstance(message, messages.Stop):
             control.send(messages.Stopped(call=message.call, clean=True))
             asyncio.get_running_loop().call_soon(self._finished.set)
@@ -136,12 +139,17 @@ class Frontend:
 
     def listed(self, disk: int) -> None:
         self._places.listed(disk)
-        if self._server is None and self._places.all_listed():
-            task = asyncio.ensure_future(self._listen())
-            task.add_done_callback(_report)
+        self._no_longer_awaited(disk)
 
     def lost(self, disk: int) -> None:
         log.warning("disk %s is out of service: its worker is gone", self._places.disks[disk])
+        self._no_longer_awaited(disk)
+
+    def _no_longer_awaited(self, disk: int) -> None:
+        self._awaited.discard(disk)
+        if not self._awaited and self._opening is None:
+            self._opening = asyncio.ensure_future(self._listen())
+            self._opening.add_done_callback(_report)
 
 
 def _report(task: asyncio.Task[None]) -> None:

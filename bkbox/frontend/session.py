@@ -167,13 +167,17 @@ class Session(asyncio.BufferedProtocol):
     def _target(self, body: memoryview) -> DiskLink | bytes:
         """The link a request goes to, or the answer where no disk is needed for it."""
         if body[0] not in _V2_VERSIONS:
-            raise FrameError("a frame of protocol version 3, which this version of bkbox does not speak")
+            raise FrameError(
+                "a frame of protocol version 3, which this version of bkbox does not speak"
+            )
         header = v2.peek_request(body)
         if isinstance(header, v2.BadVersion):
             return v2.encode_response(v2.bad_version_response(header))
         if header.opcode == v2.OP_AUTH:
             v2.decode_request(body)
-            return v2.encode_response(v2.AuthResponse(header.version, AuthMessage("AuthDisabledPlugin", b"")))
+            return v2.encode_response(
+                v2.AuthResponse(header.version, AuthMessage("AuthDisabledPlugin", b""))
+            )
         target = self._router.route(header.ledger_id, header.opcode, header.flags)
         return v2.refuse(body, target) if isinstance(target, Code) else target
 

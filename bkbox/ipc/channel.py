@@ -89,7 +89,9 @@ class AsyncChannel:
         self.closed = False
         self._loop.add_reader(sock.fileno(), self._readable)
 
-    async def call(self, message: Message, fds: Sequence[int] = (), timeout_s: float | None = None) -> Message:
+    async def call(
+        self, message: Message, fds: Sequence[int] = (), timeout_s: float | None = None
+    ) -> Message:
         """Send and wait for the reply. Raises what the other process met, ConnectionLostError or TimeoutError."""
         if self.closed:
             raise ConnectionLostError("the process at the other end of the control channel is gone")
@@ -141,7 +143,9 @@ class AsyncChannel:
     def _readable(self) -> None:
         while not self.closed:
             try:
-                data, fds, _flags, _address = socket.recv_fds(self._sock, MESSAGE_BYTES_MAX, FDS_MAX)
+                data, fds, _flags, _address = socket.recv_fds(
+                    self._sock, MESSAGE_BYTES_MAX, FDS_MAX
+                )
             except BlockingIOError:
                 return
             except OSError:
@@ -169,7 +173,9 @@ class AsyncChannel:
         for waiting in self._calls.values():
             if not waiting.done():
                 waiting.set_exception(
-                    ConnectionLostError("the process at the other end of the control channel is gone")
+                    ConnectionLostError(
+                        "the process at the other end of the control channel is gone"
+                    )
                 )
         if self._on_close is not None:
             self._on_close()

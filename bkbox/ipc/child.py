@@ -29,7 +29,9 @@ class ChildArguments:
 
 def begin(role: str) -> ChildArguments:
     """Read the command line, bind to the parent, take the control channel."""
-    parser = argparse.ArgumentParser(prog=f"bkbox.{role}", description="started by the bkbox supervisor only")
+    parser = argparse.ArgumentParser(
+        prog=f"bkbox.{role}", description="started by the bkbox supervisor only"
+    )
     parser.add_argument("--control-fd", type=int, required=True)
     parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("--name", required=True)

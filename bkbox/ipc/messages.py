@@ -182,11 +182,13 @@ class ClearLimbo(Message):
 
 @dataclass(slots=True, kw_only=True)
 class OpenFrontend(Message):
-    """Serve. The one descriptor is the bound socket."""
+    """Serve. The one descriptor is the bound socket; it is opened once the disks in ``attached`` have
+    listed their ledgers, or are lost."""
 
     frame_bytes_max: int
     connection_inflight_bytes_max: int
     disks: list[str]
+    attached: list[str]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -198,7 +200,7 @@ class AttachDisk(Message):
 
 @dataclass(slots=True, kw_only=True)
 class Listening(Message):
-    """Unasked, front-end to supervisor: every disk's ledgers are known and the port is open."""
+    """Unasked, front-end to supervisor: the ledgers of the attached disks are known and the port is open."""
 
 
 # ---- supervisor to repair worker --------------------------------------------------------------------

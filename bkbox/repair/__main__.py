@@ -86,9 +86,13 @@ class RepairProcess:
 
     def _report(self, progress: Progress) -> None:
         assert self._control is not None
-        self._control.send(messages.RepairProgress(values=progress.values(time.monotonic() - self._began)))
+        self._control.send(
+            messages.RepairProgress(values=progress.values(time.monotonic() - self._began))
+        )
 
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s repair %(message)s")
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s repair %(message)s"
+    )
     asyncio.run(RepairProcess().run(begin("repair").control))

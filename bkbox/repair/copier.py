@@ -11,11 +11,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bkbox.client.transport import Connections
-from bkbox.errors import DigestError, PeerError
+from bkbox.client.transport import BookiePool
+from bkbox.errors import DigestError
 from bkbox.ids import BookieId, EntryId
+from bkbox.protocol.events import describe
 from bkbox.protocol.repair import peers
 from bkbox.repair.progress import Progress
+from bkbox.wire import v2
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.ledger import LedgerMetadata
@@ -40,14 +42,14 @@ class Copier:
     def __init__(
         self,
         me: BookieId,
-        connections: Connections,
+        pool: BookiePool,
         metadata: LedgerMetadata,
         progress: Progress,
         pace: Callable[[int], Awaitable[None]],
         entries_in_flight: int,
     ) -> None:
         self._me = me
-        self._connections = connections
+        self._pool = pool
         self._metadata = metadata
         self._progress = progress
         self._pace = pace
@@ -86,26 +88,26 @@ class Copier:
         """Empty once the entry is stored here; else why not."""
         said: list[str] = []
         for peer in candidates:
+            reply = await self._pool.read(peer, self._metadata.ledger_id, entry, None)
+            if reply.answer is not Code.EOK or reply.entry is None:
+                said.append(describe([(peer, reply.answer)]))
+                continue
             try:
-                code, data = await self._connections.read(peer, self._metadata.ledger_id, entry)
-                if code is not Code.EOK or data is None:
-                    said.append(f"{peer} answered {code.name}")
-                    continue
-                self._digests.verify(data, entry)
-            except (PeerError, DigestError) as error:
+                self._digests.verify(reply.entry, entry)
+            except DigestError as error:
                 said.append(f"{peer}: {error}")
                 continue
-            await self._pace(len(data))
-            return await self._store(data)
+            await self._pace(len(reply.entry))
+            return await self._store(entry, reply.entry)
         return ", ".join(said) or "no other bookie holds it"
 
-    async def _store(self, data: bytes) -> str:
-        try:
-            code = await self._connections.add(self._me, self._key, data, recovery=True)
-        except PeerError as error:
-            return f"it could not be stored here: {error}"
-        if code is not Code.EOK:
-            return f"it could not be stored here: {code.name}"
+    async def _store(self, entry: EntryId, data: memoryview) -> str:
+        flags = v2.FLAG_RECOVERY_ADD | v2.FLAG_HIGH_PRIORITY
+        request = v2.AddRequest(v2.CURRENT_VERSION, flags, self._key, data)
+        frame = v2.encode_request(request)
+        reply = await self._pool.add(self._me, self._metadata.ledger_id, entry, frame)
+        if reply.answer is not Code.EOK:
+            return f"it could not be stored here: {describe([(self._me, reply.answer)])}"
         self._progress.entries_copied += 1
         self._progress.bytes_copied += len(data)
         return ""

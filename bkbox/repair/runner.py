@@ -37,9 +37,7 @@ from bkbox.wire.ledger import LedgerMetadata
 log = logging.getLogger(__name__)
 
 _CHECK_ENTRIES_AT_ONCE = 256
-_RECOVER_ADVICE = (
-    "wait until more bookies of its ensemble are up and out of limbo; recovery is tried again by itself"
-)
+_RECOVER_ADVICE = "wait until more bookies of its ensemble are up and out of limbo; recovery is tried again by itself"
 _COPY_ADVICE = "bring back a bookie that holds these entries; copying is tried again by itself"
 
 
@@ -111,7 +109,9 @@ class Runner:
             self.progress.blockers[ledger] = blocker
             self._report(self.progress)
             order = self._order
-            await asyncio.sleep(retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, self._rng))
+            await asyncio.sleep(
+                retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, self._rng)
+            )
             tries += 1
 
     async def _repair(self, disk: AsyncChannel, ledger: LedgerId) -> tuple[str, str] | None:
@@ -144,7 +144,11 @@ class Runner:
 
     async def _settled_metadata(self, ledger: LedgerId) -> LedgerMetadata:
         metadata = (await self._client.store.read_ledger(ledger)).value
-        return await self._client.recover(ledger) if plan.needs_recovery(metadata, self._me) else metadata
+        return (
+            await self._client.recover(ledger)
+            if plan.needs_recovery(metadata, self._me)
+            else metadata
+        )
 
     async def _missing(self, disk: AsyncChannel, metadata: LedgerMetadata) -> list[range]:
         """What this bookie must have and does not, or cannot read."""
@@ -168,13 +172,18 @@ class Runner:
             more = page.more
         return found
 
-    async def _unreadable(self, disk: AsyncChannel, ledger: LedgerId, entries: range) -> list[range]:
+    async def _unreadable(
+        self, disk: AsyncChannel, ledger: LedgerId, entries: range
+    ) -> list[range]:
         bad: list[range] = []
         for start in range(entries.start, entries.stop, _CHECK_ENTRIES_AT_ONCE):
             end = min(entries.stop, start + _CHECK_ENTRIES_AT_ONCE)
             page = await disk.call(messages.CheckEntries(ledger=ledger, first=start, last=end - 1))
             assert isinstance(page, messages.Page)
-            bad.extend(range(first, last + 1) for first, last in messages.RANGE_ITEM.iter_unpack(page.payload))
+            bad.extend(
+                range(first, last + 1)
+                for first, last in messages.RANGE_ITEM.iter_unpack(page.payload)
+            )
             self.progress.entries_checked += end - start
         return bad
 
@@ -186,4 +195,3 @@ class Runner:
     async def close(self) -> None:
         for task in list(self._working.values()):
             task.cancel()
-

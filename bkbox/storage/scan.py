@@ -37,7 +37,7 @@ _BATCH_RECORDS = 8_192
 
 
 class Region(NamedTuple):
-    """Bytes [start, end) of a segment that hold no good record; ``lost`` = they had been durable."""
+    """Bytes [start, end) of a segment without a good record; ``lost`` = they had been durable."""
 
     start: int
     end: int

@@ -124,7 +124,7 @@ def encode_records(
 
 
 def decode_record(data: Buffer, seed: int, segment: int, offset: int) -> Record | None:
-    """The record that makes up the whole of data, read at ``offset``; None if it does not verify."""
+    """The record that is the whole of data, read at ``offset``; None if it does not verify."""
     header = _decode_header(data, seed, segment, offset)
     if header is None or header.length != len(data) - RECORD_HEADER_BYTES:
         return None
@@ -194,7 +194,7 @@ class TornTail:
 def scan(
     file: ReadFile, name: SegmentName, start: int
 ) -> Iterator[ScannedRecord | Damage | TornTail]:
-    """Everything in a segment from ``start``, where a record begins, to its end. Raises DiskError."""
+    """All of a segment from ``start``, where a record begins, to its end. Raises DiskError."""
     reader = _Reader(file, name)
     offset = max(start, SEGMENT_HEADER_BYTES)
     while offset < reader.size:

@@ -151,7 +151,11 @@ def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Dir
         return Directory(path, DirState.UNREADABLE, str(error))
     if identity is None:
         if version is None and set(names) <= _NOT_DATA:
-            return Directory(path, DirState.EMPTY, "the directory is empty" if names else "there is nothing in it")
+            return Directory(
+                path,
+                DirState.EMPTY,
+                "the directory is empty" if names else "there is nothing in it",
+            )
         detail = f"it has no {DISK_NAME} file but holds {', '.join(names[:5])}"
         return Directory(path, DirState.STRANGE, detail, version)
     for name, ours, theirs in (
@@ -170,12 +174,16 @@ def _compare_version(
     if version is None:
         marker = markers.read_marker(files, path)
         if marker is not None and marker.replaced:
-            return Directory(path, DirState.REPLACED, "it stands in for a lost disk", None, identity)
+            return Directory(
+                path, DirState.REPLACED, "it stands in for a lost disk", None, identity
+            )
         return Directory(path, DirState.STALE, "its VERSION file is missing", None, identity)
     try:
         found = cookies.decode(version)
     except EncodingError as error:
-        return Directory(path, DirState.STALE, f"its VERSION file cannot be read: {error}", version, identity)
+        return Directory(
+            path, DirState.STALE, f"its VERSION file cannot be read: {error}", version, identity
+        )
     differing = cookies.differences(expected, found)
     for difference in differing:
         if difference.field in ("bookieHost", "instanceId"):
@@ -221,12 +229,16 @@ def judge(evidence: Evidence, config_path: str) -> CookieReport:
         DiskCookie(
             str(item.path),
             item.version.decode("utf-8", "replace") if item.version is not None else None,
-            None if item.state in (DirState.GOOD, DirState.REPLACED) else item.detail or item.state.value,
+            None
+            if item.state in (DirState.GOOD, DirState.REPLACED)
+            else item.detail or item.state.value,
             None if item.state is DirState.GOOD else _fix(item, plan, config_path),
         )
         for item in evidence.directories
     ]
-    return CookieReport(ok, stored_text, disks, found, "" if ok else _advice(evidence, plan, config_path))
+    return CookieReport(
+        ok, stored_text, disks, found, "" if ok else _advice(evidence, plan, config_path)
+    )
 
 
 def _metadata_differences(expected: Cookie, stored: bytes) -> list[Difference]:
@@ -252,8 +264,16 @@ def _directory_differences(evidence: Evidence, directory: Directory) -> list[Dif
         if found:
             return [Difference(where, item.field, item.config, item.stored) for item in found]
     listed = "journalDir" if directory is evidence.journal else "ledgerDirs"
-    expected = evidence.expected.journal_dir if directory is evidence.journal else evidence.expected.ledger_dirs
-    return [Difference(where, listed, (expected or "").replace("\t", " "), f"missing: {directory.detail}")]
+    expected = (
+        evidence.expected.journal_dir
+        if directory is evidence.journal
+        else evidence.expected.ledger_dirs
+    )
+    return [
+        Difference(
+            where, listed, (expected or "").replace("\t", " "), f"missing: {directory.detail}"
+        )
+    ]
 
 
 def _fix(directory: Directory, plan: RepairPlan, config_path: str) -> str:
@@ -288,19 +308,23 @@ def plan_of(evidence: Evidence) -> RepairPlan:
         ("bookieHost", evidence.expected.bookie_host, stored.bookie_host),
     ):
         if ours != theirs:
-            return RepairPlan(refusal=f"{name} of the cookie in the metadata store is {theirs}, expected {ours}")
+            return RepairPlan(
+                refusal=f"{name} of the cookie in the metadata store is {theirs}, expected {ours}"
+            )
     steps: list[str] = []
     for item in evidence.directories:
         if item.state in (DirState.FOREIGN, DirState.STRANGE, DirState.UNREADABLE):
             return RepairPlan(
-                refusal=f"{item.path} is not a disk of this bookie: {item.detail}. Mount the right disk there, or empty "
-                "the directory if nothing in it is needed"
+                refusal=f"{item.path} is not a disk of this bookie: {item.detail}. Mount the right disk there, or "
+                "empty the directory if nothing in it is needed"
             )
         steps += _steps_for(evidence, stored, item)
     for path in _removed(evidence, stored):
         steps.append(f"treat {path} as lost: it is not in the configuration any more")
     if cookies.differences(evidence.expected, stored) or steps:
-        steps.append("write the cookie of the configuration to the disks that have one and to the metadata store")
+        steps.append(
+            "write the cookie of the configuration to the disks that have one and to the metadata store"
+        )
     return RepairPlan(steps)
 
 
@@ -310,11 +334,13 @@ def _steps_for(evidence: Evidence, stored: Cookie, item: Directory) -> list[str]
     if item.state is not DirState.EMPTY:
         return []
     if item is evidence.journal:
-        return [f"prepare the journal directory {item.path}; disks that were not stopped cleanly count as damaged"]
+        return [
+            f"prepare the journal directory {item.path}; disks that were not stopped cleanly count as damaged"
+        ]
     if str(item.path) in cookies.directories(stored.ledger_dirs):
         return [
-            f"prepare {item.path} as the replacement of a lost disk: at the next start every ledger that may have been on "
-            "it is fenced and in limbo until its entries are back from peers"
+            f"prepare {item.path} as the replacement of a lost disk: at the next start every ledger that may "
+            "have been on it is fenced and in limbo until its entries are back from peers"
         ]
     return [f"prepare {item.path} as a new disk"]
 
@@ -354,9 +380,13 @@ async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> N
     """Do what plan_of() said. What a crash in between must not forget is written first."""
     assert evidence.stored is not None
     stored = cookies.decode(evidence.stored.value)
-    losses = [f"disk {path} was taken out of the configuration" for path in _removed(evidence, stored)]
+    losses = [
+        f"disk {path} was taken out of the configuration" for path in _removed(evidence, stored)
+    ]
     for item in evidence.disks:
-        if item.state is DirState.EMPTY and str(item.path) in cookies.directories(stored.ledger_dirs):
+        if item.state is DirState.EMPTY and str(item.path) in cookies.directories(
+            stored.ledger_dirs
+        ):
             files.mkdir(item.path)
             markers.mark_replaced(files, item.path)
     for item in evidence.disks:
@@ -365,13 +395,18 @@ async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> N
         if item.state in (DirState.GOOD, DirState.STALE):
             for loss in losses:
                 markers.record_failure(files, item.path, loss)
-            if _journal_gone(evidence, stored) and markers.read_marker(files, item.path) is not None:
+            if (
+                _journal_gone(evidence, stored)
+                and markers.read_marker(files, item.path) is not None
+            ):
                 markers.record_failure(files, item.path, "the journal was lost")
     for item in evidence.directories:
         if item.state is DirState.EMPTY:
             prepare(files, evidence, item, uuid4(), time.time_ns() // 1_000_000)
     for item in evidence.directories:
-        lost = item.state is DirState.EMPTY and str(item.path) in cookies.directories(stored.ledger_dirs)
+        lost = item.state is DirState.EMPTY and str(item.path) in cookies.directories(
+            stored.ledger_dirs
+        )
         if not lost and item.state is not DirState.REPLACED:
             stamp(files, item.path, evidence.expected)
     await write_to_metadata(store, evidence)

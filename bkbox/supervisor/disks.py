@@ -32,15 +32,24 @@ class Disk:
     opened: messages.DiskOpened | None = None
     child: Child | None = None
     restarts: int = 0
+    settled: bool = False
+    """Its present worker replayed the log, and what may have been lost is accounted for."""
     in_service: bool = False
     trouble: str = ""
     stats: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def usable(self) -> bool:
+        """Its worker may serve."""
+        return self.settled and self.child is not None and self.child.running
+
+    @property
     def read_only(self) -> list[str]:
         return [str(reason) for reason in self.stats.get("read_only", [])]
 
-    async def call(self, message: messages.Message, timeout_s: float | None = None) -> messages.Message:
+    async def call(
+        self, message: messages.Message, timeout_s: float | None = None
+    ) -> messages.Message:
         """Call the disk's worker. Raises what it met, or ConnectionLostError where it is gone."""
         assert self.child is not None
         return await self.child.control.call(message, timeout_s=timeout_s)

@@ -44,7 +44,9 @@ async def run(store: MetadataStore, bookie: BookieId, disks: Sequence[Disk]) -> 
     async for metadata in _all_metadata(store):
         result.ledgers_seen += 1
         home = places.get(metadata.ledger_id)
-        mark = mark_for(metadata, bookie, recorded_safely=home is not None and not disks[home].may_have_lost)
+        mark = mark_for(
+            metadata, bookie, recorded_safely=home is not None and not disks[home].may_have_lost
+        )
         if mark is None:
             continue
         disk = disks[home] if home is not None else next(homes)

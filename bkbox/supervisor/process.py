@@ -33,7 +33,9 @@ class Exit:
 class Child:
     """A running child. Make one with start()."""
 
-    def __init__(self, role: str, name: str, process: subprocess.Popen[bytes], control: AsyncChannel) -> None:
+    def __init__(
+        self, role: str, name: str, process: subprocess.Popen[bytes], control: AsyncChannel
+    ) -> None:
         self.role = role
         self.name = name
         self.control = control

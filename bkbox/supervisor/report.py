@@ -106,7 +106,11 @@ def _processes(bookie: Supervisor) -> list[status.Process]:
 
 
 def _boot_reasons(bookie: Supervisor) -> tuple[str, ...]:
-    reasons = [f"{disk.path}: {disk.crash_class.value}: {disk.reason}" for disk in bookie.disks if disk.opened]
+    reasons = [
+        f"{disk.path}: {disk.crash_class.value}: {disk.reason}"
+        for disk in bookie.disks
+        if disk.opened
+    ]
     done = bookie.phase_one
     if done.ledgers_seen:
         reasons.append(
@@ -133,7 +137,9 @@ def _limbo(bookie: Supervisor, ledgers: int) -> status.Limbo:
 def _warnings(bookie: Supervisor, limbo: int) -> list[status.StatusWarning]:
     config = bookie.config
     found = [
-        status.StatusWarning(f"disk {disk.path} is out of service: {disk.trouble or 'its worker is being started'}")
+        status.StatusWarning(
+            f"disk {disk.path} is out of service: {disk.trouble or 'its worker is being started'}"
+        )
         for disk in bookie.disks
         if not disk.in_service and bookie.state == "running"
     ]
@@ -147,12 +153,15 @@ def _warnings(bookie: Supervisor, limbo: int) -> list[status.StatusWarning]:
     if config.ack_after == "write":
         found.append(
             status.StatusWarning(
-                "ack_after = write: a lost host loses acknowledged entries of this bookie until peers repair it; use it with "
-                "an ack quorum of 2 or more on hosts that do not fail together"
+                "ack_after = write: a lost host loses acknowledged entries of this bookie until peers repair it; "
+                "use it with an ack quorum of 2 or more on hosts that do not fail together"
             )
         )
     if limbo:
         found.append(
-            status.StatusWarning(f"{limbo} ledgers are in limbo: repair is at work", f"bkbox status --config {config.path}")
+            status.StatusWarning(
+                f"{limbo} ledgers are in limbo: repair is at work",
+                f"bkbox status --config {config.path}",
+            )
         )
     return found

@@ -1,7 +1,7 @@
 """`bkbox init`: a new bookie's disks are prepared and its cookie is written, once.
 
-A bookie that the metadata store knows is never initialised again: bringing it back is `bkbox cookie repair`. Directories
-have to be empty, but for what an interrupted init of the same bookie has left.
+A bookie that the metadata store knows is never initialised again: bringing it back is `bkbox cookie repair`.
+Directories have to be empty, but for what an interrupted init of the same bookie has left.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ async def initialise(config: Config) -> None:
     async with await create(config.metadata) as store:
         if await store.read_cookie(BookieId(config.bookie_id)) is not None:
             raise OperatorError(
-                f"bookie {config.bookie_id} is known in {config.metadata} already; to bring it back after a lost disk run "
-                f"`bkbox cookie repair --config {config.path}`, to start it `bkbox run --config {config.path}`"
+                f"bookie {config.bookie_id} is known in {config.metadata} already; to bring it back after a lost "
+                f"disk run `bkbox cookie repair --config {config.path}`, to start it `bkbox run --config {config.path}`"
             )
         held = cookies.lock_all(config, files, create=True)
         try:
@@ -35,7 +35,9 @@ async def initialise(config: Config) -> None:
                     continue
                 ours = item.state in (DirState.GOOD, DirState.STALE)
                 if not ours or not cookies.only_from_init(files, item.path):
-                    raise OperatorError(f"{item.path} is not empty: {item.detail or 'it holds data of this bookie'}")
+                    raise OperatorError(
+                        f"{item.path} is not empty: {item.detail or 'it holds data of this bookie'}"
+                    )
             for item in evidence.directories:
                 if item.state is DirState.EMPTY:
                     cookies.prepare(files, evidence, item, uuid4(), time.time_ns() // 1_000_000)

@@ -7,7 +7,8 @@ Start, in this order, and each step complete before the next:
 3. phase one, where a disk may have lost something; settle the markers; stamp the cookies that were held back;
 4. start the front-end, open the port, register;
 5. start the repair worker: phase two;
-6. on SIGTERM or SIGINT: deregister, stop taking requests, flush and sync every disk, and last of all clear the dirty markers.
+6. on SIGTERM or SIGINT: deregister, stop taking requests, flush and sync every disk, and last of all clear the
+   dirty markers.
 
 A child that dies is started again with back-off. A worker's disk is out of service meanwhile, and goes through steps
 2 and 3 before it serves again. The supervisor never touches entry data.
@@ -178,7 +179,9 @@ class Supervisor:
         for disk in self.disks:
             twin = seen.setdefault(disk.uuid, disk)
             if twin is not disk:
-                raise BootError(f"{twin.path} and {disk.path} are the same disk or copies of one ({disk.uuid}): use one")
+                raise BootError(
+                    f"{twin.path} and {disk.path} are the same disk or copies of one ({disk.uuid}): use one"
+                )
 
     # ---- steps 2 to 5 -------------------------------------------------------------------------------
 
@@ -229,9 +232,10 @@ class Supervisor:
             )
         except ConnectionLostError as error:
             ended = await disk.child.wait()
-            raise BootError(f"the worker of disk {disk.path} ended while it opened the disk: {ended}") from error
+            raise BootError(
+                f"the worker of disk {disk.path} ended while it opened the disk: {ended}"
+            ) from error
         assert isinstance(opened, messages.DiskOpened)
-        disk.opened = opened
         verdict = boot.classify(
             boot.DiskEvidence(
                 marker=report.marker_evidence(disk.before),
@@ -241,7 +245,12 @@ class Supervisor:
                 damaged=tuple(opened.damaged),
             )
         )
-        disk.crash_class, disk.reason, disk.may_have_lost = verdict.disk_class, verdict.reason, verdict.may_have_lost
+        disk.opened = opened
+        disk.crash_class, disk.reason, disk.may_have_lost = (
+            verdict.disk_class,
+            verdict.reason,
+            verdict.may_have_lost,
+        )
         log.warning("disk %s: %s: %s", disk.path, disk.crash_class.value, disk.reason)
 
     async def _account_for_losses(self, disks: list[Disk]) -> None:
@@ -260,6 +269,7 @@ class Supervisor:
             await disk.call(messages.Settle())
             markers.settle(self.files, disk.path, self._run, disk.before)
             disk.may_have_lost = False
+            disk.settled = True
 
     async def _stamp(self) -> None:
         assert self._store is not None
@@ -280,22 +290,25 @@ class Supervisor:
             if isinstance(message, messages.Listening) and not listening.done():
                 listening.set_result(None)
 
+        usable = [disk for disk in self.disks if disk.usable]
         self.frontend = Child.start("frontend", self.listen, on_message=says)
         self.frontend.control.send(
             messages.OpenFrontend(
                 frame_bytes_max=self.config.frame_bytes_max,
                 connection_inflight_bytes_max=self.config.connection_inflight_bytes_max,
                 disks=[disk.uuid for disk in self.disks],
+                attached=[disk.uuid for disk in usable],
             ),
             [self._port.fileno()],
         )
-        for disk in self.disks:
-            if disk.child is not None and disk.child.running:
-                self._link(disk)
+        for disk in usable:
+            self._link(disk)
         ended = asyncio.ensure_future(self.frontend.wait())
         await asyncio.wait((listening, ended), return_when=asyncio.FIRST_COMPLETED)
         if not listening.done():
-            raise BootError(f"the front-end ended before it listened on {self.listen}: {ended.result()}")
+            raise BootError(
+                f"the front-end ended before it listened on {self.listen}: {ended.result()}"
+            )
         ended.cancel()
 
     def _link(self, disk: Disk) -> None:
@@ -313,7 +326,9 @@ class Supervisor:
         assert self._store is not None
         host, _, port = self.listen.rpartition(":")
         info = rpc_service_info(self.config.advertised_host or host, int(port))
-        self._registration = await self._store.register(self.bookie, info, read_only=await self._read_only())
+        self._registration = await self._store.register(
+            self.bookie, info, read_only=await self._read_only()
+        )
 
     async def _read_only(self) -> bool:
         await self._refresh()
@@ -348,7 +363,7 @@ class Supervisor:
             self._link_repair(disk)
 
     def _link_repair(self, disk: Disk) -> None:
-        if self.repair is None or not self.repair.running or disk.child is None or not disk.child.running:
+        if self.repair is None or not self.repair.running or disk.child is None or not disk.usable:
             return
         ours, theirs = channel.pair()
         with ours, theirs:
@@ -371,7 +386,11 @@ class Supervisor:
         if not task.cancelled() and task.exception() is not None:
             error = task.exception()
             log.error("the bookie cannot go on: %s", error)
-            self._failure = error if isinstance(error, BkboxError) else BootError(f"{type(error).__name__}: {error}")
+            self._failure = (
+                error
+                if isinstance(error, BkboxError)
+                else BootError(f"{type(error).__name__}: {error}")
+            )
             self._stopping.set()
 
     async def _keep_disk(self, disk: Disk) -> None:
@@ -380,7 +399,7 @@ class Supervisor:
             assert disk.child is not None
             began = time.monotonic()
             ended = await disk.child.wait()
-            disk.in_service = False
+            disk.in_service = disk.settled = False
             log.error("the worker of disk %s ended: %s", disk.path, ended)
             tries = 0 if time.monotonic() - began > _HEALTHY_AFTER_S else tries + 1
             await self._back_off(tries)
@@ -425,7 +444,10 @@ class Supervisor:
             await self._start_repair()
 
     async def _back_off(self, tries: int) -> None:
-        bound = min(self.config.restart_backoff_max_s, self.config.restart_backoff_initial_s * 2.0 ** min(tries, 20))
+        bound = min(
+            self.config.restart_backoff_max_s,
+            self.config.restart_backoff_initial_s * 2.0 ** min(tries, 20),
+        )
         await asyncio.sleep(bound * self._rng.uniform(0.5, 1.0))
 
     def _disk_says(self, disk: Disk, message: messages.Message) -> None:
@@ -492,7 +514,7 @@ class Supervisor:
 async def run(config: Config, on_ready: Callable[[str], None]) -> int:
     """Run a bookie until SIGTERM or SIGINT. ``on_ready`` gets HOST:PORT once it answers requests.
 
-    Returns 0 after a clean stop, 1 where a disk could not be left clean. Raises CookieMismatchError, BookieRunningError,
-    BootError and other errors that keep a bookie from starting.
+    Returns 0 after a clean stop, 1 where a disk could not be left clean. Raises CookieMismatchError,
+    BookieRunningError, BootError and other errors that keep a bookie from starting.
     """
     return await Supervisor(config, RealFiles(), on_ready).run()

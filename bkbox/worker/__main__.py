@@ -8,5 +8,7 @@ from bkbox.ipc.child import begin
 from bkbox.worker.loop import Worker
 
 if __name__ == "__main__":
-    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s worker %(message)s")
+    logging.basicConfig(
+        level=logging.WARNING, format="%(asctime)s %(levelname)s worker %(message)s"
+    )
     Worker(begin("worker").control).run()

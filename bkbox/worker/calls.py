@@ -71,8 +71,14 @@ class Calls:
 
     def _check(self, call: messages.CheckEntries) -> messages.Page:
         """Every record is read: an index that names an entry proves nothing about the log."""
-        bad = [entry for entry in range(call.first, call.last + 1) if not self._readable(call.ledger, entry)]
-        return messages.Page(payload=b"".join(messages.RANGE_ITEM.pack(entry, entry) for entry in bad))
+        bad = [
+            entry
+            for entry in range(call.first, call.last + 1)
+            if not self._readable(call.ledger, entry)
+        ]
+        return messages.Page(
+            payload=b"".join(messages.RANGE_ITEM.pack(entry, entry) for entry in bad)
+        )
 
     def _readable(self, ledger: int, entry: int) -> bool:
         try:

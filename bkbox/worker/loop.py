@@ -185,5 +185,7 @@ class Worker:
             log.warning("the front-end is gone; waiting for the next one")
             self._detach_front()
         except FrameError as error:
-            raise BugError(f"the front-end passed on a frame that cannot be decoded: {error}") from error
+            raise BugError(
+                f"the front-end passed on a frame that cannot be decoded: {error}"
+            ) from error
         self._after_write()

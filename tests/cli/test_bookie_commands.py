@@ -62,7 +62,7 @@ STATUS = Status(
         DiskStatus("/data/a", "6a1c", "disk replaced", "empty", "in service", 3, 2, 2**30, 2**40),
     ),
     processes=(Process("frontend", "frontend", 7, 0, True),),
-    limbo=Limbo(3, 1, 10, 5, 4, 4096, None, (Blocker(9, "no peer", "start one"),)),
+    limbo=Limbo(2, 1, 10, 5, 4, 4096, None, (Blocker(9, "no peer", "start one"),)),
     warnings=(StatusWarning("one is late", "bkbox ledger show 9"),),
 )
 
@@ -98,7 +98,7 @@ def test_status_shows_the_document(toml: Path) -> None:
         "disk replaced",
         "1.0 GiB",
         "frontend",
-        "1 of 3 ledgers",
+        "ledgers repaired  1",
         "no peer",
         "one is late",
     ):

@@ -18,13 +18,17 @@ import psutil
 BKBOX = [sys.executable, "-m", "bkbox.cli.main"]
 
 
-def bkbox(*arguments: str, timeout: float = 60.0, check: bool = True, **kwargs: Any) -> subprocess.CompletedProcess[str]:
+def bkbox(
+    *arguments: str, timeout: float = 60.0, check: bool = True, **kwargs: Any
+) -> subprocess.CompletedProcess[str]:
     """Run one command to its end."""
     done = subprocess.run(
         [*BKBOX, *arguments], capture_output=True, text=True, timeout=timeout, check=False, **kwargs
     )
     if check and done.returncode != 0:
-        raise AssertionError(f"bkbox {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}")
+        raise AssertionError(
+            f"bkbox {' '.join(arguments)}: {done.returncode}\n{done.stdout}\n{done.stderr}"
+        )
     return done
 
 
@@ -71,7 +75,9 @@ class BookieProcess:
         bkbox(*arguments)
         return self
 
-    def start(self, *, wait: bool = True, timeout: float = 60.0, environment: dict[str, str] | None = None) -> BookieProcess:
+    def start(
+        self, *, wait: bool = True, timeout: float = 60.0, environment: dict[str, str] | None = None
+    ) -> BookieProcess:
         self.process = subprocess.Popen(
             [*BKBOX, "run", "--config", str(self.config)],
             stdout=subprocess.PIPE,

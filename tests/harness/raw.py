@@ -19,7 +19,9 @@ def master_key(password: bytes = b"") -> bytes:
     return hashlib.sha1(b"ledger" + password).digest()
 
 
-def make_entry(ledger: int, entry: int, payload: bytes, lac: int = -1, length: int | None = None) -> bytes:
+def make_entry(
+    ledger: int, entry: int, payload: bytes, lac: int = -1, length: int | None = None
+) -> bytes:
     """An entry with the CRC32 digest."""
     header = struct.pack(">qqqq", ledger, entry, lac, len(payload) if length is None else length)
     return header + struct.pack(">Q", zlib.crc32(payload, zlib.crc32(header))) + payload
@@ -29,7 +31,9 @@ def payload_of(entry: bytes) -> bytes:
     return entry[40:]
 
 
-def add_frame(ledger: int, entry: int, payload: bytes, flags: int = 0, key: bytes | None = None) -> bytes:
+def add_frame(
+    ledger: int, entry: int, payload: bytes, flags: int = 0, key: bytes | None = None
+) -> bytes:
     key = master_key() if key is None else key
     body = struct.pack(">BBH", 2, 1, flags) + key + make_entry(ledger, entry, payload)
     return struct.pack(">I", len(body)) + body
@@ -91,7 +95,9 @@ class RawClient:
         _version, opcode, _flags, code, ledger, entry = struct.unpack_from(">BBHiqq", body)
         return Answer(opcode, code, ledger, entry, body[24:])
 
-    def add(self, ledger: int, entry: int, payload: bytes, flags: int = 0, key: bytes | None = None) -> int:
+    def add(
+        self, ledger: int, entry: int, payload: bytes, flags: int = 0, key: bytes | None = None
+    ) -> int:
         self.send(add_frame(ledger, entry, payload, flags, key))
         return self.answer().code
 

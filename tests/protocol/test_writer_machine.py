@@ -60,7 +60,7 @@ def test_a_fenced_writer_fails_what_is_outstanding() -> None:
         >> append a
         << add 0 lac -1 length 1 to b1 b2 b3
         >> append b
-        << add 1 lac -1 length 2 to b1 b2 b3
+        << add 1 lac -1 length 2 to b2 b3 b1
         >> b1 add 0 ok
         >> b2 add 0 EFENCED
         << failed LedgerFencedError
@@ -104,7 +104,7 @@ def test_a_failed_bookie_is_replaced_from_lac_plus_one() -> None:
         >> b2 add 0 ok
         << acked 0..0
         >> append b
-        << add 1 lac 0 length 2 to b1 b2 b3
+        << add 1 lac 0 length 2 to b2 b3 b1
         >> b3 add 0 lost
         << pick for b3 of b1 b2 b3
         >> picked b4
@@ -152,7 +152,7 @@ def test_nothing_is_acked_while_the_change_is_being_written() -> None:
         >> append a
         << add 0 lac -1 length 1 to b1 b2 b3
         >> append b
-        << add 1 lac -1 length 2 to b1 b2 b3
+        << add 1 lac -1 length 2 to b2 b3 b1
         >> b3 add 0 ok
         >> b3 add 1 EIO
         << pick for b3 of b1 b2 b3
@@ -201,7 +201,7 @@ def test_without_a_spare_the_rest_goes_on_until_it_cannot() -> None:
         << pick for b3 of b1 b2 b3
         >> picked none
         >> append b
-        << add 1 lac -1 length 2 to b1 b2
+        << add 1 lac -1 length 2 to b2 b1
         >> b1 add 0 ok
         >> b2 add 0 ok
         << acked 0..0
@@ -225,7 +225,7 @@ def test_a_bookie_that_is_back_gets_what_it_missed() -> None:
         << pick for b3 of b1 b2 b3
         >> picked none
         >> append b
-        << add 1 lac -1 length 2 to b1 b2
+        << add 1 lac -1 length 2 to b2 b1
         >> back b3
         << add 0 lac -1 length 1 to b3
         << add 1 lac -1 length 2 to b3
@@ -274,7 +274,7 @@ def test_late_answers_of_a_replaced_bookie_are_ignored() -> None:
         >> append a
         << add 0 lac -1 length 1 to b1 b2
         >> append b
-        << add 1 lac -1 length 2 to b1 b2
+        << add 1 lac -1 length 2 to b2 b1
         >> b2 add 0 timeout
         << pick for b2 of b1 b2
         >> picked b3
@@ -423,7 +423,7 @@ def test_close_after_a_failure_ends_at_the_lac() -> None:
         >> append a
         << add 0 lac -1 length 1 to b1 b2
         >> append b
-        << add 1 lac -1 length 2 to b1 b2
+        << add 1 lac -1 length 2 to b2 b1
         >> b1 add 0 ok
         >> b2 add 0 ok
         << acked 0..0

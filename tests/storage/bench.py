@@ -1,0 +1,67 @@
+"""A disk in a temporary folder, and a few words to say what is done to it."""
+
+from __future__ import annotations
+
+import struct
+from pathlib import Path
+from uuid import UUID
+
+from bkbox.storage.disk import DiskStore, OpenIndex, format_disk, open_level_store
+from bkbox.storage.files import Files, RealFiles
+from bkbox.storage.identity import DiskIdentity
+from bkbox.storage.records import AckAfter, Record, entry_record
+
+IDENTITY = DiskIdentity(UUID(int=0x1234), "bookie:3181", "instance")
+KEY = b"k" * 20
+
+
+def entry_bytes(ledger: int, entry: int, payload: bytes = b"payload") -> bytes:
+    """An entry as on the wire; the digest is of no interest here."""
+    return struct.pack(">qqqq", ledger, entry, entry - 1, len(payload)) + payload
+
+
+def entry(ledger: int, number: int, payload: bytes = b"payload") -> Record:
+    return entry_record(entry_bytes(ledger, number, payload))
+
+
+class Disk:
+    """A prepared disk and its journal folder."""
+
+    def __init__(self, folder: Path, files: Files | None = None) -> None:
+        self.folder = folder
+        self.files = files or RealFiles()
+        self.path = folder / "disk"
+        self.journal_dir = folder / "journal"
+        format_disk(self.files, self.path, IDENTITY, now_ms=1)
+
+    def open(
+        self,
+        ack_after: AckAfter = AckAfter.SYNC,
+        *,
+        segment_bytes_max: int = 1 << 20,
+        open_index: OpenIndex = open_level_store,
+        files: Files | None = None,
+    ) -> DiskStore:
+        return DiskStore.open(
+            files or self.files,
+            self.path,
+            ack_after=ack_after,
+            journal_dir=self.journal_dir,
+            segment_bytes_max=segment_bytes_max,
+            checkpoint_bytes=1 << 20,
+            now_ms=lambda: 1_000,
+            open_index=open_index,
+        )
+
+    def start(self, ack_after: AckAfter = AckAfter.SYNC, *, host_crash: bool = False) -> DiskStore:
+        store = self.open(ack_after)
+        store.replay(host_crash)
+        return store
+
+    def segment(self, number: int = 1) -> Path:
+        return self.path / "entrylog" / f"{number:010d}.log"
+
+
+def put(store: DiskStore, *records: Record) -> None:
+    store.append(records)
+    store.commit()

@@ -69,6 +69,10 @@ class EntryTooLargeError(CallerError):
     """The entry does not fit into one frame."""
 
 
+class WindowFullError(CallerError):
+    """A writer holds as much unacknowledged as it may; wait for room (``drain``) first."""
+
+
 class ConfigError(CallerError):
     """The configuration has problems; ``problems`` lists all of them, each with its place."""
 

@@ -58,9 +58,7 @@ class LedgerAccess:
     options: ClientOptions
     rng: random.Random
 
-    async def replacements(
-        self, count: int, ensemble: Iterable[BookieId]
-    ) -> tuple[BookieId, ...]:
+    async def replacements(self, count: int, ensemble: Iterable[BookieId]) -> tuple[BookieId, ...]:
         """Up to ``count`` bookies outside the ensemble; none if the store cannot say."""
         try:
             bookies = await self.store.bookies()
@@ -74,9 +72,7 @@ class LedgerAccess:
 class Driver:
     """Runs one machine: ``feed`` and ``post`` take events, ``step`` gives outcomes."""
 
-    def __init__(
-        self, handle: Callable[[Any], Sequence[Effect]], access: LedgerAccess
-    ) -> None:
+    def __init__(self, handle: Callable[[Any], Sequence[Effect]], access: LedgerAccess) -> None:
         self.unanswered_bytes = 0
         """Size of all adds handed over and not answered yet, each copy counted."""
         self.last_add: dict[BookieId, SendAdd] = {}
@@ -139,9 +135,7 @@ class Driver:
         self.unanswered_bytes += len(frame) * len(effect.targets)
         for token, bookie in effect.targets:
             self.last_add[bookie] = effect
-            reply = self._access.pool.add(
-                bookie, self._access.ledger_id, effect.entry_id, frame
-            )
+            reply = self._access.pool.add(bookie, self._access.ledger_id, effect.entry_id, frame)
             reply.add_done_callback(partial(self._add_answered, token, len(frame)))
 
     def frame_of(self, effect: SendAdd) -> bytes:

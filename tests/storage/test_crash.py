@@ -175,12 +175,15 @@ class LevelIndex:
         return SnapshotStore(self._path)
 
     def lose_host(self, rng: random.Random) -> None:
+        flushed = self._path.with_name("flushed")
         if rng.random() < 0.5:
             shutil.rmtree(self._path)
-            shutil.copytree(self._path.with_name("flushed"), self._path)
+            shutil.copytree(flushed, self._path)
         for log in sorted(self._path.glob("*.log")):
-            data = log.read_bytes()
-            log.write_bytes(data[: len(data) // 2] + rng.randbytes(100))
+            data, copy = log.read_bytes(), flushed / log.name
+            synced = copy.stat().st_size if copy.exists() else 0
+            if len(data) > synced:
+                log.write_bytes(data[: (synced + len(data)) // 2] + rng.randbytes(100))
 
 
 def live_through_crashes(

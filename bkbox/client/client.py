@@ -1,0 +1,219 @@
+"""A client of one cluster: creates, opens, recovers, lists and deletes ledgers.
+
+A ledger has one writer, who created it. Whoever opens it with recovery fences that writer off,
+finds the last entry and closes the ledger; whoever opens it without disturbs nobody.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from types import TracebackType
+from typing import Any, Self
+
+from bkbox import metadata as metadata_store
+from bkbox.client.driver import LedgerAccess, run
+from bkbox.client.options import ClientOptions
+from bkbox.client.placement import choose_ensemble
+from bkbox.client.reader import LedgerReader
+from bkbox.client.transport import BookiePool
+from bkbox.client.writer import LedgerWriter
+from bkbox.errors import (
+    BugError,
+    HandleClosedError,
+    LedgerExistsError,
+    MetadataError,
+    UnauthorizedError,
+)
+from bkbox.ids import BookieId, EntryId, LedgerId, ledger_id
+from bkbox.metadata.base import MetadataStore, Versioned
+from bkbox.protocol import writer
+from bkbox.protocol.effects import Recovered
+from bkbox.protocol.quorum import QuorumSizes
+from bkbox.protocol.recovery import LedgerRecovery
+from bkbox.wire.digest import DigestManager, master_key
+from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.service_info import HostPort, split_bookie_id
+
+
+@asynccontextmanager
+async def connect(
+    uri: str, *, rng: random.Random | None = None, **options: Any
+) -> AsyncIterator[Client]:
+    """A client of the cluster whose metadata is at this URI (``sqlite:PATH``).
+
+    ``options``: the fields of ClientOptions. Raises ConfigError, MetadataUnavailableError,
+    MetadataError.
+    """
+    async with (
+        await metadata_store.connect(uri) as store,
+        Client(store, ClientOptions(**options), rng or random.Random()) as client,  # noqa: S311
+    ):
+        yield client
+
+
+class Client:
+    """See ``connect``, which makes one with a metadata store of its own. The store is not closed
+    with the client."""
+
+    def __init__(self, store: MetadataStore, options: ClientOptions, rng: random.Random) -> None:
+        self._store = store
+        self._options = options
+        self._rng = rng
+        self._pool = BookiePool(self._resolve, options, rng)
+        self._writers: set[LedgerWriter] = set()
+        self._closed = False
+
+    async def close(self) -> None:
+        """Abandon writers that are still open (ResourceWarning) and close all connections."""
+        self._closed = True
+        for handle in tuple(self._writers):
+            handle.leave()
+            await handle.abort()
+        await self._pool.close()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    # ---- ledgers --------------------------------------------------------------------------------
+
+    async def create_ledger(
+        self,
+        ensemble_size: int = 3,
+        write_quorum: int | None = None,
+        ack_quorum: int | None = None,
+        digest_type: DigestType = DigestType.CRC32C,
+        password: bytes = b"",
+        custom: Mapping[str, bytes] | None = None,
+    ) -> LedgerWriter:
+        """Create a ledger and return its writer.
+
+        Each entry is written to ``write_quorum`` bookies (default: the whole ensemble) and
+        acknowledged when ``ack_quorum`` of them hold it (default: more than half). Raises
+        QuorumSizeError, NotEnoughBookiesError, MetadataError; UserWarning for sizes that are legal
+        and unwise.
+        """
+        self._must_be_open()
+        write_quorum = ensemble_size if write_quorum is None else write_quorum
+        ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else ack_quorum
+        sizes = QuorumSizes(ensemble_size, write_quorum, ack_quorum)
+        for text in sizes.warnings():
+            warnings.warn(text, UserWarning, stacklevel=2)
+        bookies = await self._store.bookies()
+        ensemble = choose_ensemble(bookies, ensemble_size, self._rng, self._pool.suspects())
+        while True:
+            metadata = LedgerMetadata(
+                ledger_id=await self._store.new_ledger_id(),
+                ensemble_size=ensemble_size,
+                write_quorum=write_quorum,
+                ack_quorum=ack_quorum,
+                state=LedgerState.OPEN,
+                fragments=(Fragment(EntryId(0), ensemble),),
+                digest_type=digest_type,
+                password=password,
+                custom=tuple(sorted((custom or {}).items())),
+                creator_token=self._rng.getrandbits(62) + 1,
+            )
+            try:
+                created = await self._store.create_ledger(metadata)
+                break
+            except LedgerExistsError:
+                continue  # somebody brought an id of their own: draw another
+        machine = writer.LedgerWriter(created.value, created.version)
+        handle = LedgerWriter(self._access(created.value), machine, self._writers.discard)
+        self._writers.add(handle)
+        return handle
+
+    async def open_ledger(
+        self, ledger: int, password: bytes | None = b"", *, recovery: bool = True
+    ) -> LedgerReader:
+        """Open a ledger for reading.
+
+        With ``recovery`` it is closed first if it is not: its writer can write no more. Without,
+        it is read as far as it is confirmed. ``password`` None: take the one in the metadata
+        (for administration). Raises UnauthorizedError, RecoveryAbortedError (nothing was closed,
+        try again), NoSuchLedgerError, MetadataError.
+        """
+        found = await self._find(ledger, password)
+        if recovery:
+            found = await self._recovered(found)
+        return LedgerReader(self._access(found.value), found.value, found.version)
+
+    async def recover(self, ledger: int, password: bytes | None = None) -> LedgerMetadata:
+        """Close a ledger that is not, at its last acknowledged entry or after it; returns the
+        metadata. Raises as ``open_ledger``."""
+        return (await self._recovered(await self._find(ledger, password))).value
+
+    async def delete_ledger(self, ledger: int) -> None:
+        """Delete a ledger; one that does not exist counts as deleted. Raises MetadataError."""
+        self._must_be_open()
+        await self._store.delete_ledger(ledger_id(ledger))
+
+    async def ledgers(self) -> AsyncIterator[LedgerId]:
+        """The ids of all ledgers, ascending. Raises MetadataError."""
+        self._must_be_open()
+        async for page in self._store.ledger_ranges():
+            for ledger in page:
+                yield ledger
+
+    async def metadata(self, ledger: int) -> LedgerMetadata:
+        """The metadata of a ledger. Raises NoSuchLedgerError, MetadataError."""
+        self._must_be_open()
+        return (await self._store.read_ledger(ledger_id(ledger))).value
+
+    # ---- shared ---------------------------------------------------------------------------------
+
+    def _must_be_open(self) -> None:
+        if self._closed:
+            raise HandleClosedError("the client is closed")
+
+    async def _find(self, ledger: int, password: bytes | None) -> Versioned[LedgerMetadata]:
+        self._must_be_open()
+        found = await self._store.read_ledger(ledger_id(ledger))
+        stored = found.value.password
+        if None not in (password, stored) and password != stored:
+            raise UnauthorizedError(f"the password is not that of ledger {ledger}")
+        return found
+
+    async def _recovered(self, found: Versioned[LedgerMetadata]) -> Versioned[LedgerMetadata]:
+        machine = LedgerRecovery(found.value, found.version)
+        outcome = await run(machine, self._access(found.value))
+        if not isinstance(outcome, Recovered):
+            raise BugError(f"recovery of ledger {found.value.ledger_id} ended with {outcome}")
+        return Versioned(outcome.metadata, outcome.version)
+
+    def _access(self, metadata: LedgerMetadata) -> LedgerAccess:
+        password = metadata.password or b""
+        if metadata.digest_type is None:
+            raise MetadataError(
+                f"the metadata of ledger {metadata.ledger_id} does not say its digest type"
+            )
+        return LedgerAccess(
+            metadata.ledger_id,
+            DigestManager(metadata.ledger_id, metadata.digest_type, password),
+            master_key(password),
+            self._store,
+            self._pool,
+            self._options,
+            self._rng,
+        )
+
+    async def _resolve(self, bookie: BookieId) -> HostPort | None:
+        """The address that the bookie registered, or else the one that its id is."""
+        try:
+            registered = (await self._store.bookies()).get(bookie)
+        except MetadataError:
+            registered = None
+        if registered is None:
+            return split_bookie_id(bookie)
+        return registered.service_info.rpc

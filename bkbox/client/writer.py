@@ -1,0 +1,291 @@
+"""The handle of the one writer of a ledger.
+
+- Entries get their ids in the order of the calls, and are acknowledged in that order.
+- The window bounds, in bytes, what is appended and not acknowledged, and likewise per copy what
+  bookies have not answered: it is full from ``window_bytes`` on, so that one entry fits always.
+  A bookie that lags holds the writer up only when it is that far behind.
+- While members of the ensemble are failed and were not replaced, each is tried again after a
+  pause, with the last add it was sent. Only if it takes that does the machine hear of it: a bookie
+  that lost its host fences its open ledgers when it starts, and must not end the writer by that.
+  (A recovery by another client fences the others too, and they will say so.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable
+from types import TracebackType
+from typing import Self
+
+from bkbox.client.driver import Driver, LedgerAccess
+from bkbox.client.options import Backoff
+from bkbox.errors import (
+    BkboxError,
+    EntryTooLargeError,
+    HandleClosedError,
+    WindowFullError,
+)
+from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.protocol import writer
+from bkbox.protocol.effects import Acked, Closed, CloseFailed, Failed, Outcome
+from bkbox.protocol.events import Append, BookieBack, Close
+from bkbox.wire.codes import Code
+from bkbox.wire.digest import HEADER_BYTES, MASTER_KEY_BYTES
+from bkbox.wire.frames import PREFIX_BYTES
+from bkbox.wire.ledger import LedgerMetadata
+
+_ADD_OVERHEAD_BYTES = PREFIX_BYTES + 4 + MASTER_KEY_BYTES + HEADER_BYTES
+"""What the frame of an add has before digest and payload."""
+
+
+class LedgerWriter:
+    """Writes one ledger; made by ``Client.create_ledger``. As a context manager it closes the
+    ledger at its end."""
+
+    def __init__(
+        self,
+        access: LedgerAccess,
+        machine: writer.LedgerWriter,
+        on_end: Callable[[LedgerWriter], None],
+    ) -> None:
+        self._access = access
+        self._machine = machine
+        self._on_end = on_end
+        self._driver = Driver(machine.handle, access)
+        self._pending: deque[tuple[asyncio.Future[EntryId], int]] = deque()
+        self._pending_bytes = 0
+        self._room = asyncio.Event()
+        self._closing: asyncio.Future[LedgerMetadata] | None = None
+        self._is_closed = False
+        self._was_left = False
+        self._mending: asyncio.Task[None] | None = None
+        self._task = asyncio.get_running_loop().create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        return self._access.ledger_id
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The metadata as this writer knows it."""
+        return self._machine.metadata
+
+    @property
+    def last_add_confirmed(self) -> EntryId:
+        """The last entry acknowledged, -1 for none."""
+        return self._machine.last_add_confirmed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes of the acknowledged entries."""
+        return self._machine.length
+
+    # ---- append ---------------------------------------------------------------------------------
+
+    async def append(self, payload: bytes) -> EntryId:
+        """Append an entry and wait until it is acknowledged; returns its id.
+
+        Cancelled, the entry may be in the ledger all the same. Raises EntryTooLargeError,
+        HandleClosedError, and what ended the writer: LedgerFencedError, LedgerClosedError,
+        AddFailedError, UnauthorizedError, MetadataError.
+        """
+        await self.drain()
+        return await self.append_nowait(payload)
+
+    async def append_many(self, payloads: Iterable[bytes]) -> list[EntryId]:
+        """Append entries without waiting in between; returns their ids once all are acknowledged.
+
+        Raises as ``append``; those before the one that failed are in the ledger.
+        """
+        futures: list[asyncio.Future[EntryId]] = []
+        try:
+            for payload in payloads:
+                await self.drain()
+                futures.append(self.append_nowait(payload))
+            return [await future for future in futures]
+        finally:
+            for future in futures:
+                if not future.cancel() and not future.cancelled():
+                    future.exception()
+
+    def append_nowait(self, payload: bytes) -> asyncio.Future[EntryId]:
+        """Append an entry; the future gives its id when it is acknowledged.
+
+        Raises WindowFullError (then ``await drain()``), else as ``append``, at once or by the
+        future.
+        """
+        if self._machine.failure is not None:
+            raise self._machine.failure
+        if self._was_left:
+            raise HandleClosedError(f"the writer of ledger {self.ledger_id} is closed")
+        size = _ADD_OVERHEAD_BYTES + self._access.digests.digest_size + len(payload)
+        if size > self._access.options.frame_bytes_max:
+            raise EntryTooLargeError(
+                f"an entry of {len(payload)} bytes makes a frame of {size}, "
+                f"{self._access.options.frame_bytes_max} are allowed (ledger {self.ledger_id})"
+            )
+        if self._is_full():
+            raise WindowFullError(
+                f"the writer of ledger {self.ledger_id} holds {self._pending_bytes} bytes that "
+                f"are not acknowledged"
+            )
+        future: asyncio.Future[EntryId] = asyncio.get_running_loop().create_future()
+        self._pending.append((future, size))
+        self._pending_bytes += size
+        self._driver.feed(Append(bytes(payload)))
+        return future
+
+    async def drain(self) -> None:
+        """Wait until the window has room, or the writer has failed."""
+        while self._is_full():
+            self._room.clear()
+            await self._room.wait()
+
+    def _is_full(self) -> bool:
+        window = self._access.options.window_bytes
+        copies = self._machine.metadata.write_quorum
+        return (
+            self._machine.failure is None
+            and not self._was_left
+            and (self._pending_bytes >= window or self._driver.unanswered_bytes >= window * copies)
+        )
+
+    # ---- end ------------------------------------------------------------------------------------
+
+    async def close(self) -> LedgerMetadata:
+        """Close the ledger at its last acknowledged entry; returns the metadata.
+
+        Waits for all appends, and then until each copy was written or failed (add time-out).
+        Doing so twice is allowed. Raises LedgerFencedError, LedgerClosedError or MetadataError if
+        the ledger could not be closed: what was acknowledged is in it all the same.
+        """
+        if self._task.done() and not self._is_closed:
+            raise HandleClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
+        self._was_left = True
+        self._room.set()
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_future()
+            self._driver.feed(Close())
+        return await asyncio.shield(self._closing)
+
+    async def abort(self) -> None:
+        """Leave the ledger as it is, not closed; what is not acknowledged yet fails with
+        HandleClosedError, and may be in the ledger."""
+        self._was_left = True
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the ledger. An append that failed is raised here if nothing else is."""
+        try:
+            await self.close()
+        except BkboxError as close_error:
+            if error is None:
+                raise
+            error.add_note(f"closing the ledger failed as well: {close_error}")
+        finally:
+            await self.abort()
+        if error is None and self._machine.failure is not None:
+            raise self._machine.failure
+
+    def leave(self) -> None:
+        """The client closes: warn of a handle that was neither closed nor abandoned."""
+        if not self._was_left:
+            warnings.warn(
+                f"the writer of ledger {self.ledger_id} was not closed",
+                ResourceWarning,
+                source=self,
+                stacklevel=2,
+            )
+
+    # ---- the task that drives the machine -------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not (self._is_closed and self._driver.unanswered_bytes == 0):
+            for outcome in await self._driver.step():
+                self._take(outcome)
+            if not self._is_full():
+                self._room.set()
+            if self._needs_mending() and self._mending is None:
+                self._mending = asyncio.get_running_loop().create_task(self._mend())
+
+    def _take(self, outcome: Outcome) -> None:
+        match outcome:
+            case Acked(first, last):
+                for entry in range(first, last + 1):
+                    future, size = self._pending.popleft()
+                    self._pending_bytes -= size
+                    if not future.done():
+                        future.set_result(EntryId(entry))
+            case Failed(error):
+                self._fail_pending(error)
+            case Closed():
+                self._is_closed = True
+            case CloseFailed(error):
+                self._end_close(error)
+
+    def _fail_pending(self, error: BaseException) -> None:
+        while self._pending:
+            future, _ = self._pending.popleft()
+            if not future.done():
+                future.set_exception(error)
+        self._pending_bytes = 0
+        self._room.set()
+
+    def _end_close(self, error: BaseException) -> None:
+        closing, self._closing = self._closing, None
+        if closing is not None and not closing.done():
+            closing.set_exception(error)
+            closing.exception()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._driver.stop()
+        if self._mending is not None:
+            self._mending.cancel()
+        crash = None if task.cancelled() else task.exception()
+        abandoned = HandleClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
+        self._was_left = True
+        self._fail_pending(crash or abandoned)
+        if self._is_closed and self._closing is not None and not self._closing.done():
+            self._closing.set_result(self._machine.metadata)
+        else:
+            self._end_close(crash or abandoned)
+        self._on_end(self)
+
+    # ---- bookies that failed and were not replaced ----------------------------------------------
+
+    def _needs_mending(self) -> bool:
+        machine = self._machine
+        return bool(machine.failed_bookies) and machine.failure is None and not self._is_closed
+
+    async def _mend(self) -> None:
+        backoff = Backoff(self._access.options, self._access.rng)
+        while self._needs_mending():
+            await asyncio.sleep(backoff.next_s())
+            for bookie in sorted(self._machine.failed_bookies):
+                if await self._takes_adds(BookieId(bookie)):
+                    self._driver.post(BookieBack(BookieId(bookie)))
+            ensemble = self._machine.metadata.last_fragment.ensemble
+            for spare in await self._access.replacements(1, ensemble):
+                self._driver.post(BookieBack(spare))
+        self._mending = None
+
+    async def _takes_adds(self, bookie: BookieId) -> bool:
+        """Send the bookie once more what it was sent last."""
+        last = self._driver.last_add.get(bookie)
+        if last is None:
+            return False
+        frame = self._driver.frame_of(last)
+        reply = await self._access.pool.add(bookie, self.ledger_id, last.entry_id, frame)
+        return reply.answer is Code.EOK

@@ -1,0 +1,56 @@
+"""The table of admission: complete, one-way, and never weaker than the standing before it."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from bkbox.bookie.admission import ABSENT, ADMISSION, Request, Standing, admit
+from bkbox.wire.codes import Code, Evidence
+
+KEY, OTHER = b"k" * 20, b"o" * 20
+
+
+def test_every_standing_answers_every_request() -> None:
+    assert set(ADMISSION) == set(itertools.product(Standing, Request))
+
+
+@pytest.mark.parametrize("request_", Request)
+@pytest.mark.parametrize("standing", [Standing.FENCED, Standing.LIMBO])
+def test_nothing_lifts_a_fence_or_limbo(standing: Standing, request_: Request) -> None:
+    assert ADMISSION[standing, request_].after is standing
+
+
+@pytest.mark.parametrize("standing", Standing)
+def test_a_fence_always_fences(standing: Standing) -> None:
+    verdict = ADMISSION[standing, Request.FENCE]
+    assert verdict.code is Code.EOK
+    assert verdict.after in (Standing.FENCED, Standing.LIMBO)
+
+
+@pytest.mark.parametrize("standing", [Standing.FENCED, Standing.LIMBO])
+def test_fenced_ledgers_take_recovery_adds_only(standing: Standing) -> None:
+    assert ADMISSION[standing, Request.ADD].code is Code.EFENCED
+    assert ADMISSION[standing, Request.RECOVERY_ADD].code is Code.EOK
+
+
+def test_limbo_is_the_only_standing_in_which_absence_is_unknown() -> None:
+    assert {standing: ABSENT[standing].evidence for standing in Standing} == {
+        Standing.UNKNOWN: Evidence.NEGATIVE,
+        Standing.OPEN: Evidence.NEGATIVE,
+        Standing.FENCED: Evidence.NEGATIVE,
+        Standing.LIMBO: Evidence.UNKNOWN,
+    }
+
+
+@pytest.mark.parametrize("request_", Request)
+@pytest.mark.parametrize("standing", [Standing.OPEN, Standing.FENCED, Standing.LIMBO])
+def test_a_wrong_key_is_refused_and_changes_nothing(standing: Standing, request_: Request) -> None:
+    verdict = admit(standing, request_, KEY, OTHER)
+    assert verdict.code is Code.EUA
+    assert verdict.after is standing
+
+
+def test_a_ledger_without_a_known_key_takes_the_first_one() -> None:
+    assert admit(Standing.LIMBO, Request.RECOVERY_ADD, None, KEY).code is Code.EOK

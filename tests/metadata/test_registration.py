@@ -1,0 +1,238 @@
+"""Registrations: leases with real processes behind them, some of which are killed or stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from dataclasses import astuple, replace
+from pathlib import Path
+
+import pytest
+from metadata_peer import peer
+
+from bkbox.errors import EncodingError, HandleClosedError, OperatorError
+from bkbox.ids import BookieId
+from bkbox.metadata import database, registration
+from bkbox.metadata.base import RegisteredBookie
+from bkbox.metadata.liveness import Process, boottime_ms, this_process
+from bkbox.metadata.registration import LEASE_MS, Row
+from bkbox.metadata.sqlite import SqliteStore, create
+from bkbox.wire.service_info import ServiceInfo, rpc_service_info
+
+BOOKIE = BookieId("127.0.0.1:3181")
+INFO = rpc_service_info("127.0.0.1", 3181)
+PEER = RegisteredBookie(False, rpc_service_info("peer", 3181))
+
+
+@asynccontextmanager
+async def store_at(path: Path) -> AsyncIterator[SqliteStore]:
+    await create(path)
+    async with await SqliteStore.open(path) as store:
+        yield store
+
+
+def put_row(path: Path, process: Process, expires_ms: int) -> None:
+    """A registration as another process would have left it."""
+    row = Row(BOOKIE, 0, b"", "other", expires_ms, *astuple(process))
+    with closing(sqlite3.connect(path)) as other, other:
+        other.execute(
+            "INSERT OR REPLACE INTO registration VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row
+        )
+
+
+def expiry_of(path: Path) -> int | None:
+    with closing(sqlite3.connect(path)) as other:
+        row = other.execute("SELECT expires_ms FROM registration").fetchone()
+    return None if row is None else int(row[0])
+
+
+def test_registered_read_only_and_gone(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with store_at(tmp_path / "cluster.db") as store:
+            assert await store.bookies() == {}
+            mine = await store.register(BOOKIE, INFO, read_only=True)
+            assert await store.bookies() == {BOOKIE: RegisteredBookie(True, INFO)}
+            await mine.set_read_only(False)
+            assert await store.bookies() == {BOOKIE: RegisteredBookie(False, INFO)}
+            await mine.close()
+            await mine.close()
+            assert await store.bookies() == {}
+            with pytest.raises(HandleClosedError):
+                await mine.set_read_only(True)
+            assert await store.bookies() == {}
+
+    asyncio.run(scenario())
+
+
+def test_closing_the_store_closes_its_registrations(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "cluster.db"
+        async with store_at(path) as store:
+            async with await SqliteStore.open(path) as other:
+                await other.register(BOOKIE, INFO, read_only=False)
+                assert BOOKIE in await store.bookies()
+            assert await store.bookies() == {}
+
+    asyncio.run(scenario())
+
+
+def test_an_address_that_no_client_could_read_is_refused(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        async with store_at(tmp_path / "cluster.db") as store:
+            with pytest.raises(EncodingError):
+                await store.register(BookieId("name"), ServiceInfo(), read_only=False)
+            assert await store.bookies() == {}
+
+    asyncio.run(scenario())
+
+
+def test_a_living_process_keeps_its_id_and_a_killed_one_loses_it_at_once(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "cluster.db"
+        async with store_at(path) as store:
+            with peer(f"sqlite:{path}", "register", BOOKIE) as process:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "registered\n"
+                assert await store.bookies() == {BOOKIE: PEER}
+                with pytest.raises(OperatorError, match=f"process {process.pid}, which is alive"):
+                    await store.register(BOOKIE, INFO, read_only=False)
+
+                process.send_signal(signal.SIGKILL)
+                process.wait()
+                lease = expiry_of(path)
+                assert lease is not None
+                assert lease > boottime_ms(), "else the lease and not the death was seen"
+                assert await store.bookies() == {}
+                await store.register(BOOKIE, INFO, read_only=False)
+                assert await store.bookies() == {BOOKIE: RegisteredBookie(False, INFO)}
+
+    asyncio.run(scenario())
+
+
+def test_a_process_that_hangs_is_gone_when_its_lease_ends(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "cluster.db"
+        later = 0
+        async with store_at(path):
+            pass
+        async with await SqliteStore.open(path, boottime_ms=lambda: boottime_ms() + later) as store:
+            with peer(f"sqlite:{path}", "register", BOOKIE) as process:
+                assert process.stdout is not None
+                assert process.stdout.readline() == "registered\n"
+                process.send_signal(signal.SIGSTOP)
+                assert await store.bookies() == {BOOKIE: PEER}
+                later = LEASE_MS
+                assert await store.bookies() == {}
+                await store.register(BOOKIE, INFO, read_only=False)
+                assert await store.bookies() == {BOOKIE: RegisteredBookie(False, INFO)}
+
+    asyncio.run(scenario())
+
+
+def test_a_row_of_an_earlier_boot_is_nobodys(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "cluster.db"
+        async with store_at(path) as store:
+            put_row(path, replace(this_process(), boot_id="earlier"), boottime_ms() + 10**9)
+            assert await store.bookies() == {}
+            await store.register(BOOKIE, INFO, read_only=False)
+            assert BOOKIE in await store.bookies()
+
+    asyncio.run(scenario())
+
+
+def elsewhere() -> Process:
+    """A process in another container, as it seems from here."""
+    here = this_process()
+    return replace(here, pid_namespace=here.pid_namespace + 1, pid=1)
+
+
+def test_the_lease_of_another_container_is_waited_for(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "cluster.db"
+        async with store_at(path) as store:
+            ends = boottime_ms() + 150
+            put_row(path, elsewhere(), ends)
+            await store.register(BOOKIE, INFO, read_only=False)
+            assert boottime_ms() >= ends
+            assert await store.bookies() == {BOOKIE: RegisteredBookie(False, INFO)}
+
+    asyncio.run(scenario())
+
+
+def test_a_lease_that_another_container_renews_is_respected(tmp_path: Path) -> None:
+    async def scenario() -> None:
+        path = tmp_path / "cluster.db"
+        async with store_at(path) as store:
+            put_row(path, elsewhere(), boottime_ms() + 300)
+            attempt = asyncio.create_task(store.register(BOOKIE, INFO, read_only=False))
+            await store.bookies()  # comes after the attempt's first look, in the same thread
+            put_row(path, elsewhere(), boottime_ms() + LEASE_MS)
+            with pytest.raises(OperatorError, match="alive"):
+                await attempt
+            assert not (await store.bookies())[BOOKIE].service_info == INFO
+
+    asyncio.run(scenario())
+
+
+def test_a_row_that_was_lost_comes_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(registration, "RENEWAL_INTERVAL_S", 0.01)
+
+    async def scenario() -> None:
+        path = tmp_path / "cluster.db"
+        async with store_at(path) as store:
+            await store.register(BOOKIE, INFO, read_only=True)
+            with closing(sqlite3.connect(path)) as other, other:
+                other.execute("DELETE FROM registration")
+            async for bookies in store.watch_bookies():
+                if bookies == {BOOKIE: RegisteredBookie(True, INFO)}:
+                    break
+
+    asyncio.run(scenario())
+
+
+def test_a_store_that_is_not_there_for_a_while_raises_nothing_into_the_bookie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(registration, "RENEWAL_INTERVAL_S", 0.01)
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_MS", 1)
+    caplog.set_level(logging.WARNING)
+
+    async def scenario() -> None:
+        path = tmp_path / "cluster.db"
+        async with store_at(path) as store:
+            mine = await store.register(BOOKIE, INFO, read_only=False)
+            with closing(sqlite3.connect(path, isolation_level=None)) as other:
+                other.execute("BEGIN IMMEDIATE")
+                await mine.set_read_only(True)
+                assert await store.bookies() == {BOOKIE: RegisteredBookie(False, INFO)}
+                other.execute("ROLLBACK")
+            assert "is not renewed" in caplog.text
+            async for bookies in store.watch_bookies():
+                if bookies[BOOKIE].read_only:
+                    break
+
+    asyncio.run(scenario())
+
+
+def test_who_lost_the_id_says_so_and_leaves_it_to_the_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(registration, "RENEWAL_INTERVAL_S", 3600)
+
+    async def scenario() -> None:
+        path = tmp_path / "cluster.db"
+        async with store_at(path) as store:
+            mine = await store.register(BOOKIE, INFO, read_only=False)
+            ends = boottime_ms() + LEASE_MS
+            put_row(path, elsewhere(), ends)
+            await mine.set_read_only(True)
+            assert "was taken by process 1" in caplog.text
+            await mine.close()
+            assert expiry_of(path) == ends
+
+    asyncio.run(scenario())

@@ -69,10 +69,13 @@ class Client:
     async def close(self) -> None:
         """Abandon writers that are still open (ResourceWarning) and close all connections."""
         self._closed = True
+        left = [handle for handle in self._writers if not handle.was_left]
         for handle in tuple(self._writers):
-            handle.leave()
             await handle.abort()
         await self._pool.close()
+        for handle in left:
+            text = f"the writer of ledger {handle.ledger_id} was not closed"
+            warnings.warn(text, ResourceWarning, source=handle, stacklevel=2)
 
     async def __aenter__(self) -> Self:
         return self
@@ -130,7 +133,8 @@ class Client:
             except LedgerExistsError:
                 continue  # somebody brought an id of their own: draw another
         machine = writer.LedgerWriter(created.value, created.version)
-        handle = LedgerWriter(self._access(created.value), machine, self._writers.discard)
+        access = self._access(created.value, password)
+        handle = LedgerWriter(access, machine, self._writers.discard)
         self._writers.add(handle)
         return handle
 
@@ -146,13 +150,13 @@ class Client:
         """
         found = await self._find(ledger, password)
         if recovery:
-            found = await self._recovered(found)
-        return LedgerReader(self._access(found.value), found.value, found.version)
+            found = await self._recovered(found, password)
+        return LedgerReader(self._access(found.value, password), found.value, found.version)
 
     async def recover(self, ledger: int, password: bytes | None = None) -> LedgerMetadata:
         """Close a ledger that is not, at its last acknowledged entry or after it; returns the
         metadata. Raises as ``open_ledger``."""
-        return (await self._recovered(await self._find(ledger, password))).value
+        return (await self._recovered(await self._find(ledger, password), password)).value
 
     async def delete_ledger(self, ledger: int) -> None:
         """Delete a ledger; one that does not exist counts as deleted. Raises MetadataError."""
@@ -173,6 +177,11 @@ class Client:
 
     # ---- shared ---------------------------------------------------------------------------------
 
+    @property
+    def pool(self) -> BookiePool:
+        """The ways to single bookies, for tools that ask one bookie and not a quorum."""
+        return self._pool
+
     def _must_be_open(self) -> None:
         if self._closed:
             raise HandleClosedError("the client is closed")
@@ -185,15 +194,18 @@ class Client:
             raise UnauthorizedError(f"the password is not that of ledger {ledger}")
         return found
 
-    async def _recovered(self, found: Versioned[LedgerMetadata]) -> Versioned[LedgerMetadata]:
+    async def _recovered(
+        self, found: Versioned[LedgerMetadata], password: bytes | None
+    ) -> Versioned[LedgerMetadata]:
         machine = LedgerRecovery(found.value, found.version)
-        outcome = await run(machine, self._access(found.value))
+        outcome = await run(machine, self._access(found.value, password))
         if not isinstance(outcome, Recovered):
             raise BugError(f"recovery of ledger {found.value.ledger_id} ended with {outcome}")
         return Versioned(outcome.metadata, outcome.version)
 
-    def _access(self, metadata: LedgerMetadata) -> LedgerAccess:
-        password = metadata.password or b""
+    def _access(self, metadata: LedgerMetadata, password: bytes | None) -> LedgerAccess:
+        """``password`` is for metadata of an old format, which does not have it."""
+        password = metadata.password if metadata.password is not None else password or b""
         if metadata.digest_type is None:
             raise MetadataError(
                 f"the metadata of ledger {metadata.ledger_id} does not say its digest type"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -125,8 +125,10 @@ class Driver:
 
     def stop(self) -> None:
         """Give up what is outstanding, but for adds."""
-        for request in (*self._reads, *self._tasks):
-            request.cancel()
+        for reply in tuple(self._reads):
+            reply.cancel()
+        for task in tuple(self._tasks):
+            task.cancel()
 
     # ---- bookies --------------------------------------------------------------------------------
 

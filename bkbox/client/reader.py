@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from bkbox.client.driver import LedgerAccess, run
@@ -87,7 +87,7 @@ class LedgerReader:
         await self._must_be_confirmed(entry_id(entry))
         return await self._read(EntryId(entry))
 
-    async def read(self, first: int = 0, last: int | None = None) -> AsyncIterator[Entry]:
+    async def read(self, first: int = 0, last: int | None = None) -> AsyncGenerator[Entry, None]:
         """The entries from ``first`` to ``last`` (None: the last there is), in order.
 
         Reads ahead of its consumer, within ``read_ahead_bytes``. Raises as ``read_entry``, after
@@ -118,7 +118,7 @@ class LedgerReader:
                 task.cancel()
             await asyncio.gather(*ahead, return_exceptions=True)
 
-    async def tail(self, first: int = 0) -> AsyncIterator[Entry]:
+    async def tail(self, first: int = 0) -> AsyncGenerator[Entry, None]:
         """The entries from ``first`` on, as they become readable, until the ledger is closed and
         read.
 

@@ -27,7 +27,7 @@ import socket
 from collections import deque
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from bkbox.client.options import Backoff, ClientOptions
 from bkbox.errors import FrameError
@@ -174,8 +174,7 @@ class _Stream(asyncio.Protocol):
     # ---- the transport's calls ------------------------------------------------------------------
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
+        self._transport = cast(asyncio.Transport, transport)
         link: socket.socket = transport.get_extra_info("socket")
         link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

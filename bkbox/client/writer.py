@@ -13,7 +13,6 @@
 from __future__ import annotations
 
 import asyncio
-import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -60,6 +59,7 @@ class LedgerWriter:
         self._closing: asyncio.Future[LedgerMetadata] | None = None
         self._is_closed = False
         self._was_left = False
+        self._end: BaseException | None = None
         self._mending: asyncio.Task[None] | None = None
         self._task = asyncio.get_running_loop().create_task(self._run())
         self._task.add_done_callback(self._ended)
@@ -120,7 +120,7 @@ class LedgerWriter:
         if self._machine.failure is not None:
             raise self._machine.failure
         if self._was_left:
-            raise HandleClosedError(f"the writer of ledger {self.ledger_id} is closed")
+            raise self._end or HandleClosedError(f"the writer of ledger {self.ledger_id} is closed")
         size = _ADD_OVERHEAD_BYTES + self._access.digests.digest_size + len(payload)
         if size > self._access.options.frame_bytes_max:
             raise EntryTooLargeError(
@@ -162,8 +162,8 @@ class LedgerWriter:
         Doing so twice is allowed. Raises LedgerFencedError, LedgerClosedError or MetadataError if
         the ledger could not be closed: what was acknowledged is in it all the same.
         """
-        if self._task.done() and not self._is_closed:
-            raise HandleClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
+        if self._end is not None:
+            raise self._end
         self._was_left = True
         self._room.set()
         if self._closing is None:
@@ -199,15 +199,10 @@ class LedgerWriter:
         if error is None and self._machine.failure is not None:
             raise self._machine.failure
 
-    def leave(self) -> None:
-        """The client closes: warn of a handle that was neither closed nor abandoned."""
-        if not self._was_left:
-            warnings.warn(
-                f"the writer of ledger {self.ledger_id} was not closed",
-                ResourceWarning,
-                source=self,
-                stacklevel=2,
-            )
+    @property
+    def was_left(self) -> bool:
+        """Whether somebody has closed or abandoned it: no more appends are taken."""
+        return self._was_left
 
     # ---- the task that drives the machine -------------------------------------------------------
 
@@ -253,14 +248,17 @@ class LedgerWriter:
         self._driver.stop()
         if self._mending is not None:
             self._mending.cancel()
-        crash = None if task.cancelled() else task.exception()
-        abandoned = HandleClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
         self._was_left = True
-        self._fail_pending(crash or abandoned)
-        if self._is_closed and self._closing is not None and not self._closing.done():
-            self._closing.set_result(self._machine.metadata)
+        if self._is_closed:
+            if self._closing is not None and not self._closing.done():
+                self._closing.set_result(self._machine.metadata)
         else:
-            self._end_close(crash or abandoned)
+            crash = None if task.cancelled() else task.exception()
+            self._end = crash or HandleClosedError(
+                f"the writer of ledger {self.ledger_id} was abandoned"
+            )
+            self._fail_pending(self._end)
+            self._end_close(self._end)
         self._on_end(self)
 
     # ---- bookies that failed and were not replaced ----------------------------------------------

@@ -201,6 +201,9 @@ class Database:
             raise MetadataUnavailableError(
                 f"there is no metadata store {self.path}: `bkbox init` creates it"
             )
+        if not os.access(self.path, os.W_OK, effective_ids=True):
+            # SQLite would open it for reading and tell only at the first write.
+            raise MetadataUnavailableError(f"metadata store {self.path} may not be written")
         try:
             self._connection = _open(self.path)
             self._check_schema(self._connection, version)

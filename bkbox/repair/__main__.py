@@ -12,11 +12,14 @@ import random
 import socket
 import time
 
-from bkbox.client.client import connect
+from bkbox.client.client import Client
+from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import AsyncChannel
 from bkbox.ipc.child import begin
+from bkbox.metadata import connect
+from bkbox.metadata.base import MetadataStore
 from bkbox.repair.progress import Progress
 from bkbox.repair.runner import Runner
 
@@ -56,8 +59,12 @@ class RepairProcess:
     async def _work(self) -> None:
         order, _fds = await self._orders.get()
         assert isinstance(order, messages.OpenRepair)
-        async with await self._connect(order.metadata) as client:
-            runner = Runner(order, client, self._report, random.Random())  # noqa: S311 jitter only
+        rng = random.Random()  # noqa: S311 jitter only
+        async with (
+            await self._connect(order.metadata) as store,
+            Client(store, ClientOptions(), rng) as client,
+        ):
+            runner = Runner(order, store, client, self._report, rng)
             ticker = asyncio.ensure_future(self._tick(runner))
             try:
                 while True:
@@ -71,7 +78,7 @@ class RepairProcess:
                 ticker.cancel()
                 await runner.close()
 
-    async def _connect(self, uri: str) -> Client:
+    async def _connect(self, uri: str) -> MetadataStore:
         while True:
             try:
                 return await connect(uri)

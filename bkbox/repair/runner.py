@@ -28,6 +28,7 @@ from bkbox.ids import BookieId, LedgerId
 from bkbox.ipc import messages
 from bkbox.ipc.channel import AsyncChannel
 from bkbox.ipc.messages import OpenRepair
+from bkbox.metadata.base import MetadataStore
 from bkbox.protocol import repair as plan
 from bkbox.repair.copier import Copier
 from bkbox.repair.pace import ByteBudget, retry_wait_s
@@ -47,12 +48,14 @@ class Runner:
     def __init__(
         self,
         order: OpenRepair,
+        store: MetadataStore,
         client: Client,
         report: Callable[[Progress], None],
         rng: random.Random,
     ) -> None:
         self._me = BookieId(order.bookie)
         self._order = order
+        self._store = store
         self._client = client
         self._report = report
         self._rng = rng
@@ -65,11 +68,12 @@ class Runner:
         """Repair every ledger of this disk that is in limbo now. Returns when all are being worked on or done."""
         limbo = await self._limbo_ledgers(disk)
         for ledger in limbo:
-            if ledger not in self._working:
+            before = self._working.get(ledger)
+            if before is None:
                 self.progress.ledgers += 1
-                task = asyncio.ensure_future(self._until_done(disk, ledger))
-                self._working[ledger] = task
-                task.add_done_callback(lambda _task, ledger=ledger: self._working.pop(ledger, None))
+            else:
+                before.cancel()  # it worked with the disk's worker before this one
+            self._working[ledger] = asyncio.ensure_future(self._until_done(disk, ledger))
         self._report(self.progress)
         if limbo:
             log.warning("%d ledgers are in limbo", len(limbo))
@@ -101,6 +105,7 @@ class Runner:
                 except BkboxError as error:
                     blocker = (f"{type(error).__name__}: {error}", _RECOVER_ADVICE)
             if blocker is None:
+                self._working.pop(ledger, None)
                 self.progress.blockers.pop(ledger, None)
                 self.progress.done += 1
                 self._report(self.progress)
@@ -128,7 +133,7 @@ class Runner:
         if missing:
             copier = Copier(
                 self._me,
-                self._client.connections,
+                self._client.pool,
                 metadata,
                 self.progress,
                 self._pace,
@@ -143,7 +148,7 @@ class Runner:
         return None
 
     async def _settled_metadata(self, ledger: LedgerId) -> LedgerMetadata:
-        metadata = (await self._client.store.read_ledger(ledger)).value
+        metadata = (await self._store.read_ledger(ledger)).value
         return (
             await self._client.recover(ledger)
             if plan.needs_recovery(metadata, self._me)

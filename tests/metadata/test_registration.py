@@ -39,9 +39,7 @@ def put_row(path: Path, process: Process, expires_ms: int) -> None:
     """A registration as another process would have left it."""
     row = Row(BOOKIE, 0, b"", "other", expires_ms, *astuple(process))
     with closing(sqlite3.connect(path)) as other, other:
-        other.execute(
-            "INSERT OR REPLACE INTO registration VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row
-        )
+        other.execute("INSERT OR REPLACE INTO registration VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", row)
 
 
 def expiry_of(path: Path) -> int | None:
@@ -174,7 +172,7 @@ def test_a_lease_that_another_container_renews_is_respected(tmp_path: Path) -> N
             put_row(path, elsewhere(), boottime_ms() + LEASE_MS)
             with pytest.raises(OperatorError, match="alive"):
                 await attempt
-            assert not (await store.bookies())[BOOKIE].service_info == INFO
+            assert (await store.bookies())[BOOKIE].service_info != INFO
 
     asyncio.run(scenario())
 

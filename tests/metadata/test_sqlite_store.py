@@ -358,7 +358,9 @@ def test_a_write_that_fails_half_way_is_rolled_back(uri: str) -> None:
 
         with pytest.raises(MetadataError, match="syntax error"):
             await raw.write(fail)
-        assert await raw.read(lambda c: c.execute("SELECT count(*) FROM cluster").fetchone()) == (1,)
+        assert await raw.read(lambda c: c.execute("SELECT count(*) FROM cluster").fetchone()) == (
+            1,
+        )
         # A power cut after an answered commit loses nothing: 2 is FULL.
         assert await raw.read(lambda c: c.execute("PRAGMA synchronous").fetchone()) == (2,)
         await raw.close()

@@ -1,0 +1,143 @@
+"""The ledger commands, each as a process of its own, against a real bookie."""
+
+from __future__ import annotations
+
+import base64
+import json
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bkbox.cli.exits import ExitCode
+from tests.harness.processes import BKBOX, BookieProcess
+
+ONE = ("-e", "1", "-w", "1", "-a", "1")
+
+
+@pytest.fixture(scope="module")
+def bookie(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BookieProcess]:
+    root = tmp_path_factory.mktemp("ledger")
+    process = BookieProcess(root, f"sqlite:{root}/cluster.db").init(disks=1).start()
+    yield process
+    process.ensure_gone()
+
+
+class Cli:
+    """``bkbox ledger …`` against the bookie's metadata store, bytes in and out."""
+
+    def __init__(self, uri: str) -> None:
+        self._uri = uri
+
+    def run(self, *words: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+        return subprocess.run(
+            [*BKBOX, "ledger", *map(str, words), "--metadata", self._uri],
+            input=stdin,
+            capture_output=True,
+            timeout=60,
+        )
+
+    def ok(self, *words: object, stdin: bytes = b"") -> bytes:
+        done = self.run(*words, stdin=stdin)
+        assert done.returncode == 0, done.stderr.decode()
+        return done.stdout
+
+    def write(self, data: bytes, *words: object) -> int:
+        return int(self.ok("write", *ONE, *words, stdin=data))
+
+
+@pytest.fixture
+def cli(bookie: BookieProcess) -> Cli:
+    return Cli(bookie.metadata)
+
+
+def test_lines_come_back_byte_for_byte(cli: Cli) -> None:
+    data = b"one\n\ntwo \xff\x00\r\nno end"
+    ledger = cli.write(data)
+    assert cli.ok("read", ledger) == data
+    entries = [json.loads(line) for line in cli.ok("read", ledger, "-o", "json").splitlines()]
+    payloads = [base64.b64decode(entry["payload"]) for entry in entries]
+    assert payloads == [b"one\n", b"\n", b"two \xff\x00\r\n", b"no end"]
+    assert [entry["entry_id"] for entry in entries] == [0, 1, 2, 3]
+    assert cli.ok("read", ledger, "--from", 1, "--to", 2) == b"\ntwo \xff\x00\r\n"
+
+
+def test_chunks_of_files(cli: Cli, tmp_path: Path) -> None:
+    file = tmp_path / "dump.bin"
+    data = bytes(range(256)) * 1000
+    file.write_bytes(data)
+    out = cli.ok("write", *ONE, "--chunk", 4096, "--file", file, "-o", "json")
+    result = json.loads(out)
+    assert result["entries"] == -(-len(data) // 4096)
+    assert (result["bytes"], result["closed"]) == (len(data), True)
+    assert cli.ok("read", result["ledger_id"]) == data
+
+
+def test_an_empty_ledger(cli: Cli) -> None:
+    ledger = cli.write(b"")
+    assert cli.ok("read", ledger) == b""
+    assert cli.ok("read", ledger, "-o", "json") == b""
+    shown = json.loads(cli.ok("show", ledger, "-o", "json"))
+    assert (shown["state"], shown["last_entry"], shown["length"]) == ("CLOSED", -1, 0)
+
+
+def test_a_ledger_kept_open_is_recovered_and_closed(cli: Cli, bookie: BookieProcess) -> None:
+    ledger = cli.write(b"a\nb\n", "--keep-open")
+    shown = json.loads(cli.ok("show", ledger, "-o", "json"))
+    assert shown["state"] == "OPEN"
+    assert shown["last_entry"] is None
+    assert shown["fragments"] == [{"first_entry": 0, "ensemble": [bookie.bookie_id]}]
+    recovered = json.loads(cli.ok("recover", ledger, "-o", "json"))
+    assert (recovered["state"], recovered["last_entry"], recovered["length"]) == ("CLOSED", 1, 4)
+    assert cli.ok("read", ledger) == b"a\nb\n"
+
+
+def test_create_list_and_delete(cli: Cli) -> None:
+    ledger = int(cli.ok("create", *ONE))
+    listed = json.loads(cli.ok("list", "-o", "json"))
+    assert {"ledger_id": ledger, "state": "OPEN"}.items() <= listed[-1].items()
+    assert str(ledger) in cli.ok("list").decode()
+    refused = cli.run("delete", ledger, stdin=b"n\n")
+    assert refused.returncode == ExitCode.FAILED
+    cli.ok("show", ledger)
+    cli.ok("delete", ledger, "--yes")
+    gone = cli.run("show", ledger)
+    assert gone.returncode == ExitCode.NOT_FOUND
+    assert gone.stderr.startswith(b"error: ")
+
+
+def test_passwords(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    right, wrong = tmp_path / "right", tmp_path / "wrong"
+    right.write_text("secret\n")
+    wrong.write_text("guess\n")
+    ledger = cli.write(b"x\n", "--password-file", right)
+    assert cli.ok("read", ledger, "--password-file", right) == b"x\n"
+    assert cli.ok("read", ledger) == b"x\n", "the metadata store has the password"
+    assert cli.run("read", ledger, "--password-file", wrong).returncode == ExitCode.FAILED
+    monkeypatch.setenv("BKBOX_LEDGER_PASSWORD", "guess")
+    assert cli.run("read", ledger).returncode == ExitCode.FAILED
+    monkeypatch.setenv("BKBOX_LEDGER_PASSWORD", "secret")
+    assert cli.ok("read", ledger) == b"x\n"
+
+
+def test_what_cannot_be(cli: Cli) -> None:
+    assert cli.run("read", -1).returncode == ExitCode.USAGE
+    assert cli.run("read", 2**63).returncode == ExitCode.USAGE
+    assert cli.run("read", 2**62).returncode == ExitCode.NOT_FOUND
+    quorums = cli.run("write", "-e", 1, "-w", 2, "-a", 1)
+    assert quorums.returncode == ExitCode.USAGE
+    assert quorums.stderr.startswith(b"error: ")
+    lonely = cli.run("write", "-e", 3, "-w", 3, "-a", 2)
+    assert lonely.returncode == ExitCode.TRY_AGAIN
+
+
+def test_the_metadata_store_from_a_configuration(bookie: BookieProcess, cli: Cli) -> None:
+    ledger = cli.write(b"x\n")
+    words = [*BKBOX, "ledger", "show", str(ledger), "-o", "json"]
+    found = subprocess.run(
+        [*words, "--config", str(bookie.config)], capture_output=True, timeout=60
+    )
+    assert json.loads(found.stdout)["ledger_id"] == ledger
+    neither = subprocess.run(words, capture_output=True, timeout=60)
+    assert neither.returncode == ExitCode.USAGE

@@ -2,14 +2,14 @@
 
 Rules:
 
-- The fields of ``Config`` are the schema: name (its unit at the end), kind, default, meaning.
+- The fields of ``Config`` (configschema.py) are the schema: kind, default and meaning of a key.
 - A value comes from the environment (``BKBOX_<KEY>``), else from the file, else it is the default;
   ``Config.provenance`` says which.
 - All problems are found in one pass, each with its place. An unknown key or ``BKBOX_`` variable is
   a problem: a setting that is silently ignored is worse than one that stops a start.
 - A relative path, also in the metadata URI, counts from the folder of the file.
 
-Nothing here looks at what the paths lead to; that is for those who open them.
+Of what paths lead to only symbolic links are looked at, to see which folders are the same.
 """
 
 from __future__ import annotations
@@ -18,39 +18,30 @@ import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass, field, fields
+from dataclasses import Field, dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
-from bkbox import limits
-from bkbox.configvalues import (
-    Choice,
-    Flag,
-    Folder,
-    Folders,
-    Kind,
-    Number,
-    Text,
-    Whole,
-    WrongValueError,
-    join_address,
-    key_lines,
-    split_address,
-    to_toml,
+from bkbox.configschema import (
+    REQUIRED,
+    SCHEMA,
+    Config,
+    address_of,
+    bookie_id_problem,
+    checked,
+    kind_of,
+    metadata_uri_problem,
 )
-from bkbox.errors import ConfigError, InvalidIdError
-from bkbox.ids import BookieId, bookie_id
+from bkbox.configvalues import WrongValueError, join_address, key_lines, to_toml
+from bkbox.errors import ConfigError
+from bkbox.ids import BookieId
+
+__all__ = ["Config", "Problem", "load", "metadata_uri_problem", "parse_set", "render", "validate"]
 
 ENVIRONMENT_PREFIX = "BKBOX_"
 
 _OTHER_VARIABLES = frozenset({"BKBOX_LEDGER_PASSWORD"})
 """Variables with the prefix that are no keys: what commands take from the environment."""
-
-_REQUIRED = object()
-_MIB = 1 << 20
-_GIB = 1 << 30
-_TIB = 1 << 40
-_DAY_S = 86_400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,216 +53,6 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.place}: {self.text}"
-
-
-def metadata_uri_problem(uri: str) -> str | None:
-    """What is wrong with the URI of a metadata store; None if this version can use it."""
-    scheme, colon, rest = uri.partition(":")
-    if scheme == "sqlite" and rest:
-        return None
-    if scheme == "zk" or scheme.startswith("zk+"):
-        return "ZooKeeper is not supported by this version of bkbox; use sqlite:PATH"
-    return "has to be sqlite:PATH" + ("" if colon else ", for example sqlite:/var/lib/bkbox.db")
-
-
-def _listen_problem(text: str) -> str | None:
-    return None if split_address(text) else "has to be HOST:PORT, for example 10.0.0.5:3181"
-
-
-def _host_problem(text: str) -> str | None:
-    plain = not any(character in text for character in " /[]")
-    return None if plain else "has to be a host name or an address, without a port"
-
-
-def _bookie_id_problem(text: str) -> str | None:
-    try:
-        bookie_id(text)
-    except InvalidIdError as error:
-        return str(error)
-    return None
-
-
-def _key(kind: Kind, doc: str, default: object = _REQUIRED) -> dict[str, object]:
-    """What the schema says of a key; ``default`` is in the form of TOML."""
-    return {"kind": kind, "doc": doc, "default": default}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
-    """A bookie's configuration, checked as a whole; made by ``load``.
-
-    ``provenance`` tells for every key where its value comes from: ``default``, ``FILE:LINE`` or
-    ``environment variable NAME``.
-    """
-
-    listen: str = field(
-        metadata=_key(
-            Text(_listen_problem),
-            "HOST:PORT where clients reach the bookie; port 0 takes a free one.",
-        )
-    )
-    advertised_host: str = field(
-        metadata=_key(
-            Text(_host_problem),
-            "Host name or address told to clients. Default: the host of listen.",
-            "",
-        )
-    )
-    bookie_id: BookieId = field(
-        metadata=_key(
-            Text(_bookie_id_problem),
-            "Name of the bookie in the metadata store. Default: advertised host and port.",
-            "",
-        )
-    )
-    metadata: str = field(
-        metadata=_key(Text(metadata_uri_problem), "Metadata store of the cluster: sqlite:PATH.")
-    )
-    disks: tuple[Path, ...] = field(
-        metadata=_key(Folders(), "Folders of the data disks, one per disk.")
-    )
-    journal: Path | None = field(
-        metadata=_key(
-            Folder(), "Folder of the journal, for ack_after = journal; empty for none.", ""
-        )
-    )
-    ack_after: Literal["sync", "write", "journal"] = field(
-        metadata=_key(
-            Choice("sync", "write", "journal"),
-            "An entry is acknowledged after a sync of the entry log, a write to it, or a sync of "
-            "the journal.",
-            "sync",
-        )
-    )
-    readonly_while_in_limbo: bool = field(
-        metadata=_key(Flag(), "Take no new ledgers while any ledger is in limbo.", False)
-    )
-    auto_fix_cookies: bool = field(
-        metadata=_key(
-            Flag(), "Repair cookies at start instead of refusing; see `bkbox cookie repair`.", False
-        )
-    )
-    strict_unclean_shutdown: bool = field(
-        metadata=_key(Flag(), "Treat the crash of a process like the crash of the host.", False)
-    )
-    segment_bytes_max: int = field(
-        metadata=_key(
-            Whole(4096, 4 * _GIB - 1),
-            "Bytes of an entry log segment.",
-            limits.SEGMENT_BYTES_MAX_DEFAULT,
-        )
-    )
-    checkpoint_bytes: int = field(
-        metadata=_key(
-            Whole(4096, _TIB),
-            "Bytes of entry log between two checkpoints: what a start after a crash "
-            "has to read again, at most.",
-            limits.CHECKPOINT_BYTES_DEFAULT,
-        )
-    )
-    frame_bytes_max: int = field(
-        metadata=_key(
-            Whole(1024, limits.RECORD_BODY_BYTES_MAX),
-            "Largest frame on the wire, in bytes.",
-            limits.FRAME_BYTES_MAX,
-        )
-    )
-    connection_inflight_bytes_max: int = field(
-        metadata=_key(Whole(1024, _GIB), "Bytes of requests under way per connection.", 8 * _MIB)
-    )
-    disk_usage_max: float = field(
-        metadata=_key(
-            Number(0.01, 1.0), "Share of a disk in use at which it takes no new entries.", 0.95
-        )
-    )
-    disk_reserve_bytes: int = field(
-        metadata=_key(
-            Whole(0, _TIB),
-            "Bytes kept back on each disk, so that a full one can still be tidied.",
-            64 * _MIB,
-        )
-    )
-    restart_backoff_initial_s: float = field(
-        metadata=_key(
-            Number(0.001, _DAY_S), "Seconds before a process that died is started again.", 0.1
-        )
-    )
-    restart_backoff_max_s: float = field(
-        metadata=_key(
-            Number(0.001, _DAY_S), "Longest such wait; it doubles with each death in a row.", 10.0
-        )
-    )
-    stop_timeout_s: float = field(
-        metadata=_key(
-            Number(0.1, _DAY_S), "Seconds for an ordered stop before processes are killed.", 30.0
-        )
-    )
-    repair_entries_in_flight: int = field(
-        metadata=_key(Whole(1, 65_536), "Entries that repair reads from peers at once.", 64)
-    )
-    repair_bytes_per_second: int = field(
-        metadata=_key(Whole(0, _TIB), "Speed limit of repair; 0 for none.", 0)
-    )
-    repair_retry_initial_s: float = field(
-        metadata=_key(
-            Number(0.001, _DAY_S),
-            "Seconds before a ledger that could not be repaired is tried again.",
-            1.0,
-        )
-    )
-    repair_retry_max_s: float = field(
-        metadata=_key(
-            Number(0.001, _DAY_S), "Longest such wait; it doubles with each failure in a row.", 60.0
-        )
-    )
-    repair_ledgers_at_once: int = field(
-        metadata=_key(Whole(1, 1024), "Ledgers that are repaired at the same time.", 4)
-    )
-    log_level: Literal["debug", "info", "warning", "error"] = field(
-        metadata=_key(
-            Choice("debug", "info", "warning", "error"),
-            "Least level of messages in the log.",
-            "info",
-        )
-    )
-    run_dir: Path | None = field(
-        metadata=_key(Folder(), "Folder of the admin socket; empty for the first disk.", "")
-    )
-
-    path: Path
-    provenance: dict[str, str]
-
-    @property
-    def listen_host(self) -> str:
-        return _address(self.listen)[0]
-
-    @property
-    def listen_port(self) -> int:
-        return _address(self.listen)[1]
-
-    def values(self) -> dict[str, object]:
-        """Every key with its value in the form of TOML and JSON: paths as text."""
-        return {name: _kind(item).plain(getattr(self, name)) for name, item in SCHEMA.items()}
-
-
-SCHEMA: dict[str, Field[Any]] = {item.name: item for item in fields(Config) if item.metadata}
-"""The keys, in the order in which they are written."""
-
-
-def _kind(item: Field[Any]) -> Kind:
-    kind = item.metadata["kind"]
-    assert isinstance(kind, Kind)
-    return kind
-
-
-def _checked(item: Field[Any], value: object) -> object:
-    """The value for ``Config`` from one in the form of TOML. Raises WrongValueError."""
-    if value == "" and item.metadata["default"] == "":
-        return _kind(item).empty
-    return _kind(item).check(value)
-
-
-# ---- reading and writing --------------------------------------------------------------------
 
 
 def load(path: Path, environ: Mapping[str, str]) -> Config:
@@ -296,8 +77,8 @@ def parse_set(text: str) -> tuple[str, object]:
     if key not in SCHEMA:
         raise ConfigError([_unknown(key, SCHEMA)])
     try:
-        parsed = _kind(SCHEMA[key]).from_text(value)
-        _checked(SCHEMA[key], parsed)
+        parsed = kind_of(SCHEMA[key]).from_text(value)
+        checked(SCHEMA[key], parsed)
     except WrongValueError as error:
         raise ConfigError([f"{key} {error}"]) from None
     return key, parsed
@@ -312,7 +93,7 @@ def render(values: Mapping[str, object]) -> str:
     problems = []
     for key, value in values.items():
         try:
-            _checked(SCHEMA[key], value)
+            checked(SCHEMA[key], value)
         except KeyError:
             problems.append(_unknown(key, SCHEMA))
         except WrongValueError as error:
@@ -325,7 +106,7 @@ def render(values: Mapping[str, object]) -> str:
         if name in values:
             line = f"{name} = {to_toml(values[name])}"
         else:
-            line = f"# {name} = {'' if default is _REQUIRED else to_toml(default)}".rstrip()
+            line = f"# {name} = {'' if default is REQUIRED else to_toml(default)}".rstrip()
         blocks.append(f"# {item.metadata['doc']}\n{line}\n")
     return "\n".join(blocks)
 
@@ -388,7 +169,7 @@ class _Reader:
             name = variables[variable]
             self.places[name] = place
             try:
-                found[name] = _kind(SCHEMA[name]).from_text(text)
+                found[name] = kind_of(SCHEMA[name]).from_text(text)
             except WrongValueError as error:
                 self._problem(place, f"{name} {error}")
                 found[name] = None
@@ -398,12 +179,12 @@ class _Reader:
         value = raw.get(name, item.metadata["default"])
         if value is None:
             return  # a variable that was reported already
-        if value is _REQUIRED:
+        if value is REQUIRED:
             self._problem(str(self._path), f"{name} is missing: {item.metadata['doc']}")
             return
         self.places.setdefault(name, "default")
         try:
-            self.values[name] = _checked(item, value)
+            self.values[name] = checked(item, value)
         except WrongValueError as error:
             self._problem(self.places[name], f"{name} {error}")
 
@@ -420,7 +201,7 @@ class _Reader:
             values["metadata"] = f"{scheme}:{self._absolute(Path(path))}"
         if "listen" not in values:
             return
-        host, port = _address(values["listen"])
+        host, port = address_of(values["listen"])
         if values.get("advertised_host") == "":
             values["advertised_host"] = host
             if host in ("0.0.0.0", "::"):  # noqa: S104 - it is refused here
@@ -437,7 +218,7 @@ class _Reader:
             self._problem(self.places["listen"], text)
             return
         name = join_address(host, port)
-        problem = _bookie_id_problem(name)
+        problem = bookie_id_problem(name)
         if problem is None:
             self.values["bookie_id"] = BookieId(name)
         else:
@@ -486,12 +267,6 @@ def _relation(path: Path, other: Path) -> str | None:
     if real_other.is_relative_to(real):
         return "contains"
     return None
-
-
-def _address(listen: str) -> tuple[str, int]:
-    address = split_address(listen)
-    assert address is not None
-    return address
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:

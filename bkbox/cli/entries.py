@@ -17,6 +17,8 @@ from bkbox.errors import CallerError, EntryTooLargeError
 from bkbox.limits import FRAME_BYTES_MAX
 
 READ_BYTES = 1 << 20
+BATCH_ENTRIES = 1024
+"""Bounds how long a batch keeps the event loop busy: answers are read between two batches."""
 BATCHES_AHEAD = 4
 
 
@@ -75,8 +77,8 @@ def lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
     rest = b""
     while block := read(READ_BYTES):
         *whole, rest = (rest + block).split(b"\n")
-        if whole:
-            yield [line + b"\n" for line in whole]
+        for at in range(0, len(whole), BATCH_ENTRIES):
+            yield [line + b"\n" for line in whole[at : at + BATCH_ENTRIES]]
         if len(rest) > FRAME_BYTES_MAX:
             raise EntryTooLargeError(
                 f"a line is longer than {FRAME_BYTES_MAX} bytes: use --chunk for such input"
@@ -91,8 +93,9 @@ def chunks(read: Callable[[int], bytes], size: int) -> Iterator[list[bytes]]:
     while block := read(READ_BYTES):
         data = rest + block
         end = len(data) - len(data) % size
-        if end:
-            yield [data[at : at + size] for at in range(0, end, size)]
+        whole = [data[at : at + size] for at in range(0, end, size)]
+        for at in range(0, len(whole), BATCH_ENTRIES):
+            yield whole[at : at + BATCH_ENTRIES]
         rest = data[end:]
     if rest:
         yield [rest]

@@ -10,6 +10,8 @@ import asyncio
 import base64
 import json
 import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +26,8 @@ from bkbox.cli.options import (
     yes_option,
 )
 from bkbox.cli.output import Format, message, output_option, print_fields, print_json, print_table
-from bkbox.client.client import connect
+from bkbox.client import LedgerWriter, connect
+from bkbox.errors import NoSuchLedgerError
 from bkbox.ids import LedgerId
 from bkbox.wire.ledger import DigestType, LedgerMetadata, LedgerState
 
@@ -81,7 +84,11 @@ def list_ledgers(metadata: str, output: Format) -> None:
 
     async def go() -> list[LedgerMetadata]:
         async with connect(metadata) as client:
-            return [await client.metadata(number) async for number in client.ledgers()]
+            found = []
+            async for number in client.ledgers():
+                with suppress(NoSuchLedgerError):  # deleted since
+                    found.append(await client.metadata(number))
+            return found
 
     found = asyncio.run(go())
     if output == "json":
@@ -219,14 +226,9 @@ def write(
                 password=password or b"",
             )
             message(f"writing ledger {writer.ledger_id}")
-            try:
+            async with _kept_open(writer) if keep_open else writer:
                 async for batch in batches(files, chunk):
                     await writer.append_many(batch)
-            finally:
-                if keep_open:
-                    await writer.abort()
-                else:
-                    await writer.close()
             return {
                 "ledger_id": writer.ledger_id,
                 "entries": writer.last_add_confirmed + 1,
@@ -277,10 +279,7 @@ def read(
         stdout = sys.stdout.buffer
         async with connect(metadata) as client:
             reader = await client.open_ledger(ledger_id, password=password, recovery=False)
-            end = await reader.read_last_add_confirmed() if last is None else last
-            if end < first:
-                return
-            async for entry in reader.read(first, end):
+            async for entry in reader.read(first, last):
                 if output == "json":
                     document = {
                         "ledger_id": entry.ledger_id,
@@ -315,8 +314,7 @@ def recover(ledger_id: LedgerId, metadata: str, password: bytes | None, output: 
 
     async def go() -> LedgerMetadata:
         async with connect(metadata) as client:
-            await client.recover(ledger_id, password=password)
-            return await client.metadata(ledger_id)
+            return await client.recover(ledger_id, password)
 
     _print_ledger(asyncio.run(go()), output)
 
@@ -341,6 +339,14 @@ def delete(ledger_id: LedgerId, metadata: str, yes: bool) -> None:
         message(f"deleted ledger {ledger_id}")
 
     asyncio.run(go())
+
+
+@asynccontextmanager
+async def _kept_open(writer: LedgerWriter) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await writer.abort()
 
 
 def _summary(found: LedgerMetadata) -> dict[str, object]:

@@ -8,8 +8,9 @@ admin socket.
 from __future__ import annotations
 
 import importlib
+import warnings
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TextIO
 
 import click
 
@@ -82,6 +83,19 @@ def main() -> None:
       bkbox status --config bookie.toml
       echo hello | bkbox ledger write --metadata sqlite:./cluster.db -e 1 -w 1 -a 1
     """
+    warnings.showwarning = _show_warning
+
+
+def _show_warning(
+    message: Warning | str,
+    category: type[Warning],
+    filename: str,
+    lineno: int,
+    file: TextIO | None = None,
+    line: str | None = None,
+) -> None:
+    """A warning as a message for people: without the line of code that gave it."""
+    click.echo(f"warning: {message}", err=True)
 
 
 if __name__ == "__main__":

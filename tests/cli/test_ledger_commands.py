@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -105,6 +106,39 @@ def test_create_list_and_delete(cli: Cli) -> None:
     gone = cli.run("show", ledger)
     assert gone.returncode == ExitCode.NOT_FOUND
     assert gone.stderr.startswith(b"error: ")
+
+
+def test_an_interrupted_write_closes_its_ledger(cli: Cli, bookie: BookieProcess) -> None:
+    words = [*BKBOX, "ledger", "write", *ONE, "--metadata", bookie.metadata]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=pipe) as writer:
+        assert writer.stdin is not None
+        assert writer.stderr is not None
+        first_message = writer.stderr.readline()
+        assert first_message.startswith(b"writing ledger ")
+        writer.stdin.write(b"a\n")
+        writer.stdin.flush()
+        writer.send_signal(signal.SIGINT)
+        assert writer.wait(30) == ExitCode.FAILED, "it ended although its input did not"
+    ledger = int(first_message.split()[-1])
+    assert json.loads(cli.ok("show", ledger, "-o", "json"))["state"] == "CLOSED"
+    assert cli.ok("read", ledger) in (b"", b"a\n")
+
+
+def test_many_short_lines(cli: Cli) -> None:
+    data = b"".join(b"%d\n" % number for number in range(20_000))
+    assert cli.ok("read", cli.write(data)) == data
+
+
+def test_who_reads_may_stop_early(cli: Cli, bookie: BookieProcess) -> None:
+    ledger = cli.write(bytes(4 << 20), "--chunk", 65536)
+    words = [*BKBOX, "ledger", "read", str(ledger), "--metadata", bookie.metadata]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as reader:
+        assert reader.stdout is not None
+        assert reader.stderr is not None
+        assert reader.stdout.read(10) == bytes(10)
+        reader.stdout.close()
+        assert reader.stderr.read() == b""
 
 
 def test_passwords(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

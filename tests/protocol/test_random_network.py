@@ -48,6 +48,7 @@ class Run:
         self.loss = self.rng.choice((0.0, 0.02, 0.15))
         self.crashes = self.rng.randrange(1, 3) if forget else 0
         self.crashed = 0
+        self.crash_window = self.rng.choice(list(LedgerState))
         self.payloads: list[bytes] = []
         self.answers: list[tuple[Actor, Any]] = []
         self.wants_close = self.rng.random() < 0.7
@@ -67,9 +68,10 @@ class Run:
                 choices += ["close"]
             if recoveries_left and self.rng.random() < 0.15:
                 choices += ["recover"]
-            if self.crashed < self.crashes and self.rng.random() < 0.1:
-                choices += ["forget"]
-            if self.rng.random() < 0.05:
+            in_window = self.cluster.metadata.state is self.crash_window
+            if self.crashed < self.crashes and in_window and self.rng.random() < 0.2:
+                choices += ["forget"] * 4
+            if self.rng.random() < 0.1:
                 choices += ["read"]
             if self.rng.random() < 0.05:
                 choices += ["back"]

@@ -24,9 +24,7 @@ from bkbox.storage.records import (
 )
 from tests.storage.bench import entry
 
-RANGES = st.lists(
-    st.tuples(st.integers(1, 2), st.integers(0, 40), st.integers(1, 15)), max_size=25
-)
+RANGES = st.lists(st.tuples(st.integers(1, 2), st.integers(0, 40), st.integers(1, 15)), max_size=25)
 
 
 def run_of(ledger: int, first: int, count: int, turn: int) -> Run:
@@ -54,9 +52,7 @@ def test_what_was_written_last_is_found(ranges: list[tuple[int, int, int]], at_o
             assert fresh.last_entry_id(ledger) == max(numbers, default=-1)
             listed = [n for a, b in fresh.entries(ledger) for n in range(a, b + 1)]
             assert listed == numbers
-    before = dict(store.iterate(b"", b"\xff"))
-    index.apply(runs)
-    assert dict(store.iterate(b"", b"\xff")).keys() >= before.keys() or runs
+    index.apply(runs)  # as a replay does
     for place, location in model.items():
         assert index.find(*place) == location
 

@@ -1,0 +1,249 @@
+"""What can be configured: the fields of ``Config`` are the schema, with their units in the names.
+
+How a configuration is read and written: config.py.
+"""
+
+from __future__ import annotations
+
+from dataclasses import Field, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal
+
+from bkbox import limits
+from bkbox.configvalues import (
+    Choice,
+    Flag,
+    Folder,
+    Folders,
+    Kind,
+    Number,
+    Text,
+    Whole,
+    split_address,
+)
+from bkbox.errors import InvalidIdError
+from bkbox.ids import BookieId, bookie_id
+
+REQUIRED = object()
+"""Default of a key that has none."""
+
+_MIB = 1 << 20
+_GIB = 1 << 30
+_TIB = 1 << 40
+_DAY_S = 86_400.0
+
+
+def metadata_uri_problem(uri: str) -> str | None:
+    """What is wrong with the URI of a metadata store; None if this version can use it."""
+    scheme, colon, rest = uri.partition(":")
+    if scheme == "sqlite" and rest:
+        return None
+    if scheme == "zk" or scheme.startswith("zk+"):
+        return "ZooKeeper is not supported by this version of bkbox; use sqlite:PATH"
+    return "has to be sqlite:PATH" + ("" if colon else ", for example sqlite:/var/lib/bkbox.db")
+
+
+def _listen_problem(text: str) -> str | None:
+    return None if split_address(text) else "has to be HOST:PORT, for example 10.0.0.5:3181"
+
+
+def _host_problem(text: str) -> str | None:
+    plain = not any(character in text for character in " /[]")
+    return None if plain else "has to be a host name or an address, without a port"
+
+
+def bookie_id_problem(text: str) -> str | None:
+    """What is wrong with a bookie id; None if it is allowed."""
+    try:
+        bookie_id(text)
+    except InvalidIdError as error:
+        return str(error)
+    return None
+
+
+def _key(kind: Kind, doc: str, default: object = REQUIRED) -> dict[str, object]:
+    """What the schema says of a key; ``default`` is in the form of TOML."""
+    return {"kind": kind, "doc": doc, "default": default}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Config:
+    """A bookie's configuration, checked as a whole; made by ``load``.
+
+    ``provenance`` tells for every key where its value comes from: ``default``, ``FILE:LINE`` or
+    ``environment variable NAME``.
+    """
+
+    listen: str = field(
+        metadata=_key(
+            Text(_listen_problem),
+            "HOST:PORT where clients reach the bookie; port 0 takes a free one.",
+        )
+    )
+    advertised_host: str = field(
+        metadata=_key(
+            Text(_host_problem),
+            "Host name or address told to clients. Default: the host of listen.",
+            "",
+        )
+    )
+    bookie_id: BookieId = field(
+        metadata=_key(
+            Text(bookie_id_problem),
+            "Name of the bookie in the metadata store. Default: advertised host and port.",
+            "",
+        )
+    )
+    metadata: str = field(
+        metadata=_key(Text(metadata_uri_problem), "Metadata store of the cluster: sqlite:PATH.")
+    )
+    disks: tuple[Path, ...] = field(
+        metadata=_key(Folders(), "Folders of the data disks, one per disk.")
+    )
+    journal: Path | None = field(
+        metadata=_key(
+            Folder(), "Folder of the journal, for ack_after = journal; empty for none.", ""
+        )
+    )
+    ack_after: Literal["sync", "write", "journal"] = field(
+        metadata=_key(
+            Choice("sync", "write", "journal"),
+            "An entry is acknowledged after a sync of the entry log, a write to it, or a sync of "
+            "the journal.",
+            "sync",
+        )
+    )
+    readonly_while_in_limbo: bool = field(
+        metadata=_key(Flag(), "Take no new ledgers while any ledger is in limbo.", False)
+    )
+    auto_fix_cookies: bool = field(
+        metadata=_key(
+            Flag(), "Repair cookies at start instead of refusing; see `bkbox cookie repair`.", False
+        )
+    )
+    strict_unclean_shutdown: bool = field(
+        metadata=_key(Flag(), "Treat the crash of a process like the crash of the host.", False)
+    )
+    segment_bytes_max: int = field(
+        metadata=_key(
+            Whole(4096, 4 * _GIB - 1),
+            "Bytes of an entry log segment.",
+            limits.SEGMENT_BYTES_MAX_DEFAULT,
+        )
+    )
+    checkpoint_bytes: int = field(
+        metadata=_key(
+            Whole(4096, _TIB),
+            "Bytes of entry log between two checkpoints: what a start after a crash "
+            "has to read again, at most.",
+            limits.CHECKPOINT_BYTES_DEFAULT,
+        )
+    )
+    frame_bytes_max: int = field(
+        metadata=_key(
+            Whole(1024, limits.RECORD_BODY_BYTES_MAX),
+            "Largest frame on the wire, in bytes.",
+            limits.FRAME_BYTES_MAX,
+        )
+    )
+    connection_inflight_bytes_max: int = field(
+        metadata=_key(Whole(1024, _GIB), "Bytes of requests under way per connection.", 8 * _MIB)
+    )
+    disk_usage_max: float = field(
+        metadata=_key(
+            Number(0.01, 1.0), "Share of a disk in use at which it takes no new entries.", 0.95
+        )
+    )
+    disk_reserve_bytes: int = field(
+        metadata=_key(
+            Whole(0, _TIB),
+            "Bytes kept back on each disk, so that a full one can still be tidied.",
+            64 * _MIB,
+        )
+    )
+    restart_backoff_initial_s: float = field(
+        metadata=_key(
+            Number(0.001, _DAY_S), "Seconds before a process that died is started again.", 0.1
+        )
+    )
+    restart_backoff_max_s: float = field(
+        metadata=_key(
+            Number(0.001, _DAY_S), "Longest such wait; it doubles with each death in a row.", 10.0
+        )
+    )
+    stop_timeout_s: float = field(
+        metadata=_key(
+            Number(0.1, _DAY_S), "Seconds for an ordered stop before processes are killed.", 30.0
+        )
+    )
+    repair_entries_in_flight: int = field(
+        metadata=_key(Whole(1, 65_536), "Entries that repair reads from peers at once.", 64)
+    )
+    repair_bytes_per_second: int = field(
+        metadata=_key(Whole(0, _TIB), "Speed limit of repair; 0 for none.", 0)
+    )
+    repair_retry_initial_s: float = field(
+        metadata=_key(
+            Number(0.001, _DAY_S),
+            "Seconds before a ledger that could not be repaired is tried again.",
+            1.0,
+        )
+    )
+    repair_retry_max_s: float = field(
+        metadata=_key(
+            Number(0.001, _DAY_S), "Longest such wait; it doubles with each failure in a row.", 60.0
+        )
+    )
+    repair_ledgers_at_once: int = field(
+        metadata=_key(Whole(1, 1024), "Ledgers that are repaired at the same time.", 4)
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = field(
+        metadata=_key(
+            Choice("debug", "info", "warning", "error"),
+            "Least level of messages in the log.",
+            "info",
+        )
+    )
+    run_dir: Path | None = field(
+        metadata=_key(Folder(), "Folder of the admin socket; empty for the first disk.", "")
+    )
+
+    path: Path
+    provenance: dict[str, str]
+
+    @property
+    def listen_host(self) -> str:
+        return address_of(self.listen)[0]
+
+    @property
+    def listen_port(self) -> int:
+        return address_of(self.listen)[1]
+
+    def values(self) -> dict[str, object]:
+        """Every key with its value in the form of TOML and JSON: paths as text."""
+        return {name: kind_of(item).plain(getattr(self, name)) for name, item in SCHEMA.items()}
+
+
+SCHEMA: dict[str, Field[Any]] = {item.name: item for item in fields(Config) if item.metadata}
+"""The keys, in the order in which they are written."""
+
+
+def kind_of(item: Field[Any]) -> Kind:
+    """What values a key takes."""
+    kind = item.metadata["kind"]
+    assert isinstance(kind, Kind)
+    return kind
+
+
+def checked(item: Field[Any], value: object) -> object:
+    """The value for ``Config`` from one in the form of TOML. Raises WrongValueError."""
+    if value == "" and item.metadata["default"] == "":
+        return kind_of(item).empty
+    return kind_of(item).check(value)
+
+
+def address_of(listen: str) -> tuple[str, int]:
+    """Host and port of a checked ``listen``."""
+    address = split_address(listen)
+    assert address is not None
+    return address

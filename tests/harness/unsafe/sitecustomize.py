@@ -1,0 +1,35 @@
+"""Test-only: switches one safety measure of a bookie off, in every process of it.
+
+Python imports a module of this name at its start. Tests put this folder on PYTHONPATH and name the measure in
+UNSAFE_BOOKIE; nothing in bkbox knows of it. What breaks without a measure is what the measure is for.
+"""
+
+import os
+
+_MEASURES = os.environ.get("UNSAFE_BOOKIE", "").split(",")
+
+if "no-fence-on-boot" in _MEASURES or "no-limbo" in _MEASURES:
+    from dataclasses import replace
+
+    from bkbox.protocol import boot
+
+    _mark_for = boot.mark_for
+
+    def _weaker_mark_for(metadata, bookie, *, recorded_safely):
+        mark = _mark_for(metadata, bookie, recorded_safely=recorded_safely)
+        if mark is None:
+            return None
+        return replace(
+            mark,
+            fence=mark.fence and "no-fence-on-boot" not in _MEASURES,
+            limbo=mark.limbo and "no-limbo" not in _MEASURES,
+        )
+
+    boot.mark_for = _weaker_mark_for
+
+if "no-fence-on-boot" in _MEASURES:
+    from bkbox.bookie import admission
+    from bkbox.bookie.admission import Request, Standing, Verdict
+    from bkbox.wire.codes import Code
+
+    admission.ADMISSION[Standing.LIMBO, Request.ADD] = Verdict(Code.EOK, Standing.LIMBO)

@@ -208,3 +208,7 @@ class BookieNotRunningError(OperatorError):
 
 class BootError(OperatorError):
     """The bookie cannot start; the message says why and what to do."""
+
+
+class DemoFailedError(OperatorError):
+    """A step of the demo did not come to what it has to show."""

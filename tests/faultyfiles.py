@@ -99,7 +99,7 @@ class CrashableFiles:
         """
         self.stop()
         after: dict[Path, bytes] = {}
-        for folder in {path.parent for path in self._nodes} | set(self._names):
+        for folder in sorted({path.parent for path in self._nodes} | set(self._names)):
             durable = self._names.get(folder, {})
             current = {
                 path.name: node for path, node in self._nodes.items() if path.parent == folder

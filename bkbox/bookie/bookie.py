@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import logging
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from bkbox.bookie.admission import ABSENT, Request, Standing, admit
@@ -39,6 +39,8 @@ log = logging.getLogger(__name__)
 _BATCH_READ_HEAD_BYTES = 36
 _BATCH_READ_ENTRY_BYTES = 4
 _CACHED_LEDGERS = 100_000
+_ANSWER_BYTES = 1 << 20
+"""Answers to reads that are held at once; a batch may ask for far more than fits into memory."""
 
 DISK_FULL = "disk full"
 DISK_USAGE = "disk usage"
@@ -71,6 +73,10 @@ class _Batch:
     def answer(self, connection: int, frame: bytes) -> None:
         self.answers.setdefault(connection, []).append(frame)
 
+    def taken(self) -> Iterator[tuple[int, list[bytes]]]:
+        answers, self.answers = self.answers, {}
+        yield from answers.items()
+
 
 class Bookie:
     """The ledgers of one disk."""
@@ -88,8 +94,12 @@ class Bookie:
 
     # ---- a batch ------------------------------------------------------------------------------------
 
-    def process(self, incoming: Iterable[Incoming]) -> dict[int, list[bytes]]:
-        """Carry out a batch; the answer frames by connection. Frames have been found whole by the front-end."""
+    def process(self, incoming: Iterable[Incoming]) -> Iterator[tuple[int, list[bytes]]]:
+        """Carry out a batch; (connection, answer frames), a connection may come more than once.
+
+        Frames have been found whole by the front-end. Everything is written before the first answer comes; reads
+        are served as their answers are taken.
+        """
         batch = _Batch()
         for connection, _count, frames in incoming:
             for body in bodies(frames, len(frames)):
@@ -101,11 +111,17 @@ class Bookie:
                 v2.AddResponse(add.version, answer, add.ledger_id, add.entry_id)
             )
             batch.answer(connection, frame)
+        held = 0
         for connection, read, code in batch.reads:
             if read.fencing and failure is not None and code is Code.EOK:
                 code = Code.EIO
-            batch.answer(connection, v2.encode_response(self._serve(read, code)))
-        return batch.answers
+            frame = v2.encode_response(self._serve(read, code))
+            batch.answer(connection, frame)
+            held += len(frame)
+            if held >= _ANSWER_BYTES:
+                yield from batch.taken()
+                held = 0
+        yield from batch.taken()
 
     # ---- step 1 -------------------------------------------------------------------------------------
 

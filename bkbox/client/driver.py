@@ -45,6 +45,9 @@ from bkbox.protocol.events import (
 )
 from bkbox.wire.digest import DigestManager
 
+ADD_OVERHEAD_BYTES = 1_024
+"""What an outstanding add takes here beside its payload, about: what bounds small entries."""
+
 
 @dataclass(frozen=True, slots=True)
 class LedgerAccess:
@@ -74,7 +77,8 @@ class Driver:
 
     def __init__(self, handle: Callable[[Any], Sequence[Effect]], access: LedgerAccess) -> None:
         self.unanswered_bytes = 0
-        """Size of all adds handed over and not answered yet, each copy counted."""
+        """Size of all adds handed over and not answered yet, each copy counted, reckoned with
+        ADD_OVERHEAD_BYTES each."""
         self.last_add: dict[BookieId, SendAdd] = {}
         """The last add sent to each bookie."""
         self._handle = handle
@@ -134,11 +138,12 @@ class Driver:
 
     def _send_add(self, effect: SendAdd) -> None:
         frame = self.frame_of(effect)
-        self.unanswered_bytes += len(frame) * len(effect.targets)
+        size = len(effect.payload) + ADD_OVERHEAD_BYTES
+        self.unanswered_bytes += size * len(effect.targets)
         for token, bookie in effect.targets:
             self.last_add[bookie] = effect
             reply = self._access.pool.add(bookie, self._access.ledger_id, effect.entry_id, frame)
-            reply.add_done_callback(partial(self._add_answered, token, len(frame)))
+            reply.add_done_callback(partial(self._add_answered, token, size))
 
     def frame_of(self, effect: SendAdd) -> bytes:
         """The frame of an add; the same bytes each time."""

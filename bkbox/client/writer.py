@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-from bkbox.client.driver import Driver, LedgerAccess
+from bkbox.client.driver import ADD_OVERHEAD_BYTES, Driver, LedgerAccess
 from bkbox.client.options import Backoff
 from bkbox.errors import (
     BkboxError,
@@ -35,8 +35,11 @@ from bkbox.wire.digest import HEADER_BYTES, MASTER_KEY_BYTES
 from bkbox.wire.frames import PREFIX_BYTES
 from bkbox.wire.ledger import LedgerMetadata
 
-_ADD_OVERHEAD_BYTES = PREFIX_BYTES + 4 + MASTER_KEY_BYTES + HEADER_BYTES
+_FRAME_OVERHEAD_BYTES = PREFIX_BYTES + 4 + MASTER_KEY_BYTES + HEADER_BYTES
 """What the frame of an add has before digest and payload."""
+
+_APPENDS_PER_TURN = 64
+"""Appends of append_many between two turns of the event loop, where answers are taken in."""
 
 
 class LedgerWriter:
@@ -103,6 +106,8 @@ class LedgerWriter:
         futures: list[asyncio.Future[EntryId]] = []
         try:
             for payload in payloads:
+                if len(futures) % _APPENDS_PER_TURN == 0:
+                    await asyncio.sleep(0)
                 await self.drain()
                 futures.append(self.append_nowait(payload))
             return [await future for future in futures]
@@ -121,7 +126,7 @@ class LedgerWriter:
             raise self._machine.failure
         if self._was_left:
             raise self._end or HandleClosedError(f"the writer of ledger {self.ledger_id} is closed")
-        size = _ADD_OVERHEAD_BYTES + self._access.digests.digest_size + len(payload)
+        size = _FRAME_OVERHEAD_BYTES + self._access.digests.digest_size + len(payload)
         if size > self._access.options.frame_bytes_max:
             raise EntryTooLargeError(
                 f"an entry of {len(payload)} bytes makes a frame of {size}, "
@@ -133,8 +138,9 @@ class LedgerWriter:
                 f"are not acknowledged"
             )
         future: asyncio.Future[EntryId] = asyncio.get_running_loop().create_future()
-        self._pending.append((future, size))
-        self._pending_bytes += size
+        held = ADD_OVERHEAD_BYTES + len(payload)
+        self._pending.append((future, held))
+        self._pending_bytes += held
         self._driver.feed(Append(bytes(payload)))
         return future
 

@@ -8,7 +8,8 @@ Bounds, per connection:
 - the receive buffer holds one frame of the largest size, at most;
 - requests that wait for an answer have a cost (their own bytes; for a read the size that answers lately had), and
   while their sum is over the limit nothing more is read;
-- while the client does not take its answers nothing more is read.
+- while the client does not take its answers nothing more is read, and what was asked before is answered without
+  entries (too many requests) once too much is waiting for the client already.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import struct
+from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
 from bkbox.errors import FrameError
@@ -23,7 +25,7 @@ from bkbox.frontend.disklink import DiskLink
 from bkbox.wire import v2
 from bkbox.wire.auth import AuthMessage
 from bkbox.wire.codes import Code
-from bkbox.wire.frames import frame_end
+from bkbox.wire.frames import bodies, frame_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 _LENGTH = struct.Struct(">i")
 _BUFFER_BYTES = 256 * 1024
 _WRITE_HIGH_WATER_BYTES = 1 << 20
+_UNSENT_BYTES_MAX = 64 << 20
 _FIRST_READ_COST = 64 * 1024
+_LEAST_READ_COST = 16 * 1024
 _V2_VERSIONS = range(8)
 """A first byte below 8 cannot begin a protobuf message: it is v2 (or something that pretends to be)."""
 
@@ -130,7 +134,9 @@ class Session(asyncio.BufferedProtocol):
         """The buffer grows to the frame that has begun, and shrinks again afterwards."""
         wanted = _BUFFER_BYTES
         if self._filled >= _LENGTH.size:
-            wanted = max(wanted, _LENGTH.unpack_from(self._buffer)[0] + _LENGTH.size)
+            begun = _LENGTH.unpack_from(self._buffer)[0] + _LENGTH.size
+            # While something blocks, nobody has looked at this length yet.
+            wanted = min(max(wanted, begun), max(wanted, self._frame_bytes_max))
         if wanted != len(self._buffer) and self._filled <= wanted:
             self._buffer = self._buffer[: self._filled] + bytearray(wanted - self._filled)
 
@@ -140,7 +146,11 @@ class Session(asyncio.BufferedProtocol):
         run_start = position = 0
         run_link: DiskLink | None = None
         run_count = run_cost = 0
-        while not self._blocked and self._transport is not None:
+        while (
+            not self._blocked
+            and self._transport is not None
+            and self._cost + run_cost <= self._inflight_bytes_max
+        ):
             end = frame_end(view, position, self._frame_bytes_max)
             if end is None or end > self._filled:
                 break
@@ -157,8 +167,6 @@ class Session(asyncio.BufferedProtocol):
             else:
                 run_count += 1
                 run_cost += len(body) if body[1] == v2.OP_ADD else self._read_cost
-                if self._cost + run_cost > self._inflight_bytes_max:
-                    self._block("inflight")
             position = end
         if not self._submit(run_link, view[run_start:position], run_count, run_cost):
             return run_start
@@ -190,6 +198,8 @@ class Session(asyncio.BufferedProtocol):
             return False
         self._pending += count
         self._cost += cost
+        if self._cost > self._inflight_bytes_max:
+            self._block("inflight")
         return True
 
     # ---- answers ------------------------------------------------------------------------------------
@@ -199,8 +209,12 @@ class Session(asyncio.BufferedProtocol):
         if self._pending:
             self._cost -= self._cost * min(count, self._pending) // self._pending
             self._pending -= min(count, self._pending)
-        self._read_cost = max(1024, (self._read_cost * 3 + len(frames) // max(count, 1)) // 4)
-        self._write(frames)
+        size = len(frames) // max(count, 1)
+        self._read_cost = max(_LEAST_READ_COST, size, (self._read_cost * 3 + size) // 4)
+        if self._transport is not None:
+            if self._transport.get_write_buffer_size() > _UNSENT_BYTES_MAX:
+                frames = _without_entries(frames)
+            self._transport.write(frames)
         if self._cost <= self._inflight_bytes_max // 2:
             self._unblock("inflight")
 
@@ -213,3 +227,16 @@ class Session(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
+
+
+def _without_entries(frames: bytes) -> bytes:
+    """The same answers, but for reads that found something: those are put off."""
+    kept = []
+    for body in bodies(frames, len(frames)):
+        response = v2.decode_response(body)
+        if isinstance(response, v2.ReadResponse | v2.BatchReadResponse) and (
+            response.code is Code.EOK
+        ):
+            response = replace(response, code=Code.ETOOMANYREQUESTS)
+        kept.append(v2.encode_response(response))
+    return b"".join(kept)

@@ -16,16 +16,14 @@ import os
 import struct
 from collections.abc import Iterator
 
-from bkbox.limits import FRAME_BYTES_MAX
+from bkbox.limits import RECORD_BODY_BYTES_MAX
 
 SEGMENT_HEADER = struct.Struct("=III")
 
-SLOT_BYTES = FRAME_BYTES_MAX + 64 * 1024
-"""Room for the largest frame and its segment header; untouched pages cost nothing."""
+SLOT_BYTES = RECORD_BODY_BYTES_MAX + 64 * 1024
+"""Room for the largest frame that can be configured and its segment header; untouched pages cost nothing."""
 
 SLOT_COUNT = 8
-
-assert FRAME_BYTES_MAX + SEGMENT_HEADER.size <= SLOT_BYTES
 
 
 class SlotArea:

@@ -67,7 +67,6 @@ _TABLES = (
     registration.TABLE,
 )
 
-_RECHECK_LEDGER_S = 5.0
 _RECHECK_BOOKIES_S = 0.25
 """A bookie that dies changes nothing in the file: it has to be looked for."""
 
@@ -193,7 +192,7 @@ class SqliteStore(MetadataStore):
             after = page[-1]
 
     def watch_ledger(self, ledger: LedgerId) -> AsyncIterator[Versioned[LedgerMetadata] | None]:
-        return watch.watch(self._changes, lambda: self._find_ledger(ledger), _RECHECK_LEDGER_S)
+        return watch.watch(self._changes, lambda: self._find_ledger(ledger), recheck_s=None)
 
     async def _find_ledger(self, ledger: LedgerId) -> Versioned[LedgerMetadata] | None:
         return await self._database.read(lambda c: self._select_ledger(c, ledger))
@@ -287,7 +286,7 @@ class SqliteStore(MetadataStore):
         return found
 
     def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
-        return watch.watch(self._changes, self.bookies, _RECHECK_BOOKIES_S)
+        return watch.watch(self._changes, self.bookies, recheck_s=_RECHECK_BOOKIES_S)
 
     # ---- life -------------------------------------------------------------------------------
 

@@ -55,13 +55,13 @@ class Changes:
 
 
 async def watch(
-    changes: Changes, read: Callable[[], Awaitable[V]], recheck_s: float
+    changes: Changes, read: Callable[[], Awaitable[V]], recheck_s: float | None
 ) -> AsyncIterator[V]:
     """The value that ``read`` gives, now and whenever it differs from the one before.
 
-    It is read after every change, and every ``recheck_s`` since some values change with time
-    alone. Raises what the first ``read`` raises; later MetadataUnavailableError is waited out.
-    Ends when the store is closed.
+    It is read after every change, and every ``recheck_s`` if it changes with time alone. Raises
+    what the first ``read`` raises; later MetadataUnavailableError is waited out. Ends when the
+    store is closed.
     """
     changed = changes.next()
     value = await read()
@@ -72,12 +72,17 @@ async def watch(
                 await changed.wait()
         changed = changes.next()
         try:
-            newer = await read()
+            newer = await _read_when_available(read)
         except HandleClosedError:
             return
-        except MetadataUnavailableError:
-            await asyncio.sleep(POLL_INTERVAL_S)
-            continue
         if newer != value:
             value = newer
             yield value
+
+
+async def _read_when_available(read: Callable[[], Awaitable[V]]) -> V:
+    while True:
+        try:
+            return await read()
+        except MetadataUnavailableError:
+            await asyncio.sleep(POLL_INTERVAL_S)

@@ -156,7 +156,8 @@ def mark_for(metadata: LedgerMetadata, bookie: BookieId, *, recorded_safely: boo
 
     A ledger that does *not* name it is fenced if it is CLOSED or IN_RECOVERY: a recovery may have
     fenced this bookie and then put another in its place, and the old writer still believes in the
-    old ensemble. It needs no limbo, for nobody who reads the metadata asks this bookie for entries.
+    old ensemble. IN_RECOVERY it is put into limbo too, for a recovery keeps its ensemble changes in
+    memory: it may have written entries back to this bookie and will say so only when it closes.
     One that does not name it and is OPEN has not been fenced by anybody (a recovery leaves OPEN
     before it fences, and OPEN never comes back), and its writer may yet bring it here: no mark.
     """
@@ -166,4 +167,5 @@ def mark_for(metadata: LedgerMetadata, bookie: BookieId, *, recorded_safely: boo
     if not named and metadata.state is LedgerState.OPEN:
         return None
     key = master_key(metadata.password) if metadata.password is not None else None
-    return Mark(metadata.ledger_id, fence=True, limbo=named, master_key=key)
+    limbo = named or metadata.state is LedgerState.IN_RECOVERY
+    return Mark(metadata.ledger_id, fence=True, limbo=limbo, master_key=key)

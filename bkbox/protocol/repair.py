@@ -2,9 +2,10 @@
 whom to copy it from, and when the ledger leaves limbo.
 
 Only entries whose place is settled are planned for: all of a closed ledger, of any other those of
-the fragments before the last, which are acknowledged and will not move. While this bookie is in
-the last ensemble of a ledger that is not closed it stays in limbo: a 'no' from it could let a
-recovery end the ledger too early. So such a ledger is recovered first.
+the fragments before the last, which are acknowledged and will not move. A ledger that is open with
+this bookie in its last ensemble, or in recovery, stays in limbo and is recovered first: a 'no' from
+here could let a recovery end it too early, and a recovery under way may name this bookie for the
+first time when it closes.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ from bkbox.wire.write_set import holds, last_settled_entry, write_set
 
 def needs_recovery(metadata: LedgerMetadata, bookie: BookieId) -> bool:
     """Whether the ledger has to be recovered before this bookie can know what it has to hold."""
-    return metadata.state is not LedgerState.CLOSED and bookie in metadata.last_fragment.ensemble
+    if metadata.state is LedgerState.OPEN:
+        return bookie in metadata.last_fragment.ensemble
+    return metadata.state is LedgerState.IN_RECOVERY
 
 
 def expected_entries(

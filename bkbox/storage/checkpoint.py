@@ -25,7 +25,8 @@ class Checkpoint:
 
     ``footer`` is the offset of the last footer before that in the segment, 0 where it has none.
     ``journal`` is None where no journal has to be read. ``number`` counts the checkpoints of the
-    disk.
+    disk. ``held``: a replay from here found something missing, and what follows from that is not
+    durable yet.
     """
 
     number: int
@@ -33,6 +34,7 @@ class Checkpoint:
     offset: int
     footer: int
     journal: int | None
+    held: bool = False
 
 
 def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:
@@ -51,6 +53,7 @@ def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:
             int(fields["offset"]),
             int(fields["footer"]),
             None if journal is None else int(journal),
+            bool(fields["held"]),
         )
     except (KeyError, ValueError, TypeError) as error:
         raise DamagedError(f"{path}: not a checkpoint") from error

@@ -60,6 +60,9 @@ from bkbox.storage.records import (
 from bkbox.storage.replay import LogReplayer
 from bkbox.storage.segment import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, ScannedRecord
 
+HELD = "what an earlier start found missing has not been dealt with"
+"""In ReplayReport.damaged while a replay that was not trusted waits for its ``checkpoint``."""
+
 OpenIndex = Callable[[Files, Path, bool], OrderedStore]
 """Opens the index of a disk; the flag says that only what was flushed can be relied on."""
 
@@ -198,6 +201,8 @@ class DiskStore:
         if self._opened_index is not None:
             raise BugError("a disk is replayed once")
         checkpoint, journal_first = self._read_checkpoint()
+        if checkpoint is not None:
+            self._last_checkpoint = checkpoint
         if journal_first is not None and self._journal is None:
             raise BootError(
                 f"disk {self._disk}: the last run kept a journal; "
@@ -205,19 +210,25 @@ class DiskStore:
             )
         self._opened_index = LedgerIndex(self._open_index(self._files, self._disk, host_crash))
         with self._failing():
-            replayer = LogReplayer(self._files, self._log, self._index, host_crash=host_crash)
-            found = replayer.run(checkpoint)
-            journal_records = 0
+            # What the index knows and the log lost is in the journal, if there is one to replay.
             journaled = host_crash and journal_first is not None
+            replayer = LogReplayer(self._files, self._log, self._index, host_crash=host_crash)
+            found = replayer.run(
+                checkpoint, lambda: None if journaled else self._hold(checkpoint, journal_first)
+            )
+            journal_records = 0
             if self._journal is not None and journal_first is not None and host_crash:
                 reapply = _Reapply(self._log, self._index)
                 found.lost += self._journal.replay(journal_first, reapply)
                 journal_records = reapply.records
             self._log.sync()
-            # What the index knew and the log lost is in the journal, if there was one to replay.
+            if checkpoint is not None and checkpoint.held:
+                found.lost.append(HELD)
             trusted = not found.lost and (journaled or not found.dropped)
+            if not trusted:
+                self._hold(checkpoint, journal_first)
             trusted = trusted and not (host_crash and self.ack_after is AckAfter.WRITE)
-            self._begin(checkpoint, journal_first, trusted=trusted)
+            self._begin(journal_first, trusted=trusted)
         return ReplayReport(
             found.records,
             found.entries,
@@ -242,22 +253,28 @@ class DiskStore:
         journal_segments = self._journal.segments() if self._journal is not None else []
         return None, min(journal_segments, default=None)
 
-    def _begin(
-        self, checkpoint: Checkpoint | None, journal_first: int | None, *, trusted: bool
-    ) -> None:
+    def _hold(self, checkpoint: Checkpoint | None, journal_first: int | None) -> None:
+        """Note durably that something is missing, so that every start says so until the caller has
+        dealt with it.
+        """
+        if not self._last_checkpoint.held:
+            first = min(self._log.segments(), default=1)
+            at = checkpoint or Checkpoint(0, first, SEGMENT_HEADER_BYTES, 0, journal_first)
+            self._write_checkpoint(replace(at, held=True))
+
+    def _begin(self, journal_first: int | None, *, trusted: bool) -> None:
         """Start the journal of this run, and take a checkpoint if nothing speaks against it."""
-        if checkpoint is not None:
-            self._last_checkpoint = checkpoint
-        if self._journal is not None and self.ack_after is AckAfter.JOURNAL:
-            self._journal.start(journal_first or 1)
+        journal = self._journal if self.ack_after is AckAfter.JOURNAL else None
+        if journal is not None:
+            journal.start(journal_first or 1)
         if trusted:
             with suppress(DiskFullError):  # it only makes the next start read less
                 self.checkpoint()
                 return
         self._held = not trusted
-        if self._journal is not None and journal_first is None and checkpoint is not None:
+        if journal is not None and journal_first is None:
             # From here on the journal counts, though the log's position stays where it is.
-            self._write_checkpoint(replace(checkpoint, journal=self._journal_first()))
+            self._write_checkpoint(replace(self._last_checkpoint, journal=journal.segment))
 
     # ---- writing ---------------------------------------------------------------
 

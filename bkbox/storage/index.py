@@ -250,9 +250,10 @@ class LedgerIndex:
         for key, value in self._store.iterate(prefix, stop, reverse=reverse):
             yield _decode_run(key, value)
 
-    def drop(self, is_gone: Callable[[int, int, int], bool]) -> int:
-        """Take out the entries whose records, at [start, end) of a segment, are gone; returns how
-        many.
+    def drop(self, is_gone: Callable[[int, int, int], bool], before: Callable[[], None]) -> int:
+        """Take out the entries whose records, at [start, end) of a segment, are gone.
+
+        ``before`` is called before the first change. Returns how many were taken out.
         """
         dropped = 0
         pending: dict[bytes, bytes | None] = {}
@@ -260,6 +261,8 @@ class LedgerIndex:
             run = _decode_run(key, value)
             if not is_gone(run.segment, run.offset, run.end):
                 continue
+            if not dropped:
+                before()
             pending[key] = None
             for entry in range(run.first, run.last + 1):
                 one = run.part(entry, entry)

@@ -16,6 +16,7 @@ being 0, which the caller has to act on.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from bkbox.storage.checkpoint import Checkpoint
@@ -56,9 +57,11 @@ class LogReplayer:
         self._gone: dict[int, list[tuple[int, int]]] = {}
         self._existing: set[int] = set()
 
-    def run(self, checkpoint: Checkpoint | None) -> LogReplay:
-        """Replay from the checkpoint, or from the first segment where there is none. DiskError,
-        DiskFullError.
+    def run(self, checkpoint: Checkpoint | None, before_drop: Callable[[], None]) -> LogReplay:
+        """Replay from the checkpoint, or from the first segment where there is none.
+
+        ``before_drop`` is called before anything is taken out of the index: a later start will not
+        find it missing any more. DiskError, DiskFullError.
         """
         existing = self._log.segments()
         self._existing = set(existing)
@@ -77,7 +80,7 @@ class LogReplayer:
             at = checkpoint if checkpoint is not None and checkpoint.segment == segment else None
             self._replay_segment(segment, at, is_last=segment == newest)
         if self._host_crash or self._found.lost:
-            self._found.dropped = self._index.drop(self._is_gone)
+            self._found.dropped = self._index.drop(self._is_gone, before_drop)
         return self._found
 
     def _note_missing(self, segment: int) -> None:

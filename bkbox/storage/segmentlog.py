@@ -82,6 +82,7 @@ class SegmentLog:
         """
         self.close()
         self._file = self._files.open_append(self.path_of(segment))
+        self._files.fsync_dir(self._directory)  # its maker may have been killed before it did
         self._enter(segment, size)
         self._synced, self._announced = 0, size
 

@@ -28,6 +28,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 
 from bkbox.admin import server as admin
+from bkbox.admin import status
 from bkbox.admin.paths import admin_socket_path
 from bkbox.config import Config
 from bkbox.errors import (
@@ -55,6 +56,8 @@ from bkbox.wire.service_info import rpc_service_info
 log = logging.getLogger(__name__)
 
 _STATS_EVERY_S = 1.0
+_STATS_TIMEOUT_S = 1.0
+"""A worker that syncs a large batch answers later; the figures of before are shown meanwhile."""
 _HEALTHY_AFTER_S = 10.0
 """A child that lived this long starts its next back-off from the beginning."""
 
@@ -135,7 +138,7 @@ class Supervisor:
             lines = "; ".join(map(str, found.differences))
             raise CookieMismatchError(f"cookie mismatch: {lines}. {found.advice}")
         self._bind()
-        handle = await admin.start(admin_socket_path(config), lambda: report.status_of(self))
+        handle = await admin.start(admin_socket_path(config), self._status)
         stack.push_async_callback(handle.close)
         for number, item in enumerate(evidence.disks):
             assert item.identity is not None
@@ -466,12 +469,16 @@ class Supervisor:
             except MetadataError as error:
                 log.warning("the registration could not be renewed: %s", error)
 
+    async def _status(self) -> status.Status:
+        await self._refresh()
+        return report.status_of(self)
+
     async def _refresh(self) -> None:
         async def one(disk: Disk) -> None:
-            if disk.child is None or not disk.child.running:
+            if not disk.usable:
                 return
             with contextlib.suppress(BkboxError, TimeoutError):
-                found = await disk.call(messages.GetStats(), timeout_s=5.0)
+                found = await disk.call(messages.GetStats(), timeout_s=_STATS_TIMEOUT_S)
                 assert isinstance(found, messages.Stats)
                 disk.stats = found.values
 

@@ -84,6 +84,9 @@ class Worker:
     def _answer(self, call: Message) -> Message:
         if self._calls is None:
             raise BugError("the disk is not open yet")
+        if isinstance(call, messages.GetStats) and self._bookie is not None:
+            # Nobody writes to a read-only bookie: that there is room again has to be seen without a write.
+            self._bookie.watch_space(self._usage_max, self._reserve_bytes)
         return self._calls.answer(call)
 
     def _reply(self, channel: Channel, call: Message, action: Callable[[], Message]) -> None:
@@ -177,7 +180,7 @@ class Worker:
             slots, incoming = front.batches()
             if not slots:
                 return
-            for connection, frames in bookie.process(incoming).items():
+            for connection, frames in bookie.process(incoming):
                 front.answer(connection, frames)
             front.flush()
             front.done(slots, read_only=bool(bookie.read_only))

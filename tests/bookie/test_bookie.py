@@ -50,9 +50,9 @@ def bookie(store: DiskStore) -> Bookie:
 def ask(bookie: Bookie, *frames: bytes) -> list[tuple[int, int, bytes]]:
     """(code, entry id, body) of each answer, adds before reads."""
     joined = b"".join(frames)
-    answers = bookie.process([(7, len(frames), memoryview(joined))])
     found = []
-    for frame in answers.get(7, []):
+    answers = bookie.process([(7, len(frames), memoryview(joined))])
+    for frame in (frame for _connection, group in answers for frame in group):
         code = int.from_bytes(frame[8:12], "big", signed=True)
         entry = int.from_bytes(frame[20:28], "big", signed=True)
         found.append((code, entry, frame[28:]))
@@ -75,7 +75,9 @@ def test_a_fencing_read_sees_the_adds_before_it_and_stops_those_behind_it(bookie
     assert raw.payload_of(answers[2][2]) == b"before"
 
 
-def test_a_fence_of_an_unknown_ledger_creates_it_and_survives(tmp_path: Path, store: DiskStore) -> None:
+def test_a_fence_of_an_unknown_ledger_creates_it_and_survives(
+    tmp_path: Path, store: DiskStore
+) -> None:
     assert codes(Bookie(store), raw.read_frame(5, -1, raw.FENCE)) == [raw.ENOENTRY]
     store.abandon()
     again = open_store(tmp_path / "disk")
@@ -144,7 +146,9 @@ def test_a_full_disk_takes_repair_but_no_ordinary_adds(bookie: Bookie) -> None:
     assert codes(bookie, raw.add_frame(1, 2, b"x")) == [raw.EOK]
 
 
-def test_a_failed_disk_acknowledges_nothing_and_still_reads(store: DiskStore, bookie: Bookie) -> None:
+def test_a_failed_disk_acknowledges_nothing_and_still_reads(
+    store: DiskStore, bookie: Bookie
+) -> None:
     codes(bookie, raw.add_frame(1, 0, b"x"))
     store._failed = "fdatasync failed"
     assert codes(bookie, raw.add_frame(1, 1, b"x"), raw.read_frame(2, -1, raw.FENCE)) == [

@@ -106,7 +106,7 @@ def test_importing_the_package_loads_no_client() -> None:
     code = "import sys, bkbox; sys.exit('bkbox.client' in sys.modules or 'asyncio' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
-        _ = bkbox.nothing  # type: ignore[attr-defined]
+        _ = bkbox.nothing
 
 
 def test_sizes_that_do_not_fit(tmp_path: Path) -> None:
@@ -153,6 +153,8 @@ async def _write_and_leave_open(made: Cluster, count: int) -> int:
     async with made.client() as client:
         writer = await client.create_ledger(password=b"pw")
         await writer.append_many([b"%d" % n for n in range(count)])
+        if count:
+            await made.every_copy(writer.ledger_id, count)
         await writer.abort()
         return writer.ledger_id
 
@@ -265,6 +267,7 @@ def test_bookies_that_know_another_master_key(tmp_path: Path) -> None:
             writer = await client.create_ledger()
             ledger = writer.ledger_id
             await writer.append(b"x")
+            await made.every_copy(ledger, 1)
             for bookie in made.bookies.values():
                 bookie.ledgers[ledger].master_key = bytes(20)
             with pytest.raises(UnauthorizedError, match="answered EUA"):

@@ -41,7 +41,7 @@ def test_an_ensemble_is_spread_over_hosts() -> None:
 
 def test_too_few_bookies_are_named() -> None:
     known = bookies("h/a", "h/b", "h/c", read_only=("h/b",))
-    with pytest.raises(NotEnoughBookiesError, match="3 bookies are needed, 2 .*: h/a, h/c"):
+    with pytest.raises(NotEnoughBookiesError, match=r"3 bookies are needed, 2 .*: h/a, h/c"):
         choose_ensemble(known, 3, random.Random(1))
     with pytest.raises(NotEnoughBookiesError, match="0 are available: none"):
         choose_ensemble({}, 1, random.Random(1))

@@ -167,6 +167,14 @@ class Cluster:
         ) as client:
             yield client
 
+    async def every_copy(self, ledger: int, entries: int) -> None:
+        """Wait until each bookie holds so many entries of the ledger."""
+        while any(
+            ledger not in bookie.ledgers or len(bookie.ledgers[ledger].entries) < entries
+            for bookie in self.bookies.values()
+        ):
+            await asyncio.sleep(0.002)
+
     async def start_bookie(self) -> TinyBookie:
         bookie = TinyBookie(self.store, BookieId(f"bookie-{len(self.bookies)}"))
         await bookie.start()

@@ -125,8 +125,12 @@ def test_scenario_1_a_fence_is_lost(bookies: list[BookieProcess], unsafe: str) -
     lose_disk(first, unsafe=unsafe)
     acknowledged = sum(write(bookie, 1) == raw.EOK for bookie in bookies) >= 2
     if unsafe:
-        assert acknowledged, "without the fence on boot the old writer must get its two acknowledgements"
-        assert b"entry 1" not in readable(first.metadata), "and the entry is lost: the ledger is closed"
+        assert acknowledged, (
+            "without the fence on boot the old writer must get its two acknowledgements"
+        )
+        assert b"entry 1" not in readable(first.metadata), (
+            "and the entry is lost: the ledger is closed"
+        )
     else:
         assert not acknowledged
         assert readable(first.metadata) == [b"entry 0"]

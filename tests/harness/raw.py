@@ -46,6 +46,22 @@ def read_frame(ledger: int, entry: int, flags: int = 0, key: bytes | None = None
     return struct.pack(">I", len(body)) + body
 
 
+def batch_frame(
+    ledger: int,
+    entry: int,
+    max_count: int,
+    max_size: int = 1 << 20,
+    *,
+    request_id: int = 1,
+    flags: int = 0,
+    key: bytes | None = None,
+) -> bytes:
+    body = struct.pack(">BBHqqqiq", 2, 7, flags, ledger, entry, request_id, max_count, max_size)
+    if flags & FENCE:
+        body += master_key() if key is None else key
+    return struct.pack(">I", len(body)) + body
+
+
 @dataclass
 class Answer:
     opcode: int

@@ -152,11 +152,15 @@ def elsewhere() -> Process:
 def test_the_lease_of_another_container_is_waited_for(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "cluster.db"
-        async with store_at(path) as store:
-            ends = boottime_ms() + 150
-            put_row(path, elsewhere(), ends)
-            await store.register(BOOKIE, INFO, read_only=False)
-            assert boottime_ms() >= ends
+        await create(path)
+        put_row(path, elsewhere(), 1020)
+        now = 1000
+        async with await SqliteStore.open(path, boottime_ms=lambda: now) as store:
+            attempt = asyncio.create_task(store.register(BOOKIE, INFO, read_only=False))
+            await asyncio.wait([attempt], timeout=0.1)
+            assert not attempt.done(), "the lease has not ended"
+            now = 1020
+            await attempt
             assert await store.bookies() == {BOOKIE: RegisteredBookie(False, INFO)}
 
     asyncio.run(scenario())
@@ -165,14 +169,16 @@ def test_the_lease_of_another_container_is_waited_for(tmp_path: Path) -> None:
 def test_a_lease_that_another_container_renews_is_respected(tmp_path: Path) -> None:
     async def scenario() -> None:
         path = tmp_path / "cluster.db"
-        async with store_at(path) as store:
-            put_row(path, elsewhere(), boottime_ms() + 300)
+        await create(path)
+        put_row(path, elsewhere(), 1020)
+        async with await SqliteStore.open(path, boottime_ms=lambda: 1000) as store:
             attempt = asyncio.create_task(store.register(BOOKIE, INFO, read_only=False))
-            await store.bookies()  # comes after the attempt's first look, in the same thread
-            put_row(path, elsewhere(), boottime_ms() + LEASE_MS)
+            await asyncio.wait([attempt], timeout=0.1)
+            assert not attempt.done()
+            put_row(path, elsewhere(), 1020 + LEASE_MS)
             with pytest.raises(OperatorError, match="alive"):
                 await attempt
-            assert (await store.bookies())[BOOKIE].service_info != INFO
+            assert expiry_of(path) == 1020 + LEASE_MS
 
     asyncio.run(scenario())
 

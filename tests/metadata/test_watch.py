@@ -16,6 +16,7 @@ from bkbox.errors import HandleClosedError, MetadataError
 from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.watch import Changes, watch
 from bkbox.wire.ledger import LedgerState
 
 ONE = LedgerId(1)
@@ -123,5 +124,37 @@ def test_a_watch_outlives_an_outage(tmp_path: Path) -> None:
             async with await connect(f"sqlite:{path}") as other:
                 created = await other.create_ledger(ledger_of(1))
             assert await waiting == created
+
+    asyncio.run(scenario())
+
+
+def test_a_value_is_read_once_for_each_change() -> None:
+    async def scenario() -> None:
+        polls = reads = 0
+        enough = asyncio.Event()
+
+        async def mark() -> int:
+            nonlocal polls
+            polls += 1
+            if polls == 6:
+                enough.set()
+            return polls // 3  # 0 0 1 1 1 2
+
+        async def read() -> int:
+            nonlocal reads
+            reads += 1
+            await asyncio.sleep(0)
+            return 7
+
+        changes = Changes(mark)
+        values = watch(changes, read, recheck_s=None)
+        assert await anext(values) == 7
+        waiting = asyncio.ensure_future(anext(values))
+        await enough.wait()
+        assert not waiting.done(), "the value is the same"
+        assert 1 < reads <= 4, "at first, for the first mark, and for two changes of it"
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        await changes.close()
 
     asyncio.run(scenario())

@@ -99,9 +99,7 @@ class Player:
         lac, length = int(values["lac"]), int(values["length"])
         ledger = getattr(self.machine, "metadata", None)
         ledger_id = ledger.ledger_id if ledger is not None else 7
-        return VerifiedEntry(
-            ledger_id, EntryId(entry), EntryId(lac), length, fields[-1].encode()
-        )
+        return VerifiedEntry(ledger_id, EntryId(entry), EntryId(lac), length, fields[-1].encode())
 
 
 def play(machine: Any, text: str) -> None:

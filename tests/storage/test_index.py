@@ -188,10 +188,13 @@ def test_dropping_takes_out_single_entries() -> None:
     run = run_of(1, 0, 5, 1)
     index.apply([run, run_of(2, 0, 3, 2)])
     gone = run.part(2, 2)
+    called: list[list[tuple[int, int]]] = []
     dropped = index.drop(
-        lambda segment, start, end: segment == 1 and start < gone.end and gone.offset < end
+        lambda segment, start, end: segment == 1 and start < gone.end and gone.offset < end,
+        lambda: called.append(index.entries(1)),
     )
     assert dropped == 1
+    assert called == [[(0, 4)]]
     assert index.entries(1) == [(0, 1), (3, 4)]
     assert index.entries(2) == [(0, 2)]
 

@@ -1,0 +1,199 @@
+"""What the demo tells: headings, plain sentences, what was proved, progress, a table.
+
+At a terminal in colour and with moving bars; elsewhere (a pipe, CI, NO_COLOR, --plain) in lines that
+any log takes, progress as a line every now and then. Both say the same words.
+"""
+
+from __future__ import annotations
+
+import textwrap
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Literal
+
+import click
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    DownloadColumn,
+    MofNCompleteColumn,
+    Progress,
+    ProgressColumn,
+    TextColumn,
+    TransferSpeedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+WIDTH = 98
+_PLAIN_EVERY_S = 1.0
+
+Unit = Literal["bytes", "entries"]
+Advance = Callable[[int], None]
+"""Takes how much is done by now."""
+
+
+def amount(count: int) -> str:
+    """Bytes for people."""
+    return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count:,} bytes"
+
+
+class Show(ABC):
+    """Where the story goes. Texts are plain sentences; this decides how they look."""
+
+    @abstractmethod
+    def heading(self, text: str) -> None:
+        """Of a step."""
+
+    @abstractmethod
+    def say(self, text: str) -> None:
+        """What is done and why, or what came of it."""
+
+    @abstractmethod
+    def proved(self, text: str) -> None:
+        """Something that was checked and holds."""
+
+    @abstractmethod
+    def failed(self, text: str) -> None:
+        """That something went wrong, and where."""
+
+    @abstractmethod
+    def quote(self, text: str) -> None:
+        """A command, or what a process said."""
+
+    @abstractmethod
+    def line(self, text: str) -> None:
+        """One line of data, as it is."""
+
+    @abstractmethod
+    def progress(self, label: str, total: int, unit: Unit) -> AbstractContextManager[Advance]:
+        """A bar, or lines, that show how far something is, until the block is left."""
+
+    @abstractmethod
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        """A table; columns whose cells begin with a digit are numbers."""
+
+
+class PlainShow(Show):
+    """Lines without decoration."""
+
+    def heading(self, text: str) -> None:
+        click.echo(f"\n== {text} ==")
+
+    def say(self, text: str) -> None:
+        click.echo(textwrap.fill(text, WIDTH, break_on_hyphens=False))
+
+    def proved(self, text: str) -> None:
+        click.echo(_hanging("ok: ", text))
+
+    def failed(self, text: str) -> None:
+        click.echo(_hanging("FAILED: ", text))
+
+    def quote(self, text: str) -> None:
+        for line in text.splitlines():
+            click.echo(_hanging("  | ", line))
+
+    def line(self, text: str) -> None:
+        click.echo(text)
+
+    @contextmanager
+    def progress(self, label: str, total: int, unit: Unit) -> Iterator[Advance]:
+        began = shown = time.monotonic()
+
+        def advance(done: int) -> None:
+            nonlocal shown
+            now = time.monotonic()
+            if now - shown >= _PLAIN_EVERY_S:
+                shown = now
+                click.echo(f"  {label}: {_of(done, total, unit, now - began)}")
+
+        yield advance
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        lines = [columns, *rows]
+        widths = [max(len(line[at]) for line in lines) for at in range(len(columns))]
+        for line in lines:
+            cells = [
+                cell.rjust(width) if _is_number(rows, at) else cell.ljust(width)
+                for at, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ]
+            click.echo("  ".join(cells).rstrip())
+
+
+class TerminalShow(Show):
+    """Colours and bars."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._width = min(WIDTH, console.width)
+
+    def heading(self, text: str) -> None:
+        self._console.print()
+        self._console.print(Text(f"━━ {text} ", style="bold cyan"), end="")
+        self._console.print(
+            Text("━" * max(0, self._width - len(text) - 4), style="bold cyan"), no_wrap=True
+        )
+
+    def say(self, text: str) -> None:
+        self._print(textwrap.fill(text, self._width, break_on_hyphens=False), "")
+
+    def proved(self, text: str) -> None:
+        self._print(_hanging("✓ ", text, self._width), "green")
+
+    def failed(self, text: str) -> None:
+        self._print(_hanging("✗ ", text, self._width), "bold red")
+
+    def quote(self, text: str) -> None:
+        for line in text.splitlines():
+            self._print(_hanging("  │ ", line, self._width), "yellow")
+
+    def line(self, text: str) -> None:
+        self._print(text, "dim")
+
+    @contextmanager
+    def progress(self, label: str, total: int, unit: Unit) -> Iterator[Advance]:
+        measures: list[ProgressColumn] = (
+            [DownloadColumn(), TransferSpeedColumn()]
+            if unit == "bytes"
+            else [MofNCompleteColumn(), TextColumn("entries")]
+        )
+        bars = Progress(
+            TextColumn("  {task.description}"), BarColumn(30), *measures, console=self._console
+        )
+        task = bars.add_task(label, total=total)
+        with bars:
+            yield lambda done: bars.update(task, completed=done)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        table = Table(width=None, title_justify="left")
+        for at, name in enumerate(columns):
+            table.add_column(name, justify="right" if _is_number(rows, at) else "left")
+        for row in rows:
+            table.add_row(*map(Text, row))
+        self._console.print(table)
+
+    def _print(self, text: str, style: str) -> None:
+        self._console.print(Text(text, style=style), soft_wrap=True)
+
+
+def _hanging(mark: str, text: str, width: int = WIDTH) -> str:
+    return textwrap.fill(
+        text,
+        width,
+        initial_indent=mark,
+        subsequent_indent=" " * len(mark),
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+
+
+def _of(done: int, total: int, unit: Unit, elapsed_s: float) -> str:
+    if unit == "entries":
+        return f"{done:,} of {total:,} entries"
+    return f"{amount(done)} of {amount(total)}, {amount(int(done / elapsed_s))}/s"
+
+
+def _is_number(rows: Sequence[Sequence[str]], at: int) -> bool:
+    return all(row[at][:1].isdigit() or row[at] == "-" for row in rows)

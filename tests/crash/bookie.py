@@ -1,0 +1,130 @@
+"""One bookie that is killed again and again: in a process group of its own, so that one signal
+ends all of it, and watched without starting a command for every look.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bkbox.admin.paths import STATUS_URL, short_address
+from tests.harness.processes import BKBOX, BookieProcess, wait_for
+
+SETTINGS: dict[str, object] = {
+    "segment_bytes_max": 262_144,
+    "checkpoint_bytes": 131_072,
+    "restart_backoff_initial_s": 0.001,
+    "restart_backoff_max_s": 0.02,
+    "repair_retry_initial_s": 0.05,
+    "repair_retry_max_s": 0.2,
+    "disk_reserve_bytes": 0,
+    "disk_usage_max": 1.0,
+}
+"""Segments and checkpoints so small that rolls and checkpoints happen all the time."""
+
+
+def cached_bytecode(root: Path) -> dict[str, str]:
+    """Environment for processes that start often: what is compiled once is kept, outside the
+    project.
+    """
+    return {
+        "PYTHONDONTWRITEBYTECODE": "",
+        "PYTHONPYCACHEPREFIX": os.environ.get("CRASH_BYTECODE", str(root / "bytecode")),
+    }
+
+
+class CrashBookie(BookieProcess):
+    """See above. ``environment`` is that of the next start."""
+
+    environment: dict[str, str]
+
+    def __init__(self, root: Path, *, metadata: str = "", name: str = "bookie") -> None:
+        super().__init__(root, metadata or f"sqlite:{root}/metadata.db", name=name)
+        self.environment = cached_bytecode(root)
+
+    def init_for(self, ack_after: str, *, disks: int = 2, **settings: object) -> CrashBookie:
+        self.init(
+            disks=disks,
+            journal=ack_after == "journal",
+            ack_after=ack_after,
+            **{**SETTINGS, **settings},
+        )
+        return self
+
+    def launch(self) -> None:
+        """Start without waiting."""
+        self.process = subprocess.Popen(
+            [*BKBOX, "run", "--config", str(self.config)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **self.environment},
+            process_group=0,
+        )
+        self.stderr = ""
+        self._reader = threading.Thread(target=self._drain, args=(self.process,), daemon=True)
+        self._reader.start()
+
+    def start_again(self) -> None:
+        self.launch()
+        self.wait_ready()
+
+    def kill(self) -> None:
+        """SIGKILL every process of the bookie at once; returns when all are gone."""
+        assert self.process is not None
+        group = self.process.pid
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
+        self.process.wait(20)
+        wait_for(lambda: not _alive(group), "the killed bookie to be gone", pause=0.002)
+        self._close()
+
+    def pids(self, role: str) -> list[int]:
+        """Of the children of a role that are running, as the supervisor sees them."""
+        found = self.look()["processes"]
+        return [item["pid"] for item in found if item["role"] == role and item["running"]]
+
+    def look(self) -> dict[str, Any]:
+        """The status document."""
+        with (
+            short_address(self.disks[0] / "admin.sock") as address,
+            socket.socket(socket.AF_UNIX) as sock,
+        ):
+            sock.settimeout(20)
+            sock.connect(address)
+            sock.sendall(f"GET {STATUS_URL} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            answer = b""
+            while data := sock.recv(1 << 16):
+                answer += data
+        head, _, body = answer.partition(b"\r\n\r\n")
+        assert b" 200 " in head.splitlines()[0], head
+        document: dict[str, Any] = json.loads(body)
+        return document
+
+    def classes(self) -> set[str]:
+        """The crash classes of the disks at the last start of each."""
+        return {disk["crash_class"] for disk in self.look()["disks"]}
+
+
+def _alive(group: int) -> bool:
+    """Whether a process of the group has not ended; one that nobody reaped has."""
+    for process in psutil.process_iter():
+        with suppress(psutil.Error, ProcessLookupError):
+            if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
+                return True
+    return False
+
+
+def pause(seconds: float) -> None:
+    """Let a start get so far before it is killed."""
+    time.sleep(seconds)

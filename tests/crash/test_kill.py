@@ -1,0 +1,96 @@
+"""SIGKILL of each kind of process, at seeded points under load: nothing that was acknowledged is
+lost, in any mode, and nothing is denied meanwhile.
+
+``CRASH_POINTS`` is the number of points for each role and mode, ``CRASH_SEED`` where the seeds
+begin.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.crash.bookie import CrashBookie, pause
+from tests.crash.load import Load
+from tests.harness.processes import wait_for
+
+POINTS = int(os.environ.get("CRASH_POINTS", "3"))
+SEED = int(os.environ.get("CRASH_SEED", "1"))
+MODES = ("sync", "write", "journal")
+ROLES = ("supervisor", "frontend", "worker", "repair")
+SAMPLE = 200
+
+
+@pytest.fixture
+def bookie(tmp_path: Path) -> Iterator[CrashBookie]:
+    bookie = CrashBookie(tmp_path)
+    yield bookie
+    bookie.ensure_gone()
+
+
+@pytest.mark.timeout(60 + 20 * POINTS)
+@pytest.mark.parametrize("role", ROLES)
+@pytest.mark.parametrize("ack_after", MODES)
+def test_a_kill_loses_nothing(bookie: CrashBookie, ack_after: str, role: str) -> None:
+    bookie.init_for(ack_after).start_again()
+    seed = f"{SEED}-{ack_after}-{role}"
+    rng = random.Random(seed)
+    load = Load(bookie.port, rng.getrandbits(32))
+    for point in range(POINTS):
+        try:
+            load.run(rng.randrange(10, 300))
+            load.run_for(rng.randrange(3000) / 1e6)
+            strike(bookie, role, rng, load)
+            load.verify(sample=SAMPLE)
+        except AssertionError as error:
+            error.add_note(f"seed {seed!r}, point {point} of {POINTS}\n{bookie.stderr[-3000:]}")
+            raise
+    load.run(100)
+    load.drain()
+    load.verify()
+    assert bookie.stop() == 0, bookie.stderr[-3000:]
+    bookie.start_again()
+    assert bookie.classes() == {"clean"}
+    load.verify()
+    load.close()
+    print(f"{POINTS} points: {load.acks} acks, {load.fences} fences, {load.reads} reads")
+
+
+def strike(bookie: CrashBookie, role: str, rng: random.Random, load: Load) -> None:
+    """Kill, and see to it that the bookie is whole again."""
+    if role == "supervisor":
+        strike_all(bookie, rng)
+        return
+    running = bookie.pids(role)
+    victims = running if rng.random() < 0.2 else [rng.choice(running)]
+    for pid in victims:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    load.run_for(rng.choice((0.0, 0.005, 0.05)))
+    wait_for(
+        lambda: len(set(bookie.pids(role)) - set(victims)) == len(running),
+        f"the {role} to be started again",
+        pause=0.01,
+    )
+
+
+def strike_all(bookie: CrashBookie, rng: random.Random) -> None:
+    """All processes; now and then once more during the start, or only the supervisor, whose
+    children die with it.
+    """
+    if rng.random() < 0.2:
+        assert bookie.process is not None
+        bookie.process.kill()
+    bookie.kill()
+    while rng.random() < 0.25:
+        bookie.launch()
+        pause(rng.random() * 1.2)
+        bookie.kill()
+    bookie.start_again()
+    assert bookie.classes() == {"process crash"}

@@ -11,9 +11,12 @@ from bkbox.client import Client, connect
 from bkbox.demo.show import Show
 from bkbox.demo.source import Source, Stored
 from bkbox.demo.stage import Stage
+from bkbox.demo.writing import Writing
 from bkbox.errors import DemoFailedError
 from bkbox.ids import BookieId, LedgerId
 from bkbox.protocol.events import Answer
+
+_NOT_YET = LedgerId(0)
 
 
 @dataclass(slots=True)
@@ -27,8 +30,11 @@ class Scene:
     open: AsyncExitStack
     """What one step leaves open for the next."""
 
-    ledger: LedgerId = LedgerId(0)
+    ledger: LedgerId = _NOT_YET
     """The ledger that the input is written to."""
+
+    writing: Writing | None = None
+    """While the ledger is being written."""
 
     manifest: list[Stored] = field(default_factory=list)
     """The files that are in it."""
@@ -80,5 +86,3 @@ def must(holds: bool, text: str) -> None:
     """Raises DemoFailedError unless it holds. ``text`` says what is the case if it does not."""
     if not holds:
         raise DemoFailedError(text)
-
-

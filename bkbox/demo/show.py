@@ -43,6 +43,9 @@ def amount(count: int) -> str:
 class Show(ABC):
     """Where the story goes. Texts are plain sentences; this decides how they look."""
 
+    shortens: bool
+    """Whether long lists are cut, for somebody who watches."""
+
     @abstractmethod
     def heading(self, text: str) -> None:
         """Of a step."""
@@ -78,6 +81,8 @@ class Show(ABC):
 
 class PlainShow(Show):
     """Lines without decoration."""
+
+    shortens = False
 
     def heading(self, text: str) -> None:
         click.echo(f"\n== {text} ==")
@@ -124,6 +129,8 @@ class PlainShow(Show):
 
 class TerminalShow(Show):
     """Colours and bars."""
+
+    shortens = True
 
     def __init__(self, console: Console) -> None:
         self._console = console

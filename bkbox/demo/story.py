@@ -1,52 +1,19 @@
-"""The story: its steps in order, what they hand to each other, and the table at the end."""
+"""The story: the steps in their order, and the table at the end."""
 
 from __future__ import annotations
 
+import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
 
-from bkbox.client import Client, connect
+from bkbox.demo import fenced, killed, lostdisk, readback
+from bkbox.demo.scene import Scene, Told
 from bkbox.demo.show import Show, amount
-from bkbox.demo.source import Source, Stored
+from bkbox.demo.source import Source
 from bkbox.demo.stage import Stage
-from bkbox.ids import LedgerId
-
-
-@dataclass(slots=True)
-class Scene:
-    """What the steps share."""
-
-    stage: Stage
-    show: Show
-    source: Source
-    rng: random.Random
-    manifest: list[Stored] = field(default_factory=list)
-    """The files written so far."""
-
-    ledger: LedgerId = LedgerId(0)
-    """The ledger that the input is written to: 'ledger A' of the issue."""
-
-    acknowledged: int = 0
-    """Entries of it that the writer was told are safe."""
-
-    missed: range = range(0)
-    """Those that were acknowledged while bookie 1 was dead: it has none of them."""
-
-    def client(self) -> AbstractAsyncContextManager[Client]:
-        """A client of the three bookies; each step has one of its own."""
-        return connect(self.stage.metadata, rng=self.rng)
-
-
-@dataclass(frozen=True, slots=True)
-class Told:
-    """A step's line in the table."""
-
-    entries: int
-    size: int
-    what: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,21 +24,55 @@ class Step:
     play: Callable[[Scene], Awaitable[Told]]
 
 
-async def tell(scene: Scene, steps: Sequence[Step]) -> None:
-    """Play the steps. If one fails this says which, and the error goes on."""
-    show = scene.show
+STEPS = (
+    Step("Append real data to a ledger", killed.append),
+    Step("SIGKILL a bookie in the middle of the writing", killed.kill),
+    Step("Take a whole disk away from another bookie", lostdisk.lose),
+    Step("Recover a ledger while its writer hangs", fenced.fence),
+    Step("Stop the third bookie and read everything back", readback.read_back),
+)
+
+
+async def tell(stage: Stage, show: Show, source: Source, rng: random.Random) -> None:
+    """Tell it all. Where a step fails this says which, and the error goes on."""
     rows: list[tuple[str, ...]] = []
+    count = len(STEPS) + 1
     began = time.monotonic()
-    for number, step in enumerate(steps, 1):
-        show.heading(f"Step {number} of {len(steps) + 1}: {step.title}")
-        step_began = time.monotonic()
-        try:
-            told = await step.play(scene)
-        except BaseException:
-            show.failed(f"step {number} failed: {step.title}")
-            raise
-        seconds = f"{time.monotonic() - step_began:.1f}"
-        rows.append((str(number), seconds, f"{told.entries:,}", amount(told.size), told.what))
-    rows.append(("all", f"{time.monotonic() - began:.1f}", "", "", "no acknowledged entry was lost"))
-    show.heading(f"Step {len(steps) + 1} of {len(steps) + 1}: What happened")
+    doing = "the start of the bookies"
+    try:
+        await _start_bookies(stage, show)
+        async with AsyncExitStack() as stack:
+            scene = Scene(stage, show, source, rng, stack)
+            for number, step in enumerate(STEPS, 1):
+                doing = f"step {number}, {step.title}"
+                show.heading(f"Step {number} of {count}: {step.title}")
+                step_began = time.monotonic()
+                told = await step.play(scene)
+                seconds = f"{time.monotonic() - step_began:.1f}"
+                rows.append(
+                    (str(number), seconds, f"{told.entries:,}", amount(told.size), told.what)
+                )
+    except BaseException:
+        show.failed(f"{doing}, did not come to its end")
+        raise
+    show.heading(f"Step {count} of {count}: What happened")
     show.table(("step", "seconds", "entries", "bytes", "what was shown"), rows)
+    show.proved(f"all of it in {time.monotonic() - began:.1f} s, and nothing acknowledged was lost")
+
+
+async def _start_bookies(stage: Stage, show: Show) -> None:
+    show.say(
+        "Three bookies start on this machine, each with two disks (folders) and five processes: a "
+        "supervisor, a front-end, a worker per disk, a repair worker. They share one metadata file. "
+        f"Everything lies in {stage.root}."
+    )
+    bookies = [stage.add_bookie() for _ in range(3)]
+    # A bookie that counts real disks would refuse entries on a machine whose disk is nearly full.
+    await asyncio.gather(
+        *(
+            bookie.init(ack_after="write", disk_usage_max=1.0, disk_reserve_bytes=0)
+            for bookie in bookies
+        )
+    )
+    await asyncio.gather(*(bookie.start() for bookie in bookies))
+    show.proved("ready: " + ", ".join(f"{bookie.name} on {bookie.id}" for bookie in bookies))

@@ -1,39 +1,27 @@
-"""Steps 1 and 2: real data goes into a ledger, and a bookie dies in the middle of it.
-
-The writer of step 1 is the writer of step 2. At the end it is gone without having closed the
-ledger, as a process that died would be: somebody else has to find the end.
-"""
+"""A writer and the input that it still has to write."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
-from dataclasses import replace
 from itertools import islice
 
 from bkbox.client import Client, LedgerWriter
-from bkbox.demo.scene import Scene, Told, ask, must
-from bkbox.demo.show import Advance, amount
-from bkbox.wire.codes import Code
+from bkbox.demo.show import Advance
+from bkbox.demo.source import Source, Stored
 
 _BATCH_ENTRIES = 32
-_SAMPLE_ENTRIES = 200
-
-# Shares of the input.
-_KILLED_AT = 0.4
-_DEAD_BY = 0.5
-_BACK_AT = 0.7
 
 
 class Writing:
-    """A writer and the input that it still has to write."""
+    """Half way through the input. Files come into ``manifest`` as they are written."""
 
-    def __init__(self, client: Client, writer: LedgerWriter, scene: Scene) -> None:
+    def __init__(
+        self, client: Client, writer: LedgerWriter, source: Source, manifest: list[Stored]
+    ) -> None:
         self.client = client
         self.writer = writer
-        self._size = scene.source.size
-        self._payloads: Iterator[bytes] = scene.source.entries(scene.manifest)
+        self._size = source.size
+        self._payloads: Iterator[bytes] = source.entries(manifest)
 
     @property
     def acknowledged(self) -> int:

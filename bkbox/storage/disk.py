@@ -40,7 +40,7 @@ from bkbox.ids import MAX_ID
 from bkbox.storage import marker
 from bkbox.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from bkbox.storage.entrylog import ENTRY_LOG_DIR, EntryLog
-from bkbox.storage.files import Files, Space
+from bkbox.storage.files import Files, Space, remove_flat_dir
 from bkbox.storage.identity import DiskIdentity, read_identity, write_identity
 from bkbox.storage.index import Change, LedgerIndex, changes_of
 from bkbox.storage.journal import Journal
@@ -65,6 +65,9 @@ HELD = "what an earlier start found missing has not been dealt with"
 
 OpenIndex = Callable[[Files, Path, bool], OrderedStore]
 """Opens the index of a disk; the flag says that only what was flushed can be relied on."""
+
+CreateIndex = Callable[[Files, Path], None]
+"""Makes the empty index of a disk."""
 
 
 def open_level_store(files: Files, disk: Path, host_crash: bool) -> OrderedStore:
@@ -96,9 +99,26 @@ class ReplayReport:
     trusted: bool
 
 
-def format_disk(files: Files, disk: Path, identity: DiskIdentity, *, now_ms: int) -> None:
-    """Prepare an empty disk. BootError for one that is in use; one whose preparation was cut short
-    is finished.
+def create_level_store(files: Files, disk: Path) -> None:
+    """Make an empty LevelDB index; what an earlier attempt left is removed."""
+    path = disk / INDEX_DIR
+    remove_flat_dir(files, path)
+    store = LevelStore(path, create=True)
+    store.flush()
+    store.close()
+    files.fsync_dir(disk)
+
+
+def format_disk(
+    files: Files,
+    disk: Path,
+    identity: DiskIdentity,
+    *,
+    create_index: CreateIndex = create_level_store,
+) -> None:
+    """Prepare an empty disk; one whose preparation was cut short is finished.
+
+    BootError for a disk that is in use, DiskError.
     """
     log_dir = disk / ENTRY_LOG_DIR
     if read_identity(files, disk) is not None:
@@ -106,13 +126,7 @@ def format_disk(files: Files, disk: Path, identity: DiskIdentity, *, now_ms: int
     if files.exists(log_dir) and files.listdir(log_dir):
         raise BootError(f"disk {disk} holds an entry log but no identity: it is not empty")
     files.mkdir(log_dir)
-    path = disk / INDEX_DIR
-    if files.exists(path):
-        for name in files.listdir(path):
-            files.unlink(path / name)
-    store = LevelStore(path, create=True)
-    store.flush()
-    store.close()
+    create_index(files, disk)
     files.fsync_dir(disk)
     files.fsync_dir(disk.parent)
     write_checkpoint(files, disk, Checkpoint(0, 1, SEGMENT_HEADER_BYTES, 0, None))

@@ -64,7 +64,9 @@ class Entry:
 
 @dataclass(slots=True, eq=False)
 class Ledger:
-    """One ledger as the load knows it. ``locked``: somebody else (phase one) may have fenced it."""
+    """One ledger as the load knows it. ``fenced``: a fence was answered. ``locked``: somebody else
+    (phase one) may have fenced it. ``limbo``: entries may be missing.
+    """
 
     id: int
     entries: dict[int, Entry] = field(default_factory=dict)
@@ -216,9 +218,6 @@ class Load:
         self._next_ledger += 1
         self.ledgers[ledger.id] = ledger
         return ledger
-
-    def on_new_ledger(self, ledger: Ledger) -> None:
-        """Called before a ledger is first written to by the load itself."""
 
     # ---- running -----------------------------------------------------------------------------
 
@@ -375,7 +374,7 @@ class Load:
             ledger.fenced = True
         if code == raw.EOK:
             found = self._judge_bytes(what, ledger, number, data, pending.acked)
-            if found < pending.highest and number == LAST:
+            if found < pending.highest and number == LAST and not ledger.limbo:
                 raise Violation(f"{what} found {found}, {pending.highest} had been acknowledged")
             return
         self.negatives += 1
@@ -395,8 +394,8 @@ class Load:
         entry = ledger.entries.get(found)
         if owner != ledger.id or (number != LAST and found != number) or entry is None:
             raise Violation(f"{what} found {owner}/{found}/{version}")
-        if number == LAST:
-            acked = None
+        if number == LAST or ledger.limbo:
+            acked = None  # a limbo ledger may be back at an older version: it serves what it has
         if not entry.may_be(version, acked):
             raise Violation(f"{what} found version {version}; acknowledged was {acked}, {entry}")
         if data != raw.make_entry(owner, found, payload(owner, found, version)):

@@ -71,10 +71,9 @@ def closes(bookie: BookieProcess) -> Iterator[object]:
         assert other.add(mine, 0, b"before") == EOK
 
         def check(data: bytes) -> None:
-            with RawClient(bookie.port) as bad:
-                with pytest.raises(EOFError):
-                    bad.send(data)
-                    bad.frame()
+            with RawClient(bookie.port) as bad, pytest.raises(EOFError):
+                bad.send(data)
+                bad.frame()
             assert payload_of(other.read(mine, 0).body) == b"before"
 
         yield check

@@ -113,7 +113,7 @@ def paused(bookie: BookieProcess) -> Iterator[None]:
 @pytest.mark.parametrize("unsafe", ["", "no-fence-on-boot"])
 def test_scenario_1_a_fence_is_lost(bookies: list[BookieProcess], unsafe: str) -> None:
     """A recovery fences two of three bookies and closes the ledger; one of them forgets; the old writer goes on."""
-    first, second, third = bookies
+    first, _second, third = bookies
     create_ledger(bookies)
     assert [write(bookie, 0) for bookie in bookies] == [raw.EOK] * 3
     third.kill()  # the recovery does not reach it, so it stays unfenced
@@ -139,7 +139,7 @@ def test_scenario_1_a_fence_is_lost(bookies: list[BookieProcess], unsafe: str) -
 @pytest.mark.parametrize("unsafe", ["", "no-limbo"])
 def test_scenario_2_a_recovery_truncates(bookies: list[BookieProcess], unsafe: str) -> None:
     """An entry is acknowledged by two of three; one forgets it, one is slow: the recovery must not end before it."""
-    first, second, third = bookies
+    first, second, _third = bookies
     create_ledger(bookies)
     assert [write(first, 0), write(second, 0)] == [raw.EOK] * 2
     lose_disk(first, unsafe=unsafe)

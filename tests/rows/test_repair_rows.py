@@ -1,4 +1,4 @@
-"""Rows 8, 13, 14, 15, 17 and 19 of where Java's bookie falls short of BP-46: those that repair decides, on real bookies."""
+"""Rows 8, 13, 14, 15, 17 and 19 of where Java's bookie falls short of BP-46: those that repair decides."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import pytest
 from bkbox.client.client import connect
 from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect as connect_store
-from bkbox.storage.marker import record_failure
 from bkbox.storage.files import RealFiles
+from bkbox.storage.marker import record_failure
 from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw
 from tests.harness.processes import BookieProcess, bkbox, wait_for

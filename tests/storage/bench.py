@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import random
 import struct
 from pathlib import Path
 from uuid import UUID
 
-from bkbox.storage.disk import DiskStore, OpenIndex, format_disk, open_level_store
-from bkbox.storage.files import Files, RealFiles
+from bkbox.storage.disk import (
+    CreateIndex,
+    DiskStore,
+    OpenIndex,
+    create_level_store,
+    format_disk,
+    open_level_store,
+)
+from bkbox.storage.files import Files
 from bkbox.storage.identity import DiskIdentity
+from bkbox.storage.orderedstore import MemoryStore
 from bkbox.storage.records import AckAfter, Record, entry_record
+from tests.faultyfiles import CrashableFiles
 
 IDENTITY = DiskIdentity(UUID(int=0x1234), "bookie:3181", "instance")
 KEY = b"k" * 20
@@ -25,21 +35,27 @@ def entry(ledger: int, number: int, payload: bytes = b"payload") -> Record:
 
 
 class Disk:
-    """A prepared disk and its journal folder."""
+    """A prepared disk and its journal folder.
 
-    def __init__(self, folder: Path, files: Files | None = None) -> None:
+    The index is in memory and outlives the stores; with ``level`` it is in LevelDB.
+    """
+
+    def __init__(self, folder: Path, files: Files | None = None, *, level: bool = False) -> None:
         self.folder = folder
-        self.files = files or RealFiles()
+        self.files = files or CrashableFiles(folder, random.Random(1))
         self.path = folder / "disk"
         self.journal_dir = folder / "journal"
-        format_disk(self.files, self.path, IDENTITY, now_ms=1)
+        memory = MemoryStore()
+        self.open_index: OpenIndex = open_level_store if level else lambda *_: memory
+        create_index: CreateIndex = create_level_store if level else lambda *_: None
+        format_disk(self.files, self.path, IDENTITY, create_index=create_index)
 
     def open(
         self,
         ack_after: AckAfter = AckAfter.SYNC,
         *,
         segment_bytes_max: int = 1 << 20,
-        open_index: OpenIndex = open_level_store,
+        open_index: OpenIndex | None = None,
         files: Files | None = None,
     ) -> DiskStore:
         return DiskStore.open(
@@ -50,7 +66,7 @@ class Disk:
             segment_bytes_max=segment_bytes_max,
             checkpoint_bytes=1 << 20,
             now_ms=lambda: 1_000,
-            open_index=open_index,
+            open_index=open_index or self.open_index,
         )
 
     def start(self, ack_after: AckAfter = AckAfter.SYNC, *, host_crash: bool = False) -> DiskStore:

@@ -1,0 +1,91 @@
+"""Step 4: a writer hangs, somebody else recovers its ledger, and the writer finds out."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import signal
+import subprocess
+
+from bkbox.client import Client
+from bkbox.demo.scene import Scene, Told, must
+from bkbox.demo.stage import until
+from bkbox.ids import LedgerId
+from bkbox.wire.ledger import LedgerState
+
+_LINES = 200
+_WAIT_S = 20.0
+_POLL_S = 0.05
+
+
+async def fence(scene: Scene) -> Told:
+    """SIGSTOP the writer, recover, SIGCONT, and see it fail."""
+    show, stage = scene.show, scene.stage
+    log = stage.root / "writer.log"
+    with log.open("wb") as said, (stage.root / "writer.out").open("wb") as out:
+        arguments = [
+            "ledger",
+            "write",
+            "--metadata",
+            stage.metadata,
+            "-e",
+            "3",
+            "-w",
+            "3",
+            "-a",
+            "2",
+        ]
+        writer = stage.spawn(*arguments, stdin=subprocess.PIPE, stdout=out, stderr=said)
+    assert writer.stdin is not None
+    await until(lambda: b"writing ledger" in log.read_bytes(), "the first writer", _WAIT_S)
+    found = re.search(r"writing ledger (\d+)", log.read_text())
+    assert found is not None
+    ledger = LedgerId(int(found[1]))
+    lines = [f"line {number} of the first writer\n".encode() for number in range(_LINES)]
+    writer.stdin.write(b"".join(lines))
+    writer.stdin.flush()
+    async with scene.client() as client:
+        await _confirmed(client, ledger, _LINES - 2)
+        show.say(
+            f"A first writer, process {writer.pid}, has written {_LINES} lines to a second ledger, {ledger}. "
+            f"Now it hangs (SIGSTOP): it neither writes nor goes away. A second client recovers its ledger:"
+        )
+        os.kill(writer.pid, signal.SIGSTOP)
+        show.quote(f"$ bkbox ledger recover {ledger}")
+        recovered = await stage.run("ledger", "recover", str(ledger), "--metadata", stage.metadata)
+        for line in recovered.splitlines():
+            if line.split()[0] in ("state", "last_entry", "length"):
+                show.quote(line)
+        metadata = await client.metadata(ledger)
+        must(
+            metadata.state is LedgerState.CLOSED and metadata.last_entry == _LINES - 1,
+            f"ledger {ledger} is {metadata.state.name} at {metadata.last_entry}",
+        )
+        show.say("The first writer wakes up (SIGCONT), knows nothing of this, and appends a line:")
+        os.kill(writer.pid, signal.SIGCONT)
+        writer.stdin.write(b"one line too many\n")
+        writer.stdin.flush()
+        await until(lambda: writer.poll() is not None, "the first writer to fail", _WAIT_S)
+        answer = [line for line in log.read_text().splitlines() if line.startswith("error:")]
+        show.quote("\n".join(answer))
+        must(
+            writer.returncode != 0 and any("fenced" in line.lower() for line in answer),
+            f"the first writer was not fenced off: it ended with {writer.returncode}, {answer}",
+        )
+        must(
+            (await client.metadata(ledger)).last_entry == _LINES - 1,
+            f"the end of ledger {ledger} has moved",
+        )
+    show.proved(
+        "LedgerFenced: two of three bookies refuse it, so no line can slip in behind the end that the "
+        "second client has settled"
+    )
+    return Told(_LINES, sum(map(len, lines)), "a hung writer is fenced off")
+
+
+async def _confirmed(client: Client, ledger: LedgerId, entry: int) -> None:
+    reader = await client.open_ledger(ledger, password=None, recovery=False)
+    async with asyncio.timeout(_WAIT_S):
+        while await reader.read_last_add_confirmed() < entry:
+            await asyncio.sleep(_POLL_S)

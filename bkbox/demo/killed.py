@@ -1,0 +1,107 @@
+"""Steps 1 and 2: real data goes into a ledger, and a bookie dies in the middle of it.
+
+The writer of step 1 is the writer of step 2. At the end it is gone without having closed the
+ledger, as a process that died would be: somebody else has to find the end.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from bkbox.demo.scene import Scene, Told, ask, must
+from bkbox.demo.show import amount
+from bkbox.demo.writing import Writing
+from bkbox.wire.codes import Code
+
+_SAMPLE_ENTRIES = 200
+
+# Shares of the input.
+_KILLED_AT = 0.4
+_DEAD_BY = 0.5
+_BACK_AT = 0.7
+
+
+async def append(scene: Scene) -> Told:
+    """Step 1: write until the moment of the kill."""
+    show, source = scene.show, scene.source
+    client = await scene.open.enter_async_context(scene.client())
+    writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
+    scene.ledger = writer.ledger_id
+    scene.writing = Writing(client, writer, source, scene.manifest)
+    show.say(
+        f"Ledger {writer.ledger_id} is created with E=3, WQ=3, AQ=2: each entry goes to all three bookies "
+        f"and is acknowledged when two of them have it. All run with ack_after = write: the entry is in "
+        f"the kernel's hands, and no disk was asked to sync."
+    )
+    show.say(
+        f"Into it goes {source.title}: {len(source.files):,} files, {amount(source.size)}, in entries of at "
+        f"most {source.entry_bytes:,} bytes."
+    )
+    with show.progress("writing", source.size, "bytes") as advance:
+        await scene.writing.to(_KILLED_AT, advance)
+    show.proved(
+        f"{scene.writing.acknowledged:,} entries acknowledged, {amount(writer.length)}; the writer goes on"
+    )
+    return Told(
+        scene.writing.acknowledged, writer.length, "appends acknowledged by two of three bookies"
+    )
+
+
+async def kill(scene: Scene) -> Told:
+    """Step 2: SIGKILL for bookie 1, go on, start it again."""
+    show, source, writing = scene.show, scene.source, scene.writing
+    assert writing is not None
+    bookie = scene.stage.bookies[0]
+    before, length_before = writing.acknowledged, writing.writer.length
+    sample = scene.sample(range(before), _SAMPLE_ENTRIES)
+    held = await ask(writing.client, bookie.id, scene.ledger, sample)
+
+    show.say(
+        f"{bookie.name} now gets SIGKILL, all five processes at once, while entries are on their way to it."
+    )
+    with show.progress("writing", source.size, "bytes") as advance:
+        pids, _ = await asyncio.gather(bookie.kill(), writing.to(_DEAD_BY, advance))
+        dead_from = writing.acknowledged
+        await writing.to(_BACK_AT, advance)
+    scene.missed = range(dead_from, writing.acknowledged)
+    show.say(f"Killed: {', '.join(map(str, pids))}.")
+    show.proved(
+        f"the writer went on: {len(scene.missed):,} entries were acknowledged by the two bookies left "
+        f"while {bookie.name} was dead"
+    )
+
+    await bookie.start()
+    for disk in (await bookie.status()).disks:
+        must(
+            disk.crash_class == "process crash",
+            f"{disk.path} calls this a {disk.crash_class}: {disk.reason}",
+        )
+        show.quote(f"{scene.stage.short(disk.path)}: {disk.crash_class}: {disk.reason}")
+    now = await ask(writing.client, bookie.id, scene.ledger, sample)
+    lost = [
+        entry
+        for entry, then, since in zip(sample, held, now, strict=True)
+        if then.answer is Code.EOK and then != since
+    ]
+    must(not lost, f"{bookie.name} had entries {lost} and does not give them any more")
+    kept = sum(each.answer is Code.EOK for each in held)
+    show.proved(
+        f"{bookie.name} is back and knows what happened to it: a process crash, in which nothing that "
+        f"was written is lost, so nothing needs repair. {kept} entries that it had, asked of it alone, "
+        f"came back byte for byte"
+    )
+
+    with show.progress("writing", source.size, "bytes") as advance:
+        await writing.to(1, advance)
+    scene.acknowledged, length = writing.acknowledged, writing.writer.length
+    await writing.writer.abort()
+    await scene.open.aclose()
+    show.say(
+        f"All {scene.acknowledged:,} entries are acknowledged. The writer goes away without closing the "
+        f"ledger, as if it had died too."
+    )
+    return Told(
+        scene.acknowledged - before,
+        length - length_before,
+        f"process crash: nothing lost, {len(scene.missed):,} entries acknowledged meanwhile",
+    )

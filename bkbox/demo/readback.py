@@ -1,0 +1,81 @@
+"""Step 5: another bookie goes, and every byte is read back."""
+
+from __future__ import annotations
+
+import hashlib
+
+from bkbox.client import Client, LedgerReader
+from bkbox.demo.scene import Scene, Told, ask, must
+from bkbox.demo.show import Advance, amount
+from bkbox.demo.source import Stored
+from bkbox.wire.codes import Code
+
+_FIRST_SHOWN, _LAST_SHOWN = 12, 4
+_SAMPLE_ENTRIES = 100
+
+
+async def read_back(scene: Scene) -> Told:
+    """Stop bookie 3, read, compare the SHA-256 of each file."""
+    show, stage = scene.show, scene.stage
+    first, second, third = stage.bookies
+    await third.stop()
+    show.say(
+        f"{third.name} is stopped. It was the one that had every entry all the time: what is read now comes "
+        f"from {first.name}, which was killed, and {second.name}, whose disk was lost."
+    )
+    async with scene.client() as client:
+        await _only_on_the_repaired_disk(scene, client)
+        reader = await client.open_ledger(scene.ledger)
+        must(
+            reader.last_add_confirmed >= scene.acknowledged - 1, "the end of the ledger is too low"
+        )
+        size = 0
+        with show.progress("reading", scene.source.size, "bytes") as advance:
+            for file in scene.manifest:
+                size = await _check(reader, file, size, advance)
+    _print(scene)
+    show.proved(
+        f"{len(scene.manifest):,} files, {amount(size)}: every byte as it was written, by SHA-256"
+    )
+    return Told(scene.acknowledged, size, f"{len(scene.manifest):,} files identical, SHA-256 each")
+
+
+async def _only_on_the_repaired_disk(scene: Scene, client: Client) -> None:
+    first, second, _ = scene.stage.bookies
+    sample = scene.sample(scene.missed, _SAMPLE_ENTRIES)
+    absent = [said.answer for said in await ask(client, first.id, scene.ledger, sample)]
+    there = [said.answer for said in await ask(client, second.id, scene.ledger, sample)]
+    must(all(answer is Code.EOK for answer in there), f"{second.name} lacks repaired entries")
+    alone = sum(answer is Code.ENOENTRY for answer in absent)
+    if alone:
+        scene.show.say(
+            f"Of the {len(scene.missed):,} entries written while {first.name} was dead, {len(sample)} are "
+            f"asked of each alone: {first.name} has {len(sample) - alone} of them, {second.name} has all."
+        )
+
+
+async def _check(reader: LedgerReader, file: Stored, size: int, advance: Advance) -> int:
+    digest = hashlib.sha256()
+    if file.size:
+        async for entry in reader.read(file.first, file.last):
+            digest.update(entry.payload)
+            size += len(entry.payload)
+            advance(size)
+    must(
+        digest.hexdigest() == file.sha256,
+        f"{file.name} was read back with SHA-256 {digest.hexdigest()}, written with {file.sha256}",
+    )
+    return size
+
+
+def _print(scene: Scene) -> None:
+    lines = [f"{file.sha256}  {_printable(file.name)}" for file in scene.manifest]
+    hidden = len(lines) - _FIRST_SHOWN - _LAST_SHOWN
+    if scene.show.shortens and hidden > 0:
+        lines[_FIRST_SHOWN:-_LAST_SHOWN] = [f"... and {hidden:,} more (all with --plain)"]
+    for line in lines:
+        scene.show.line(line)
+
+
+def _printable(name: str) -> str:
+    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in name)

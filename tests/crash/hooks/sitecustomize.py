@@ -1,0 +1,84 @@
+"""Put on the path of a bookie by losthost.py: writes down what is durable, as it becomes so.
+
+``CRASH_SIDE`` is a folder outside the disks. Its ``log`` gets one JSON line for each
+
+- ``["sync", inode, size]``: a file's bytes are durable up to size,
+- ``["cut", inode, size]``: a file was truncated,
+- ``["dir", path, {name: inode}]``: the names in a directory are durable,
+
+after the call has succeeded and before it returns. What loses its last name is kept in ``kept``
+under its inode, because a removal that was not synced may be undone.
+
+``CRASH_LIE=1``: the workers' fdatasync does nothing and says that all is well. That is the drive
+that no store survives, and what the tests have to notice.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+SIDE = os.environ.get("CRASH_SIDE", "")
+LIE = os.environ.get("CRASH_LIE") == "1" and "bkbox.worker" in sys.orig_argv
+
+
+def _install(side: Path) -> None:
+    from bkbox.storage import files
+
+    log = os.open(side / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    append_file: Any = files._RealAppendFile
+    real: Any = files.RealFiles
+    sync, truncate = append_file.fdatasync, append_file.truncate
+    fsync_dir, unlink, rename = real.fsync_dir, real.unlink, real.rename
+
+    def note(*what: object) -> None:
+        os.write(log, json.dumps(what).encode() + b"\n")
+
+    def keep(path: Path) -> None:
+        with suppress(FileNotFoundError, FileExistsError):
+            os.link(path, side / "kept" / str(os.stat(path).st_ino))
+
+    def noted_sync(self: Any) -> None:
+        if LIE:
+            return
+        found = os.fstat(self._fd)
+        sync(self)
+        note("sync", found.st_ino, found.st_size)
+
+    def noted_truncate(self: Any, size: int) -> None:
+        truncate(self, size)
+        note("cut", os.fstat(self._fd).st_ino, size)
+
+    def noted_fsync_dir(self: Any, path: Path) -> None:
+        lock = os.open(side / "lock", os.O_RDWR | os.O_CREAT)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX)  # what is noted last was seen last
+            names = {
+                entry.name: entry.inode()
+                for entry in os.scandir(path)
+                if entry.is_file(follow_symlinks=False)
+            }
+            fsync_dir(self, path)
+            note("dir", str(path), names)
+        finally:
+            os.close(lock)
+
+    def kept_unlink(self: Any, path: Path) -> None:
+        keep(path)
+        unlink(self, path)
+
+    def kept_rename(self: Any, source: Path, target: Path) -> None:
+        keep(target)
+        rename(self, source, target)
+
+    append_file.fdatasync, append_file.truncate = noted_sync, noted_truncate
+    real.fsync_dir, real.unlink, real.rename = noted_fsync_dir, kept_unlink, kept_rename
+
+
+if SIDE:
+    _install(Path(SIDE))

@@ -1,0 +1,150 @@
+"""A host that is lost, for real processes on real files: everything not synced may be gone.
+
+hooks/sitecustomize.py writes down, inside the bookie's processes, what becomes durable. After all
+of them were killed, ``HostLoss.lose`` puts the folders into a state that a power cut could have
+left:
+
+- Of what was appended to a file after its last fdatasync any prefix stays; within it any sectors
+  of 512 bytes are zeros or garbage.
+- Each name that was made, replaced or removed after the last sync of its folder is as it was then
+  or as it is now, each for itself.
+- LevelDB syncs its tables and its manifest by itself; its write-ahead log keeps any prefix, with
+  garbage behind it. Folders are durable at once.
+- The dirty markers name another boot.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bkbox.storage.files import RealFiles
+from bkbox.storage.marker import MARKER_NAME
+from bkbox.storage.orderedstore import INDEX_DIR
+from bkbox.storage.sealed import read_document, write_document
+
+HOOKS = Path(__file__).with_name("hooks")
+SECTOR_BYTES = 512
+_NOT_STORED = ("LOCK",)
+"""Files that say nothing, and that are not written through the door to the file system."""
+
+
+class HostLoss:
+    """What of some folders is durable. Call ``begin`` before each start, ``lose`` after a kill."""
+
+    def __init__(self, folders: Sequence[Path], side: Path) -> None:
+        self._folders = folders
+        self._side = side
+        self._sizes: dict[int, int] = {}
+        self._names: dict[Path, dict[str, int]] = {}
+        self.lost_bytes = self.lost_names = 0
+
+    def environment(self, *, lie: bool = False) -> dict[str, str]:
+        """For the processes of the bookie."""
+        found = [str(HOOKS), os.environ.get("PYTHONPATH", "")]
+        return {
+            "PYTHONPATH": os.pathsep.join(filter(None, found)),
+            "CRASH_SIDE": str(self._side),
+            "CRASH_LIE": "1" if lie else "",
+        }
+
+    def begin(self) -> None:
+        """All that is there now is durable."""
+        shutil.rmtree(self._side, ignore_errors=True)
+        (self._side / "kept").mkdir(parents=True)
+        self._names = {folder: _names(folder) for folder in self._walk()}
+        self._sizes = {
+            ino: (folder / name).stat().st_size
+            for folder, names in self._names.items()
+            for name, ino in names.items()
+        }
+
+    def _walk(self) -> Iterator[Path]:
+        for top in self._folders:
+            for path, below, _files in os.walk(top):
+                below[:] = sorted(name for name in below if not name.startswith(INDEX_DIR))
+                yield Path(path)
+
+    def _read_log(self) -> None:
+        text = (self._side / "log").read_bytes()
+        lines = text.splitlines()
+        assert lines, "the bookie's processes ran without the hooks"
+        for line in lines:
+            kind, where, what = json.loads(line)
+            if kind == "dir":
+                self._names[Path(where)] = {
+                    name: ino for name, ino in what.items() if name not in _NOT_STORED
+                }
+            elif kind == "sync":
+                self._sizes[where] = max(self._sizes.get(where, 0), what)
+            else:
+                self._sizes[where] = min(self._sizes.get(where, 0), what)
+
+    def lose(self, rng: random.Random) -> None:
+        """The power is cut; every process of the bookie is gone."""
+        self._read_log()
+        by_inode = {int(path.name): path for path in (self._side / "kept").iterdir()}
+        folders = list(self._walk())
+        for folder in folders:
+            for name, ino in _names(folder).items():
+                if ino not in by_inode:
+                    kept = self._side / "kept" / str(ino)
+                    os.link(folder / name, kept)
+                    by_inode[ino] = kept
+        for ino in sorted(by_inode):
+            self._tear(by_inode[ino], self._sizes.get(ino, 0), rng)
+        for folder in folders:
+            self._rewind_names(folder, by_inode, rng)
+        for folder in self._folders:
+            for path in sorted((folder / INDEX_DIR).glob("*.log")):
+                data = path.read_bytes()
+                path.write_bytes(data[: rng.randint(0, len(data))] + rng.randbytes(rng.choice((0, 90))))
+            _another_boot(folder)
+
+    def _tear(self, path: Path, durable: int, rng: random.Random) -> None:
+        size = path.stat().st_size
+        if size <= durable:
+            return
+        kept = rng.choice((durable, size, rng.randint(durable, size)))
+        self.lost_bytes += size - kept
+        with path.open("r+b") as file:
+            file.truncate(kept)
+            for start in range(durable - durable % SECTOR_BYTES, kept, SECTOR_BYTES):
+                if rng.random() < 0.15:
+                    first, last = max(start, durable), min(start + SECTOR_BYTES, kept)
+                    length = last - first
+                    file.seek(first)
+                    file.write(rng.choice((bytes(length), rng.randbytes(length))))
+
+    def _rewind_names(self, folder: Path, by_inode: dict[int, Path], rng: random.Random) -> None:
+        now, then = _names(folder), self._names.get(folder, {})
+        for name in sorted({*now, *then}):
+            if now.get(name) == then.get(name) or rng.random() < 0.5:
+                continue
+            self.lost_names += 1
+            path, before = folder / name, then.get(name)
+            path.unlink(missing_ok=True)
+            if before is not None:
+                os.link(by_inode[before], path)
+
+
+def _names(folder: Path) -> dict[str, int]:
+    return {
+        entry.name: entry.inode()
+        for entry in os.scandir(folder)
+        if entry.is_file(follow_symlinks=False) and entry.name not in _NOT_STORED
+    }
+
+
+def _another_boot(disk: Path) -> None:
+    files, path = RealFiles(), disk / MARKER_NAME
+    fields = read_document(files, path, 1)
+    if fields is not None:
+        for run in fields["runs"]:
+            run["boot_id"] = str(uuid.UUID(int=0))
+        write_document(files, path, 1, fields)

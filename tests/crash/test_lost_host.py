@@ -1,0 +1,217 @@
+"""A lost host at seeded points under load: everything that was not synced may be gone.
+
+Under ``sync`` and ``journal`` all that was acknowledged is there, and no ledger needs limbo. Under
+``write`` every ledger is in limbo, nothing that was acknowledged is denied, no fence is lost and no
+byte is wrong. ``CRASH_POINTS`` and ``CRASH_SEED`` as in test_kill.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.metadata import connect
+from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from tests.crash.bookie import CrashBookie, pause
+from tests.crash.load import Ledger, Load, Violation
+from tests.crash.losthost import HostLoss
+
+POINTS = int(os.environ.get("CRASH_POINTS", "4"))
+SEED = int(os.environ.get("CRASH_SEED", "1"))
+MODES = ("sync", "write", "journal")
+RETRIES: dict[str, object] = {"repair_retry_initial_s": 0.2, "repair_retry_max_s": 1.0}
+
+
+class KnownLoad(Load):
+    """A load on ledgers that are in the metadata store, before the first entry is sent."""
+
+    def __init__(self, bookie: CrashBookie, seed: int) -> None:
+        self._metadata = bookie.metadata
+        self._bookie = BookieId(bookie.bookie_id)
+        self.in_metadata: list[int] = []
+        super().__init__(bookie.port, seed)
+
+    def _new_ledger(self) -> Ledger:
+        ledger = super()._new_ledger()
+        asyncio.run(self._create(ledger.id))
+        self.in_metadata.append(ledger.id)
+        return ledger
+
+    async def _create(self, ledger: int) -> None:
+        """Alone on this bookie, or with two others that do not answer."""
+        others = [BookieId("127.0.0.1:1"), BookieId("127.0.0.1:2")] if ledger % 2 else []
+        ensemble = (self._bookie, *others)
+        width = len(ensemble)
+        async with await connect(self._metadata) as store:
+            await store.create_ledger(
+                LedgerMetadata(
+                    LedgerId(ledger),
+                    width,
+                    width,
+                    max(1, width - 1),
+                    LedgerState.OPEN,
+                    (Fragment(EntryId(0), ensemble),),
+                )
+            )
+
+    def in_limbo(self) -> None:
+        """Phase one has fenced them all, and not everything need be there any more."""
+        for ledger in self.ledgers.values():
+            ledger.locked = ledger.limbo = ledger.fenced = True
+
+    def forget(self, ledgers: Iterable[int]) -> None:
+        """Delete ledgers, so that repair lets go of them."""
+
+        async def delete() -> None:
+            async with await connect(self._metadata) as store:
+                for ledger in gone:
+                    await store.delete_ledger(LedgerId(ledger))
+
+        gone = list(ledgers)
+        asyncio.run(delete())
+        for ledger in gone:
+            del self.ledgers[ledger]
+            self.in_metadata.remove(ledger)
+
+
+@pytest.fixture
+def bookie(tmp_path: Path) -> Iterator[CrashBookie]:
+    bookie = CrashBookie(tmp_path)
+    yield bookie
+    bookie.ensure_gone()
+
+
+def losable(bookie: CrashBookie, ack_after: str, *, lie: bool = False) -> HostLoss:
+    """Prepare the bookie and start it under the eyes of a HostLoss."""
+    bookie.init_for(ack_after, **RETRIES)
+    folders = [*bookie.disks, *([bookie.root / "journal"] if ack_after == "journal" else [])]
+    host = HostLoss(folders, bookie.root / "side")
+    bookie.environment |= host.environment(lie=lie)
+    host.begin()
+    bookie.start_again()
+    return host
+
+
+def cut_power(bookie: CrashBookie, host: HostLoss, rng: random.Random) -> None:
+    """Kill all, lose what was not synced, start again; now and then that start ends badly too."""
+    bookie.kill()
+    host.lose(rng)
+    while rng.random() < 0.25:
+        host.begin()
+        bookie.launch()
+        pause(rng.random() * 1.2)
+        bookie.kill()
+        if (bookie.root / "side" / "log").exists() and rng.random() < 0.6:
+            host.lose(rng)
+    host.begin()
+    bookie.start_again()
+
+
+@pytest.mark.timeout(60 + 30 * POINTS)
+@pytest.mark.parametrize("ack_after", MODES)
+def test_a_lost_host(bookie: CrashBookie, ack_after: str) -> None:
+    seed = f"{SEED}-{ack_after}-host"
+    rng = random.Random(seed)
+    host = losable(bookie, ack_after)
+    load = KnownLoad(bookie, rng.getrandbits(32))
+    last: list[int] = []
+    unknown = 0
+    for point in range(POINTS):
+        try:
+            load.run(rng.randrange(10, 300))
+            load.run_for(rng.randrange(3000) / 1e6)
+            cut_power(bookie, host, rng)
+            if ack_after != "write":
+                nothing_is_lost(bookie, load)
+                continue
+            unknown += everything_is_in_limbo(bookie, load)
+            load.forget(last)
+            last = list(load.in_metadata)
+            load.turn_over()
+        except AssertionError as error:
+            error.add_note(f"seed {seed!r}, point {point} of {POINTS}\n{bookie.stderr[-3000:]}")
+            raise
+    load.run(100)
+    load.drain()
+    load.verify(unknown_ok=ack_after == "write")
+    load.close()
+    assert bookie.stop() == 0, bookie.stderr[-3000:]
+    print(
+        f"{POINTS} points: {load.acks} acks, {load.fences} fences, {load.reads} reads, "
+        f"{host.lost_bytes} bytes and {host.lost_names} names lost, {unknown} reads unknown"
+    )
+
+
+def nothing_is_lost(bookie: CrashBookie, load: Load) -> None:
+    document = bookie.look()
+    assert {disk["crash_class"] for disk in document["disks"]} <= {"host crash", "process crash"}
+    assert document["limbo"]["ledgers"] == 0, document["boot"]
+    load.verify(sample=300)
+
+
+def everything_is_in_limbo(bookie: CrashBookie, load: KnownLoad) -> int:
+    document = bookie.look()
+    assert {disk["crash_class"] for disk in document["disks"]} <= {"host crash", "process crash"}
+    load.drain()
+    load.in_limbo()
+    return load.verify(unknown_ok=True)
+
+
+def test_a_drive_that_lies_is_noticed(bookie: CrashBookie) -> None:
+    """The canary: where fdatasync does nothing, the same test finds the loss."""
+    rng = random.Random(5)
+    host = losable(bookie, "sync", lie=True)
+    load = KnownLoad(bookie, 5)
+    with pytest.raises(AssertionError, match=r"denied|limbo|ledgers|not ready|EIO"):
+        for _ in range(6):
+            load.run(100)
+            bookie.kill()
+            host.lose(rng)
+            host.begin()
+            bookie.start_again()
+            nothing_is_lost(bookie, load)
+    load.close()
+
+
+def test_the_judge_notices() -> None:
+    """Every kind of violation is one, on answers made up here."""
+    from tests.crash.load import ADD, READ, Pending, payload
+    from tests.harness import raw
+
+    class Silent(Load):
+        pass
+
+    load = Silent(1, 1)
+    ledger = next(iter(load.ledgers.values()))
+    from tests.crash.load import Entry
+
+    ledger.entries[0] = Entry(sent=2)
+    load.judge(ADD, Pending(ledger, 0, version=0), raw.EOK, b"")
+
+    def data(version: int) -> bytes:
+        return raw.make_entry(ledger.id, 0, payload(ledger.id, 0, version))
+
+    read = Pending(ledger, 0, acked=0, highest=0, known=True)
+    load.judge(READ, read, raw.EOK, data(0))
+    load.judge(READ, read, raw.EOK, data(1))
+    load.judge(READ, read, raw.EIO, b"")
+    wrong = [
+        (READ, read, raw.ENOENTRY, b""),
+        (READ, read, raw.ENOLEDGER, b""),
+        (READ, read, raw.EOK, data(2)),
+        (READ, read, raw.EOK, data(0)[:-1] + b"x"),
+        (READ, Pending(ledger, 0, acked=1), raw.EOK, data(0)),
+        (READ, Pending(ledger, -1, highest=5), raw.EOK, data(0)),
+        (ADD, Pending(ledger, 0, version=1), raw.EFENCED, b""),
+        (ADD, Pending(ledger, 0, version=1, fenced=True), raw.EOK, b""),
+        (ADD, Pending(ledger, 0, version=1, recovery=True), raw.EFENCED, b""),
+    ]
+    for opcode, pending, code, body in wrong:
+        with pytest.raises(Violation):
+            load.judge(opcode, pending, code, body)

@@ -177,6 +177,11 @@ class Client:
 
     # ---- shared ---------------------------------------------------------------------------------
 
+    @property
+    def pool(self) -> BookiePool:
+        """The ways to single bookies, for tools that ask one bookie and not a quorum."""
+        return self._pool
+
     def _must_be_open(self) -> None:
         if self._closed:
             raise HandleClosedError("the client is closed")

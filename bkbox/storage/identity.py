@@ -45,6 +45,5 @@ def read_identity(files: Files, disk: Path) -> DiskIdentity | None:
 
 def write_identity(files: Files, disk: Path, identity: DiskIdentity) -> None:
     """Write the identity durably."""
-    write_document(
-        files, disk / DISK_NAME, _FORMAT, {**asdict(identity), "uuid": str(identity.uuid)}
-    )
+    fields = {**asdict(identity), "uuid": str(identity.uuid)}
+    write_document(files, disk / DISK_NAME, _FORMAT, fields)

@@ -17,7 +17,6 @@ What is found is judged by pure functions; nothing is written but by apply_repai
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -353,14 +352,14 @@ def _removed(evidence: Evidence, stored: Cookie) -> list[str]:
 # ---- writing ----------------------------------------------------------------------------------------
 
 
-def prepare(files: Files, evidence: Evidence, item: Directory, uuid: UUID, now_ms: int) -> None:
+def prepare(files: Files, evidence: Evidence, item: Directory, uuid: UUID) -> None:
     """Make a data disk or a journal directory out of an empty directory."""
     identity = DiskIdentity(uuid, str(evidence.expected.bookie_host), evidence.instance_id)
     files.mkdir(item.path)
     if item is evidence.journal:
         write_identity(files, item.path, identity)
     else:
-        format_disk(files, item.path, identity, now_ms=now_ms)
+        format_disk(files, item.path, identity)
 
 
 def stamp(files: Files, path: Path, expected: Cookie) -> None:
@@ -402,7 +401,7 @@ async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> N
                 markers.record_failure(files, item.path, "the journal was lost")
     for item in evidence.directories:
         if item.state is DirState.EMPTY:
-            prepare(files, evidence, item, uuid4(), time.time_ns() // 1_000_000)
+            prepare(files, evidence, item, uuid4())
     for item in evidence.directories:
         lost = item.state is DirState.EMPTY and str(item.path) in cookies.directories(
             stored.ledger_dirs

@@ -6,7 +6,6 @@ Directories have to be empty, but for what an interrupted init of the same booki
 
 from __future__ import annotations
 
-import time
 from uuid import uuid4
 
 from bkbox.config import Config
@@ -40,7 +39,7 @@ async def initialise(config: Config) -> None:
                     )
             for item in evidence.directories:
                 if item.state is DirState.EMPTY:
-                    cookies.prepare(files, evidence, item, uuid4(), time.time_ns() // 1_000_000)
+                    cookies.prepare(files, evidence, item, uuid4())
                 cookies.stamp(files, item.path, evidence.expected)
             await cookies.write_to_metadata(store, evidence)
         finally:

@@ -22,7 +22,7 @@ from tests.harness import raw
 def store(tmp_path: Path) -> Iterator[DiskStore]:
     disk = tmp_path / "disk"
     disk.mkdir()
-    format_disk(RealFiles(), disk, DiskIdentity(uuid.uuid4(), "b:1", "i"), now_ms=0)
+    format_disk(RealFiles(), disk, DiskIdentity(uuid.uuid4(), "b:1", "i"))
     opened = open_store(disk)
     yield opened
     opened.abandon()

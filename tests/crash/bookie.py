@@ -102,7 +102,9 @@ class CrashBookie(BookieProcess):
         ):
             sock.settimeout(20)
             sock.connect(address)
-            sock.sendall(f"GET {STATUS_URL} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
+            sock.sendall(
+                f"GET {STATUS_URL} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
+            )
             answer = b""
             while data := sock.recv(1 << 16):
                 answer += data

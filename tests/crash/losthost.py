@@ -71,10 +71,9 @@ class HostLoss:
                 yield Path(path)
 
     def _read_log(self) -> None:
-        text = (self._side / "log").read_bytes()
-        lines = text.splitlines()
-        assert lines, "the bookie's processes ran without the hooks"
-        for line in lines:
+        log = self._side / "log"
+        assert log.exists(), "the bookie's processes ran without the hooks"
+        for line in log.read_bytes().splitlines():
             kind, where, what = json.loads(line)
             if kind == "dir":
                 self._names[Path(where)] = {
@@ -103,7 +102,9 @@ class HostLoss:
         for folder in self._folders:
             for path in sorted((folder / INDEX_DIR).glob("*.log")):
                 data = path.read_bytes()
-                path.write_bytes(data[: rng.randint(0, len(data))] + rng.randbytes(rng.choice((0, 90))))
+                path.write_bytes(
+                    data[: rng.randint(0, len(data))] + rng.randbytes(rng.choice((0, 90)))
+                )
             _another_boot(folder)
 
     def _tear(self, path: Path, durable: int, rng: random.Random) -> None:

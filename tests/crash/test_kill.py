@@ -11,7 +11,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -41,24 +41,23 @@ def test_a_kill_loses_nothing(bookie: CrashBookie, ack_after: str, role: str) ->
     bookie.init_for(ack_after).start_again()
     seed = f"{SEED}-{ack_after}-{role}"
     rng = random.Random(seed)
-    load = Load(bookie.port, rng.getrandbits(32))
-    for point in range(POINTS):
-        try:
-            load.run(rng.randrange(10, 300))
-            load.run_for(rng.randrange(3000) / 1e6)
-            strike(bookie, role, rng, load)
-            load.verify(sample=SAMPLE)
-        except AssertionError as error:
-            error.add_note(f"seed {seed!r}, point {point} of {POINTS}\n{bookie.stderr[-3000:]}")
-            raise
-    load.run(100)
-    load.drain()
-    load.verify()
-    assert bookie.stop() == 0, bookie.stderr[-3000:]
-    bookie.start_again()
-    assert bookie.classes() == {"clean"}
-    load.verify()
-    load.close()
+    with closing(Load(bookie.port, rng.getrandbits(32))) as load:
+        for point in range(POINTS):
+            try:
+                load.run(rng.randrange(10, 300))
+                load.run_for(rng.randrange(3000) / 1e6)
+                strike(bookie, role, rng, load)
+                load.verify(sample=SAMPLE)
+            except AssertionError as error:
+                error.add_note(f"seed {seed!r}, point {point} of {POINTS}\n{bookie.stderr[-3000:]}")
+                raise
+        load.run(100)
+        load.drain()
+        load.verify()
+        assert bookie.stop() == 0, bookie.stderr[-3000:]
+        bookie.start_again()
+        assert bookie.classes() == {"clean"}
+        load.verify()
     print(f"{POINTS} points: {load.acks} acks, {load.fences} fences, {load.reads} reads")
 
 

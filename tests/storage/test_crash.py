@@ -241,12 +241,12 @@ def check_report(report: ReplayReport, mode: AckAfter, host_crash: bool) -> None
 
 @pytest.mark.parametrize("mode", list(AckAfter))
 @pytest.mark.parametrize("part", range(7))
-def test_committed_survives_any_crash(tmp_path: Path, mode: AckAfter, part: int) -> None:
+def test_committed_survives_any_crash(ram_path: Path, mode: AckAfter, part: int) -> None:
     for seed in range(part, SEEDS_PER_MODE, 7):
-        live_through_crashes(tmp_path / str(seed), seed, mode, MemoryIndex)
+        live_through_crashes(ram_path / str(seed), seed, mode, MemoryIndex)
 
 
 @pytest.mark.parametrize("mode", list(AckAfter))
-def test_the_same_with_leveldb(tmp_path: Path, mode: AckAfter) -> None:
+def test_the_same_with_leveldb(ram_path: Path, mode: AckAfter) -> None:
     for seed in range(6):
-        live_through_crashes(tmp_path / str(seed), 1_000 + seed, mode, LevelIndex)
+        live_through_crashes(ram_path / str(seed), 1_000 + seed, mode, LevelIndex)

@@ -30,8 +30,8 @@ STATE = LedgerRecord(KEY)
 
 
 @pytest.fixture
-def disk(tmp_path: Path) -> Disk:
-    return Disk(tmp_path)
+def disk(ram_path: Path) -> Disk:
+    return Disk(ram_path)
 
 
 @pytest.fixture
@@ -130,10 +130,10 @@ def test_negative_ids_are_not_written(disk: Disk, ledger: int, number: int) -> N
     [(AckAfter.SYNC, 1, 1), (AckAfter.WRITE, 0, 1), (AckAfter.JOURNAL, 1, 1)],
 )
 def test_how_often_a_commit_syncs(
-    tmp_path: Path, mode: AckAfter, syncs_of_entries: int, syncs_of_state: int
+    ram_path: Path, mode: AckAfter, syncs_of_entries: int, syncs_of_state: int
 ) -> None:
-    files = CrashableFiles(tmp_path, random.Random(1))
-    disk = Disk(tmp_path, files)
+    files = CrashableFiles(ram_path, random.Random(1))
+    disk = Disk(ram_path, files)
     store = disk.start(mode)
     fill(store)
     before = files.syncs
@@ -510,10 +510,10 @@ def test_checkpoints_retire_the_journal(disk: Disk) -> None:
 @pytest.mark.parametrize("call", range(1, 9))
 @pytest.mark.parametrize("written", [0, 1, 90])
 def test_a_full_disk_refuses_the_batch_and_lives_on(
-    tmp_path: Path, mode: AckAfter, call: int, written: int
+    ram_path: Path, mode: AckAfter, call: int, written: int
 ) -> None:
-    files = CrashableFiles(tmp_path, random.Random(1))
-    disk = Disk(tmp_path, files)
+    files = CrashableFiles(ram_path, random.Random(1))
+    disk = Disk(ram_path, files)
     store = disk.open(mode, segment_bytes_max=700)
     store.replay(False)
     files.fail_append(call, DiskFullError, written)
@@ -537,9 +537,9 @@ def test_a_full_disk_refuses_the_batch_and_lives_on(
     store.close()
 
 
-def test_a_disk_without_any_room_still_starts_and_serves(tmp_path: Path) -> None:
-    files = CrashableFiles(tmp_path, random.Random(1))
-    disk = Disk(tmp_path, files)
+def test_a_disk_without_any_room_still_starts_and_serves(ram_path: Path) -> None:
+    files = CrashableFiles(ram_path, random.Random(1))
+    disk = Disk(ram_path, files)
     store = disk.start()
     fill(store)
     files.budget = 60
@@ -557,17 +557,17 @@ def test_a_disk_without_any_room_still_starts_and_serves(tmp_path: Path) -> None
 @pytest.mark.parametrize("mode", list(AckAfter))
 @pytest.mark.parametrize("call", range(1, 12))
 def test_a_failed_sync_ends_the_writing_and_the_next_start_is_a_host_crash(
-    tmp_path: Path, mode: AckAfter, call: int
+    ram_path: Path, mode: AckAfter, call: int
 ) -> None:
-    files = CrashableFiles(tmp_path, random.Random(1))
-    disk = Disk(tmp_path, files)
+    files = CrashableFiles(ram_path, random.Random(1))
+    disk = Disk(ram_path, files)
     run = marker.Run("boot", mode, "run")
     marker.begin_run(files, disk.path, run)
     store = disk.open(mode, segment_bytes_max=700)
     store.replay(False)
     files.fail_sync(call)
     committed = 0
-    with pytest.raises(DiskFailedError, match="sync"):  # noqa: PT012 - one of them fails
+    with pytest.raises(DiskFailedError, match="sync"):
         for number in range(20):
             put(store, ledger_record(1, STATE), entry(1, number, bytes(100)))
             committed = number + 1
@@ -595,9 +595,9 @@ def test_a_failed_sync_ends_the_writing_and_the_next_start_is_a_host_crash(
     store.close()
 
 
-def test_a_failed_write_that_cannot_be_undone_ends_the_writing(tmp_path: Path) -> None:
-    files = CrashableFiles(tmp_path, random.Random(1))
-    disk = Disk(tmp_path, files)
+def test_a_failed_write_that_cannot_be_undone_ends_the_writing(ram_path: Path) -> None:
+    files = CrashableFiles(ram_path, random.Random(1))
+    disk = Disk(ram_path, files)
     store = disk.start()
     fill(store)
     files.fail_append(1, DiskFullError, 7)
@@ -614,9 +614,9 @@ def test_a_failed_write_that_cannot_be_undone_ends_the_writing(tmp_path: Path) -
     store.close()
 
 
-def test_a_failed_read_is_an_error_and_not_a_missing_entry(tmp_path: Path) -> None:
-    files = CrashableFiles(tmp_path, random.Random(1))
-    store = Disk(tmp_path, files).start()
+def test_a_failed_read_is_an_error_and_not_a_missing_entry(ram_path: Path) -> None:
+    files = CrashableFiles(ram_path, random.Random(1))
+    store = Disk(ram_path, files).start()
     fill(store)
     assert store.read_entry(1, 1) is not None
     files.fail_read = True

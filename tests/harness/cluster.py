@@ -1,0 +1,84 @@
+"""What tests put into the metadata store by hand, and what they do to a bookie's disks while it is down."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterable
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.metadata import connect
+from bkbox.storage.files import RealFiles
+from bkbox.storage.marker import MARKER_NAME, read_marker
+from bkbox.storage.sealed import write_document
+from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+
+NOBODY = "127.0.0.1:1"
+"""A bookie that never answers."""
+
+
+def ledger_of(
+    ledger: int, *ensembles: Iterable[str], state: LedgerState = LedgerState.OPEN, last_entry: int = -1
+) -> LedgerMetadata:
+    """Metadata with one fragment of ten entries per ensemble; CRC32 digests, the empty password."""
+    fragments = tuple(
+        Fragment(EntryId(10 * number), tuple(map(BookieId, ensemble)))
+        for number, ensemble in enumerate(ensembles)
+    )
+    size = len(fragments[0].ensemble)
+    return LedgerMetadata(
+        LedgerId(ledger),
+        size,
+        size,
+        size,
+        state,
+        fragments,
+        last_entry=EntryId(last_entry) if state is LedgerState.CLOSED else EntryId(-1),
+        length=last_entry + 1 if state is LedgerState.CLOSED else 0,
+        digest_type=DigestType.CRC32,
+    )
+
+
+def create_ledgers(uri: str, ledgers: Iterable[LedgerMetadata]) -> None:
+    async def create() -> None:
+        async with await connect(uri) as store:
+            for metadata in ledgers:
+                await store.create_ledger(metadata)
+
+    asyncio.run(create())
+
+
+def delete_cookie(uri: str, bookie: str) -> None:
+    async def delete() -> None:
+        async with await connect(uri) as store:
+            await store.delete_cookie(BookieId(bookie))
+
+    asyncio.run(delete())
+
+
+def bookies_of(uri: str) -> dict[str, bool]:
+    """Registered bookies and whether they say that they are read-only."""
+
+    async def read() -> dict[str, bool]:
+        async with await connect(uri) as store:
+            return {str(name): found.read_only for name, found in (await store.bookies()).items()}
+
+    return asyncio.run(read())
+
+
+def pretend_another_boot(disks: Iterable[Path]) -> None:
+    """The dirty markers say afterwards that the host was restarted since."""
+    files = RealFiles()
+    for disk in disks:
+        marker = read_marker(files, disk)
+        assert marker is not None, f"{disk} has no dirty marker"
+        runs = tuple(replace(run, boot_id="another-boot") for run in marker.runs)
+        write_document(files, disk / MARKER_NAME, 1, asdict(replace(marker, runs=runs)))
+
+
+def empty(disk: Path) -> None:
+    """A disk that was lost and replaced: the folder is there and nothing is in it."""
+    shutil.rmtree(disk)
+    disk.mkdir()

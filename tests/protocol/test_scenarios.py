@@ -1,7 +1,7 @@
 """The transcripts in tests/scenarios: clients and model bookies, step by step.
 
 A line with ``>`` is a command, the indented lines below it are what happened. After a change of the
-protocol run ``BKBOX_REWRITE=1 pytest tests/protocol/test_scenarios.py`` and read the diff.
+protocol run ``REWRITE_SCENARIOS=1 pytest tests/protocol/test_scenarios.py`` and read the diff.
 
     > cluster E WQ AQ [spare NAME …] [without fencing | without limbo]
     > CLIENT append TEXT | CLIENT close      the writer
@@ -118,7 +118,7 @@ def play(script: str) -> str:
 def test_scenario(path: Path) -> None:
     script = path.read_text()
     happened = play(script)
-    if os.environ.get("BKBOX_REWRITE"):
+    if os.environ.get("REWRITE_SCENARIOS"):
         path.write_text(happened)
     assert happened.splitlines() == script.splitlines()
 

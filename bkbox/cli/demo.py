@@ -47,26 +47,21 @@ def demo(input_path: str | None, keep: Path | None, plain: bool) -> None:
       bkbox demo --input ~/documents
     """
     show = _show(plain)
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
     rng = random.Random()  # noqa: S311 - ports, samples and pauses
     with Stage(keep, rng) as stage:
         try:
-            asyncio.run(_tell(stage, show, _source(input_path, stage), rng))
+            asyncio.run(tell(stage, show, _source(input_path, stage), rng))
         except BkboxError:
             for bookie in stage.bookies:
                 click.echo(bookie.log_tail(), err=True)
             raise
     if keep is not None:
         show.say(
-            f"Everything is still in {keep}; bkbox run --config bookie1.toml starts a bookie again."
+            f"Everything is still in {keep}: configurations, disks, logs, metadata. There, bkbox run "
+            f"--config bookie1.toml starts a bookie again."
         )
-
-
-async def _tell(stage: Stage, show: Show, source: Source, rng: random.Random) -> None:
-    """The story, ended by SIGTERM and SIGHUP as by Ctrl-C: in order."""
-    task = asyncio.ensure_future(tell(stage, show, source, rng))
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
-    await task
 
 
 def _show(plain: bool) -> Show:

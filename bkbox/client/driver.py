@@ -45,7 +45,7 @@ from bkbox.protocol.events import (
 )
 from bkbox.wire.digest import DigestManager
 
-ADD_OVERHEAD_BYTES = 1_024
+ADD_OVERHEAD_BYTES = 4_096
 """What an outstanding add takes here beside its payload, about: what bounds small entries."""
 
 

@@ -28,7 +28,7 @@ class ClientOptions:
     speculative_read_s: float = 2.0
     """How long a read waits for a bookie before the next one is asked as well."""
 
-    window_bytes: int = 2 << 20
+    window_bytes: int = 8 << 20
     """What one writer holds unacknowledged before ``append`` waits; also, per copy of an entry,
     what it holds for bookies that have not answered yet. Far less than bookies and this process
     take in ``add_timeout_s``, or entries would time out in the queue."""

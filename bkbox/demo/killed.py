@@ -29,9 +29,9 @@ async def append(scene: Scene) -> Told:
     scene.ledger = writer.ledger_id
     scene.writing = Writing(client, writer, source, scene.manifest)
     show.say(
-        f"Ledger {writer.ledger_id} is created with E=3, WQ=3, AQ=2: each entry goes to all three bookies "
-        f"and is acknowledged when two of them have it. All run with ack_after = write: the entry is in "
-        f"the kernel's hands, and no disk was asked to sync."
+        f"A ledger is a log with one writer. Ledger {writer.ledger_id} is created with E=3, WQ=3, AQ=2: "
+        f"each entry goes to all three bookies and is acknowledged when two of them have it. They run "
+        f"with ack_after = write: no journal, no sync, an entry counts once the kernel has it."
     )
     show.say(
         f"Into it goes {source.title}: {len(source.files):,} files, {amount(source.size)}, in entries of at "
@@ -57,17 +57,18 @@ async def kill(scene: Scene) -> Told:
     held = await ask(writing.client, bookie.id, scene.ledger, sample)
 
     show.say(
-        f"{bookie.name} now gets SIGKILL, all five processes at once, while entries are on their way to it."
+        f"All processes of {bookie.name} get SIGKILL while entries are on their way to it. With only three "
+        f"bookies there is no spare one to take its place."
     )
     with show.progress("writing", source.size, "bytes") as advance:
         pids, _ = await asyncio.gather(bookie.kill(), writing.to(_DEAD_BY, advance))
         dead_from = writing.acknowledged
         await writing.to(_BACK_AT, advance)
     scene.missed = range(dead_from, writing.acknowledged)
-    show.say(f"Killed: {', '.join(map(str, pids))}.")
     show.proved(
-        f"the writer went on: {len(scene.missed):,} entries were acknowledged by the two bookies left "
-        f"while {bookie.name} was dead"
+        f"{len(pids)} processes killed ({', '.join(map(str, pids))}), and the writer went on: "
+        f"{len(scene.missed):,} entries were acknowledged by the two bookies left while {bookie.name} "
+        f"was dead"
     )
 
     await bookie.start()
@@ -104,5 +105,5 @@ async def kill(scene: Scene) -> Told:
     return Told(
         scene.acknowledged - before,
         length - length_before,
-        f"process crash: nothing lost, {len(scene.missed):,} entries acknowledged meanwhile",
+        f"a process crash: nothing lost, {len(scene.missed):,} entries meanwhile",
     )

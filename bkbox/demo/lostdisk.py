@@ -114,7 +114,7 @@ async def _repaired(scene: Scene, client: Client, bookie: Bookie, name: str) -> 
                 counts["served" if said.answer is Code.EOK else "unknown"] += 1
             await asyncio.sleep(_POLL_S)
             status = await bookie.status()
-        advance(status.limbo.entries_copied)
+        advance(scene.acknowledged)
     took = time.monotonic() - began
 
     show.say(
@@ -129,13 +129,15 @@ async def _repaired(scene: Scene, client: Client, bookie: Bookie, name: str) -> 
     back = await ask(client, bookie.id, ledger, scene.sample(range(last + 1), _SAMPLE_ENTRIES))
     must(all(said.answer is Code.EOK for said in back), f"{bookie.name} lacks entries after repair")
     show.proved(
-        f"limbo is empty after {took:.1f} s: the ledger is closed at entry {metadata.last_entry}, "
-        f"{status.limbo.entries_copied:,} entries came back from the others, each checked by its digest"
+        f"limbo is empty after {took:.1f} s: recovery has closed the ledger at entry "
+        f"{metadata.last_entry}, and all {scene.acknowledged:,} entries are back from the other bookies: "
+        f"{status.limbo.entries_copied:,} copied one by one, each checked by its digest, the newest "
+        f"by the recovery itself"
     )
     return Told(
         status.limbo.entries_copied,
         status.limbo.bytes_copied,
-        "lost disk: refused, fenced, in limbo, repaired",
+        "a lost disk: refused, fenced, in limbo, repaired",
     )
 
 

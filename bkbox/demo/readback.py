@@ -20,8 +20,8 @@ async def read_back(scene: Scene) -> Told:
     first, second, third = stage.bookies
     await third.stop()
     show.say(
-        f"{third.name} is stopped. It was the one that had every entry all the time: what is read now comes "
-        f"from {first.name}, which was killed, and {second.name}, whose disk was lost."
+        f"{third.name}, the only one to which nothing has happened, is stopped. What is read now comes from "
+        f"{first.name}, which was killed, and {second.name}, whose disk was lost."
     )
     async with scene.client() as client:
         await _only_on_the_repaired_disk(scene, client)
@@ -35,7 +35,7 @@ async def read_back(scene: Scene) -> Told:
                 size = await _check(reader, file, size, advance)
     _print(scene)
     show.proved(
-        f"{len(scene.manifest):,} files, {amount(size)}: every byte as it was written, by SHA-256"
+        f"{len(scene.manifest):,} files, {amount(size)}: every byte is as it was written, by SHA-256"
     )
     return Told(scene.acknowledged, size, f"{len(scene.manifest):,} files identical, SHA-256 each")
 
@@ -49,8 +49,8 @@ async def _only_on_the_repaired_disk(scene: Scene, client: Client) -> None:
     alone = sum(answer is Code.ENOENTRY for answer in absent)
     if alone:
         scene.show.say(
-            f"Of the {len(scene.missed):,} entries written while {first.name} was dead, {len(sample)} are "
-            f"asked of each alone: {first.name} has {len(sample) - alone} of them, {second.name} has all."
+            f"Some of it can come from the repaired disk only: of {len(sample)} entries written while "
+            f"{first.name} was dead, it has {len(sample) - alone}, and {second.name} has all."
         )
 
 

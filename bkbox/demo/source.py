@@ -93,9 +93,12 @@ def from_path(path: Path) -> Source:
 
 def from_stream(stream: BinaryIO, copy: Path) -> Source:
     """A stream, kept on disk as ``copy`` meanwhile: only so is it known where its middle lies."""
-    with copy.open("wb") as file:
-        while block := stream.read(_COPY_BYTES):
-            file.write(block)
+    try:
+        with copy.open("wb") as file:
+            while block := stream.read(_COPY_BYTES):
+                file.write(block)
+    except OSError as error:
+        raise CallerError(f"cannot copy standard input to {copy}: {error.strerror}") from error
     return _source("standard input", [("-", copy)])
 
 
@@ -107,7 +110,7 @@ def _source(title: str, files: list[tuple[str, Path]]) -> Source:
     except OSError as error:
         raise CallerError(f"cannot read {error.filename}: {error.strerror}") from error
     if size == 0:
-        raise CallerError(f"nothing to write: {title}: no bytes in {len(files)} files")
+        raise CallerError(f"there is nothing to write in {title}: 0 bytes in {len(files)} files")
     return Source(title, tuple(files), size)
 
 

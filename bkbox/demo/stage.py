@@ -130,21 +130,25 @@ class Stage:
         return text
 
     def _end_all(self) -> None:
-        """In order where that works, by force where not."""
+        """In order where that works, by force where not. What a bookie has started dies with it."""
         running = [process for process in self._processes if process.poll() is None]
-        for process in running:
-            _send(process.pid, signal.SIGTERM)
-            _send(process.pid, signal.SIGCONT)
-        deadline = time.monotonic() + _STOP_S
-        while time.monotonic() < deadline and any(p.poll() is None for p in running):
-            time.sleep(_POLL_S)
-        for process in self._processes:
-            if process.stdin is not None:
-                with contextlib.suppress(OSError):
-                    process.stdin.close()
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+        try:
+            for process in running:
+                _send(process.pid, signal.SIGTERM)
+                _send(process.pid, signal.SIGCONT)
+            _wait(lambda: all(process.poll() is not None for process in running), _STOP_S)
+        finally:
+            for process in running:
+                if process.poll() is None:
+                    process.kill()
+            for process in self._processes:
+                if process.stdin is not None:
+                    with contextlib.suppress(BrokenPipeError):
+                        process.stdin.close()
+                process.wait()
+            _wait(
+                lambda: not any(_group_lives(process.pid) for process in self._processes), _STOP_S
+            )
 
     def _free_port(self) -> int:
         taken = {bookie.port for bookie in self.bookies}
@@ -265,6 +269,12 @@ async def until(condition: Callable[[], bool], what: str, timeout_s: float) -> N
         await asyncio.sleep(_POLL_S)
 
 
+def _wait(condition: Callable[[], bool], timeout_s: float) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(_POLL_S)
+
+
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:
     """The demo's own environment, but that no BKBOX_ variable meant for another bookie reaches
     these, and that they run the same bkbox."""
@@ -277,6 +287,14 @@ def _environment(settings: Mapping[str, str]) -> dict[str, str]:
 def _send(pid: int, number: signal.Signals) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def _group_lives(group: int) -> bool:
+    try:
+        os.killpg(group, 0)
+    except ProcessLookupError:
+        return False
+    return True
 
 
 def _lives(pid: int) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import shutil
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -14,6 +15,11 @@ from bkbox.demo.scene import Scene, Told
 from bkbox.demo.show import Show, amount
 from bkbox.demo.source import Source
 from bkbox.demo.stage import Stage
+from bkbox.errors import CallerError
+
+_COPIES = 3
+_ROOM_BYTES = 50_000_000
+"""For indexes, logs and metadata."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,7 @@ async def tell(stage: Stage, show: Show, source: Source, rng: random.Random) -> 
     began = time.monotonic()
     doing = "the start of the bookies"
     try:
+        _must_have_room(stage, source)
         await _start_bookies(stage, show)
         async with AsyncExitStack() as stack:
             scene = Scene(stage, show, source, rng, stack)
@@ -60,11 +67,21 @@ async def tell(stage: Stage, show: Show, source: Source, rng: random.Random) -> 
     show.proved(f"all of it in {time.monotonic() - began:.1f} s, and nothing acknowledged was lost")
 
 
+def _must_have_room(stage: Stage, source: Source) -> None:
+    needed = source.size * _COPIES + _ROOM_BYTES
+    free = shutil.disk_usage(stage.root).free
+    if free < needed:
+        raise CallerError(
+            f"the demo needs about {amount(needed)} in {stage.root}, and {amount(free)} are free: choose "
+            f"another folder with --keep or the environment variable TMPDIR"
+        )
+
+
 async def _start_bookies(stage: Stage, show: Show) -> None:
     show.say(
-        "Three bookies start on this machine, each with two disks (folders) and five processes: a "
-        "supervisor, a front-end, a worker per disk, a repair worker. They share one metadata file. "
-        f"Everything lies in {stage.root}."
+        "Three bookies (storage servers of Apache BookKeeper) start on this machine, each with two disks "
+        "(folders here) and five processes: a supervisor, a front-end, a worker per disk, a repair "
+        f"worker. They share one metadata file. Everything lies in {stage.root}."
     )
     bookies = [stage.add_bookie() for _ in range(3)]
     # A bookie that counts real disks would refuse entries on a machine whose disk is nearly full.

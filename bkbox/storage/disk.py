@@ -57,7 +57,7 @@ from bkbox.storage.records import (
     ledger_record,
     placement_record,
 )
-from bkbox.storage.replay import LogReplayer
+from bkbox.storage.replay import LogReplay, LogReplayer
 from bkbox.storage.segment import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, ScannedRecord
 
 HELD = "what an earlier start found missing has not been dealt with"
@@ -227,9 +227,12 @@ class DiskStore:
             # What the index knows and the log lost is in the journal, if there is one to replay.
             journaled = host_crash and journal_first is not None
             replayer = LogReplayer(self._files, self._log, self._index, host_crash=host_crash)
-            found = replayer.run(
-                checkpoint, lambda: None if journaled else self._hold(checkpoint, journal_first)
-            )
+
+            def before_drop(found: LogReplay) -> None:
+                if found.lost or not journaled:
+                    self._hold(checkpoint, journal_first)
+
+            found = replayer.run(checkpoint, before_drop)
             journal_records = 0
             if self._journal is not None and journal_first is not None and host_crash:
                 reapply = _Reapply(self._log, self._index)

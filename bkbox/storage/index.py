@@ -43,7 +43,6 @@ _ID = struct.Struct(">Q")
 _RUN_HEAD = struct.Struct(">BIQ")
 _VERSION = b"\x01"
 _STATE, _RUN, _PLACE = b"L", b"R", b"P"
-_BATCH_KEYS = 4_096
 
 
 @dataclass(slots=True)
@@ -250,31 +249,31 @@ class LedgerIndex:
         for key, value in self._store.iterate(prefix, stop, reverse=reverse):
             yield _decode_run(key, value)
 
-    def drop(self, is_gone: Callable[[int, int, int], bool], before: Callable[[], None]) -> int:
-        """Take out the entries whose records, at [start, end) of a segment, are gone.
-
-        ``before`` is called before the first change. Returns how many were taken out.
+    def find_gone(
+        self, is_gone: Callable[[int, int, int], bool]
+    ) -> tuple[dict[bytes, bytes | None], int]:
+        """What takes out the entries whose records, at [start, end) of a segment, are gone, for
+        ``drop``; and how many they are.
         """
-        dropped = 0
-        pending: dict[bytes, bytes | None] = {}
+        changes: dict[bytes, bytes | None] = {}
+        gone = 0
         for key, value in self._store.iterate(_RUN, _RUN + b"\xff" * 17):
             run = _decode_run(key, value)
             if not is_gone(run.segment, run.offset, run.end):
                 continue
-            if not dropped:
-                before()
-            pending[key] = None
+            changes[key] = None
             for entry in range(run.first, run.last + 1):
                 one = run.part(entry, entry)
                 if is_gone(one.segment, one.offset, one.end):
-                    dropped += 1
+                    gone += 1
                 else:
-                    pending[one.key()] = one.value()
-            if len(pending) >= _BATCH_KEYS:
-                self._flush(pending)
-        self._flush(pending)
+                    changes[one.key()] = one.value()
+        return changes, gone
+
+    def drop(self, changes: dict[bytes, bytes | None]) -> None:
+        """Carry out what ``find_gone`` found."""
+        self._flush(changes)
         self._last.clear()
-        return dropped
 
     # ---- ledgers ---------------------------------------------------------------
 

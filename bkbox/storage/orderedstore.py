@@ -124,13 +124,18 @@ class LevelStore:
     def iterate(
         self, start: bytes, stop: bytes, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
+        # plyvel misses a pair whose key is the lower bound if it is the only one, in reverse
+        low = None if reverse else start
         with (
             self._errors(DiskError),
             self._db.iterator(
-                start=start, stop=stop, reverse=reverse, verify_checksums=True
+                start=low, stop=stop, reverse=reverse, verify_checksums=True
             ) as pairs,
         ):
-            yield from pairs
+            for pair in pairs:
+                if pair[0] < start:
+                    return
+                yield pair
 
     def flush(self) -> None:
         with self._errors(DiskFailedError):

@@ -55,13 +55,17 @@ class LogReplayer:
         self._found = LogReplay()
         self._tally = Tally()
         self._gone: dict[int, list[tuple[int, int]]] = {}
+        self._first = 1
         self._existing: set[int] = set()
+        self._missing: set[int] = set()
 
-    def run(self, checkpoint: Checkpoint | None, before_drop: Callable[[], None]) -> LogReplay:
+    def run(
+        self, checkpoint: Checkpoint | None, before_drop: Callable[[LogReplay], None]
+    ) -> LogReplay:
         """Replay from the checkpoint, or from the first segment where there is none.
 
-        ``before_drop`` is called before anything is taken out of the index: a later start will not
-        find it missing any more. DiskError, DiskFullError.
+        ``before_drop`` is called with what was found before anything is taken out of the index: a
+        later start will not find it missing any more. DiskError, DiskFullError.
         """
         existing = self._log.segments()
         self._existing = set(existing)
@@ -73,6 +77,7 @@ class LogReplayer:
             self._log.start_at(first + (checkpoint.offset > SEGMENT_HEADER_BYTES))
         elif newest == 0:
             self._log.start_at(1)
+        self._first = first
         for segment in range(first, newest + 1):
             if segment not in existing:
                 self._note_missing(segment)
@@ -80,10 +85,14 @@ class LogReplayer:
             at = checkpoint if checkpoint is not None and checkpoint.segment == segment else None
             self._replay_segment(segment, at, is_last=segment == newest)
         if self._host_crash or self._found.lost:
-            self._found.dropped = self._index.drop(self._is_gone, before_drop)
+            gone, self._found.dropped = self._index.find_gone(self._is_gone)
+            if gone:
+                before_drop(self._found)
+                self._index.drop(gone)
         return self._found
 
     def _note_missing(self, segment: int) -> None:
+        self._missing.add(segment)
         self._found.lost.append(f"{self._log.path_of(segment)} is missing")
 
     # ---- one segment ---------------------------------------------------------------
@@ -132,7 +141,8 @@ class LogReplayer:
         segment, size = findings.segment, findings.size
         footer = findings.footer or footer
         tail = findings.tail
-        if findings.sealed:
+        noted = all((start, end) in findings.gaps for start, end, _ in regions)
+        if findings.sealed and noted:
             self._log.start_at(segment + 1)
         elif not regions:
             self._log.continue_in(segment, size, footer, self._tally)
@@ -168,7 +178,11 @@ class LogReplayer:
     # ---- what the index must not point to ------------------------------------------------------
 
     def _is_gone(self, segment: int, start: int, end: int) -> bool:
-        return segment not in self._existing or any(
+        if segment not in self._existing:
+            if segment < self._first and segment not in self._missing:
+                self._note_missing(segment)  # the checkpoint says that it was durable
+            return True
+        return any(
             start < bad_end and bad_start < end
             for bad_start, bad_end in self._gone.get(segment, ())
         )

@@ -21,8 +21,6 @@ import contextlib
 import logging
 import random
 import signal
-import socket
-import time
 import uuid
 from collections.abc import Callable, Coroutine
 from pathlib import Path
@@ -31,26 +29,20 @@ from bkbox.admin import server as admin
 from bkbox.admin import status
 from bkbox.admin.paths import admin_socket_path
 from bkbox.config import Config
-from bkbox.errors import (
-    BkboxError,
-    BootError,
-    ConnectionLostError,
-    CookieMismatchError,
-    MetadataError,
-)
+from bkbox.errors import BkboxError, BootError, MetadataError
 from bkbox.ids import BookieId
 from bkbox.ipc import channel, messages
-from bkbox.metadata import connect
-from bkbox.metadata.base import MetadataStore, Registration
-from bkbox.protocol import boot
+from bkbox.metadata.base import Registration
 from bkbox.storage import marker as markers
 from bkbox.storage.files import Files, RealFiles
-from bkbox.storage.lock import DiskLock
 from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter
-from bkbox.supervisor import cookies, phase_one, report
+from bkbox.supervisor import cookies, ground, opening, report
 from bkbox.supervisor.disks import Disk
-from bkbox.supervisor.process import Child
+from bkbox.supervisor.ground import Ground
+from bkbox.supervisor.keeper import Keeper
+from bkbox.supervisor.phase_one import PhaseOne
+from bkbox.supervisor.process import Child, Exit
 from bkbox.wire.service_info import rpc_service_info
 
 log = logging.getLogger(__name__)
@@ -58,8 +50,7 @@ log = logging.getLogger(__name__)
 _STATS_EVERY_S = 1.0
 _STATS_TIMEOUT_S = 1.0
 """A worker that syncs a large batch answers later; the figures of before are shown meanwhile."""
-_HEALTHY_AFTER_S = 10.0
-"""A child that lived this long starts its next back-off from the beginning."""
+_CHILD_END_S = 5.0
 
 
 def kernel_boot_id() -> str:
@@ -72,30 +63,31 @@ class Supervisor:
 
     def __init__(self, config: Config, files: Files, on_ready: Callable[[str], None]) -> None:
         self.config = config
-        self.files = files
-        self.bookie = BookieId(config.bookie_id)
         self.phase = "locks and cookies"
         self.state: report.State = "starting"
+        self.writable = False
         self.disks: list[Disk] = []
         self.frontend: Child | None = None
         self.frontend_restarts = 0
         self.repair: Child | None = None
         self.repair_restarts = 0
         self.repair_progress: dict[str, object] = {}
-        self.phase_one = phase_one.PhaseOne()
+        self.phase_one = PhaseOne()
         self.instance_id = ""
         self.listen = ""
-        self.writable = False
+        self._files = files
+        self._bookie = BookieId(config.bookie_id)
         self._on_ready = on_ready
         self._run = Run(kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()))
-        self._rng = random.Random()  # noqa: S311 jitter only
         self._stopping = asyncio.Event()
-        self._locks: dict[Path, DiskLock] = {}
-        self._store: MetadataStore | None = None
-        self._registration: Registration | None = None
-        self._port: socket.socket | None = None
-        self._keepers: set[asyncio.Task[None]] = set()
         self._failure: BkboxError | None = None
+        self._registration: Registration | None = None
+        self._keeper = Keeper(
+            config.restart_backoff_initial_s,
+            config.restart_backoff_max_s,
+            random.Random(),  # noqa: S311 jitter only
+            self._fail,
+        )
 
     # ---- the whole life -----------------------------------------------------------------------------
 
@@ -104,211 +96,108 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
-        try:
-            clean = False
-            async with contextlib.AsyncExitStack() as stack:
-                await self._step_one(stack)
-                try:
-                    await self._start()
-                    await self._serve()
-                finally:
-                    clean = await self._stop()
-            if self._failure is not None:
-                raise self._failure
-            return 0 if clean else 1
-        finally:
-            if self._port is not None:
-                self._port.close()
-            for lock in self._locks.values():
-                lock.release()
+        clean = False
+        async with contextlib.AsyncExitStack() as stack:
+            base = await ground.take(self.config, self._files, stack)
+            self.instance_id, self.disks, self.listen = base.instance_id, base.disks, base.listen
+            handle = await admin.start(admin_socket_path(self.config), self._status)
+            stack.push_async_callback(handle.close)
+            try:
+                await self._until_told_to_stop(self._start(base))
+                await self._stopping.wait()
+            finally:
+                clean = await self._stop()
+        if self._failure is not None:
+            raise self._failure
+        return 0 if clean else 1
 
-    # ---- step 1 -------------------------------------------------------------------------------------
+    async def _until_told_to_stop(self, start: Coroutine[object, object, None]) -> None:
+        """A start may take long (a replay, a slow metadata store); it is given up when the bookie has to stop."""
+        starting = asyncio.ensure_future(start)
+        told = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
+        told.cancel()
+        if not starting.done():
+            starting.cancel()
+            await asyncio.gather(starting, return_exceptions=True)
+            return
+        starting.result()
 
-    async def _step_one(self, stack: contextlib.AsyncExitStack) -> None:
-        config = self.config
-        self._locks = cookies.lock_all(config, self.files, create=False)
-        self._store = await stack.enter_async_context(await connect(config.metadata))
-        evidence = await cookies.gather(config, self._store, self.files)
-        self.instance_id = evidence.instance_id
-        found = cookies.judge(evidence, str(config.path))
-        if not found.ok and config.auto_fix_cookies:
-            evidence = await self._fix_cookies(evidence)
-            found = cookies.judge(evidence, str(config.path))
-        if not found.ok:
-            lines = "; ".join(map(str, found.differences))
-            raise CookieMismatchError(f"cookie mismatch: {lines}. {found.advice}")
-        self._bind()
-        handle = await admin.start(admin_socket_path(config), self._status)
-        stack.push_async_callback(handle.close)
-        for number, item in enumerate(evidence.disks):
-            assert item.identity is not None
-            disk = Disk(number, item.path, str(item.identity.uuid), self._locks[item.path])
-            disk.needs_stamp = item.state is cookies.DirState.REPLACED
-            self.disks.append(disk)
-        self._refuse_twins()
+    def _fail(self, error: BaseException) -> None:
+        """Something that has to run beside ended: the bookie cannot go on."""
+        log.error("the bookie cannot go on: %s", error)
+        self._failure = (
+            error
+            if isinstance(error, BkboxError)
+            else BootError(f"{type(error).__name__}: {error}")
+        )
+        self._stopping.set()
+
+    # ---- start --------------------------------------------------------------------------------------
+
+    async def _start(self, base: Ground) -> None:
         self.phase = "dirty markers"
         for disk in self.disks:
-            disk.before = markers.begin_run(self.files, disk.path, self._run)
-
-    async def _fix_cookies(self, evidence: cookies.Evidence) -> cookies.Evidence:
-        assert self._store is not None
-        plan = cookies.plan_of(evidence)
-        if plan.refusal is not None:
-            return evidence
-        for step in plan.steps:
-            log.warning("auto_fix_cookies: %s", step)
-        missing = [item.path for item in evidence.directories if item.path not in self._locks]
-        await cookies.carry_out(evidence, self._store, self.files)
-        for path in missing:
-            self._locks[path] = DiskLock(path)
-        return await cookies.gather(self.config, self._store, self.files)
-
-    def _bind(self) -> None:
-        host, port = self.config.listen_host, self.config.listen_port
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        self._port = socket.socket(family, socket.SOCK_STREAM)
-        self._port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            self._port.bind((host, port))
-        except OSError as error:
-            raise BootError(
-                f"cannot listen on {self.config.listen}: {error.strerror}. Is another process using the port? "
-                "Change `listen` in the configuration or stop it"
-            ) from error
-        self.listen = f"{host}:{self._port.getsockname()[1]}"
-
-    def _refuse_twins(self) -> None:
-        seen: dict[str, Disk] = {}
-        for disk in self.disks:
-            twin = seen.setdefault(disk.uuid, disk)
-            if twin is not disk:
-                raise BootError(
-                    f"{twin.path} and {disk.path} are the same disk or copies of one ({disk.uuid}): use one"
-                )
-
-    # ---- steps 2 to 5 -------------------------------------------------------------------------------
-
-    async def _start(self) -> None:
+            disk.before = markers.begin_run(self._files, disk.path, self._run)
         self.phase = "replay"
-        await asyncio.gather(*(self._open_disk(disk) for disk in self.disks))
-        await self._account_for_losses(self.disks)
-        assert self._store is not None
+        await asyncio.gather(*map(self._open, self.disks))
+        await self._account_for_losses(base, self.disks)
         if any(disk.needs_stamp for disk in self.disks):
-            await self._stamp()
+            await self._stamp(base)
         self.phase = "opening the port"
-        await self._start_frontend()
-        await self._register()
-        await self._start_repair()
-        for disk in self.disks:
-            self._keep(self._keep_disk(disk))
-        self._keep(self._keep_frontend())
-        self._keep(self._keep_repair())
-        self._keep(self._watch())
+        await self._start_frontend(base)
+        await self._register(base)
+        self._start_repair()
+        self._keep_children(base)
         self.phase, self.state = "up", "running"
         await self._refresh()
         self._on_ready(self.listen)
 
-    async def _open_disk(self, disk: Disk) -> None:
-        """Start the worker and let it replay; classify the disk by what it found."""
-        config = self.config
-        disk.host_crash = disk.before is not None and (
-            config.strict_unclean_shutdown or disk.before.is_host_crash(self._run.boot_id)
+    async def _open(self, disk: Disk) -> None:
+        await opening.open_disk(
+            disk, self.config, self._run, lambda message, _fds: self._disk_says(disk, message)
         )
-        disk.child = Child.start(
-            "worker",
-            str(disk.path),
-            on_message=lambda message, _fds: self._disk_says(disk, message),
-            keep_fds=(disk.lock.fileno(),),
-        )
-        try:
-            opened = await disk.call(
-                messages.OpenDisk(
-                    path=str(disk.path),
-                    journal=str(config.journal) if config.journal else "",
-                    ack_after=config.ack_after,
-                    host_crash=disk.host_crash,
-                    segment_bytes_max=config.segment_bytes_max,
-                    checkpoint_bytes=config.checkpoint_bytes,
-                    disk_usage_max=config.disk_usage_max,
-                    disk_reserve_bytes=config.disk_reserve_bytes,
-                )
-            )
-        except ConnectionLostError as error:
-            ended = await disk.child.wait()
-            raise BootError(
-                f"the worker of disk {disk.path} ended while it opened the disk: {ended}"
-            ) from error
-        assert isinstance(opened, messages.DiskOpened)
-        verdict = boot.classify(
-            boot.DiskEvidence(
-                marker=report.marker_evidence(disk.before),
-                boot_id=self._run.boot_id,
-                strict=config.strict_unclean_shutdown,
-                tail_trusted=opened.trusted,
-                damaged=tuple(opened.damaged),
-            )
-        )
-        disk.opened = opened
-        disk.crash_class, disk.reason, disk.may_have_lost = (
-            verdict.disk_class,
-            verdict.reason,
-            verdict.may_have_lost,
-        )
-        log.warning("disk %s: %s: %s", disk.path, disk.crash_class.value, disk.reason)
 
-    async def _account_for_losses(self, disks: list[Disk]) -> None:
-        """Phase one, and then the markers are settled."""
-        if any(disk.may_have_lost for disk in disks):
+    async def _account_for_losses(self, base: Ground, opened: list[Disk]) -> None:
+        """Phase one where one of the disks just opened may have lost something; then they may serve."""
+        if any(disk.may_have_lost for disk in opened):
             self.phase = "phase one"
-            assert self._store is not None
-            self.phase_one = await phase_one.run(self._store, self.bookie, self.disks)
-            log.warning(
-                "phase one: %d ledgers fenced, %d of them in limbo, of %d seen",
-                self.phase_one.fenced,
-                self.phase_one.limbo,
-                self.phase_one.ledgers_seen,
-            )
-        for disk in disks:
-            await disk.call(messages.Settle())
-            markers.settle(self.files, disk.path, self._run, disk.before)
-            disk.may_have_lost = False
-            disk.settled = True
+            self.phase_one = await opening.mark_losses(base.store, self._bookie, self.disks)
+        for disk in opened:
+            await opening.settle(disk, self._files, self._run)
 
-    async def _stamp(self) -> None:
-        assert self._store is not None
-        evidence = await cookies.gather(self.config, self._store, self.files)
+    async def _stamp(self, base: Ground) -> None:
+        """Cookies of replaced disks, held back until phase one was durable."""
+        evidence = await cookies.gather(self.config, base.store, self._files)
         for disk in self.disks:
             if disk.needs_stamp:
-                cookies.stamp(self.files, disk.path, evidence.expected)
+                cookies.stamp(self._files, disk.path, evidence.expected)
                 disk.needs_stamp = False
-        await cookies.write_to_metadata(self._store, evidence)
+        await cookies.write_to_metadata(base.store, evidence)
 
-    # ---- front-end ----------------------------------------------------------------------------------
-
-    async def _start_frontend(self) -> None:
-        assert self._port is not None
-        listening: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    async def _start_frontend(self, base: Ground) -> None:
+        listening = asyncio.Event()
 
         def says(message: messages.Message, _fds: list[int]) -> None:
-            if isinstance(message, messages.Listening) and not listening.done():
-                listening.set_result(None)
+            if isinstance(message, messages.Listening):
+                listening.set()
 
         usable = [disk for disk in self.disks if disk.usable]
         self.frontend = Child.start("frontend", self.listen, on_message=says)
-        self.frontend.control.send(
-            messages.OpenFrontend(
-                frame_bytes_max=self.config.frame_bytes_max,
-                connection_inflight_bytes_max=self.config.connection_inflight_bytes_max,
-                disks=[disk.uuid for disk in self.disks],
-                attached=[disk.uuid for disk in usable],
-            ),
-            [self._port.fileno()],
+        order = messages.OpenFrontend(
+            frame_bytes_max=self.config.frame_bytes_max,
+            connection_inflight_bytes_max=self.config.connection_inflight_bytes_max,
+            disks=[disk.uuid for disk in self.disks],
+            attached=[disk.uuid for disk in usable],
         )
+        self.frontend.control.send(order, [base.port.fileno()])
         for disk in usable:
             self._link(disk)
+        opened = asyncio.ensure_future(listening.wait())
         ended = asyncio.ensure_future(self.frontend.wait())
-        await asyncio.wait((listening, ended), return_when=asyncio.FIRST_COMPLETED)
-        if not listening.done():
+        await asyncio.wait((opened, ended), return_when=asyncio.FIRST_COMPLETED)
+        opened.cancel()
+        if not listening.is_set():
             raise BootError(
                 f"the front-end ended before it listened on {self.listen}: {ended.result()}"
             )
@@ -316,8 +205,7 @@ class Supervisor:
 
     def _link(self, disk: Disk) -> None:
         """Connect a disk's worker with the front-end."""
-        assert disk.child is not None
-        if self.frontend is None or not self.frontend.running:
+        if self.frontend is None or not self.frontend.running or disk.child is None:
             return
         front, back = channel.pair()
         with front, back:
@@ -325,35 +213,23 @@ class Supervisor:
             self.frontend.control.send(messages.AttachDisk(disk=disk.uuid), [front.fileno()])
         disk.in_service = True
 
-    async def _register(self) -> None:
-        assert self._store is not None
+    async def _register(self, base: Ground) -> None:
         host, _, port = self.listen.rpartition(":")
         info = rpc_service_info(self.config.advertised_host or host, int(port))
-        self._registration = await self._store.register(
-            self.bookie, info, read_only=await self._read_only()
-        )
+        read_only = await self._read_only()
+        self._registration = await base.store.register(self._bookie, info, read_only=read_only)
 
-    async def _read_only(self) -> bool:
-        await self._refresh()
-        waits = self.config.readonly_while_in_limbo
-        self.writable = any(disk.in_service and not disk.read_only for disk in self.disks) and not (
-            waits and any(disk.stats.get("limbo_ledgers") for disk in self.disks)
-        )
-        return not self.writable
-
-    # ---- repair -------------------------------------------------------------------------------------
-
-    async def _start_repair(self) -> None:
+    def _start_repair(self) -> None:
         config = self.config
 
         def says(message: messages.Message, _fds: list[int]) -> None:
             if isinstance(message, messages.RepairProgress):
                 self.repair_progress = dict(message.values)
 
-        self.repair = Child.start("repair", self.config.bookie_id, on_message=says)
+        self.repair = Child.start("repair", config.bookie_id, on_message=says)
         self.repair.control.send(
             messages.OpenRepair(
-                bookie=self.config.bookie_id,
+                bookie=config.bookie_id,
                 metadata=config.metadata,
                 entries_in_flight=config.repair_entries_in_flight,
                 bytes_per_second=config.repair_bytes_per_second,
@@ -375,83 +251,55 @@ class Supervisor:
 
     # ---- while it runs ------------------------------------------------------------------------------
 
-    async def _serve(self) -> None:
-        await self._stopping.wait()
+    def _keep_children(self, base: Ground) -> None:
+        for disk in self.disks:
+            self._keep_disk(base, disk)
 
-    def _keep(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.ensure_future(work)
-        self._keepers.add(task)
-        task.add_done_callback(self._kept)
+        def frontend() -> Child:
+            assert self.frontend is not None
+            return self.frontend
 
-    def _kept(self, task: asyncio.Task[None]) -> None:
-        """A keeper only ends by itself when the bookie cannot go on."""
-        self._keepers.discard(task)
-        if not task.cancelled() and task.exception() is not None:
-            error = task.exception()
-            log.error("the bookie cannot go on: %s", error)
-            self._failure = (
-                error
-                if isinstance(error, BkboxError)
-                else BootError(f"{type(error).__name__}: {error}")
-            )
-            self._stopping.set()
+        def repair() -> Child:
+            assert self.repair is not None
+            return self.repair
 
-    async def _keep_disk(self, disk: Disk) -> None:
-        tries = 0
-        while True:
+        async def revive_frontend() -> None:
+            self.frontend_restarts += 1
+            await self._start_frontend(base)
+
+        async def revive_repair() -> None:
+            self.repair_restarts += 1
+            self._start_repair()
+
+        self._keeper.keep("the front-end", frontend, lambda _exit: None, revive_frontend)
+        self._keeper.keep("the repair worker", repair, lambda _exit: None, revive_repair)
+        self._keeper.run(self._watch())
+
+    def _keep_disk(self, base: Ground, disk: Disk) -> None:
+        def present() -> Child:
             assert disk.child is not None
-            began = time.monotonic()
-            ended = await disk.child.wait()
+            return disk.child
+
+        def ended(_exit: Exit) -> None:
             disk.in_service = disk.settled = False
-            log.error("the worker of disk %s ended: %s", disk.path, ended)
-            tries = 0 if time.monotonic() - began > _HEALTHY_AFTER_S else tries + 1
-            await self._back_off(tries)
+
+        async def revive() -> None:
             disk.restarts += 1
-            disk.before = markers.read_marker(self.files, disk.path)
+            disk.before = markers.read_marker(self._files, disk.path)
             try:
-                await self._open_disk(disk)
-                await self._account_for_losses([disk])
+                await self._open(disk)
+                await self._account_for_losses(base, [disk])
             except (BkboxError, OSError) as error:
                 disk.trouble = str(error)
-                log.error("disk %s stays out of service: %s", disk.path, error)
-                if disk.child is not None:
-                    disk.child.kill()
-                continue
+                present().kill()
+                raise
+            finally:
+                self.phase = "up"
             disk.trouble = ""
             self._link(disk)
             self._link_repair(disk)
 
-    async def _keep_frontend(self) -> None:
-        tries = 0
-        while True:
-            assert self.frontend is not None
-            began = time.monotonic()
-            ended = await self.frontend.wait()
-            log.error("the front-end ended: %s", ended)
-            tries = 0 if time.monotonic() - began > _HEALTHY_AFTER_S else tries + 1
-            await self._back_off(tries)
-            self.frontend_restarts += 1
-            with contextlib.suppress(BootError):
-                await self._start_frontend()
-
-    async def _keep_repair(self) -> None:
-        tries = 0
-        while True:
-            assert self.repair is not None
-            began = time.monotonic()
-            ended = await self.repair.wait()
-            log.error("the repair worker ended: %s", ended)
-            tries = 0 if time.monotonic() - began > _HEALTHY_AFTER_S else tries + 1
-            await self._back_off(tries)
-            self.repair_restarts += 1
-            await self._start_repair()
-
-    async def _back_off(self, tries: int) -> None:
-        bound = min(
-            self.config.restart_backoff_max_s,
-            self.config.restart_backoff_initial_s * 2.0 ** min(tries, 20),
-        )
-        await asyncio.sleep(bound * self._rng.uniform(0.5, 1.0))
+        self._keeper.keep(f"the worker of disk {disk.path}", present, ended, revive)
 
     def _disk_says(self, disk: Disk, message: messages.Message) -> None:
         if isinstance(message, messages.DiskTrouble):
@@ -459,15 +307,20 @@ class Supervisor:
             log.error("disk %s failed and takes no more writes: %s", disk.path, message.reason)
 
     async def _watch(self) -> None:
-        """Keep the figures of the status document and the registration's mode up to date."""
+        """Keep the registration's mode up to date."""
         while True:
             await asyncio.sleep(_STATS_EVERY_S)
-            try:
-                read_only = await self._read_only()
-                if self._registration is not None:
-                    await self._registration.set_read_only(read_only)
-            except MetadataError as error:
-                log.warning("the registration could not be renewed: %s", error)
+            read_only = await self._read_only()
+            if self._registration is not None:
+                await self._registration.set_read_only(read_only)
+
+    async def _read_only(self) -> bool:
+        await self._refresh()
+        waits = self.config.readonly_while_in_limbo
+        self.writable = any(disk.in_service and not disk.read_only for disk in self.disks) and not (
+            waits and any(disk.stats.get("limbo_ledgers") for disk in self.disks)
+        )
+        return not self.writable
 
     async def _status(self) -> status.Status:
         await self._refresh()
@@ -484,37 +337,37 @@ class Supervisor:
 
         await asyncio.gather(*map(one, self.disks))
 
-    # ---- step 6 -------------------------------------------------------------------------------------
+    # ---- stop ---------------------------------------------------------------------------------------
 
     async def _stop(self) -> bool:
         """Ordered end of everything that was started; True if every disk was left clean."""
         self.phase, self.state = "stopping", "stopping"
-        for task in list(self._keepers):
-            task.cancel()
+        self._keeper.stop()
         if self._registration is not None:
             with contextlib.suppress(MetadataError):
                 await self._registration.close()
         for child in (self.repair, self.frontend):
             if child is not None:
                 child.control.send(messages.Stop())
-                await child.end(5.0)
-        clean = all(await asyncio.gather(*map(self._stop_disk, self.disks))) and bool(self.disks)
+                await child.end(_CHILD_END_S)
+        clean = all(await asyncio.gather(*map(self._stop_disk, self.disks)))
         if clean:
             for disk in self.disks:
-                markers.clear(self.files, disk.path, self._run)
+                clean = markers.clear(self._files, disk.path, self._run) and clean
         return clean
 
     async def _stop_disk(self, disk: Disk) -> bool:
+        """True if everything on the disk is durable and accounted for."""
         if disk.child is None:
             return False
         stopped = False
         with contextlib.suppress(BkboxError, TimeoutError):
             answer = await disk.call(messages.Stop(), timeout_s=self.config.stop_timeout_s)
             assert isinstance(answer, messages.Stopped)
-            stopped = answer.clean
-            if not stopped:
+            stopped = answer.clean and disk.settled
+            if not answer.clean:
                 log.error("disk %s was not left clean: %s", disk.path, answer.reason)
-        await disk.child.end(5.0)
+        await disk.child.end(_CHILD_END_S)
         return stopped
 
 

@@ -1,4 +1,4 @@
-"""The ledger commands, each as a process of its own, against a real bookie."""
+"""The ledger commands, against a real bookie."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner, Result
 
 from bkbox.cli.exits import ExitCode
+from bkbox.cli.main import main
 from tests.harness.processes import BKBOX, BookieProcess
 
 ONE = ("-e", "1", "-w", "1", "-a", "1")
@@ -28,29 +30,39 @@ def bookie(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BookieProcess]:
 class Cli:
     """``bkbox ledger …`` against the bookie's metadata store, bytes in and out."""
 
-    def __init__(self, uri: str) -> None:
+    def __init__(self, uri: str, folder: Path) -> None:
         self._uri = uri
+        self._input = folder / "input"
 
-    def run(self, *words: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        return subprocess.run(
-            [*BKBOX, "ledger", *map(str, words), "--metadata", self._uri],
-            input=stdin,
-            capture_output=True,
-            timeout=60,
-        )
+    def run(self, *words: object, stdin: str = "") -> Result:
+        line = ["ledger", *map(str, words), "--metadata", self._uri]
+        result = CliRunner().invoke(main, line, input=stdin)
+        if result.exception is not None and not isinstance(result.exception, SystemExit):
+            raise result.exception
+        return result
 
-    def ok(self, *words: object, stdin: bytes = b"") -> bytes:
-        done = self.run(*words, stdin=stdin)
-        assert done.returncode == 0, done.stderr.decode()
-        return done.stdout
+    def ok(self, *words: object) -> bytes:
+        done = self.run(*words)
+        assert done.exit_code == 0, done.stderr
+        return done.stdout_bytes
 
     def write(self, data: bytes, *words: object) -> int:
-        return int(self.ok("write", *ONE, *words, stdin=data))
+        self._input.write_bytes(data)
+        return int(self.ok("write", *ONE, *words, "--file", self._input))
 
 
 @pytest.fixture
-def cli(bookie: BookieProcess) -> Cli:
-    return Cli(bookie.metadata)
+def cli(bookie: BookieProcess, tmp_path: Path) -> Cli:
+    return Cli(bookie.metadata, tmp_path)
+
+
+def test_standard_input_to_standard_output(bookie: BookieProcess) -> None:
+    def ledger(*words: str, stdin: bytes = b"") -> bytes:
+        line = [*BKBOX, "ledger", *words, "--metadata", bookie.metadata]
+        return subprocess.run(line, input=stdin, capture_output=True, timeout=60, check=True).stdout
+
+    number = ledger("write", *ONE, stdin=b"a\n\xff").decode().strip()
+    assert ledger("read", number) == b"a\n\xff"
 
 
 def test_lines_come_back_byte_for_byte(cli: Cli) -> None:
@@ -99,13 +111,13 @@ def test_create_list_and_delete(cli: Cli) -> None:
     listed = json.loads(cli.ok("list", "-o", "json"))
     assert {"ledger_id": ledger, "state": "OPEN"}.items() <= listed[-1].items()
     assert str(ledger) in cli.ok("list").decode()
-    refused = cli.run("delete", ledger, stdin=b"n\n")
-    assert refused.returncode == ExitCode.FAILED
+    refused = cli.run("delete", ledger, stdin="n\n")
+    assert refused.exit_code == ExitCode.FAILED
     cli.ok("show", ledger)
     cli.ok("delete", ledger, "--yes")
     gone = cli.run("show", ledger)
-    assert gone.returncode == ExitCode.NOT_FOUND
-    assert gone.stderr.startswith(b"error: ")
+    assert gone.exit_code == ExitCode.NOT_FOUND
+    assert gone.stderr.startswith("error: ")
 
 
 def test_an_interrupted_write_closes_its_ledger(cli: Cli, bookie: BookieProcess) -> None:
@@ -148,30 +160,28 @@ def test_passwords(cli: Cli, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     ledger = cli.write(b"x\n", "--password-file", right)
     assert cli.ok("read", ledger, "--password-file", right) == b"x\n"
     assert cli.ok("read", ledger) == b"x\n", "the metadata store has the password"
-    assert cli.run("read", ledger, "--password-file", wrong).returncode == ExitCode.FAILED
+    assert cli.run("read", ledger, "--password-file", wrong).exit_code == ExitCode.FAILED
     monkeypatch.setenv("BKBOX_LEDGER_PASSWORD", "guess")
-    assert cli.run("read", ledger).returncode == ExitCode.FAILED
+    assert cli.run("read", ledger).exit_code == ExitCode.FAILED
     monkeypatch.setenv("BKBOX_LEDGER_PASSWORD", "secret")
     assert cli.ok("read", ledger) == b"x\n"
 
 
 def test_what_cannot_be(cli: Cli) -> None:
-    assert cli.run("read", -1).returncode == ExitCode.USAGE
-    assert cli.run("read", 2**63).returncode == ExitCode.USAGE
-    assert cli.run("read", 2**62).returncode == ExitCode.NOT_FOUND
+    assert cli.run("read", -1).exit_code == ExitCode.USAGE
+    assert cli.run("read", 2**63).exit_code == ExitCode.USAGE
+    assert cli.run("read", 2**62).exit_code == ExitCode.NOT_FOUND
     quorums = cli.run("write", "-e", 1, "-w", 2, "-a", 1)
-    assert quorums.returncode == ExitCode.USAGE
-    assert quorums.stderr.startswith(b"error: ")
+    assert quorums.exit_code == ExitCode.USAGE
+    assert quorums.stderr.startswith("error: ")
     lonely = cli.run("write", "-e", 3, "-w", 3, "-a", 2)
-    assert lonely.returncode == ExitCode.TRY_AGAIN
+    assert lonely.exit_code == ExitCode.TRY_AGAIN
 
 
 def test_the_metadata_store_from_a_configuration(bookie: BookieProcess, cli: Cli) -> None:
     ledger = cli.write(b"x\n")
-    words = [*BKBOX, "ledger", "show", str(ledger), "-o", "json"]
-    found = subprocess.run(
-        [*words, "--config", str(bookie.config)], capture_output=True, timeout=60
-    )
+    words = ["ledger", "show", str(ledger), "-o", "json"]
+    found = CliRunner().invoke(main, [*words, "--config", str(bookie.config)])
     assert json.loads(found.stdout)["ledger_id"] == ledger
-    neither = subprocess.run(words, capture_output=True, timeout=60)
-    assert neither.returncode == ExitCode.USAGE
+    for wrong in (words, [*words, "--config", str(bookie.config), "--metadata", "sqlite:x"]):
+        assert CliRunner().invoke(main, wrong).exit_code == ExitCode.USAGE

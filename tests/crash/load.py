@@ -196,6 +196,7 @@ class Load:
         self._next_ledger = first_ledger
         self._flags = flags
         self._fresh: set[tuple[int, int]] = set()
+        self._seen: list[tuple[int, int]] = []
         self._connections = [_Connection(port, []) for _ in range(connections)]
         self.turn_over()
 
@@ -282,9 +283,9 @@ class Load:
         if dice < 0.62:
             self._add(connection, ledger, ledger.end, recovery=False)
         elif dice < 0.72:
-            if ledger.entries:
-                entry = rng.choice(list(ledger.entries)[-64:])
-                self._add(connection, ledger, entry, recovery=ledger.fenced or rng.random() < 0.5)
+            number = ledger.end - 1 - rng.randrange(64)
+            if number in ledger.entries:
+                self._add(connection, ledger, number, recovery=ledger.fenced or rng.random() < 0.5)
         elif dice < 0.76:
             self._add(connection, ledger, ledger.end + rng.randrange(3), recovery=True)
         elif dice < 0.94:
@@ -410,22 +411,24 @@ class Load:
         An EIO is asked again until ``verify`` gives up, unless ``unknown_ok``. Returns how many
         of the answers were unknown.
         """
-        entries = {
-            (ledger.id, number)
-            for ledger in self.ledgers.values()
-            for number, entry in ledger.entries.items()
-            if entry.acked is not None
-        }
-        fences = [ledger for ledger in self.ledgers.values() if ledger.fenced]
-        if sample is not None:
-            fresh = self._fresh & entries
-            old = sorted(entries - fresh)
-            entries = fresh | set(self._rng.sample(old, min(sample, len(old))))
-            fences = fences[-8:] + self._rng.sample(fences, min(8, len(fences)))
+        if sample is None:
+            entries = {
+                (ledger.id, number)
+                for ledger in self.ledgers.values()
+                for number, entry in ledger.entries.items()
+                if entry.acked is not None
+            }
+            ledgers = list(self.ledgers.values())
+        else:
+            entries = self._fresh | set(self._rng.choices(self._seen or [*self._fresh], k=sample))
+            ledgers = [ledger for item in self._connections for ledger in item.ledgers]
+            ledgers += self._rng.choices(list(self.ledgers.values()), k=8)
+        self._seen += sorted(self._fresh)
         self._fresh.clear()
+        ledgers.sort(key=lambda ledger: ledger.id)
         wanted = [(READ, *item) for item in sorted(entries)]
-        wanted += [(ADD, ledger.id, PROBE) for ledger in fences]
-        wanted += [(READ, ledger.id, LAST) for ledger in self.ledgers.values() if ledger.known]
+        wanted += [(ADD, ledger.id, PROBE) for ledger in ledgers if ledger.fenced]
+        wanted += [(READ, ledger.id, LAST) for ledger in ledgers if ledger.known]
         deadline = time.monotonic() + 30
         while True:
             unknown = self._ask_all(wanted)

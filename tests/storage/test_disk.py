@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from uuid import UUID
 
@@ -21,6 +22,7 @@ from bkbox.errors import (
 from bkbox.storage import marker
 from bkbox.storage.disk import HELD, DiskStore, format_disk
 from bkbox.storage.files import RealFiles
+from bkbox.storage.orderedstore import MemoryStore
 from bkbox.storage.rebuild import rebuild_index
 from bkbox.storage.records import AckAfter, LedgerRecord, ledger_record
 from tests.faultyfiles import CrashableFiles
@@ -311,6 +313,25 @@ def test_a_missing_segment_between_others_is_damage(disk: Disk) -> None:
     assert report.damaged == (f"{disk.segment(2)} is missing",)
     assert report.dropped_entries > 0
     store.close()
+
+
+@pytest.mark.parametrize("mode", [AckAfter.SYNC, AckAfter.JOURNAL])
+def test_an_old_segment_that_vanished_with_the_host_is_damage(disk: Disk, mode: AckAfter) -> None:
+    store = disk.open(mode, segment_bytes_max=1_000)
+    store.replay(False)
+    fill(store, entries=20)
+    store.checkpoint()
+    put(store, entry(1, 20))
+    store.abandon()
+    disk.segment(1).unlink()
+    for again in range(2):
+        store = disk.open(mode)
+        report = store.replay(True)
+        assert report.damaged == (HELD if again else f"{disk.segment(1)} is missing",)
+        assert bool(report.dropped_entries) is not bool(again)
+        assert not report.trusted
+        assert store.last_entry_id(1) == 20
+        store.abandon()
 
 
 def test_a_log_that_ends_before_the_checkpoint_is_damage(disk: Disk) -> None:
@@ -612,6 +633,60 @@ def test_a_failed_write_that_cannot_be_undone_ends_the_writing(ram_path: Path) -
     assert store.replay(True).trusted
     assert store.entries(1) == [(0, 9)]
     store.close()
+
+
+class _FullIndex(MemoryStore):
+    full = False
+
+    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
+        if self.full:
+            raise DiskFullError("index: no room")
+        super().write(changes)
+
+
+def test_an_index_without_room_ends_the_writing_and_the_next_start_heals_it(disk: Disk) -> None:
+    index = _FullIndex()
+    store = disk.open(open_index=lambda *_: index)
+    store.replay(False)
+    fill(store)
+    index.full = True
+    store.append([entry(1, 10)])
+    with pytest.raises(DiskFullError):
+        store.commit()
+    with pytest.raises(DiskFailedError, match="no room"):
+        store.append([entry(1, 11)])
+    assert store.last_entry_id(1) == 9
+    store.close()
+    assert marker.read_marker(disk.files, disk.path) is None
+    index.full = False
+    store = disk.open(open_index=lambda *_: index)
+    assert store.replay(False).trusted
+    assert store.entries(1) == [(0, 10)]
+    store.close()
+
+
+def test_a_hole_before_a_seal_is_noted_too(disk: Disk) -> None:
+    store = disk.open(segment_bytes_max=800)
+    store.replay(False)
+    fill(store, entries=4)
+    put(store, entry(1, 4, bytes(400)))
+    assert store._log.segments() == [1, 2]
+    store.abandon()
+    disk.segment(2).unlink()
+    flip(disk.segment(1), disk.segment(1).stat().st_size - 24 - 20)  # the SYNCED before the SEAL
+    saved = (disk.path / "CHECKPOINT").read_bytes()
+    for _ in range(2):
+        (disk.path / "CHECKPOINT").write_bytes(saved)
+        store = disk.open()
+        report = store.replay(True)
+        assert report.damaged == ()
+        put(store, entry(1, 5))
+        assert store._log.segments() == [1, 2]
+        store.abandon()
+    report_of_rebuild = rebuild_index(
+        disk.files, disk.path, keep_going=False, progress=lambda done, total: None
+    )
+    assert report_of_rebuild.unreadable == ()
 
 
 def test_a_failed_read_is_an_error_and_not_a_missing_entry(ram_path: Path) -> None:

@@ -1,0 +1,83 @@
+"""Keeps children alive: waits for the end of one, backs off, brings it back, for ever."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+import time
+from collections.abc import Awaitable, Callable, Coroutine
+
+from bkbox.errors import BkboxError
+from bkbox.supervisor.process import Child, Exit
+
+log = logging.getLogger(__name__)
+
+_HEALTHY_AFTER_S = 10.0
+"""A child that lived this long starts its next back-off from the beginning."""
+
+
+class Keeper:
+    """Restarts with exponential back-off and jitter, between ``initial_s`` and ``longest_s``."""
+
+    def __init__(
+        self,
+        initial_s: float,
+        longest_s: float,
+        rng: random.Random,
+        on_failure: Callable[[BaseException], None],
+    ) -> None:
+        self._initial_s = initial_s
+        self._longest_s = longest_s
+        self._rng = rng
+        self._on_failure = on_failure
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def keep(
+        self,
+        what: str,
+        present: Callable[[], Child],
+        ended: Callable[[Exit], None],
+        revive: Callable[[], Awaitable[None]],
+    ) -> None:
+        """Whenever the child that ``present`` gives has ended: ``ended`` at once, ``revive`` after the back-off.
+
+        A revival that fails with a BkboxError or OSError is tried again; a child that it started has to have ended.
+        """
+        self.run(self._forever(what, present, ended, revive))
+
+    def run(self, work: Coroutine[object, object, None]) -> None:
+        """Run something beside; if it ends with an error the bookie cannot go on."""
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
+
+    def _done(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_failure(error)
+
+    async def _forever(
+        self,
+        what: str,
+        present: Callable[[], Child],
+        ended: Callable[[Exit], None],
+        revive: Callable[[], Awaitable[None]],
+    ) -> None:
+        tries = 0
+        while True:
+            began = time.monotonic()
+            how = await present().wait()
+            ended(how)
+            log.error("%s ended: %s", what, how)
+            tries = 0 if time.monotonic() - began > _HEALTHY_AFTER_S else tries + 1
+            bound = min(self._longest_s, self._initial_s * 2.0 ** min(tries, 20))
+            await asyncio.sleep(bound * self._rng.uniform(0.5, 1.0))
+            try:
+                await revive()
+            except (BkboxError, OSError) as error:
+                log.error("%s cannot be brought back: %s", what, error)
+
+    def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()

@@ -1,0 +1,90 @@
+"""Steps 2 and 3 of a start, for all disks at boot and for one when its worker has to be started again.
+
+A worker is started, replays its log, and the disk is classified. If it may have lost something, phase one comes before
+it serves; only when that is durable is its dirty marker settled.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+
+from bkbox.config import Config
+from bkbox.errors import BootError, ConnectionLostError
+from bkbox.ids import BookieId
+from bkbox.ipc import messages
+from bkbox.ipc.channel import Handler
+from bkbox.metadata.base import MetadataStore
+from bkbox.protocol import boot
+from bkbox.storage import marker as markers
+from bkbox.storage.files import Files
+from bkbox.storage.marker import Run
+from bkbox.supervisor import phase_one, report
+from bkbox.supervisor.disks import Disk
+from bkbox.supervisor.process import Child
+
+log = logging.getLogger(__name__)
+
+
+async def open_disk(disk: Disk, config: Config, run: Run, on_message: Handler) -> None:
+    """Start the worker, let it replay, classify the disk. Raises BootError and what the worker met."""
+    before = disk.before
+    host_crash = before is not None and (
+        config.strict_unclean_shutdown or before.is_host_crash(run.boot_id)
+    )
+    disk.child = Child.start(
+        "worker", str(disk.path), on_message=on_message, keep_fds=(disk.lock.fileno(),)
+    )
+    order = messages.OpenDisk(
+        path=str(disk.path),
+        journal=str(config.journal) if config.journal else "",
+        ack_after=config.ack_after,
+        host_crash=host_crash,
+        segment_bytes_max=config.segment_bytes_max,
+        checkpoint_bytes=config.checkpoint_bytes,
+        disk_usage_max=config.disk_usage_max,
+        disk_reserve_bytes=config.disk_reserve_bytes,
+    )
+    try:
+        opened = await disk.call(order)
+    except ConnectionLostError as error:
+        ended = await disk.child.wait()
+        raise BootError(
+            f"the worker of disk {disk.path} ended while it opened the disk: {ended}"
+        ) from error
+    assert isinstance(opened, messages.DiskOpened)
+    verdict = boot.classify(
+        boot.DiskEvidence(
+            marker=report.marker_evidence(before),
+            boot_id=run.boot_id,
+            strict=config.strict_unclean_shutdown,
+            tail_trusted=opened.trusted,
+            damaged=tuple(opened.damaged),
+        )
+    )
+    disk.opened = opened
+    disk.crash_class, disk.reason = verdict.disk_class, verdict.reason
+    disk.may_have_lost = verdict.may_have_lost
+    log.warning("disk %s: %s: %s", disk.path, disk.crash_class.value, disk.reason)
+
+
+async def mark_losses(
+    store: MetadataStore, bookie: BookieId, disks: Sequence[Disk]
+) -> phase_one.PhaseOne:
+    """Phase one over all ``disks`` of the bookie, some of which may have lost something."""
+    done = await phase_one.run(store, bookie, disks)
+    log.warning(
+        "phase one: %d ledgers fenced, %d of them in limbo, of %d seen",
+        done.fenced,
+        done.limbo,
+        done.ledgers_seen,
+    )
+    return done
+
+
+async def settle(disk: Disk, files: Files, run: Run) -> None:
+    """What earlier runs may have lost is accounted for, durably: the disk may serve."""
+    await disk.call(messages.Settle())
+    markers.settle(files, disk.path, run, disk.before)
+    disk.may_have_lost = False
+    disk.settled = True

@@ -52,7 +52,7 @@ def demo(input_path: str | None, keep: Path | None, plain: bool) -> None:
     rng = random.Random()  # noqa: S311 - ports, samples and pauses
     with Stage(keep, rng) as stage:
         try:
-            asyncio.run(tell(stage, show, _source(input_path, stage), rng))
+            asyncio.run(tell(stage, show, _source(input_path, stage, show), rng))
         except BkboxError:
             for bookie in stage.bookies:
                 click.echo(bookie.log_tail(), err=True)
@@ -71,13 +71,14 @@ def _show(plain: bool) -> Show:
     return TerminalShow(console)
 
 
-def _source(input_path: str | None, stage: Stage) -> Source:
+def _source(input_path: str | None, stage: Stage, show: Show) -> Source:
     if input_path is None:
         return sources.standard_library()
+    path, copy = Path(input_path), stage.root / "input"
+    if input_path != "-" and not path.is_fifo():
+        return sources.from_path(path)
+    show.say("The input is read to its end first, to know where its middle is.")
     if input_path == "-":
-        return sources.from_stream(sys.stdin.buffer, stage.root / "input")
-    path = Path(input_path)
-    if path.is_fifo():
-        with path.open("rb") as stream:
-            return sources.from_stream(stream, stage.root / "input")
-    return sources.from_path(path)
+        return sources.from_stream(sys.stdin.buffer, copy)
+    with path.open("rb") as stream:
+        return sources.from_stream(stream, copy)

@@ -119,7 +119,8 @@ class _Stream(asyncio.Protocol):
                 size += len(request.frame)
                 request.frame = b""
             if frames:
-                self._transport.writelines(frames)
+                # Not writelines: Python 3.12's does not tell the protocol when to pause.
+                self._transport.write(b"".join(frames))
 
     def _take_back(self, request: _Request) -> None:
         """It ended before it was sent, so no answer will come."""

@@ -60,7 +60,7 @@ async def kill(scene: Scene) -> Told:
         f"All processes of {bookie.name} get SIGKILL while entries are on their way to it. With only three "
         f"bookies there is no spare one to take its place."
     )
-    with show.progress("writing", source.size, "bytes") as advance:
+    with show.progress("writing", source.size, "bytes", length_before) as advance:
         pids, _ = await asyncio.gather(bookie.kill(), writing.to(_DEAD_BY, advance))
         dead_from = writing.acknowledged
         await writing.to(_BACK_AT, advance)
@@ -93,7 +93,7 @@ async def kill(scene: Scene) -> Told:
         f"came back byte for byte"
     )
 
-    with show.progress("writing", source.size, "bytes") as advance:
+    with show.progress("writing", source.size, "bytes", writing.writer.length) as advance:
         await writing.to(1, advance)
     scene.acknowledged, length = writing.acknowledged, writing.writer.length
     await writing.writer.abort()

@@ -23,8 +23,9 @@ _REFUSED = 4
 _REPAIR_S = 5
 """Repair is slowed down to about this, so that there is time to look."""
 
-_LIMBO_S = 300.0
+_STALLED_S = 60.0
 _POLL_S = 0.1
+_PROBES = 10
 _SAMPLE_ENTRIES = 300
 _NEGATIVE = (Code.ENOENTRY, Code.ENOLEDGER)
 
@@ -87,7 +88,7 @@ async def _repaired(scene: Scene, client: Client, bookie: Bookie, name: str) -> 
     )
 
     last = scene.acknowledged - 1
-    asked = sorted({last // 2, last - 1, last} - {-1})
+    asked = sorted({last // 2, last * 3 // 4, last * 9 // 10})
     answers = await ask(client, bookie.id, ledger, asked)
     for entry, said in zip(asked, answers, strict=True):
         show.quote(f"read entry {entry} of ledger {ledger}: {describe([(bookie.id, said.answer)])}")
@@ -102,13 +103,14 @@ async def _repaired(scene: Scene, client: Client, bookie: Bookie, name: str) -> 
     )
 
     counts: Counter[str] = Counter()
+    copied, moved = 0, began
     with show.progress("repairing", scene.acknowledged, "entries") as advance:
         while status.limbo.ledgers > 0:
-            must(
-                time.monotonic() - began < _LIMBO_S, f"still in limbo: {_blockers(status, bookie)}"
-            )
-            advance(status.limbo.entries_copied)
-            sample = scene.sample(range(scene.acknowledged), 10)
+            if status.limbo.entries_copied > copied:
+                copied, moved = status.limbo.entries_copied, time.monotonic()
+            must(time.monotonic() - moved < _STALLED_S, f"repair is stuck: {_blockers(status)}")
+            advance(copied)
+            sample = scene.sample(range(scene.acknowledged), _PROBES)
             for said in await ask(client, bookie.id, ledger, sample):
                 must(said.answer not in _NEGATIVE, f"{bookie.name} denies an entry while in limbo")
                 counts["served" if said.answer is Code.EOK else "unknown"] += 1
@@ -141,6 +143,5 @@ async def _repaired(scene: Scene, client: Client, bookie: Bookie, name: str) -> 
     )
 
 
-def _blockers(status: Status, bookie: Bookie) -> str:
-    said = [blocker.reason for blocker in status.limbo.blockers] or ["no reason is given"]
-    return f"{bookie.name}: {'; '.join(said)}"
+def _blockers(status: Status) -> str:
+    return "; ".join(blocker.reason for blocker in status.limbo.blockers) or "no reason is given"

@@ -71,8 +71,11 @@ class Show(ABC):
         """One line of data, as it is."""
 
     @abstractmethod
-    def progress(self, label: str, total: int, unit: Unit) -> AbstractContextManager[Advance]:
-        """A bar, or lines, that show how far something is, until the block is left."""
+    def progress(
+        self, label: str, total: int, unit: Unit, done: int = 0
+    ) -> AbstractContextManager[Advance]:
+        """A bar, or lines, that show how far something is, until the block is left. ``done``: how
+        far it is at the start."""
 
     @abstractmethod
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -104,15 +107,19 @@ class PlainShow(Show):
         click.echo(text)
 
     @contextmanager
-    def progress(self, label: str, total: int, unit: Unit) -> Iterator[Advance]:
+    def progress(self, label: str, total: int, unit: Unit, done: int = 0) -> Iterator[Advance]:
         began = shown = time.monotonic()
 
-        def advance(done: int) -> None:
+        def advance(by_now: int) -> None:
             nonlocal shown
             now = time.monotonic()
             if now - shown >= _PLAIN_EVERY_S:
                 shown = now
-                click.echo(f"  {label}: {_of(done, total, unit, now - began)}")
+                if unit == "entries":
+                    click.echo(f"  {label}: {by_now:,} of {total:,} entries")
+                else:
+                    rate = amount(int((by_now - done) / (now - began)))
+                    click.echo(f"  {label}: {amount(by_now)} of {amount(total)}, {rate}/s")
 
         yield advance
 
@@ -160,7 +167,7 @@ class TerminalShow(Show):
         self._print(text, "dim")
 
     @contextmanager
-    def progress(self, label: str, total: int, unit: Unit) -> Iterator[Advance]:
+    def progress(self, label: str, total: int, unit: Unit, done: int = 0) -> Iterator[Advance]:
         measures: list[ProgressColumn] = (
             [DownloadColumn(), TransferSpeedColumn()]
             if unit == "bytes"
@@ -169,9 +176,9 @@ class TerminalShow(Show):
         bars = Progress(
             TextColumn("  {task.description}"), BarColumn(30), *measures, console=self._console
         )
-        task = bars.add_task(label, total=total)
+        task = bars.add_task(label, total=total, completed=done)
         with bars:
-            yield lambda done: bars.update(task, completed=done)
+            yield lambda by_now: bars.update(task, completed=by_now)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         table = Table(width=None, title_justify="left")
@@ -194,12 +201,6 @@ def _hanging(mark: str, text: str, width: int = WIDTH) -> str:
         break_on_hyphens=False,
         break_long_words=False,
     )
-
-
-def _of(done: int, total: int, unit: Unit, elapsed_s: float) -> str:
-    if unit == "entries":
-        return f"{done:,} of {total:,} entries"
-    return f"{amount(done)} of {amount(total)}, {amount(int(done / elapsed_s))}/s"
 
 
 def _is_number(rows: Sequence[Sequence[str]], at: int) -> bool:

@@ -35,7 +35,8 @@ _PORTS = range(15_000, 32_000)
 """Below the ports that the kernel hands out by itself: none of these is taken while a bookie is down."""
 
 _READY_S = 30.0
-_STOP_S = 15.0
+_STOP_S = 60.0
+_END_S = 15.0
 _COMMAND_S = 30.0
 _POLL_S = 0.02
 _LOG_LINES = 15
@@ -136,7 +137,7 @@ class Stage:
             for process in running:
                 _send(process.pid, signal.SIGTERM)
                 _send(process.pid, signal.SIGCONT)
-            _wait(lambda: all(process.poll() is not None for process in running), _STOP_S)
+            _wait(lambda: all(process.poll() is not None for process in running), _END_S)
         finally:
             for process in running:
                 if process.poll() is None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from itertools import islice
 
 from bkbox.client import Client, LedgerWriter
 from bkbox.demo.show import Advance
 from bkbox.demo.source import Source, Stored
 
-_BATCH_ENTRIES = 32
+_BATCH_ENTRIES_MAX = 32
+_BATCHES_MIN = 64
+"""So that also little input has a middle."""
 
 
 class Writing:
@@ -31,8 +32,19 @@ class Writing:
     async def to(self, share: float, advance: Advance) -> None:
         """Write until so much of the input is acknowledged; at 1 all of it."""
         while share == 1 or self.writer.length < share * self._size:
-            batch = list(islice(self._payloads, _BATCH_ENTRIES))
+            batch = self._batch()
             if not batch:
                 return
             await self.writer.append_many(batch)
             advance(self.writer.length)
+
+    def _batch(self) -> list[bytes]:
+        batch: list[bytes] = []
+        size = 0
+        while len(batch) < _BATCH_ENTRIES_MAX and size * _BATCHES_MIN < self._size:
+            payload = next(self._payloads, None)
+            if payload is None:
+                break
+            batch.append(payload)
+            size += len(payload)
+        return batch

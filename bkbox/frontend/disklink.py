@@ -95,7 +95,7 @@ class DiskLink:
     def _readable(self) -> None:
         while not self._closed:
             try:
-                data = self._sock.recv(wire.MESSAGE_BYTES)
+                data = wire.receive(self._sock)
             except BlockingIOError:
                 return
             except OSError:

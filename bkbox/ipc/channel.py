@@ -51,15 +51,22 @@ class Channel:
         return self.sock.fileno()
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
+        """Raises EOFError."""
         data = messages.encode(message)
-        if fds:
-            socket.send_fds(self.sock, [data], list(fds))
-        else:
-            self.sock.send(data)
+        try:
+            if fds:
+                socket.send_fds(self.sock, [data], list(fds))
+            else:
+                self.sock.send(data)
+        except ConnectionError as error:
+            raise EOFError("the other end of the control channel is gone") from error
 
     def receive(self) -> tuple[Message, list[int]]:
         """The next message and the descriptors that came with it. Raises EOFError."""
-        data, fds, _flags, _address = socket.recv_fds(self.sock, MESSAGE_BYTES_MAX, FDS_MAX)
+        try:
+            data, fds, _flags, _address = socket.recv_fds(self.sock, MESSAGE_BYTES_MAX, FDS_MAX)
+        except ConnectionError:
+            data, fds = b"", []
         if not data:
             raise EOFError("the other end of the control channel is gone")
         return messages.decode(data), fds

@@ -59,10 +59,24 @@ def send_hello(sock: socket.socket, request_fd: int, answer_fd: int) -> None:
 
 def receive_hello(sock: socket.socket) -> tuple[int, int]:
     """The descriptors of (requests, answers); blocks. Raises EOFError if the front-end is gone already."""
-    data, fds, _flags, _address = socket.recv_fds(sock, _MESSAGE.size, 2)
+    try:
+        data, fds, _flags, _address = socket.recv_fds(sock, _MESSAGE.size, 2)
+    except ConnectionError:
+        data, fds = b"", []
     if not data or len(fds) != 2:
         raise EOFError("the front-end closed the link before its hello")
     return fds[0], fds[1]
+
+
+def receive(sock: socket.socket, flags: int = 0) -> bytes:
+    """One message; empty where the other side is gone. Raises BlockingIOError.
+
+    A process that dies with messages unread resets the connection: that is an end, too.
+    """
+    try:
+        return sock.recv(_MESSAGE.size, flags)
+    except ConnectionError:
+        return b""
 
 
 MESSAGE_BYTES = _MESSAGE.size

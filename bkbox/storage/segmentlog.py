@@ -10,7 +10,7 @@ Rules:
   dropped the pages.
 - The first append after a sync starts with a SYNCED record that says how far the segment is
   durable, so that a later start knows what must be intact and what may be torn.
-- A segment that has a successor is whole: synced, sealed with a SEAL record, and synced again
+- A segment that ``roll`` gave a successor is whole: synced, sealed with a SEAL record, and synced again
   before the successor was made. Ids count from 1 without holes.
 """
 

@@ -54,7 +54,7 @@ class FrontLink:
         """Take every message that is there, without waiting."""
         while True:
             try:
-                data = self.sock.recv(wire.MESSAGE_BYTES, socket.MSG_DONTWAIT)
+                data = wire.receive(self.sock, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 return
             self._take(data)
@@ -116,7 +116,7 @@ class FrontLink:
     def _take_slot(self) -> int:
         """A free slot of answers; waits for the front-end to give one back."""
         while not self._free:
-            self._take(self.sock.recv(wire.MESSAGE_BYTES))
+            self._take(wire.receive(self.sock))
         return self._free.popleft()
 
     def _send(self, message: LinkMessage) -> None:

@@ -343,6 +343,27 @@ def test_a_closed_writer_takes_nothing(tmp_path: Path) -> None:
     go(test())
 
 
+def test_closing_waits_for_every_copy(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with cluster(tmp_path) as made, made.client(add_timeout_s=100) as client:
+            writer = await client.create_ledger()
+            slow = made.of("bookie-2")
+            slow.hung = True
+            await writer.append(b"x")
+            closing = asyncio.create_task(writer.close())
+            while (await client.metadata(writer.ledger_id)).state is not LedgerState.CLOSED:
+                await asyncio.sleep(0.002)
+            await asyncio.sleep(0.05)
+            assert not closing.done()
+            while not slow.held:
+                await asyncio.sleep(0.002)
+            slow.release()
+            await closing
+            assert 0 in slow.ledgers[writer.ledger_id].entries
+
+    go(test())
+
+
 def test_a_writer_that_is_forgotten_is_warned_of(tmp_path: Path) -> None:
     async def test() -> None:
         async with cluster(tmp_path) as made:

@@ -408,8 +408,8 @@ class Load:
     def verify(self, *, sample: int | None = None, unknown_ok: bool = False) -> int:
         """Read what was acknowledged and try every fence: all of it, or what is new and a sample.
 
-        An EIO is asked again until ``verify`` gives up, unless ``unknown_ok``. Returns how many
-        of the answers were unknown.
+        An EIO is asked again until ``verify`` gives up, unless ``unknown_ok`` or the ledger is in
+        limbo. Returns how many of the answers were unknown.
         """
         if sample is None:
             entries = {
@@ -432,7 +432,8 @@ class Load:
         deadline = time.monotonic() + 30
         while True:
             unknown = self._ask_all(wanted)
-            if unknown_ok or not unknown:
+            real = [item for item in unknown if not self.ledgers[item[1]].limbo]
+            if unknown_ok or not real:
                 return len(unknown)
             if time.monotonic() > deadline:
                 raise Violation(f"no answer but EIO to {len(unknown)} reads, as {unknown[:5]}")

@@ -35,7 +35,7 @@ _NOT_STORED = ("LOCK",)
 
 
 class HostLoss:
-    """What of some folders is durable. Call ``begin`` before each start, ``lose`` after a kill."""
+    """What of some folders is durable. ``begin`` before the first start, ``lose`` after a kill."""
 
     def __init__(self, folders: Sequence[Path], side: Path) -> None:
         self._folders = folders
@@ -64,6 +64,11 @@ class HostLoss:
             for name, ino in names.items()
         }
 
+    @property
+    def sees_something(self) -> bool:
+        """Whether a process that writes it down has run."""
+        return (self._side / "log").exists()
+
     def _walk(self) -> Iterator[Path]:
         for top in self._folders:
             for path, below, _files in os.walk(top):
@@ -72,8 +77,7 @@ class HostLoss:
 
     def _read_log(self) -> None:
         log = self._side / "log"
-        assert log.exists(), "the bookie's processes ran without the hooks"
-        for line in log.read_bytes().splitlines():
+        for line in log.read_bytes().splitlines() if log.exists() else ():
             kind, where, what = json.loads(line)
             if kind == "dir":
                 self._names[Path(where)] = {
@@ -85,7 +89,7 @@ class HostLoss:
                 self._sizes[where] = min(self._sizes.get(where, 0), what)
 
     def lose(self, rng: random.Random) -> None:
-        """The power is cut; every process of the bookie is gone."""
+        """The power is cut; every process of the bookie is gone. What is left is durable."""
         self._read_log()
         by_inode = {int(path.name): path for path in (self._side / "kept").iterdir()}
         folders = list(self._walk())
@@ -106,6 +110,7 @@ class HostLoss:
                     data[: rng.randint(0, len(data))] + rng.randbytes(rng.choice((0, 90)))
                 )
             _another_boot(folder)
+        self.begin()
 
     def _tear(self, path: Path, durable: int, rng: random.Random) -> None:
         size = path.stat().st_size

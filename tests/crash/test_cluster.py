@@ -48,13 +48,14 @@ class Host:
         self.bookie.environment |= self.loss.environment()
 
     def begin(self) -> None:
+        self.bookie.init_for("write", disks=1)
         self.loss.begin()
         self.bookie.start_again()
 
     def cut_power(self, rng: random.Random) -> None:
         self.bookie.kill()
         self.loss.lose(rng)
-        self.begin()
+        self.bookie.start_again()
 
 
 @pytest.fixture
@@ -70,7 +71,6 @@ def test_a_lost_host_is_repaired(hosts: list[Host]) -> None:
     seed = f"{SEED}-cluster"
     rng = random.Random(seed)
     for host in hosts:
-        host.bookie.init_for("write", disks=1)
         host.begin()
     acked: Acked = {}
     for point in range(POINTS):
@@ -101,7 +101,7 @@ async def one_point(hosts: list[Host], victim: Host, rng: random.Random) -> Acke
         await append_some(closed, told, rng.randrange(1, 80))
         await closed.close()
         writers = [await client.create_ledger(3, 3, 2) for _ in range(WRITERS)]
-        writing = [asyncio.ensure_future(append_some(one, told, 4_000)) for one in writers]
+        writing = [asyncio.ensure_future(append_some(one, told, 800)) for one in writers]
         enough = rng.randrange(50, 600)
         while sum(map(len, told.values())) < enough and not all(one.done() for one in writing):
             await asyncio.sleep(0.002)
@@ -155,7 +155,7 @@ def be_repaired(victim: Host, rng: random.Random) -> None:
             victim.cut_power(rng)
         else:
             bookie.kill()
-            victim.begin()
+            bookie.start_again()
     wait_for(
         lambda: bookie.look()["limbo"]["ledgers"] == 0, "limbo to be empty", timeout=60, pause=0.1
     )

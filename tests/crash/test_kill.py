@@ -14,6 +14,7 @@ from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.crash.bookie import CrashBookie, pause
@@ -61,6 +62,53 @@ def test_a_kill_loses_nothing(bookie: CrashBookie, ack_after: str, role: str) ->
     print(f"{POINTS} points: {load.acks} acks, {load.fences} fences, {load.reads} reads")
 
 
+@pytest.mark.timeout(60 + 20 * POINTS)
+@pytest.mark.parametrize("ack_after", MODES)
+def test_kills_that_meet(bookie: CrashBookie, ack_after: str) -> None:
+    """Several children within a fraction of a second, also those that are being started for the
+    ones that were killed.
+    """
+    bookie.init_for(ack_after).start_again()
+    seed = f"{SEED}-{ack_after}-meet"
+    rng = random.Random(seed)
+    with closing(Load(bookie.port, rng.getrandbits(32))) as load:
+        for point in range(POINTS):
+            try:
+                load.run(rng.randrange(10, 300))
+                for _ in range(rng.randrange(2, 6)):
+                    victims = children(bookie)
+                    kill(rng.sample(victims, min(len(victims), rng.randrange(1, 4))))
+                    load.run_for(rng.choice((0.0, 0.01, 0.1, 0.3)) * rng.random())
+                wait_for(lambda: whole(bookie), "every child to be there again", pause=0.02)
+                load.verify(sample=SAMPLE)
+            except AssertionError as error:
+                error.add_note(f"seed {seed!r}, point {point} of {POINTS}\n{bookie.stderr[-3000:]}")
+                raise
+        load.drain()
+        load.verify()
+        assert bookie.stop() == 0, bookie.stderr[-3000:]
+    print(f"{POINTS} points: {load.acks} acks, {load.fences} fences, {load.reads} reads")
+
+
+def children(bookie: CrashBookie) -> list[int]:
+    """Whatever runs now, started or starting."""
+    assert bookie.process is not None
+    return [child.pid for child in psutil.Process(bookie.process.pid).children()]
+
+
+def whole(bookie: CrashBookie) -> bool:
+    """Whether every child runs and every disk is in service."""
+    document = bookie.look()
+    running = all(process["running"] for process in document["processes"])
+    return running and all(disk["state"] == "in service" for disk in document["disks"])
+
+
+def kill(pids: list[int]) -> None:
+    for pid in pids:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+
 def strike(bookie: CrashBookie, role: str, rng: random.Random, load: Load) -> None:
     """Kill, and see to it that the bookie is whole again."""
     if role == "supervisor":
@@ -68,9 +116,7 @@ def strike(bookie: CrashBookie, role: str, rng: random.Random, load: Load) -> No
         return
     running = bookie.pids(role)
     victims = running if rng.random() < 0.2 else [rng.choice(running)]
-    for pid in victims:
-        with suppress(ProcessLookupError):
-            os.kill(pid, signal.SIGKILL)
+    kill(victims)
     load.run_for(rng.choice((0.0, 0.005, 0.05)))
     wait_for(
         lambda: len(set(bookie.pids(role)) - set(victims)) == len(running),

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
 from collections.abc import Iterable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -96,21 +97,32 @@ def losable(bookie: CrashBookie, ack_after: str, *, lie: bool = False) -> HostLo
     bookie.environment |= host.environment(lie=lie)
     host.begin()
     bookie.start_again()
+    assert host.sees_something, "the bookie's processes run without the hooks"
     return host
 
 
-def cut_power(bookie: CrashBookie, host: HostLoss, rng: random.Random) -> None:
-    """Kill all, lose what was not synced, start again; now and then that start ends badly too."""
+def cut_power(bookie: CrashBookie, host: HostLoss, rng: random.Random, load: Load) -> None:
+    """Kill all, lose what was not synced, start again.
+
+    The power may also go while the bookie stops in order, or soon after one of its workers died;
+    and the start after it may end badly too.
+    """
+    before = rng.random()
+    if before < 0.2:
+        os.kill(rng.choice(bookie.pids("worker")), signal.SIGKILL)
+        load.run_for(rng.random())
+    elif before < 0.4:
+        assert bookie.process is not None
+        bookie.process.send_signal(signal.SIGTERM)
+        load.run_for(rng.random() * 0.7)
     bookie.kill()
     host.lose(rng)
     while rng.random() < 0.25:
-        host.begin()
         bookie.launch()
         pause(rng.random() * 1.2)
         bookie.kill()
-        if (bookie.root / "side" / "log").exists() and rng.random() < 0.6:
+        if rng.random() < 0.6:
             host.lose(rng)
-    host.begin()
     bookie.start_again()
 
 
@@ -126,9 +138,11 @@ def test_a_lost_host(bookie: CrashBookie, ack_after: str) -> None:
             try:
                 load.run(rng.randrange(10, 300))
                 load.run_for(rng.randrange(3000) / 1e6)
-                cut_power(bookie, host, rng)
-                if ack_after == "write":
+                cut_power(bookie, host, rng, load)
+                if ack_after == "write" and bookie.classes() != {"clean"}:
                     unknown += everything_is_in_limbo(bookie, load)
+                elif ack_after == "write":
+                    load.verify()  # a stop in order is as good as a sync
                 else:
                     nothing_is_lost(bookie, load)
             except AssertionError as error:
@@ -146,7 +160,6 @@ def test_a_lost_host(bookie: CrashBookie, ack_after: str) -> None:
 
 def nothing_is_lost(bookie: CrashBookie, load: Load) -> None:
     document = bookie.look()
-    assert {disk["crash_class"] for disk in document["disks"]} <= {"host crash", "process crash"}
     assert document["limbo"]["ledgers"] == 0, document["boot"]
     load.verify(sample=300)
 
@@ -154,8 +167,9 @@ def nothing_is_lost(bookie: CrashBookie, load: Load) -> None:
 def everything_is_in_limbo(bookie: CrashBookie, load: KnownLoad) -> int:
     """Also what was in limbo before; then those are deleted, and the load goes on with new ones."""
     document = bookie.look()
-    assert {disk["crash_class"] for disk in document["disks"]} <= {"host crash", "process crash"}
-    assert document["limbo"]["ledgers"] >= len(load.in_metadata), document["boot"]
+    classes = {disk["crash_class"] for disk in document["disks"]}
+    if "clean" not in classes:
+        assert document["limbo"]["ledgers"] >= len(load.in_metadata), document["boot"]
     load.drain()
     old = [ledger.id for ledger in load.ledgers.values() if ledger.limbo]
     load.in_limbo()
@@ -177,6 +191,5 @@ def test_a_drive_that_lies_is_noticed(bookie: CrashBookie) -> None:
             load.run(100)
             bookie.kill()
             host.lose(rng)
-            host.begin()
             bookie.start_again()
             nothing_is_lost(bookie, load)

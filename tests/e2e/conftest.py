@@ -20,7 +20,9 @@ def make_bookie(tmp_path: Path) -> Iterator[MakeBookie]:
     """
     made: list[BookieProcess] = []
 
-    def make(name: str = "bookie", metadata: str = "metadata.db", **settings: object) -> BookieProcess:
+    def make(
+        name: str = "bookie", metadata: str = "metadata.db", **settings: object
+    ) -> BookieProcess:
         bookie = BookieProcess(tmp_path, f"sqlite:{tmp_path / metadata}", name=name)
         made.append(bookie)
         calm = {"repair_retry_initial_s": 600, "repair_retry_max_s": 600}

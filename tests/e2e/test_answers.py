@@ -356,9 +356,7 @@ def test_a_fencing_batch_read_fences(client: RawClient, ledger: int) -> None:
     assert client.add(ledger, 1, b"late") == EFENCED
 
 
-def test_a_batch_read_returns_the_first_entry_however_large(
-    client: RawClient, ledger: int
-) -> None:
+def test_a_batch_read_returns_the_first_entry_however_large(client: RawClient, ledger: int) -> None:
     large = b"L" * LARGEST_PAYLOAD
     assert client.add(ledger, 0, large) == EOK
     assert client.add(ledger, 1, b"small") == EOK
@@ -404,9 +402,7 @@ def test_an_entry_without_ids_closes(closes, size: int) -> None:
 
 
 @pytest.mark.parametrize("size", [16, 23])
-def test_an_entry_with_ids_only_is_a_bad_request(
-    client: RawClient, ledger: int, size: int
-) -> None:
+def test_an_entry_with_ids_only_is_a_bad_request(client: RawClient, ledger: int, size: int) -> None:
     client.send(frame(add_body(make_entry(ledger, 0, b"")[:size])))
     assert client.answer() == raw.Answer(1, EBADREQ, ledger, 0, b"")
     assert client.read(ledger, 0).code == ENOLEDGER
@@ -449,7 +445,9 @@ def test_many_frames_in_one_segment(client: RawClient, ledger: int) -> None:
     client.send(b"".join(add_frame(ledger, entry, b"%d" % entry) for entry in range(5000)))
     assert [client.answer().code for _ in range(5000)] == [EOK] * 5000
     client.send(b"".join(read_frame(ledger, entry) for entry in range(5000)))
-    found = {answer.entry: payload_of(answer.body) for answer in (client.answer() for _ in range(5000))}
+    found = {
+        answer.entry: payload_of(answer.body) for answer in (client.answer() for _ in range(5000))
+    }
     assert found == {entry: b"%d" % entry for entry in range(5000)}
 
 

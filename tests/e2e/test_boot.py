@@ -363,7 +363,9 @@ def test_another_bookie_s_disk_is_never_taken(make_bookie: MakeBookie, auto_fix:
 @pytest.mark.parametrize("auto_fix", ["false", "true"])
 def test_another_cluster_s_disk_is_never_taken(make_bookie: MakeBookie, auto_fix: str) -> None:
     bookie = make_bookie("ours", auto_fix_cookies=auto_fix)
-    other = BookieProcess(bookie.root.parent, f"sqlite:{bookie.root.parent}/other.db", port=bookie.port)
+    other = BookieProcess(
+        bookie.root.parent, f"sqlite:{bookie.root.parent}/other.db", port=bookie.port
+    )
     other.init()
     shutil.rmtree(bookie.disks[0])
     shutil.copytree(other.disks[0], bookie.disks[0])

@@ -20,7 +20,10 @@ NOBODY = "127.0.0.1:1"
 
 
 def ledger_of(
-    ledger: int, *ensembles: Iterable[str], state: LedgerState = LedgerState.OPEN, last_entry: int = -1
+    ledger: int,
+    *ensembles: Iterable[str],
+    state: LedgerState = LedgerState.OPEN,
+    last_entry: int = -1,
 ) -> LedgerMetadata:
     """Metadata with one fragment of ten entries per ensemble; CRC32 digests, the empty password."""
     fragments = tuple(

@@ -76,7 +76,12 @@ class BookieProcess:
         return self
 
     def start(
-        self, *, wait: bool = True, timeout: float = 60.0, environment: dict[str, str] | None = None
+        self,
+        *,
+        wait: bool = True,
+        timeout: float = 60.0,
+        environment: dict[str, str] | None = None,
+        new_session: bool = False,
     ) -> BookieProcess:
         self.process = subprocess.Popen(
             [*BKBOX, "run", "--config", str(self.config)],
@@ -84,6 +89,7 @@ class BookieProcess:
             stderr=subprocess.PIPE,
             text=True,
             env={**os.environ, **(environment or {})},
+            start_new_session=new_session,
         )
         self.stderr = ""
         self._reader = threading.Thread(target=self._drain, args=(self.process,), daemon=True)
@@ -121,6 +127,12 @@ class BookieProcess:
                 command = child.cmdline()
                 if role is None or f"bkbox.{role}" in command:
                     found.append(child)
+        return found
+
+    def worker(self, disk: int) -> psutil.Process:
+        """The worker of a disk, by the disk's place in the configuration."""
+        path = str(self.disks[disk])
+        (found,) = (each for each in self.children("worker") if path in each.cmdline())
         return found
 
     def kill(self) -> None:

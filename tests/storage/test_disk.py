@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from uuid import UUID
 
@@ -25,7 +26,7 @@ from bkbox.storage.files import RealFiles
 from bkbox.storage.orderedstore import MemoryStore
 from bkbox.storage.rebuild import rebuild_index
 from bkbox.storage.records import AckAfter, LedgerRecord, ledger_record
-from tests.faultyfiles import CrashableFiles
+from tests.faultyfiles import Crash, CrashableFiles
 from tests.storage.bench import IDENTITY, KEY, Disk, entry, entry_bytes, put
 
 STATE = LedgerRecord(KEY)
@@ -157,6 +158,7 @@ def test_segments_roll_and_footers_count(disk: Disk) -> None:
     fill(store, entries=6)
     store.checkpoint()
     store.abandon()
+    (disk.path / "CHECKPOINT").unlink()  # so that what a footer counts is read again
     store = disk.open(segment_bytes_max=2_000)
     store.replay(False)
     for number in range(6, 40):
@@ -436,6 +438,53 @@ def test_a_host_crash_under_write_is_never_trusted(disk: Disk) -> None:
     store.abandon()
     store = disk.open(AckAfter.WRITE)
     assert not store.replay(True).trusted
+    store.close()
+
+
+@pytest.mark.parametrize("call", range(1, 40))
+@pytest.mark.parametrize("mode", [AckAfter.SYNC, AckAfter.JOURNAL])
+def test_a_loss_is_not_forgotten_by_a_start_that_crashes(
+    ram_path: Path, mode: AckAfter, call: int
+) -> None:
+    files = CrashableFiles(ram_path, random.Random(call))
+    disk = Disk(ram_path, files)
+    store = disk.open(mode, segment_bytes_max=1_000)
+    store.replay(False)
+    fill(store, entries=20)
+    store.checkpoint()
+    put(store, entry(1, 20))
+    store.abandon()
+    disk.segment(1).unlink()
+    files.crash_at(call)
+    with suppress(Crash):
+        store = disk.open(mode)
+        store.replay(True)
+    store.abandon()
+    store = disk.open(mode, files=files.next_process())
+    assert not store.replay(True).trusted
+    store.abandon()
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_segment_whose_maker_was_killed_is_made_durable_by_the_next_run(
+    ram_path: Path, seed: int
+) -> None:
+    """Killed after the header was written, before the name was synced."""
+    files = CrashableFiles(ram_path, random.Random(seed))
+    disk = Disk(ram_path, files)
+    store = disk.start()
+    files.crash_at(4)  # open, truncate, append, fdatasync
+    with pytest.raises(Crash):
+        store.append([entry(1, 0)])
+    assert disk.segment().stat().st_size == 64
+    files = files.next_process()
+    store = disk.open(files=files)
+    store.replay(False)
+    put(store, entry(1, 0))
+    store.abandon()
+    store = disk.open(files=files.lose_host())
+    assert store.replay(True).trusted
+    assert store.read_entry(1, 0) == entry_bytes(1, 0)
     store.close()
 
 

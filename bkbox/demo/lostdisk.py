@@ -7,7 +7,7 @@ import shutil
 import time
 from collections import Counter
 
-from bkbox.admin.status import Status
+from bkbox.admin.status import Limbo
 from bkbox.client import Client
 from bkbox.demo.scene import Scene, Told, ask, must
 from bkbox.demo.show import amount
@@ -26,7 +26,7 @@ _REPAIR_S = 5
 _STALLED_S = 60.0
 _POLL_S = 0.1
 _PROBES = 10
-_SAMPLE_ENTRIES = 300
+_SAMPLE_ENTRIES = 2_000
 _NEGATIVE = (Code.ENOENTRY, Code.ENOLEDGER)
 
 
@@ -52,8 +52,10 @@ async def lose(scene: Scene) -> Told:
 
     entries_size = scene.source.size + scene.acknowledged * HEADER_BYTES
     await bookie.start(repair_bytes_per_second=max(1, entries_size // _REPAIR_S))
+    await _phase_one(scene, bookie, name)
     async with scene.client() as client:
-        return await _repaired(scene, client, bookie, name)
+        await _ask_in_limbo(scene, client, bookie)
+        return await _phase_two(scene, client, bookie)
 
 
 async def _refuses(scene: Scene, bookie: Bookie) -> None:
@@ -71,77 +73,73 @@ async def _refuses(scene: Scene, bookie: Bookie) -> None:
     )
 
 
-async def _repaired(scene: Scene, client: Client, bookie: Bookie, name: str) -> Told:
-    show, ledger = scene.show, scene.ledger
-    began = time.monotonic()
+async def _phase_one(scene: Scene, bookie: Bookie, name: str) -> None:
     status = await bookie.status()
     disk = next(disk for disk in status.disks if disk.path.endswith(name))
     must(disk.crash_class == "disk replaced", f"{name} is classified as {disk.crash_class}")
-    must(status.limbo.ledgers > 0, "phase one has put no ledger into limbo")
-    show.quote(f"{name}: {disk.crash_class}: {disk.reason}")
-    for reason in status.boot.reasons:
-        if reason.startswith("phase one"):
-            show.quote(reason)
-    show.proved(
+    phase_one = [reason for reason in status.boot.reasons if reason.startswith("phase one")]
+    must(bool(phase_one), f"{bookie.name} has skipped phase one")
+    scene.show.quote(f"{name}: {disk.crash_class}: {disk.reason}")
+    scene.show.quote("\n".join(phase_one))
+    scene.show.proved(
         "phase one is done before the port opens: the ledger is fenced, so that no writer can go on as "
         "if nothing had happened, and in limbo, so that the bookie does not deny what it has lost"
     )
 
-    last = scene.acknowledged - 1
-    asked = sorted({last // 2, last * 3 // 4, last * 9 // 10})
+
+async def _ask_in_limbo(scene: Scene, client: Client, bookie: Bookie) -> None:
+    show, ledger, count = scene.show, scene.ledger, scene.acknowledged
+    asked = sorted({count // 2, count * 3 // 4, count * 9 // 10})
     answers = await ask(client, bookie.id, ledger, asked)
     for entry, said in zip(asked, answers, strict=True):
         show.quote(f"read entry {entry} of ledger {ledger}: {describe([(bookie.id, said.answer)])}")
-    must(
-        not any(said.answer in _NEGATIVE for said in answers),
-        f"{bookie.name} denies entries that it may have lost",
-    )
+        must(said.answer not in _NEGATIVE, f"{bookie.name} denies an entry that it may have lost")
     show.say(
         "The answer for an entry that is not back yet is unknown (EUNKNOWN), never 'no such entry': a "
         "reader or a recovery then asks the others and draws no conclusion. Version 2 of the protocol "
         "says it as EIO. Phase two now closes the ledger by recovery and copies what is missing."
     )
 
-    counts: Counter[str] = Counter()
-    copied, moved = 0, began
-    with show.progress("repairing", scene.acknowledged, "entries") as advance:
-        while status.limbo.ledgers > 0:
-            if status.limbo.entries_copied > copied:
-                copied, moved = status.limbo.entries_copied, time.monotonic()
-            must(time.monotonic() - moved < _STALLED_S, f"repair is stuck: {_blockers(status)}")
-            advance(copied)
-            sample = scene.sample(range(scene.acknowledged), _PROBES)
-            for said in await ask(client, bookie.id, ledger, sample):
-                must(said.answer not in _NEGATIVE, f"{bookie.name} denies an entry while in limbo")
-                counts["served" if said.answer is Code.EOK else "unknown"] += 1
-            await asyncio.sleep(_POLL_S)
-            status = await bookie.status()
-        advance(scene.acknowledged)
-    took = time.monotonic() - began
 
+async def _phase_two(scene: Scene, client: Client, bookie: Bookie) -> Told:
+    """Until limbo is empty, and then see that everything is back."""
+    show, ledger, count = scene.show, scene.ledger, scene.acknowledged
+    answers: Counter[str] = Counter()
+    began = moved = time.monotonic()
+    copied = 0
+    with show.progress("repairing", count, "entries") as advance:
+        while (limbo := (await bookie.status()).limbo).ledgers > 0:
+            if limbo.entries_copied > copied:
+                copied, moved = limbo.entries_copied, time.monotonic()
+            must(time.monotonic() - moved < _STALLED_S, f"repair is stuck: {_blockers(limbo)}")
+            advance(copied)
+            for said in await ask(client, bookie.id, ledger, scene.sample(range(count), _PROBES)):
+                must(said.answer not in _NEGATIVE, f"{bookie.name} denies an entry while in limbo")
+                answers["served" if said.answer is Code.EOK else "unknown"] += 1
+            await asyncio.sleep(_POLL_S)
+        advance(count)
+    took = time.monotonic() - began
     show.say(
-        f"{counts.total()} reads meanwhile: {counts['served']} served, {counts['unknown']} unknown, 0 'no "
-        f"such entry'."
+        f"{answers.total()} reads meanwhile: {answers['served']} served, {answers['unknown']} unknown, "
+        f"0 'no such entry'."
     )
     metadata = await client.metadata(ledger)
     must(
-        metadata.state is LedgerState.CLOSED and metadata.last_entry >= last,
-        f"ledger {ledger} is {metadata.state.name} at entry {metadata.last_entry}, acknowledged {last}",
+        metadata.state is LedgerState.CLOSED and metadata.last_entry >= count - 1,
+        f"ledger {ledger} is {metadata.state.name} at entry {metadata.last_entry}, and entry "
+        f"{count - 1} had been acknowledged",
     )
-    back = await ask(client, bookie.id, ledger, scene.sample(range(last + 1), _SAMPLE_ENTRIES))
+    back = await ask(client, bookie.id, ledger, scene.sample(range(count), _SAMPLE_ENTRIES))
     must(all(said.answer is Code.EOK for said in back), f"{bookie.name} lacks entries after repair")
     show.proved(
         f"limbo is empty after {took:.1f} s: recovery has closed the ledger at entry "
-        f"{metadata.last_entry}, and all {scene.acknowledged:,} entries are back from the other bookies: "
-        f"{status.limbo.entries_copied:,} copied one by one, each checked by its digest, the newest "
-        f"by the recovery itself"
+        f"{metadata.last_entry} and written {count - limbo.entries_copied:,} of its last entries back, and "
+        f"{limbo.entries_copied:,} were copied from the other bookies, each checked by its digest"
     )
     return Told(
-        status.limbo.entries_copied,
-        status.limbo.bytes_copied,
-        "a lost disk: refused, fenced, in limbo, repaired",
+        limbo.entries_copied, limbo.bytes_copied, "a lost disk: refused, fenced, in limbo, repaired"
     )
 
 
-def _blockers(status: Status) -> str:
-    return "; ".join(blocker.reason for blocker in status.limbo.blockers) or "no reason is given"
+def _blockers(limbo: Limbo) -> str:
+    return "; ".join(blocker.reason for blocker in limbo.blockers) or "no reason is given"

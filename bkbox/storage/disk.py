@@ -25,7 +25,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from uuid import UUID
 
 from bkbox.errors import (
     BootError,
@@ -55,7 +54,6 @@ from bkbox.storage.records import (
     Record,
     forget_record,
     ledger_record,
-    placement_record,
 )
 from bkbox.storage.replay import LogReplay, LogReplayer
 from bkbox.storage.segment import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, ScannedRecord
@@ -345,12 +343,8 @@ class DiskStore:
         """
         self._commit_one(ledger_record(ledger, state))
 
-    def set_placement(self, ledger: int, disk: UUID) -> None:
-        """Note durably that another disk holds a ledger."""
-        self._commit_one(placement_record(ledger, disk))
-
     def forget(self, ledger: int) -> None:
-        """Remove a ledger, durably: entries, state and placement note."""
+        """Remove a ledger, durably: entries and state."""
         self._commit_one(forget_record(ledger))
 
     def _commit_one(self, record: Record) -> None:
@@ -396,14 +390,6 @@ class DiskStore:
         writing.
         """
         return self._index.ledgers(after)
-
-    def placement(self, ledger: int) -> UUID | None:
-        """Which other disk holds a ledger, None if there is no note of it."""
-        return self._index.placement(ledger)
-
-    def placements(self) -> Iterator[tuple[int, UUID]]:
-        """All notes of ledgers on other disks, ascending."""
-        return self._index.placements()
 
     def space(self) -> Space:
         """Room on the disk's file system, bytes."""

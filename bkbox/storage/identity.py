@@ -1,7 +1,6 @@
 """Whose disk this is: ``<disk>/DISK``, written last when a disk is prepared, never changed.
 
-A disk without it is not prepared. The uuid names the disk in placement notes and is part of every
-checksum of its log.
+A disk without it is not prepared. The uuid is part of every checksum of its log.
 """
 
 from __future__ import annotations

@@ -5,7 +5,6 @@ Keys (ids big-endian, so that order is numeric) and values, whose first byte is 
 
     L ledger u64               flags u8 | master key                 state of a ledger
     R ledger u64 | first u64   segment u32 | offset u64 | length u32 per entry    a run
-    P ledger u64               disk uuid 16                          another disk that holds it
 
 A run is a row of consecutive entries whose records follow each other without a gap in one segment:
 ``offset`` is the header of the first one, the lengths are those of the bodies.
@@ -20,7 +19,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from uuid import UUID
 
 from bkbox.errors import DamagedError, DiskError
 from bkbox.limits import LAST_ENTRIES_CACHED_MAX, RUN_ENTRIES_MAX
@@ -33,7 +31,6 @@ from bkbox.storage.records import (
     Record,
     decode_ledger,
     decode_ledger_id,
-    decode_placement,
     decode_state,
     encode_state,
 )
@@ -42,7 +39,7 @@ from bkbox.storage.segment import RECORD_HEADER_BYTES
 _ID = struct.Struct(">Q")
 _RUN_HEAD = struct.Struct(">BIQ")
 _VERSION = b"\x01"
-_STATE, _RUN, _PLACE = b"L", b"R", b"P"
+_STATE, _RUN = b"L", b"R"
 
 
 @dataclass(slots=True)
@@ -84,7 +81,7 @@ class Run:
 
 
 Change = Run | Record
-"""What an append changes in the index: a run of entries, or a LEDGER, FORGET or PLACEMENT record.
+"""What an append changes in the index: a run of entries, or a LEDGER or FORGET record.
 """
 
 
@@ -113,7 +110,7 @@ def changes_of(records: Sequence[Record], locations: Sequence[Location]) -> list
                 run = Run(ledger, entry, segment, offset, [length])
                 changes.append(run)
             follows = (ledger, entry + 1, segment, offset + RECORD_HEADER_BYTES + length)
-        elif record.kind in (Kind.LEDGER, Kind.FORGET, Kind.PLACEMENT):
+        elif record.kind in (Kind.LEDGER, Kind.FORGET):
             run = None
             changes.append(record)
     return changes
@@ -138,9 +135,6 @@ class LedgerIndex:
                 self._put_run(change, pending)
             elif change.kind is Kind.LEDGER:
                 self._put_state(*decode_ledger(change.body), pending)
-            elif change.kind is Kind.PLACEMENT:
-                ledger, disk = decode_placement(change.body)
-                pending[_PLACE + _ID.pack(ledger)] = _VERSION + disk.bytes
             elif change.kind is Kind.FORGET:
                 self._flush(pending)
                 self._forget(decode_ledger_id(change.body), pending)
@@ -193,7 +187,6 @@ class LedgerIndex:
         for key, _ in self._store.iterate(prefix, prefix + b"\xff" * 9):
             pending[key] = None
         pending[_STATE + _ID.pack(ledger)] = None
-        pending[_PLACE + _ID.pack(ledger)] = None
         self._flush(pending)
         self._last.pop(ledger, None)
 
@@ -287,16 +280,6 @@ class LedgerIndex:
             state = self._decode_state(value)
             assert state is not None
             yield _ID.unpack_from(key, 1)[0], state
-
-    def placement(self, ledger: int) -> UUID | None:
-        """Which other disk holds a ledger, None if there is no note of it."""
-        value = self._store.get(_PLACE + _ID.pack(ledger))
-        return None if value is None else UUID(bytes=value[1:])
-
-    def placements(self) -> Iterator[tuple[int, UUID]]:
-        """All notes of ledgers on other disks, ascending."""
-        for key, value in self._store.iterate(_PLACE, _PLACE + b"\xff" * 9):
-            yield _ID.unpack_from(key, 1)[0], UUID(bytes=value[1:])
 
     def _decode_state(self, value: bytes | None) -> LedgerRecord | None:
         if value is None:

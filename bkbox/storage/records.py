@@ -10,8 +10,7 @@ FORGET      4  ledger i64: everything before this record about the ledger is voi
 FOOTER      5  offset u64 of the footer before it in the segment (0 none) |
                (ledger i64 | entries u64 | bytes u64)*
 SEAL        6  offset u64 of the last footer (0 none); the last record of a full segment
-PLACEMENT   7  ledger i64 | disk uuid 16: another disk holds this ledger
-GAP         8  start u64 | end u64 | lost u8: this part of the segment could not be read;
+GAP         7  start u64 | end u64 | lost u8: this part of the segment could not be read;
                lost = it had been durable
 =========  ==  ================================================================================
 
@@ -26,7 +25,6 @@ import struct
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
-from uuid import UUID
 
 Buffer = bytes | bytearray | memoryview
 
@@ -50,11 +48,10 @@ class Kind(IntEnum):
     FORGET = 4
     FOOTER = 5
     SEAL = 6
-    PLACEMENT = 7
-    GAP = 8
+    GAP = 7
 
 
-STATE_KINDS = frozenset({Kind.LEDGER, Kind.FORGET, Kind.PLACEMENT})
+STATE_KINDS = frozenset({Kind.LEDGER, Kind.FORGET})
 
 ENTRY_IDS = struct.Struct(">QQ")
 """Ledger and entry id at the start of an ENTRY body (unsigned: what is 2**63 or more is a negative
@@ -109,11 +106,6 @@ def forget_record(ledger: int) -> Record:
     return Record(Kind.FORGET, _LEDGER_ID.pack(ledger))
 
 
-def placement_record(ledger: int, disk: UUID) -> Record:
-    """Another disk holds the ledger."""
-    return Record(Kind.PLACEMENT, _LEDGER_ID.pack(ledger) + disk.bytes)
-
-
 def encode_state(state: LedgerRecord) -> bytes:
     """flags u8 | master key."""
     known = state.master_key is not None
@@ -134,11 +126,6 @@ def decode_ledger(body: Buffer) -> tuple[int, LedgerRecord]:
 
 
 def decode_ledger_id(body: Buffer) -> int:
-    """Ledger id of an ENTRY, LEDGER, FORGET or PLACEMENT body."""
+    """Ledger id of an ENTRY, LEDGER or FORGET body."""
     ledger: int = _LEDGER_ID.unpack_from(body)[0]
     return ledger
-
-
-def decode_placement(body: Buffer) -> tuple[int, UUID]:
-    """Ledger id and disk of a PLACEMENT body."""
-    return decode_ledger_id(body), UUID(bytes=bytes(body[_LEDGER_ID.size :]))

@@ -7,7 +7,6 @@ import shutil
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 
@@ -70,7 +69,6 @@ def test_what_was_committed_is_read(real_disk: Disk, mode: AckAfter) -> None:
     store = disk.start(mode)
     fill(store)
     store.set_ledger_state(2, LedgerRecord(fenced=True, limbo=True))
-    store.set_placement(3, UUID(int=3))
     for again in range(2):
         assert store.read_entry(1, 4) == entry_bytes(1, 4, bytes(100))
         assert store.read_entry(1, 10) is None
@@ -81,8 +79,6 @@ def test_what_was_committed_is_read(real_disk: Disk, mode: AckAfter) -> None:
         assert store.last_entry_id(2) == -1
         assert store.entries(1) == [(0, 9)]
         assert list(store.ledgers()) == [(1, STATE), (2, LedgerRecord(None, True, True))]
-        assert list(store.placements()) == [(3, UUID(int=3))]
-        assert store.placement(3) == UUID(int=3)
         assert 0 < store.free_bytes() <= store.space().total
         if not again:
             store.close()
@@ -775,7 +771,6 @@ def test_real_files_are_private_and_their_errors_name_the_path(tmp_path: Path) -
 def contents(store: DiskStore) -> object:
     return [
         list(store.ledgers()),
-        list(store.placements()),
         [(ledger, store.entries(ledger)) for ledger in (1, 2)],
         [store.read_entry(1, number) for number in range(30)],
     ]
@@ -788,7 +783,6 @@ def busy_disk(disk: Disk) -> object:
     fill(store, ledger=2)
     put(store, *(entry(1, number, b"again") for number in (3, 4, 25)))
     store.forget(2)
-    store.set_placement(5, UUID(int=5))
     store.set_ledger_state(1, LedgerRecord(fenced=True))
     found = contents(store)
     store.close()

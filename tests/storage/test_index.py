@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import tempfile
 from pathlib import Path
-from uuid import UUID
 
 import pytest
 from hypothesis import example, given, settings
@@ -20,7 +19,6 @@ from bkbox.storage.records import (
     Location,
     forget_record,
     ledger_record,
-    placement_record,
 )
 from tests.storage.bench import entry
 
@@ -167,8 +165,6 @@ def test_a_fence_is_one_way_and_a_key_is_not_forgotten() -> None:
 
 def test_forgetting_voids_what_came_before_and_not_what_follows() -> None:
     index = LedgerIndex(MemoryStore())
-    disk = UUID(int=9)
-    index.apply([placement_record(1, disk), placement_record(2, disk)])
     index.apply(
         [
             run_of(1, 0, 5, 1),
@@ -180,8 +176,6 @@ def test_forgetting_voids_what_came_before_and_not_what_follows() -> None:
     assert index.entries(1) == [(2, 2)]
     assert index.last_entry_id(1) == 2
     assert index.ledger_state(1) is None
-    assert index.placement(1) is None
-    assert list(index.placements()) == [(2, disk)]
 
 
 def test_dropping_takes_out_single_entries() -> None:

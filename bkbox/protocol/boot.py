@@ -107,30 +107,35 @@ def classify(evidence: DiskEvidence) -> Verdict:
         return Verdict(DiskClass.LOST, "nothing on it says that it is a disk of this bookie", True)
     if marker is not None and marker.replaced:
         return Verdict(DiskClass.REPLACED, "it stands in for a lost disk", True)
-    if not evidence.tail_trusted:
-        found = "; ".join(evidence.damaged) or "its end cannot be vouched for"
+    if evidence.damaged:
+        found = "; ".join(evidence.damaged)
         return Verdict(DiskClass.HOST_CRASH, f"the entry log is not in order: {found}", True)
-    if marker is None:
-        return Verdict(DiskClass.CLEAN, "it was stopped cleanly", False)
-    if marker.failures:
+    if marker is not None and marker.failures:
         failed = "; ".join(marker.failures)
         return Verdict(DiskClass.HOST_CRASH, f"a run before could not trust it: {failed}", True)
-    if not marker.runs:
+    if marker is not None and not marker.runs:
         return Verdict(DiskClass.HOST_CRASH, "the dirty marker names no run", True)
-    if not evidence.strict and all(run.boot_id == evidence.boot_id for run in marker.runs):
+    runs = () if marker is None else marker.runs
+    same_boot = all(run.boot_id == evidence.boot_id for run in runs)
+    why = "every crash counts (strict)" if same_boot else "the host was restarted"
+    host_crash = bool(runs) and (evidence.strict or not same_boot)
+    if host_crash and any(run.acked_unsynced for run in runs):
+        return Verdict(DiskClass.HOST_CRASH, f"{why}, and entries were acked before a sync", True)
+    if not evidence.tail_trusted:
+        return Verdict(DiskClass.HOST_CRASH, "the end of the entry log cannot be vouched for", True)
+    if host_crash:
+        return Verdict(
+            DiskClass.HOST_CRASH,
+            f"{why}; all that was acknowledged had been synced and is there",
+            False,
+        )
+    if runs:
         return Verdict(
             DiskClass.PROCESS_CRASH,
             "the bookie did not stop cleanly, the host has been up since: nothing was lost",
             False,
         )
-    why = "the host was restarted" if not evidence.strict else "every crash counts (strict)"
-    if any(run.acked_unsynced for run in marker.runs):
-        return Verdict(DiskClass.HOST_CRASH, f"{why}, and entries were acked before a sync", True)
-    return Verdict(
-        DiskClass.HOST_CRASH,
-        f"{why}; all that was acknowledged had been synced and is there",
-        False,
-    )
+    return Verdict(DiskClass.CLEAN, "it was stopped cleanly", False)
 
 
 @dataclass(frozen=True, slots=True)

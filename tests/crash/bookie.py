@@ -10,7 +10,6 @@ import signal
 import socket
 import subprocess
 import threading
-import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -125,8 +124,3 @@ def _alive(group: int) -> bool:
             if os.getpgid(process.pid) == group and process.status() != psutil.STATUS_ZOMBIE:
                 return True
     return False
-
-
-def pause(seconds: float) -> None:
-    """Let a start get so far before it is killed."""
-    time.sleep(seconds)

@@ -200,6 +200,13 @@ class Load:
         self._connections = [_Connection(port, []) for _ in range(connections)]
         self.turn_over()
 
+    def told(self) -> str:
+        """What was answered, in a line."""
+        return (
+            f"{self.acks} acks, {self.fences} fences, {self.reads} reads, "
+            f"{self.unknowns} answers unknown"
+        )
+
     def close(self) -> None:
         for connection in self._connections:
             connection.drop()

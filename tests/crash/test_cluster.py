@@ -30,7 +30,7 @@ from tests.crash.losthost import HostLoss
 from tests.harness import raw
 from tests.harness.processes import wait_for
 
-POINTS = int(os.environ.get("CRASH_POINTS", "3"))
+POINTS = int(os.environ.get("CRASH_POINTS", "2"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
 WRITERS = 3
 DIGEST_BYTES = 4
@@ -90,7 +90,7 @@ def test_a_lost_host_is_repaired(hosts: list[Host]) -> None:
     asyncio.run(read_all(hosts[0].bookie.metadata, acked))
     for host in hosts:
         assert host.bookie.stop() == 0, host.bookie.stderr[-3000:]
-    print(f"{POINTS} points: {sum(map(len, acked.values()))} acks, {len(acked)} ledgers")
+    print(f"{seed}: {POINTS} points: {sum(map(len, acked.values()))} acks, {len(acked)} ledgers")
 
 
 async def one_point(hosts: list[Host], victim: Host, rng: random.Random) -> Acked:

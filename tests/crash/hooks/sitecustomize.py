@@ -6,7 +6,7 @@
 - ``["cut", inode, size]``: a file was truncated,
 - ``["dir", path, {name: inode}]``: the names in a directory are durable,
 
-after the call has succeeded and before it returns. What loses its last name is kept in ``kept``
+after the call has succeeded and before it returns. Syncs take a while, so that kills meet them. What loses its last name is kept in ``kept``
 under its inode, because a removal that was not synced may be undone.
 
 ``CRASH_LIE=1``: the workers' fdatasync does nothing and says that all is well. That is the drive
@@ -19,10 +19,12 @@ import fcntl
 import json
 import os
 import sys
+import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+SYNC_S = 0.002
 SIDE = os.environ.get("CRASH_SIDE", "")
 LIE = os.environ.get("CRASH_LIE") == "1" and "bkbox.worker" in sys.orig_argv
 
@@ -46,6 +48,7 @@ def _install(side: Path) -> None:
     def noted_sync(self: Any) -> None:
         if LIE:
             return
+        time.sleep(SYNC_S)
         found = os.fstat(self._fd)
         sync(self)
         note("sync", found.st_ino, found.st_size)
@@ -57,6 +60,7 @@ def _install(side: Path) -> None:
     def noted_fsync_dir(self: Any, path: Path) -> None:
         lock = os.open(side / "lock", os.O_RDWR | os.O_CREAT)
         try:
+            time.sleep(SYNC_S)
             fcntl.flock(lock, fcntl.LOCK_EX)  # what is noted last was seen last
             names = {
                 entry.name: entry.inode()

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 
 from bkbox.bookie.admission import ABSENT, Request, Standing, admit
 from bkbox.errors import DiskError, DiskFullError
-from bkbox.limits import BATCH_READ_BYTES_MAX
+from bkbox.limits import BATCH_READ_BYTES_MAX, RECORD_BODY_BYTES_MAX
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import LedgerRecord, Record, entry_record, ledger_record
 from bkbox.wire import v2
@@ -334,7 +334,8 @@ class Bookie:
     def watch_space(self, usage_max: float, reserve_bytes: int) -> None:
         """Turn read-only before the disk is full, and writable again once there is room.
 
-        ``usage_max`` is a share of the file system, ``reserve_bytes`` what stays free for fences and repair.
+        ``usage_max`` is a share of the file system, ``reserve_bytes`` what stays free for fences and repair. A disk
+        that had no room for a write is writable again when the largest entry fits.
         """
         free, total = self._store.space()
         if free < reserve_bytes or 1 - free / max(total, 1) > usage_max:
@@ -346,9 +347,14 @@ class Bookie:
                     total,
                 )
             self.read_only.add(DISK_USAGE)
-        elif self.read_only & {DISK_USAGE, DISK_FULL}:
-            log.warning("the disk is writable again: %d of %d bytes are free", free, total)
-            self.read_only -= {DISK_USAGE, DISK_FULL}
+            return
+        gone = {DISK_USAGE}
+        if free >= RECORD_BODY_BYTES_MAX:
+            gone.add(DISK_FULL)
+        if self.read_only & gone:
+            self.read_only -= gone
+            if not self.read_only:
+                log.warning("the disk is writable again: %d of %d bytes are free", free, total)
 
     @property
     def failed(self) -> bool:

@@ -153,7 +153,8 @@ class LevelStore:
         except plyvel.CorruptionError as error:
             raise DamagedError(f"{self._path}: {error}; {REBUILD_HINT}") from error
         except plyvel.Error as error:
-            if "does not exist" in str(error):
+            # "Invalid argument" is what LevelDB says about a table that is shorter than it should be.
+            if "does not exist" in str(error) or "Invalid argument" in str(error):
                 raise DamagedError(f"{self._path}: {error}; {REBUILD_HINT}") from error
             full = "No space left" in str(error) or "quota" in str(error)
             raise (DiskFullError if full else kind)(f"{self._path}: {error}") from error

@@ -16,10 +16,12 @@ from bkbox.ipc import messages
 from bkbox.ipc.channel import Handler
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol import boot
+from bkbox.protocol.boot import MarkerEvidence, RunEvidence
 from bkbox.storage import marker as markers
 from bkbox.storage.files import Files
-from bkbox.storage.marker import Run
-from bkbox.supervisor import phase_one, report
+from bkbox.storage.marker import Marker, Run
+from bkbox.storage.records import AckAfter
+from bkbox.supervisor import phase_one
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.process import Child
 
@@ -55,7 +57,7 @@ async def open_disk(disk: Disk, config: Config, run: Run, on_message: Handler) -
     assert isinstance(opened, messages.DiskOpened)
     verdict = boot.classify(
         boot.DiskEvidence(
-            marker=report.marker_evidence(before),
+            marker=_marker_evidence(before),
             boot_id=run.boot_id,
             strict=config.strict_unclean_shutdown,
             tail_trusted=opened.trusted,
@@ -66,6 +68,14 @@ async def open_disk(disk: Disk, config: Config, run: Run, on_message: Handler) -
     disk.crash_class, disk.reason = verdict.disk_class, verdict.reason
     disk.may_have_lost = verdict.may_have_lost
     log.warning("disk %s: %s: %s", disk.path, disk.crash_class.value, disk.reason)
+
+
+def _marker_evidence(marker: Marker | None) -> MarkerEvidence | None:
+    """What the dirty marker of a disk says, as the protocol's boot planning takes it."""
+    if marker is None:
+        return None
+    runs = tuple(RunEvidence(run.boot_id, run.ack_after is AckAfter.WRITE) for run in marker.runs)
+    return MarkerEvidence(runs, marker.failures, marker.replaced)
 
 
 async def mark_losses(

@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Any
 import bkbox
 from bkbox.admin import status
 from bkbox.admin.status import BookieState as State
-from bkbox.protocol.boot import DiskClass, MarkerEvidence, RunEvidence
-from bkbox.storage.marker import Marker
-from bkbox.storage.records import AckAfter
+from bkbox.protocol.boot import DiskClass
 
 if TYPE_CHECKING:
     from bkbox.supervisor.disks import Disk
     from bkbox.supervisor.process import Child
     from bkbox.supervisor.supervisor import Supervisor
 
-__all__ = ["State", "status_of", "marker_evidence"]
+__all__ = ["State", "status_of"]
 
 _CLASSES: dict[DiskClass, status.CrashClass] = {
     DiskClass.CLEAN: "clean",
@@ -27,14 +25,6 @@ _CLASSES: dict[DiskClass, status.CrashClass] = {
     DiskClass.REPLACED: "disk replaced",
     DiskClass.FOREIGN: "foreign disk",
 }
-
-
-def marker_evidence(marker: Marker | None) -> MarkerEvidence | None:
-    """What the dirty marker of a disk says, as the protocol's boot planning takes it."""
-    if marker is None:
-        return None
-    runs = tuple(RunEvidence(run.boot_id, run.ack_after is AckAfter.WRITE) for run in marker.runs)
-    return MarkerEvidence(runs, marker.failures, marker.replaced)
 
 
 def status_of(bookie: Supervisor) -> status.Status:

@@ -51,6 +51,11 @@ def codes(client: RawClient) -> dict[int, int]:
     return {ledger: client.read(ledger, 0).code for ledger in LEDGERS}
 
 
+def a_disk_is_away(client: RawClient) -> dict[int, int]:
+    found = codes(client)
+    return found if EIO in found.values() else {}
+
+
 def restarts(bookie: BookieProcess, role: str) -> list[int]:
     return [p["restarts"] for p in bookie.status()["processes"] if p["role"] == role]
 
@@ -59,9 +64,7 @@ def test_a_killed_worker_takes_only_its_disk_out_of_service(bookie: BookieProces
     before = restarts(bookie, "worker")
     with RawClient(bookie.port) as client:
         bookie.worker(0).kill()
-        found = wait_for(
-            lambda: (c := codes(client)) if EIO in (c := codes(client)).values() else None, "EIO"
-        )
+        found = wait_for(lambda: a_disk_is_away(client), "a disk to be away")
         away = [ledger for ledger, code in found.items() if code == EIO]
         here = [ledger for ledger in LEDGERS if ledger not in away]
         assert len(away) == len(here) == 4

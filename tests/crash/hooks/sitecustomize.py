@@ -6,8 +6,9 @@
 - ``["cut", inode, size]``: a file was truncated,
 - ``["dir", path, {name: inode}]``: the names in a directory are durable,
 
-after the call has succeeded and before it returns. Syncs take a while, so that kills meet them. What loses its last name is kept in ``kept``
-under its inode, because a removal that was not synced may be undone.
+after the call has succeeded and before it returns. Syncs take a while, so that kills meet them.
+What loses its last name is kept in ``kept`` under its inode, because a removal that was not synced
+may be undone.
 
 ``CRASH_LIE=1``: the workers' fdatasync does nothing and says that all is well. That is the drive
 that no store survives, and what the tests have to notice.

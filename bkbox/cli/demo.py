@@ -66,7 +66,7 @@ def demo(input_path: str | None, keep: Path | None, plain: bool) -> None:
 
 def _show(plain: bool) -> Show:
     console = Console(highlight=False)
-    if plain or not console.is_terminal or console.is_dumb_terminal or "NO_COLOR" in os.environ:
+    if plain or not console.is_terminal or console.is_dumb_terminal or os.environ.get("NO_COLOR"):
         return PlainShow()
     return TerminalShow(console)
 

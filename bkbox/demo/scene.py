@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
@@ -17,6 +18,7 @@ from bkbox.ids import BookieId, LedgerId
 from bkbox.protocol.events import Answer
 
 _NOT_YET = LedgerId(0)
+_ASKED_AT_ONCE = 64
 
 
 @dataclass(slots=True)
@@ -75,11 +77,15 @@ async def ask(
     client: Client, bookie: BookieId, ledger: LedgerId, entries: Sequence[int]
 ) -> list[Said]:
     """Ask one bookie for entries, without fencing."""
-    found = []
-    for entry in entries:
-        reply = await client.pool.read(bookie, ledger, entry, None)
-        found.append(Said(reply.answer, None if reply.entry is None else bytes(reply.entry)))
-    return found
+    said: list[Said] = []
+    for start in range(0, len(entries), _ASKED_AT_ONCE):
+        some = entries[start : start + _ASKED_AT_ONCE]
+        replies = await asyncio.gather(
+            *(client.pool.read(bookie, ledger, entry, None) for entry in some)
+        )
+        for reply in replies:
+            said.append(Said(reply.answer, None if reply.entry is None else bytes(reply.entry)))
+    return said
 
 
 def must(holds: bool, text: str) -> None:

@@ -26,6 +26,7 @@ import socket
 import struct
 import time
 import zlib
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tests.harness import raw
@@ -226,6 +227,13 @@ class Load:
         self._next_ledger += 1
         self.ledgers[ledger.id] = ledger
         return ledger
+
+    def drop_ledgers(self, ledgers: Iterable[int]) -> None:
+        """Speak no more of these, which nothing is sent to any more."""
+        for ledger in ledgers:
+            del self.ledgers[ledger]
+        self._seen = [item for item in self._seen if item[0] in self.ledgers]
+        self._fresh = {item for item in self._fresh if item[0] in self.ledgers}
 
     # ---- running -----------------------------------------------------------------------------
 

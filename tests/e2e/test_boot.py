@@ -14,9 +14,9 @@ import pytest
 from bkbox.admin.client import fetch_status
 from bkbox.errors import BookieNotRunningError
 from bkbox.wire.ledger import LedgerState
-from tests.e2e.conftest import MakeBookie
 from tests.harness import cluster
 from tests.harness.cluster import NOBODY, create_ledgers, empty, ledger_of, pretend_another_boot
+from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 from tests.harness.raw import (
     EFENCED,

@@ -13,8 +13,8 @@ from bkbox.errors import BootError, DamagedError
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import RealFiles
 from bkbox.storage.records import AckAfter
-from tests.e2e.conftest import MakeBookie
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
+from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 from tests.harness.raw import (
     EFENCED,

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.e2e.conftest import MakeBookie
+from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BKBOX, BookieProcess, bkbox, wait_for
 from tests.harness.raw import EIO, ENOENTRY, EOK, RawClient, add_frame, payload_of, read_frame
 

@@ -13,11 +13,16 @@ What is found is judged by pure functions; nothing is written but by apply_repai
   that is gone under disks that were not stopped cleanly) is recorded in the dirty markers first, which makes the
   next start a host crash;
 - a directory of another bookie or another cluster, or one that holds something else, is never written to.
+
+A disk that was taken out, or replaced by another, and comes back later is out of date: it knows nothing of the fences
+and entries of the time between. Its files look as good as ever. So every repair raises the version of the metadata
+store's cookie, and each directory that took part in it holds that version (``EPOCH``; none means 0, that of `bkbox init`);
+one that holds an older version is refused.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from uuid import UUID, uuid4
@@ -33,13 +38,19 @@ from bkbox.storage.files import Files, RealFiles, write_atomic
 from bkbox.storage.identity import DISK_NAME, DiskIdentity, read_identity, write_identity
 from bkbox.storage.lock import LOCK_NAME, DiskLock
 from bkbox.storage.marker import MARKER_NAME
+from bkbox.storage.sealed import read_document, write_document
 from bkbox.wire import cookie as cookies
 from bkbox.wire.cookie import Cookie
 
 VERSION_NAME = "VERSION"
+EPOCH_NAME = "EPOCH"
+_EPOCH_FORMAT = 1
 
 _NOT_DATA = frozenset(
-    {LOCK_NAME, MARKER_NAME, f"{MARKER_NAME}.new", f"{DISK_NAME}.new", "lost+found", "admin.sock"}
+    {
+        *(LOCK_NAME, MARKER_NAME, f"{MARKER_NAME}.new", f"{DISK_NAME}.new"),
+        *(EPOCH_NAME, f"{EPOCH_NAME}.new", "lost+found", "admin.sock"),
+    }
 )
 """What may stand in a directory that counts as empty: a repair that was interrupted leaves some of these."""
 
@@ -53,9 +64,13 @@ class DirState(Enum):
     EMPTY = "empty"
     REPLACED = "replaced, to be stamped after phase one"
     STALE = "its VERSION is missing, unreadable or differs"
+    OUTDATED = "out of date"
     FOREIGN = "foreign"
     STRANGE = "not empty and not a disk of bkbox"
     UNREADABLE = "unreadable"
+
+
+_NEVER_WRITTEN_TO = (DirState.OUTDATED, DirState.FOREIGN, DirState.STRANGE, DirState.UNREADABLE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +82,7 @@ class Directory:
     detail: str = ""
     version: bytes | None = None
     identity: DiskIdentity | None = None
+    epoch: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +180,33 @@ def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Dir
         if ours != theirs:
             detail = f"{name} of its {DISK_NAME} file is {theirs}, expected {ours}"
             return Directory(path, DirState.FOREIGN, detail, version, identity)
-    return _compare_version(files, path, expected, version, identity)
+    compared = _compare_version(files, path, expected, version, identity)
+    return replace(compared, epoch=_read_epoch(files, path))
+
+
+def _read_epoch(files: Files, path: Path) -> int:
+    """0 where it is missing or cannot be read: the oldest there is."""
+    try:
+        fields = read_document(files, path / EPOCH_NAME, _EPOCH_FORMAT)
+        return int(fields["epoch"]) if fields is not None else 0
+    except (DiskError, KeyError, ValueError, TypeError):
+        return 0
+
+
+def _write_epoch(files: Files, path: Path, epoch: int) -> None:
+    write_document(files, path / EPOCH_NAME, _EPOCH_FORMAT, {"epoch": epoch})
+
+
+def _in_time(item: Directory, stored: Versioned[bytes] | None) -> Directory:
+    """The directory, or that it is out of date."""
+    ours = item.state in (DirState.GOOD, DirState.STALE, DirState.REPLACED)
+    if stored is None or not ours or item.epoch >= stored.version:
+        return item
+    detail = (
+        "it was not in use when the cookies were repaired and knows nothing of what happened since "
+        f"(its {EPOCH_NAME} is {item.epoch}, expected {stored.version})"
+    )
+    return replace(item, state=DirState.OUTDATED, detail=detail)
 
 
 def _compare_version(
@@ -199,12 +241,17 @@ async def gather(config: Config, store: MetadataStore, files: Files) -> Evidence
     """Look at everything."""
     instance_id = await store.instance_id()
     expected = expected_cookie(config, instance_id)
+    stored = await store.read_cookie(BookieId(config.bookie_id))
+
+    def judged(path: Path) -> Directory:
+        return _in_time(look_at(files, path, expected, instance_id), stored)
+
     return Evidence(
         expected,
         instance_id,
-        await store.read_cookie(BookieId(config.bookie_id)),
-        tuple(look_at(files, disk, expected, instance_id) for disk in config.disks),
-        look_at(files, config.journal, expected, instance_id) if config.journal else None,
+        stored,
+        tuple(map(judged, config.disks)),
+        judged(config.journal) if config.journal else None,
     )
 
 
@@ -312,7 +359,7 @@ def plan_of(evidence: Evidence) -> RepairPlan:
             )
     steps: list[str] = []
     for item in evidence.directories:
-        if item.state in (DirState.FOREIGN, DirState.STRANGE, DirState.UNREADABLE):
+        if item.state in _NEVER_WRITTEN_TO:
             return RepairPlan(
                 refusal=f"{item.path} is not a disk of this bookie: {item.detail}. Mount the right disk there, or "
                 "empty the directory if nothing in it is needed"
@@ -376,18 +423,17 @@ async def write_to_metadata(store: MetadataStore, evidence: Evidence) -> None:
 
 
 async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> None:
-    """Do what plan_of() said. What a crash in between must not forget is written first."""
+    """Do what plan_of() said. What a crash in between must not forget is written first.
+
+    The metadata store comes before the empty directories: as long as they are empty a start is refused, so none can
+    come between a disk's replacement and the epoch that bars the old one.
+    """
     assert evidence.stored is not None
     stored = cookies.decode(evidence.stored.value)
+    epoch = evidence.stored.version + 1
     losses = [
         f"disk {path} was taken out of the configuration" for path in _removed(evidence, stored)
     ]
-    for item in evidence.disks:
-        if item.state is DirState.EMPTY and str(item.path) in cookies.directories(
-            stored.ledger_dirs
-        ):
-            files.mkdir(item.path)
-            markers.mark_replaced(files, item.path)
     for item in evidence.disks:
         if item.state is DirState.STALE and item.version is None:
             markers.record_failure(files, item.path, "VERSION was missing")
@@ -400,15 +446,22 @@ async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> N
             ):
                 markers.record_failure(files, item.path, "the journal was lost")
     for item in evidence.directories:
+        if item.state is not DirState.EMPTY:
+            _write_epoch(files, item.path, epoch)
+    bookie = BookieId(str(evidence.expected.bookie_host))
+    await store.write_cookie(bookie, cookies.encode(evidence.expected), evidence.stored.version)
+    lost = set(cookies.directories(stored.ledger_dirs))
+    for item in evidence.directories:
         if item.state is DirState.EMPTY:
+            files.mkdir(item.path)
+            if item is not evidence.journal and str(item.path) in lost:
+                markers.mark_replaced(files, item.path)
+            _write_epoch(files, item.path, epoch)
             prepare(files, evidence, item, uuid4())
     for item in evidence.directories:
-        lost = item.state is DirState.EMPTY and str(item.path) in cookies.directories(
-            stored.ledger_dirs
-        )
-        if not lost and item.state is not DirState.REPLACED:
+        held_back = item.state is DirState.EMPTY and str(item.path) in lost
+        if not held_back and item.state is not DirState.REPLACED:
             stamp(files, item.path, evidence.expected)
-    await write_to_metadata(store, evidence)
 
 
 def _journal_gone(evidence: Evidence, stored: Cookie) -> bool:

@@ -420,7 +420,9 @@ class Load:
 
     # ---- looking at what is there ------------------------------------------------------------
 
-    def verify(self, *, sample: int | None = None, unknown_ok: bool = False) -> int:
+    def verify(
+        self, *, sample: int | None = None, unknown_ok: bool = False, patience_s: float = 30.0
+    ) -> int:
         """Read what was acknowledged and try every fence: all of it, or what is new and a sample.
 
         An EIO is asked again until ``verify`` gives up, unless ``unknown_ok`` or the ledger is in
@@ -444,7 +446,7 @@ class Load:
         wanted = [(READ, *item) for item in sorted(entries)]
         wanted += [(ADD, ledger.id, PROBE) for ledger in ledgers if ledger.fenced]
         wanted += [(READ, ledger.id, LAST) for ledger in ledgers if ledger.known]
-        deadline = time.monotonic() + 30
+        deadline = time.monotonic() + patience_s
         while True:
             unknown = self._ask_all(wanted)
             real = [item for item in unknown if not self.ledgers[item[1]].limbo]

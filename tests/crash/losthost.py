@@ -44,13 +44,13 @@ class HostLoss:
         self._names: dict[Path, dict[str, int]] = {}
         self.lost_bytes = self.lost_names = 0
 
-    def environment(self, *, lie: bool = False) -> dict[str, str]:
+    def environment(self, *, lie: str = "") -> dict[str, str]:
         """For the processes of the bookie."""
         found = [str(HOOKS), os.environ.get("PYTHONPATH", "")]
         return {
             "PYTHONPATH": os.pathsep.join(filter(None, found)),
             "CRASH_SIDE": str(self._side),
-            "CRASH_LIE": "1" if lie else "",
+            "CRASH_LIE": lie,
         }
 
     def begin(self) -> None:

@@ -20,6 +20,7 @@ import pytest
 
 from tests.crash.bookie import CrashBookie
 from tests.crash.load import Load
+from tests.crash.losthost import HostLoss
 from tests.harness.processes import wait_for
 
 POINTS = int(os.environ.get("CRASH_POINTS", "2"))
@@ -136,3 +137,19 @@ def kill(pids: list[int]) -> None:
     for pid in pids:
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+
+
+def test_a_write_that_was_not_made_is_noticed(bookie: CrashBookie) -> None:
+    """The canary: where a worker holds back what it should have written, a kill loses it."""
+    side = HostLoss([], bookie.root / "side")
+    side.begin()
+    bookie.environment |= side.environment(lie="write")
+    bookie.init_for("write").start_again()
+    with (
+        closing(Load(bookie.port, 5)) as load,
+        pytest.raises(AssertionError, match=r"denied|process crash|EIO"),
+    ):
+        for _ in range(6):
+            load.run(100)
+            strike_all(bookie, random.Random(5), load)
+            load.verify(patience_s=1.0)

@@ -93,7 +93,7 @@ def bookie(tmp_path: Path) -> Iterator[CrashBookie]:
     bookie.ensure_gone()
 
 
-def losable(bookie: CrashBookie, ack_after: str, *, lie: bool = False) -> HostLoss:
+def losable(bookie: CrashBookie, ack_after: str, *, lie: str = "") -> HostLoss:
     """Prepare the bookie and start it under the eyes of a HostLoss."""
     bookie.init_for("journal" if ack_after == MIXED else ack_after, **RETRIES)
     if ack_after == MIXED:
@@ -193,7 +193,7 @@ def everything_is_in_limbo(bookie: CrashBookie, load: KnownLoad, *, surely: bool
 def test_a_drive_that_lies_is_noticed(bookie: CrashBookie) -> None:
     """The canary: where fdatasync does nothing, the same test finds the loss."""
     rng = random.Random(5)
-    host = losable(bookie, "sync", lie=True)
+    host = losable(bookie, "sync", lie="sync")
     with (
         closing(KnownLoad(bookie, 5)) as load,
         pytest.raises(AssertionError, match=r"denied|limbo|host crash|not ready"),

@@ -15,6 +15,7 @@ import psutil
 import pytest
 
 from tests.harness import raw
+from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, wait_for
 from tests.harness.raw import (
     EBADREQ,
@@ -574,6 +575,22 @@ def test_a_length_that_nobody_has_looked_at_yet_takes_no_memory(
         assert client.read(ledger, 1).code == EOK
         peak = max(memory(bookie) for _ in range(10))
     assert peak - before < 400 << 20
+
+
+def test_a_larger_frame_limit_is_served_to_its_last_byte(make_bookie: MakeBookie) -> None:
+    eight_mib = 8 << 20
+    bookie = make_bookie(
+        disks=1, frame_bytes_max=eight_mib, connection_inflight_bytes_max=eight_mib
+    ).start()
+    payload = b"8" * (eight_mib - 4 - 24 - 40)
+    with RawClient(bookie.port) as client:
+        assert client.add(1, 0, payload) == EOK
+        answer = client.read(1, 0)
+        assert (answer.code, payload_of(answer.body) == payload) == (EOK, True)
+        with RawClient(bookie.port) as bad, pytest.raises(EOFError):
+            bad.send(struct.pack(">i", eight_mib - 3))
+            bad.frame()
+        assert client.read(1, 1).code == ENOENTRY
 
 
 def test_nothing_of_all_this_killed_a_process(bookie: BookieProcess) -> None:

@@ -450,6 +450,54 @@ def test_a_disk_taken_out_of_the_configuration_counts_as_lost(make_bookie: MakeB
             assert client.add(ledger, 5, b"late") == EFENCED
 
 
+@pytest.mark.parametrize("auto_fix", ["false", "true"])
+def test_a_disk_that_was_replaced_does_not_come_back(
+    make_bookie: MakeBookie, auto_fix: str
+) -> None:
+    """It looks as good as ever and knows nothing of the fences and entries since."""
+    bookie = make_bookie(disks=1, auto_fix_cookies=auto_fix).start()
+    fill(bookie)
+    assert bookie.stop() == 0
+    aside = bookie.root / "aside"
+    bookie.disks[0].rename(aside)
+    bookie.disks[0].mkdir()
+    repair(bookie)
+    restart(bookie)
+    with RawClient(bookie.port) as client:
+        assert client.add(OURS_OPEN, 5, b"copied", REPAIR) == EOK
+    assert bookie.stop() == 0
+    shutil.rmtree(bookie.disks[0])
+    aside.rename(bookie.disks[0])
+    before = files_of(bookie.disks[0])
+    assert_refused(bookie, str(bookie.disks[0]), "knows nothing of what happened since")
+    assert repair(bookie, check=False).returncode != 0
+    assert files_of(bookie.disks[0]) == before
+    empty(bookie.disks[0])
+    repair(bookie)
+    assert classes(restart(bookie)) == ["disk replaced"]
+    assert_marked(bookie, present=range(0))
+
+
+def test_a_disk_that_was_taken_out_does_not_come_back(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie().start()
+    fill(bookie)
+    assert bookie.stop() == 0
+    set_disks(bookie, bookie.disks[:1])
+    repair(bookie)
+    restart(bookie)
+    assert bookie.stop() == 0
+    set_disks(bookie, bookie.disks)
+    assert_refused(bookie, str(bookie.disks[1]))
+    assert repair(bookie, check=False).returncode != 0
+    empty(bookie.disks[1])
+    repair(bookie)
+    restart(bookie)
+    with RawClient(bookie.port) as client:
+        for ledger in OURS:
+            assert client.read(ledger, 7).code == EIO
+            assert client.add(ledger, 5, b"late") == EFENCED
+
+
 @pytest.mark.parametrize("damage", ["gone", "rubbish", "empty"])
 def test_a_version_file_that_is_lost_or_damaged(make_bookie: MakeBookie, damage: str) -> None:
     bookie = make_bookie(disks=1).start()

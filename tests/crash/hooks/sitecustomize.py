@@ -10,8 +10,9 @@ after the call has succeeded and before it returns. Syncs take a while, so that 
 What loses its last name is kept in ``kept`` under its inode, because a removal that was not synced
 may be undone.
 
-``CRASH_LIE=1``: the workers' fdatasync does nothing and says that all is well. That is the drive
-that no store survives, and what the tests have to notice.
+``CRASH_LIE`` makes the workers' files lie, which the tests have to notice: ``sync``: fdatasync does
+nothing and says that all is well; ``write``: what is appended is only written when the next call
+for the file comes.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from typing import Any
 
 SYNC_S = 0.002
 SIDE = os.environ.get("CRASH_SIDE", "")
-LIE = os.environ.get("CRASH_LIE") == "1" and "bkbox.worker" in sys.orig_argv
+LIE = os.environ.get("CRASH_LIE", "") if "bkbox.worker" in sys.orig_argv else ""
 
 
 def _install(side: Path) -> None:
@@ -47,7 +48,7 @@ def _install(side: Path) -> None:
             os.link(path, side / "kept" / str(os.stat(path).st_ino))
 
     def noted_sync(self: Any) -> None:
-        if LIE:
+        if LIE == "sync":
             return
         time.sleep(SYNC_S)
         found = os.fstat(self._fd)
@@ -81,6 +82,27 @@ def _install(side: Path) -> None:
         keep(target)
         rename(self, source, target)
 
+    append = append_file.append
+    held: dict[int, bytes] = {}
+
+    def late_append(self: Any, data: bytes) -> None:
+        before, held[self._fd] = held.get(self._fd), data
+        if before is not None:
+            append(self, before)
+
+    def in_time(method: Any) -> Any:
+        def call(self: Any, *arguments: Any) -> Any:
+            data = held.pop(self._fd, None)
+            if data is not None:
+                append(self, data)
+            return method(self, *arguments)
+
+        return call
+
+    if LIE == "write":
+        sync, truncate = in_time(sync), in_time(truncate)
+        append_file.append = late_append
+        append_file.size, append_file.close = in_time(append_file.size), in_time(append_file.close)
     append_file.fdatasync, append_file.truncate = noted_sync, noted_truncate
     real.fsync_dir, real.unlink, real.rename = noted_fsync_dir, kept_unlink, kept_rename
 

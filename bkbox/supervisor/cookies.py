@@ -16,8 +16,8 @@ What is found is judged by pure functions; nothing is written but by apply_repai
 
 A disk that was taken out, or replaced by another, and comes back later is out of date: it knows nothing of the fences
 and entries of the time between. Its files look as good as ever. So every repair raises the version of the metadata
-store's cookie, and each directory that took part in it holds that version (``EPOCH``; none means 0, that of `bkbox init`);
-one that holds an older version is refused.
+store's cookie, and each directory that took part in it holds that version (``EPOCH``; none means 0, that of
+`bkbox init`); one that holds an older version is refused.
 """
 
 from __future__ import annotations

@@ -10,7 +10,7 @@ import logging
 from collections.abc import Sequence
 
 from bkbox.config import Config
-from bkbox.errors import BootError, ConnectionLostError
+from bkbox.errors import BootError, ConnectionLostError, DamagedError, FormatVersionError
 from bkbox.ids import BookieId
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Handler
@@ -54,6 +54,8 @@ async def open_disk(disk: Disk, config: Config, run: Run, on_message: Handler) -
         raise BootError(
             f"the worker of disk {disk.path} ended while it opened the disk: {ended}"
         ) from error
+    except (DamagedError, FormatVersionError) as error:
+        raise BootError(f"disk {disk.path} cannot be opened: {error}") from error
     assert isinstance(opened, messages.DiskOpened)
     verdict = boot.classify(
         boot.DiskEvidence(

@@ -8,8 +8,9 @@ left:
   of 512 bytes are zeros or garbage.
 - Each name that was made, replaced or removed after the last sync of its folder is as it was then
   or as it is now, each for itself.
-- LevelDB syncs its tables and its manifest by itself; its write-ahead log keeps any prefix, with
-  garbage behind it. Folders are durable at once.
+- LevelDB syncs its tables and its manifest by itself; its write-ahead log keeps what was there at
+  the last synced write, any prefix of the rest, and garbage behind it where there was more. Folders
+  are durable at once.
 - The dirty markers name another boot.
 """
 
@@ -42,6 +43,7 @@ class HostLoss:
         self._side = side
         self._sizes: dict[int, int] = {}
         self._names: dict[Path, dict[str, int]] = {}
+        self._index_logs: dict[Path, int] = {}
         self.lost_bytes = self.lost_names = 0
 
     def environment(self, *, lie: str = "") -> dict[str, str]:
@@ -63,6 +65,7 @@ class HostLoss:
             for folder, names in self._names.items()
             for name, ino in names.items()
         }
+        self._index_logs = {path: path.stat().st_size for path in self._present_index_logs()}
 
     @property
     def sees_something(self) -> bool:
@@ -75,6 +78,9 @@ class HostLoss:
                 below[:] = sorted(name for name in below if not name.startswith(INDEX_DIR))
                 yield Path(path)
 
+    def _present_index_logs(self) -> list[Path]:
+        return [path for top in self._folders for path in sorted((top / INDEX_DIR).glob("*.log"))]
+
     def _read_log(self) -> None:
         log = self._side / "log"
         for line in log.read_bytes().splitlines() if log.exists() else ():
@@ -83,6 +89,8 @@ class HostLoss:
                 self._names[Path(where)] = {
                     name: ino for name, ino in what.items() if name not in _NOT_STORED
                 }
+            elif kind == "index":
+                self._index_logs[Path(where)] = what
             elif kind == "sync":
                 self._sizes[where] = max(self._sizes.get(where, 0), what)
             else:
@@ -103,12 +111,12 @@ class HostLoss:
             self._tear(by_inode[ino], self._sizes.get(ino, 0), rng)
         for folder in folders:
             self._rewind_names(folder, by_inode, rng)
+        for path in self._present_index_logs():
+            data, durable = path.read_bytes(), self._index_logs.get(path, 0)
+            if len(data) > durable:
+                garbage = rng.randbytes(rng.choice((0, 90)))
+                path.write_bytes(data[: rng.randint(durable, len(data))] + garbage)
         for folder in self._folders:
-            for path in sorted((folder / INDEX_DIR).glob("*.log")):
-                data = path.read_bytes()
-                path.write_bytes(
-                    data[: rng.randint(0, len(data))] + rng.randbytes(rng.choice((0, 90)))
-                )
             _another_boot(folder)
         self.begin()
 

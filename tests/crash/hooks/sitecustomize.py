@@ -5,6 +5,7 @@
 - ``["sync", inode, size]``: a file's bytes are durable up to size,
 - ``["cut", inode, size]``: a file was truncated,
 - ``["dir", path, {name: inode}]``: the names in a directory are durable,
+- ``["index", path, size]``: a write-ahead log of LevelDB is durable up to size, by its synced write,
 
 after the call has succeeded and before it returns. Syncs take a while, so that kills meet them.
 What loses its last name is kept in ``kept`` under its inode, because a removal that was not synced
@@ -32,7 +33,7 @@ LIE = os.environ.get("CRASH_LIE", "") if "bkbox.worker" in sys.orig_argv else ""
 
 
 def _install(side: Path) -> None:
-    from bkbox.storage import files
+    from bkbox.storage import files, orderedstore
 
     log = os.open(side / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     append_file: Any = files._RealAppendFile
@@ -82,6 +83,15 @@ def _install(side: Path) -> None:
         keep(target)
         rename(self, source, target)
 
+    level: Any = orderedstore.LevelStore
+    flush = level.flush
+
+    def noted_flush(self: Any) -> None:
+        flush(self)
+        for path in self._path.glob("*.log"):
+            note("index", str(path), path.stat().st_size)
+
+    level.flush = noted_flush
     append = append_file.append
     held: dict[int, bytes] = {}
 

@@ -3,7 +3,7 @@
 Frames of one turn of the event loop go into one slot and leave together at its end. When no slot is free the
 sessions that wanted one stop reading and are told when to go on: that is the back-pressure from a slow disk to its
 clients. When the worker dies, whatever it had not answered is still in the slots of requests; each of those frames
-is answered with EIO, because nobody can say whether it was carried out.
+is answered with EIO, because nobody can say whether it was carried out (unanswered.py).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Callable
 from struct import iter_unpack
 from typing import Protocol
 
+from bkbox.frontend.unanswered import refusals
 from bkbox.ipc import link as wire
 from bkbox.ipc.link import LinkKind, LinkMessage
 from bkbox.ipc.slots import SLOT_COUNT, SlotArea, SlotWriter, segments
@@ -24,9 +25,6 @@ class Owner(Protocol):
 
     def deliver(self, connection: int, count: int, frames: bytes) -> None:
         """Answers for one connection."""
-
-    def unanswered(self, connection: int, count: int, frames: bytes) -> None:
-        """Requests of one connection that the dead worker has not answered."""
 
     def ledgers(self, disk: int, ledgers: list[int]) -> None:
         """Ledgers that the disk has."""
@@ -52,6 +50,7 @@ class DiskLink:
         self._answers = SlotArea.create("bkbox-answers")
         self._free = list(range(SLOT_COUNT))
         self._sent: dict[int, int] = {}
+        self._answered: list[tuple[int, bytes]] = []
         self._open: tuple[int, SlotWriter] | None = None
         self._waiting: list[Callable[[], None]] = []
         self._loop = asyncio.get_running_loop()
@@ -110,12 +109,16 @@ class DiskLink:
             for connection, count, frames in segments(
                 self._answers.slot(message.slot)[: message.used]
             ):
-                self._owner.deliver(connection, count, bytes(frames))
+                copied = bytes(frames)
+                self._answered.append((connection, copied))
+                self._owner.deliver(connection, count, copied)
             self._send(LinkMessage(LinkKind.RELEASE, message.slot))
         elif message.kind is LinkKind.DONE:
             self.writable = not message.flag
-            del self._sent[message.slot]
-            self._free.append(message.slot)
+            self._answered.clear()
+            for index in wire.slots_in(message.used):
+                del self._sent[index]
+                self._free.append(index)
             self._resume()
         elif message.kind is LinkKind.LEDGERS:
             page = self._answers.slot(message.slot)[: message.used]
@@ -142,10 +145,15 @@ class DiskLink:
             self._sent[self._open[0]] = self._open[1].used
             self._open = None
         self._owner.lost(self.disk)
-        for index, used in self._sent.items():
-            for connection, count, frames in segments(self._requests.slot(index)[:used]):
-                self._owner.unanswered(connection, count, bytes(frames))
+        requests = (
+            segment
+            for index, used in self._sent.items()
+            for segment in segments(self._requests.slot(index)[:used])
+        )
+        for connection, count, frames in refusals(requests, self._answered):
+            self._owner.deliver(connection, count, frames)
         self._sent.clear()
+        self._answered.clear()
         self._requests.close()
         self._answers.close()
         self._resume()

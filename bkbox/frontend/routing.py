@@ -1,8 +1,9 @@
 """Which disk holds a ledger, as the front-end knows it.
 
 The place of a ledger is recorded on its disk and never computed: the workers list their ledgers when they are
-attached, and the table keeps what a disk listed while its worker is away. As long as some disk has not been
-listed yet, a ledger that is in no list may be on it, so nothing may be said or created for such a ledger.
+attached, and the table keeps what a disk listed while its worker is away. As long as some disk is not listed, or
+its worker is away, nothing is said about or created for a ledger that is in no list: it may be on that disk, or about
+to be put into limbo there, and a ledger must never have two homes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from enum import Enum
 class Unroutable(Enum):
     """Why a request has no disk."""
 
-    UNLISTED = "the ledger may lie on a disk that has not been listed since the front-end began"
+    UNLISTED = "the ledger may lie on a disk whose worker has not listed its ledgers"
     NO_DISK = "no disk is in service"
 
 
@@ -30,6 +31,10 @@ class Places:
     def listed(self, disk: int) -> None:
         """The disk's list is complete."""
         self._listed[disk] = True
+
+    def unlisted(self, disk: int) -> None:
+        """The disk's worker is away: what it lists next may be more than it listed before."""
+        self._listed[disk] = False
 
     def all_listed(self) -> bool:
         return all(self._listed)

@@ -63,6 +63,9 @@ class Frontend:
             if before is not None:
                 before.close()
             self._links[disk] = DiskLink(disk, socket.socket(fileno=fds[0]), self)
+        elif isinstance(message, messages.DiskAway):
+            self._places.unlisted(self._places.disks.index(message.disk))
+            control.send(messages.Done(call=message.call))
         elif isinstance(message, messages.GetStats):
             control.send(
                 messages.Stats(call=message.call, values={"connections": len(self._sessions)})
@@ -129,11 +132,6 @@ class Frontend:
         if session is not None:
             session.answer(frames, count)
 
-    def unanswered(self, connection: int, count: int, frames: bytes) -> None:
-        session = self._sessions.get(connection)
-        if session is not None:
-            session.answer(v2.refuse_all(frames, Code.EIO), count)
-
     def ledgers(self, disk: int, ledgers: list[int]) -> None:
         self._places.record(disk, ledgers)
 
@@ -143,6 +141,7 @@ class Frontend:
 
     def lost(self, disk: int) -> None:
         log.warning("disk %s is out of service: its worker is gone", self._places.disks[disk])
+        self._places.unlisted(disk)
         self._no_longer_awaited(disk)
 
     def _no_longer_awaited(self, disk: int) -> None:

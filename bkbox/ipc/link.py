@@ -11,7 +11,8 @@ HELLO      front-end           carries the descriptors of both areas; the first 
 LEDGERS    worker              slot of answers holds ledger ids (u64 each) that the disk has; flag: the list ends
 BATCH      front-end           slot of requests is full of frames and now the worker's
 ANSWER     worker              slot of answers is full of frames and now the front-end's
-DONE       worker              every frame of that slot of requests was answered; it is free again; flag: read-only
+DONE       worker              used: mask of the slots of a batch; every frame in them was answered, and they are
+                               free again; flag: read-only. One message a batch: all of it is done, or nothing
 RELEASE    front-end           the slot of answers was read; it is free again
 =========  ==================  ========================================================================
 """
@@ -20,6 +21,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -50,6 +52,16 @@ def pack(message: LinkMessage) -> bytes:
 def unpack(data: bytes) -> LinkMessage:
     kind, flag, slot, used = _MESSAGE.unpack(data)
     return LinkMessage(LinkKind(kind), slot, used, bool(flag))
+
+
+def slot_mask(slots: Iterable[int]) -> int:
+    """A bit for each slot."""
+    return sum(1 << index for index in slots)
+
+
+def slots_in(mask: int) -> list[int]:
+    """The slots of a mask, ascending."""
+    return [index for index in range(mask.bit_length()) if mask >> index & 1]
 
 
 def send_hello(sock: socket.socket, request_fd: int, answer_fd: int) -> None:

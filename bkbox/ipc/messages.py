@@ -199,6 +199,13 @@ class AttachDisk(Message):
 
 
 @dataclass(slots=True, kw_only=True)
+class DiskAway(Message):
+    """This disk is about to be marked: create no ledger before it has listed its ledgers again. Reply: Done."""
+
+    disk: str
+
+
+@dataclass(slots=True, kw_only=True)
 class Listening(Message):
     """Unasked, front-end to supervisor: the ledgers of the attached disks are known and the port is open."""
 
@@ -249,6 +256,7 @@ _TYPES: dict[str, type[Message]] = {
         ClearLimbo,
         OpenFrontend,
         AttachDisk,
+        DiskAway,
         Listening,
         OpenRepair,
         RepairProgress,

@@ -29,7 +29,7 @@ from bkbox.admin import server as admin
 from bkbox.admin import status
 from bkbox.admin.paths import admin_socket_path
 from bkbox.config import Config
-from bkbox.errors import BkboxError, BootError, MetadataError
+from bkbox.errors import BkboxError, BootError, ConnectionLostError, MetadataError
 from bkbox.ids import BookieId
 from bkbox.ipc import channel, messages
 from bkbox.metadata.base import Registration
@@ -288,6 +288,7 @@ class Supervisor:
             disk.before = markers.read_marker(self._files, disk.path)
             try:
                 await self._open(disk)
+                await self._hold_new_ledgers(disk)
                 await self._account_for_losses(base, [disk])
             except (BkboxError, OSError) as error:
                 disk.trouble = str(error)
@@ -300,6 +301,14 @@ class Supervisor:
             self._link_repair(disk)
 
         self._keeper.keep(f"the worker of disk {disk.path}", present, ended, revive)
+
+    async def _hold_new_ledgers(self, disk: Disk) -> None:
+        """Phase one must not put a ledger into limbo here that the front-end creates elsewhere meanwhile."""
+        if disk.may_have_lost and self.frontend is not None:
+            with contextlib.suppress(
+                ConnectionLostError
+            ):  # the next front-end has not listed this disk
+                await self.frontend.control.call(messages.DiskAway(disk=disk.uuid))
 
     def _disk_says(self, disk: Disk, message: messages.Message) -> None:
         if isinstance(message, messages.DiskTrouble):

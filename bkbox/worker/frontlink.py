@@ -109,9 +109,8 @@ class FrontLink:
             self._send(LinkMessage(LinkKind.ANSWER, index, writer.used))
 
     def done(self, slots: list[int], *, read_only: bool) -> None:
-        """Every frame of these slots was answered."""
-        for index in slots:
-            self._send(LinkMessage(LinkKind.DONE, index, flag=read_only))
+        """Every frame of these slots, which are the whole batch, was answered."""
+        self._send(LinkMessage(LinkKind.DONE, used=wire.slot_mask(slots), flag=read_only))
 
     def _take_slot(self) -> int:
         """A free slot of answers; waits for the front-end to give one back."""

@@ -71,6 +71,8 @@ class Worker:
         elif isinstance(message, messages.Stop):
             self._reply(self._control, message, self._stop)
         else:
+            if isinstance(message, messages.ListLedgers) and self._front is not None:
+                self._on_front()  # a ledger that waits there to be created belongs into the list
             self._reply(self._control, message, lambda: self._answer(message))
 
     def _on_repair(self, channel: Channel) -> None:

@@ -14,8 +14,9 @@ The judge, for each entry: versions count from 0 and say in their bytes which th
 - An ordinary add that was sent after a fence had been answered is never acknowledged, a recovery
   add is never refused for a fence, and nobody is fenced out of a ledger that nobody fenced.
 
-A key (operation, ledger, entry) is under way once at a time, and an entry that was answered EIO is
-left alone on that connection: so an answer is never taken for that to another request.
+Every request is answered once. A key (operation, ledger, entry) is under way once at a time, and an
+entry that was answered EIO is left alone on that connection: so an answer is never taken for that
+to another request.
 """
 
 from __future__ import annotations
@@ -339,9 +340,7 @@ class Load:
         _version, opcode, _flags, code, ledger, entry = _ANSWER.unpack_from(body)
         pending = connection.pending.pop((opcode, ledger, entry), None)
         if pending is None:
-            if code != raw.EIO:
-                raise Violation(f"an answer to nothing: {opcode=} {code=} {ledger=} {entry=}")
-            return
+            raise Violation(f"an answer to nothing: {opcode=} {code=} {ledger=} {entry=}")
         if code == raw.EIO:
             connection.left_alone.add((ledger, entry))
         self.judge(opcode, pending, code, body[24:])
@@ -480,7 +479,9 @@ class Load:
                     _version, opcode, _flags, code, ledger, entry = _ANSWER.unpack_from(body)
                     pending = connection.pending.pop((opcode, ledger, entry), None)
                     if pending is None:
-                        continue
+                        raise Violation(
+                            f"an answer to nothing: {opcode=} {code=} {ledger=} {entry=}"
+                        )
                     if code == raw.EIO:
                         unknown.append((opcode, ledger, entry))
                     else:

@@ -13,7 +13,7 @@ from bkbox.cli.output import Format, message, output_option, print_json, print_t
 from bkbox.config import Config
 from bkbox.errors import OperatorError
 from bkbox.storage.lock import DiskLock
-from bkbox.supervisor import cookies
+from bkbox.supervisor import cookie_repair
 from bkbox.supervisor.cookies import CookieReport
 
 
@@ -40,7 +40,7 @@ def show(config: Config, output: Format) -> None:
     Example:
       bkbox cookie show --config bookie.toml
     """
-    report = asyncio.run(cookies.inspect(config))
+    report = asyncio.run(cookie_repair.inspect(config))
     places = [("metadata store", report.metadata), *((d.path, d.text) for d in report.disks)]
     if output == "json":
         print_json([{"where": where, "cookie": text} for where, text in places])
@@ -64,7 +64,7 @@ def verify(ctx: click.Context, config: Config, output: Format) -> None:
     Example:
       bkbox cookie verify --config bookie.toml
     """
-    report = asyncio.run(cookies.inspect(config))
+    report = asyncio.run(cookie_repair.inspect(config))
     if output == "json":
         print_json(asdict(report))
     else:
@@ -91,7 +91,7 @@ def repair(config: Config, yes: bool) -> None:
     _refuse_while_running(config)
 
     async def go() -> None:
-        plan = await cookies.plan_repair(config)
+        plan = await cookie_repair.plan_repair(config)
         if plan.refusal is not None:
             raise OperatorError(plan.refusal)
         if not plan.steps:
@@ -101,7 +101,7 @@ def repair(config: Config, yes: bool) -> None:
         for step in plan.steps:
             message(f"  - {step}")
         confirm("Go on?", yes=yes)
-        await cookies.apply_repair(config)
+        await cookie_repair.apply_repair(config)
         message("done")
 
     asyncio.run(go())

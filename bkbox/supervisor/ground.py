@@ -15,7 +15,9 @@ from bkbox.metadata.base import MetadataStore
 from bkbox.storage.files import Files
 from bkbox.storage.lock import DiskLock
 from bkbox.supervisor import cookies
-from bkbox.supervisor.cookies import DirState, Evidence
+from bkbox.supervisor.cookie_repair import carry_out
+from bkbox.supervisor.cookies import Evidence
+from bkbox.supervisor.directories import DirState, lock_all
 from bkbox.supervisor.disks import Disk
 
 log = logging.getLogger(__name__)
@@ -37,7 +39,7 @@ async def take(config: Config, files: Files, stack: AsyncExitStack) -> Ground:
 
     Raises BookieRunningError, CookieMismatchError, BootError, MetadataError, DiskError.
     """
-    locks = cookies.lock_all(config, files, create=False)
+    locks = lock_all(config, files, create=False)
     stack.callback(_release, locks)
     store = await stack.enter_async_context(await connect(config.metadata))
     evidence = await cookies.gather(config, store, files)
@@ -77,7 +79,7 @@ async def _fix_cookies(
         if item.path not in locks:
             files.mkdir(item.path)
             locks[item.path] = DiskLock(item.path)
-    await cookies.carry_out(evidence, store, files)
+    await carry_out(evidence, store, files)
     return await cookies.gather(config, store, files)
 
 

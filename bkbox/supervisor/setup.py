@@ -14,7 +14,8 @@ from bkbox.ids import BookieId
 from bkbox.metadata import create
 from bkbox.storage.files import RealFiles
 from bkbox.supervisor import cookies
-from bkbox.supervisor.cookies import DirState
+from bkbox.supervisor.cookie_repair import prepare, write_to_metadata
+from bkbox.supervisor.directories import DirState, lock_all, only_from_init, stamp
 
 
 async def initialise(config: Config) -> None:
@@ -26,22 +27,22 @@ async def initialise(config: Config) -> None:
                 f"bookie {config.bookie_id} is known in {config.metadata} already; to bring it back after a lost "
                 "disk run `bkbox cookie repair` with its configuration, to start it `bkbox run`"
             )
-        held = cookies.lock_all(config, files, create=True)
+        held = lock_all(config, files, create=True)
         try:
             evidence = await cookies.gather(config, store, files)
             for item in evidence.directories:
                 if item.state is DirState.EMPTY:
                     continue
                 ours = item.state in (DirState.GOOD, DirState.STALE)
-                if not ours or not cookies.only_from_init(files, item.path):
+                if not ours or not only_from_init(files, item.path):
                     raise OperatorError(
                         f"{item.path} is not empty: {item.detail or 'it holds data of this bookie'}"
                     )
             for item in evidence.directories:
                 if item.state is DirState.EMPTY:
-                    cookies.prepare(files, evidence, item, uuid4())
-                cookies.stamp(files, item.path, evidence.expected)
-            await cookies.write_to_metadata(store, evidence)
+                    prepare(files, evidence, item, uuid4())
+                stamp(files, item.path, evidence.expected)
+            await write_to_metadata(store, evidence)
         finally:
             for lock in held.values():
                 lock.release()

@@ -38,6 +38,8 @@ from bkbox.storage.files import Files, RealFiles
 from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter
 from bkbox.supervisor import cookies, ground, opening, report
+from bkbox.supervisor.cookie_repair import write_to_metadata
+from bkbox.supervisor.directories import stamp
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.ground import Ground
 from bkbox.supervisor.keeper import Keeper
@@ -171,9 +173,9 @@ class Supervisor:
         evidence = await cookies.gather(self.config, base.store, self._files)
         for disk in self.disks:
             if disk.needs_stamp:
-                cookies.stamp(self._files, disk.path, evidence.expected)
+                stamp(self._files, disk.path, evidence.expected)
                 disk.needs_stamp = False
-        await cookies.write_to_metadata(base.store, evidence)
+        await write_to_metadata(base.store, evidence)
 
     async def _start_frontend(self, base: Ground) -> None:
         listening = asyncio.Event()

@@ -1,0 +1,126 @@
+"""Carrying out what cookies.py has planned, and the commands that look and repair.
+
+Whatever a crash in between must not forget is written first.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID, uuid4
+
+from bkbox.config import Config
+from bkbox.errors import OperatorError
+from bkbox.ids import BookieId
+from bkbox.metadata import connect
+from bkbox.metadata.base import MetadataStore
+from bkbox.storage import marker as markers
+from bkbox.storage.disk import format_disk
+from bkbox.storage.files import Files, RealFiles
+from bkbox.storage.identity import DiskIdentity, write_identity
+from bkbox.supervisor.cookies import (
+    CookieReport,
+    Evidence,
+    RepairPlan,
+    gather,
+    judge,
+    plan_of,
+    removed,
+)
+from bkbox.supervisor.directories import Directory, DirState, lock_all, stamp, write_epoch
+from bkbox.wire import cookie as cookies
+from bkbox.wire.cookie import Cookie
+
+
+def prepare(files: Files, evidence: Evidence, item: Directory, uuid: UUID) -> None:
+    """Make a data disk or a journal directory out of an empty directory."""
+    identity = DiskIdentity(uuid, str(evidence.expected.bookie_host), evidence.instance_id)
+    files.mkdir(item.path)
+    if item is evidence.journal:
+        write_identity(files, item.path, identity)
+    else:
+        format_disk(files, item.path, identity)
+
+
+async def write_to_metadata(store: MetadataStore, evidence: Evidence) -> None:
+    """Bring the metadata store's cookie up to the configuration, if it differs."""
+    data = cookies.encode(evidence.expected)
+    version = evidence.stored.version if evidence.stored is not None else None
+    if evidence.stored is None or evidence.stored.value != data:
+        await store.write_cookie(BookieId(str(evidence.expected.bookie_host)), data, version)
+
+
+async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> None:
+    """Do what plan_of() said. What a crash in between must not forget is written first.
+
+    The metadata store comes before the empty directories: as long as they are empty a start is refused, so none can
+    come between a disk's replacement and the epoch that bars the old one.
+    """
+    assert evidence.stored is not None
+    stored = cookies.decode(evidence.stored.value)
+    epoch = evidence.stored.version + 1
+    losses = [
+        f"disk {path} was taken out of the configuration" for path in removed(evidence, stored)
+    ]
+    for item in evidence.disks:
+        if item.state is DirState.STALE and item.version is None:
+            markers.record_failure(files, item.path, "VERSION was missing")
+        if item.state in (DirState.GOOD, DirState.STALE):
+            for loss in losses:
+                markers.record_failure(files, item.path, loss)
+            if (
+                _journal_gone(evidence, stored)
+                and markers.read_marker(files, item.path) is not None
+            ):
+                markers.record_failure(files, item.path, "the journal was lost")
+    for item in evidence.directories:
+        if item.state is not DirState.EMPTY:
+            write_epoch(files, item.path, epoch)
+    bookie = BookieId(str(evidence.expected.bookie_host))
+    await store.write_cookie(bookie, cookies.encode(evidence.expected), evidence.stored.version)
+    lost = set(cookies.directories(stored.ledger_dirs))
+    for item in evidence.directories:
+        if item.state is DirState.EMPTY:
+            files.mkdir(item.path)
+            if item is not evidence.journal and str(item.path) in lost:
+                markers.mark_replaced(files, item.path)
+            write_epoch(files, item.path, epoch)
+            prepare(files, evidence, item, uuid4())
+    for item in evidence.directories:
+        held_back = item.state is DirState.EMPTY and str(item.path) in lost
+        if not held_back and item.state is not DirState.REPLACED:
+            stamp(files, item.path, evidence.expected)
+
+
+def _journal_gone(evidence: Evidence, stored: Cookie) -> bool:
+    moved = (stored.journal_dir or "") != (evidence.expected.journal_dir or "")
+    return moved or (evidence.journal is not None and evidence.journal.state is DirState.EMPTY)
+
+
+# ---- for the commands -------------------------------------------------------------------------------
+
+
+async def inspect(config: Config) -> CookieReport:
+    """What `bkbox cookie show` and `verify` print; changes nothing."""
+    async with await connect(config.metadata) as store:
+        return judge(await gather(config, store, RealFiles()), str(config.path))
+
+
+async def plan_repair(config: Config) -> RepairPlan:
+    """What `bkbox cookie repair` would do; changes nothing."""
+    async with await connect(config.metadata) as store:
+        return plan_of(await gather(config, store, RealFiles()))
+
+
+async def apply_repair(config: Config) -> None:
+    """Repair, under the locks of the disks. Raises BookieRunningError, OperatorError."""
+    files = RealFiles()
+    held = lock_all(config, files, create=True)
+    try:
+        async with await connect(config.metadata) as store:
+            evidence = await gather(config, store, files)
+            plan = plan_of(evidence)
+            if plan.refusal is not None:
+                raise OperatorError(plan.refusal)
+            await carry_out(evidence, store, files)
+    finally:
+        for lock in held.values():
+            lock.release()

@@ -1,0 +1,186 @@
+"""One data disk or journal directory: what it turned out to be, its lock, its stamp.
+
+Each has an identity of its own (``DISK``: uuid, bookie, cluster), which tells an emptied directory, another bookie's
+disk and another cluster's disk apart; a cookie (``VERSION``), byte for byte as Java writes it; and an ``EPOCH``.
+
+A disk that was taken out, or replaced by another, and comes back later is out of date: it knows nothing of the fences
+and entries of the time between. Its files look as good as ever. So every repair raises the version of the metadata
+store's cookie, and each directory that took part in it holds that version (``EPOCH``; none means 0, that of
+`bkbox init`); one that holds an older version is refused.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from enum import Enum
+from pathlib import Path
+
+from bkbox.config import Config
+from bkbox.errors import DiskError, EncodingError, OperatorError
+from bkbox.metadata.base import Versioned
+from bkbox.storage import marker as markers
+from bkbox.storage.files import Files, write_atomic
+from bkbox.storage.identity import DISK_NAME, DiskIdentity, read_identity
+from bkbox.storage.lock import LOCK_NAME, DiskLock
+from bkbox.storage.marker import MARKER_NAME
+from bkbox.storage.sealed import read_document, write_document
+from bkbox.wire import cookie as cookies
+from bkbox.wire.cookie import Cookie
+
+VERSION_NAME = "VERSION"
+EPOCH_NAME = "EPOCH"
+_EPOCH_FORMAT = 1
+
+_NOT_DATA = frozenset(
+    {
+        *(LOCK_NAME, MARKER_NAME, f"{MARKER_NAME}.new", f"{DISK_NAME}.new"),
+        *(EPOCH_NAME, f"{EPOCH_NAME}.new", "lost+found", "admin.sock"),
+    }
+)
+"""What may stand in a directory that counts as empty: a repair that was interrupted leaves some of these."""
+
+_WRITTEN_BY_INIT = _NOT_DATA | {DISK_NAME, VERSION_NAME, f"{VERSION_NAME}.new"}
+
+
+class DirState(Enum):
+    """What a directory turned out to be."""
+
+    GOOD = "good"
+    EMPTY = "empty"
+    REPLACED = "replaced, to be stamped after phase one"
+    STALE = "its VERSION is missing, unreadable or differs"
+    OUTDATED = "out of date"
+    FOREIGN = "foreign"
+    STRANGE = "not empty and not a disk of bkbox"
+    UNREADABLE = "unreadable"
+
+
+NEVER_WRITTEN_TO = (DirState.OUTDATED, DirState.FOREIGN, DirState.STRANGE, DirState.UNREADABLE)
+
+
+@dataclass(frozen=True, slots=True)
+class Directory:
+    """One data disk or journal directory as it was found."""
+
+    path: Path
+    state: DirState
+    detail: str = ""
+    version: bytes | None = None
+    identity: DiskIdentity | None = None
+    epoch: int = 0
+
+
+# ---- looking ----------------------------------------------------------------------------------------
+
+
+def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Directory:
+    """Judge one directory."""
+    try:
+        names = files.listdir(path) if files.exists(path) else []
+        identity = read_identity(files, path)
+        version = files.read_bytes(path / VERSION_NAME)
+    except DiskError as error:
+        return Directory(path, DirState.UNREADABLE, str(error))
+    if identity is None:
+        if version is None and set(names) <= _NOT_DATA:
+            return Directory(
+                path,
+                DirState.EMPTY,
+                "the directory is empty" if names else "there is nothing in it",
+            )
+        detail = f"it has no {DISK_NAME} file but holds {', '.join(names[:5])}"
+        return Directory(path, DirState.STRANGE, detail, version)
+    for name, ours, theirs in (
+        ("bookieHost", expected.bookie_host, identity.bookie_id),
+        ("instanceId", instance_id, identity.instance_id),
+    ):
+        if ours != theirs:
+            detail = f"{name} of its {DISK_NAME} file is {theirs}, expected {ours}"
+            return Directory(path, DirState.FOREIGN, detail, version, identity)
+    compared = _compare_version(files, path, expected, version, identity)
+    return replace(compared, epoch=_read_epoch(files, path))
+
+
+def _read_epoch(files: Files, path: Path) -> int:
+    """0 where it is missing or cannot be read: the oldest there is."""
+    try:
+        fields = read_document(files, path / EPOCH_NAME, _EPOCH_FORMAT)
+        return int(fields["epoch"]) if fields is not None else 0
+    except (DiskError, KeyError, ValueError, TypeError):
+        return 0
+
+
+def write_epoch(files: Files, path: Path, epoch: int) -> None:
+    write_document(files, path / EPOCH_NAME, _EPOCH_FORMAT, {"epoch": epoch})
+
+
+def in_time(item: Directory, stored: Versioned[bytes] | None) -> Directory:
+    """The directory, or that it is out of date."""
+    ours = item.state in (DirState.GOOD, DirState.STALE, DirState.REPLACED)
+    if stored is None or not ours or item.epoch >= stored.version:
+        return item
+    detail = (
+        "it was not in use when the cookies were repaired and knows nothing of what happened since "
+        f"(its {EPOCH_NAME} is {item.epoch}, expected {stored.version})"
+    )
+    return replace(item, state=DirState.OUTDATED, detail=detail)
+
+
+def _compare_version(
+    files: Files, path: Path, expected: Cookie, version: bytes | None, identity: DiskIdentity
+) -> Directory:
+    if version is None:
+        marker = markers.read_marker(files, path)
+        if marker is not None and marker.replaced:
+            return Directory(
+                path, DirState.REPLACED, "it stands in for a lost disk", None, identity
+            )
+        return Directory(path, DirState.STALE, "its VERSION file is missing", None, identity)
+    try:
+        found = cookies.decode(version)
+    except EncodingError as error:
+        return Directory(
+            path, DirState.STALE, f"its VERSION file cannot be read: {error}", version, identity
+        )
+    differing = cookies.differences(expected, found)
+    for difference in differing:
+        if difference.field in ("bookieHost", "instanceId"):
+            detail = f"{difference.field} of its VERSION file is {difference.stored}, expected {difference.config}"
+            return Directory(path, DirState.FOREIGN, detail, version, identity)
+    if differing:
+        first = differing[0]
+        detail = f"{first.field} of its VERSION file is {first.stored}, expected {first.config}"
+        return Directory(path, DirState.STALE, detail, version, identity)
+    return Directory(path, DirState.GOOD, "", version, identity)
+
+
+# ---- writing ----------------------------------------------------------------------------------------
+
+
+def stamp(files: Files, path: Path, expected: Cookie) -> None:
+    """Write VERSION durably."""
+    write_atomic(files, path / VERSION_NAME, cookies.encode(expected))
+
+
+def lock_all(config: Config, files: Files, *, create: bool) -> dict[Path, DiskLock]:
+    """Lock every directory of the bookie, or none. Raises BookieRunningError, DiskError.
+
+    Without ``create`` a missing directory is left alone: it may be a mount that is not there.
+    """
+    held: dict[Path, DiskLock] = {}
+    try:
+        for path in (*config.disks, *((config.journal,) if config.journal else ())):
+            if create:
+                files.mkdir(path)
+            if files.exists(path):
+                held[path] = DiskLock(path)
+    except (DiskError, OperatorError):
+        for lock in held.values():
+            lock.release()
+        raise
+    return held
+
+
+def only_from_init(files: Files, path: Path) -> bool:
+    """Whether a directory holds nothing but what `bkbox init` writes."""
+    return not files.exists(path) or set(files.listdir(path)) <= _WRITTEN_BY_INIT

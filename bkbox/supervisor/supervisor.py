@@ -67,7 +67,6 @@ class Supervisor:
         self.config = config
         self.phase = "locks and cookies"
         self.state: report.State = "starting"
-        self.writable = False
         self.disks: list[Disk] = []
         self.frontend: Child | None = None
         self.frontend_restarts = 0
@@ -325,12 +324,16 @@ class Supervisor:
             if self._registration is not None:
                 await self._registration.set_read_only(read_only)
 
+    @property
+    def writable(self) -> bool:
+        """Whether some disk takes new entries, and the bookie wants any."""
+        waits = self.config.readonly_while_in_limbo
+        if waits and any(disk.stats.get("limbo_ledgers") for disk in self.disks):
+            return False
+        return any(disk.in_service and not disk.read_only for disk in self.disks)
+
     async def _read_only(self) -> bool:
         await self._refresh()
-        waits = self.config.readonly_while_in_limbo
-        self.writable = any(disk.in_service and not disk.read_only for disk in self.disks) and not (
-            waits and any(disk.stats.get("limbo_ledgers") for disk in self.disks)
-        )
         return not self.writable
 
     async def _status(self) -> status.Status:

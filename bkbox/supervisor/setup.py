@@ -25,7 +25,7 @@ async def initialise(config: Config) -> None:
         if await store.read_cookie(BookieId(config.bookie_id)) is not None:
             raise OperatorError(
                 f"bookie {config.bookie_id} is known in {config.metadata} already; to bring it back after a lost "
-                "disk run `bkbox cookie repair` with its configuration, to start it `bkbox run`"
+                f"disk run `bkbox cookie repair --config {config.path}`, to start it `bkbox run --config {config.path}`"
             )
         held = lock_all(config, files, create=True)
         try:

@@ -1,9 +1,9 @@
 """Which disk holds a ledger, as the front-end knows it.
 
 The place of a ledger is recorded on its disk and never computed: the workers list their ledgers when they are
-attached, and the table keeps what a disk listed while its worker is away. As long as some disk is not listed, or
-its worker is away, nothing is said about or created for a ledger that is in no list: it may be on that disk, or about
-to be put into limbo there, and a ledger must never have two homes.
+attached, and the table keeps what a disk listed while its worker is away. As long as some disk is not listed, nothing
+is said about or created for a ledger that is in no list: it may be on that disk. The same holds while a disk goes
+through phase one: the ledger may be about to be put into limbo there, and a ledger must never have two homes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Places:
         self._listed[disk] = True
 
     def unlisted(self, disk: int) -> None:
-        """The disk's worker is away: what it lists next may be more than it listed before."""
+        """The disk goes through phase one: what it lists next may be more than it listed before."""
         self._listed[disk] = False
 
     def all_listed(self) -> bool:

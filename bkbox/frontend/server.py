@@ -141,7 +141,6 @@ class Frontend:
 
     def lost(self, disk: int) -> None:
         log.warning("disk %s is out of service: its worker is gone", self._places.disks[disk])
-        self._places.unlisted(disk)
         self._no_longer_awaited(disk)
 
     def _no_longer_awaited(self, disk: int) -> None:

@@ -35,7 +35,7 @@ _BUFFER_BYTES = 256 * 1024
 _WRITE_HIGH_WATER_BYTES = 1 << 20
 _UNSENT_BYTES_MAX = 64 << 20
 _FIRST_READ_COST = 64 * 1024
-_LEAST_READ_COST = 16 * 1024
+_LEAST_READ_COST = 64 * 1024
 _V2_VERSIONS = range(8)
 """A first byte below 8 cannot begin a protobuf message: it is v2 (or something that pretends to be)."""
 

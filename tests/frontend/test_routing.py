@@ -23,7 +23,7 @@ def test_nothing_is_placed_before_every_disk_has_listed_its_ledgers() -> None:
     assert places.choose(5, UP, UP) in (0, 1)
 
 
-def test_nothing_is_placed_while_a_disk_is_away_and_what_it_listed_stays_known() -> None:
+def test_nothing_is_placed_while_a_disk_is_marked_and_what_it_listed_stays_known() -> None:
     places = all_listed("a", "b")
     places.record(1, [7])
     places.unlisted(1)

@@ -34,7 +34,6 @@ _LENGTH = struct.Struct(">i")
 _BUFFER_BYTES = 256 * 1024
 _WRITE_HIGH_WATER_BYTES = 1 << 20
 _UNSENT_BYTES_MAX = 64 << 20
-_FIRST_READ_COST = 64 * 1024
 _LEAST_READ_COST = 64 * 1024
 _V2_VERSIONS = range(8)
 """A first byte below 8 cannot begin a protobuf message: it is v2 (or something that pretends to be)."""
@@ -69,7 +68,7 @@ class Session(asyncio.BufferedProtocol):
         self._filled = 0
         self._pending = 0
         self._cost = 0
-        self._read_cost = _FIRST_READ_COST
+        self._read_cost = _LEAST_READ_COST
         self._blocked: set[str] = set()
         self._transport: asyncio.Transport | None = None
         self.peer = "?"

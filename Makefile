@@ -22,7 +22,7 @@ demo: $(STAMP)
 	@$(BIN)/bkbox demo $${INPUT:+--input "$$INPUT"}
 
 test: check
-	$(BIN)/python -m pytest -n 2
+	$(BIN)/python -m pytest -n 2 --dist worksteal
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol, cast
 
@@ -25,12 +24,11 @@ from bkbox.frontend.disklink import DiskLink
 from bkbox.wire import v2
 from bkbox.wire.auth import AuthMessage
 from bkbox.wire.codes import Code
-from bkbox.wire.frames import bodies, frame_end
+from bkbox.wire.frames import LENGTH, PREFIX_BYTES, bodies, frame_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_LENGTH = struct.Struct(">i")
 _BUFFER_BYTES = 256 * 1024
 _WRITE_HIGH_WATER_BYTES = 1 << 20
 _UNSENT_BYTES_MAX = 64 << 20
@@ -132,8 +130,8 @@ class Session(asyncio.BufferedProtocol):
     def _make_room(self) -> None:
         """The buffer grows to the frame that has begun, and shrinks again afterwards."""
         wanted = _BUFFER_BYTES
-        if self._filled >= _LENGTH.size:
-            begun = _LENGTH.unpack_from(self._buffer)[0] + _LENGTH.size
+        if self._filled >= PREFIX_BYTES:
+            begun = LENGTH.unpack_from(self._buffer)[0] + PREFIX_BYTES
             # While something blocks, nobody has looked at this length yet.
             wanted = min(max(wanted, begun), max(wanted, self._frame_bytes_max))
         if wanted != len(self._buffer) and self._filled <= wanted:
@@ -153,7 +151,7 @@ class Session(asyncio.BufferedProtocol):
             end = frame_end(view, position, self._frame_bytes_max)
             if end is None or end > self._filled:
                 break
-            body = view[position + _LENGTH.size : end]
+            body = view[position + PREFIX_BYTES : end]
             target = self._target(body)
             link = target if isinstance(target, DiskLink) else None
             if link is not run_link or end - run_start > self._frame_bytes_max:

@@ -153,11 +153,6 @@ class LedgerRecovery:
         self._ask_for_replacements = False
         self._done = False
 
-    @property
-    def entries_outstanding(self) -> int:
-        """Entries written back and not yet acknowledged."""
-        return len(self._adds) if self._adds is not None else 0
-
     def start(self) -> list[Effect]:
         return self._take_over(self.metadata, self.version)
 

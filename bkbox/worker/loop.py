@@ -71,7 +71,7 @@ class Worker:
         elif isinstance(message, messages.Stop):
             self._reply(self._control, message, self._stop)
         else:
-            if isinstance(message, messages.ListLedgers) and self._front is not None:
+            if isinstance(message, messages.ListLedgers) and self._bookie is not None:
                 self._on_front()  # a ledger that waits there to be created belongs into the list
             self._reply(self._control, message, lambda: self._answer(message))
 
@@ -175,8 +175,9 @@ class Worker:
 
     def _on_front(self) -> None:
         front, bookie = self._front, self._bookie
-        assert front is not None
         assert bookie is not None
+        if front is None:
+            return  # detached by the control channel's turn, after this turn was due
         try:
             front.receive()
             slots, incoming = front.batches()

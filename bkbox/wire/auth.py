@@ -12,7 +12,7 @@ from bkbox.wire.protobuf import Field, Kind, Label, Message
 
 AUTH_DISABLED_PLUGIN = "AuthDisabledPlugin"
 
-_FORMAT = Message(
+FORMAT = Message(
     "AuthMessage",
     Field(1, "authPluginName", Kind.STRING, Label.REQUIRED),
     Field(2, "payload", Kind.BYTES, Label.REQUIRED),
@@ -29,10 +29,10 @@ class AuthMessage:
 
 def encode(message: AuthMessage) -> bytes:
     """The protobuf bytes."""
-    return protobuf.encode(_FORMAT, {"authPluginName": message.plugin, "payload": message.payload})
+    return protobuf.encode(FORMAT, {"authPluginName": message.plugin, "payload": message.payload})
 
 
 def decode(data: bytes | bytearray | memoryview) -> AuthMessage:
     """Raises EncodingError."""
-    values = protobuf.decode(_FORMAT, data)
+    values = protobuf.decode(FORMAT, data)
     return AuthMessage(values["authPluginName"], values["payload"])

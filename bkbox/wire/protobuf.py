@@ -3,7 +3,7 @@
 Written in the order of the table (by field number, as protobuf-java does), required fields
 always, zeros too. Read in any order; unknown fields are skipped; the last of several values of a
 single field counts. An int64 of -1 has ten bytes. A value is an int (enums: a member), bool, str,
-bytes, a dict (messages), or a list of those (repeated).
+bytes, memoryview (VIEW), a dict (messages), or a list of those (repeated).
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ class Kind(Enum):
     ENUM = "enum"
     STRING = "string"
     BYTES = "bytes"
+    VIEW = "bytes, left in place when read"
     MESSAGE = "message"
 
 
@@ -152,7 +153,7 @@ def decode(message: Message, data: bytes | bytearray | memoryview) -> Values:
 
 
 def _wire_type(field: Field) -> int:
-    return 2 if field.kind in (Kind.STRING, Kind.BYTES, Kind.MESSAGE) else 0
+    return 2 if field.kind in (Kind.STRING, Kind.BYTES, Kind.VIEW, Kind.MESSAGE) else 0
 
 
 def _decode_value(field: Field, view: memoryview, at: int) -> tuple[Any, int]:
@@ -163,6 +164,8 @@ def _decode_value(field: Field, view: memoryview, at: int) -> tuple[Any, int]:
     if field.kind is Kind.MESSAGE:
         assert field.message is not None
         return decode(field.message, data), at
+    if field.kind is Kind.VIEW:
+        return data, at
     if field.kind is Kind.BYTES:
         return bytes(data), at
     return decode_utf8(field, bytes(data)), at

@@ -1,0 +1,563 @@
+"""Protocol version 3: every request and response as a value, and its bytes.
+
+A body is one protobuf message (v3_format.py): a header with version, operation, transaction id and
+priority, and one part that belongs to the operation. What the values hold is that part; answers are
+matched by transaction id alone.
+
+Reading a request has three ends, which BookKeeper's bookie tells apart (BookieProtoEncoding.java,
+BookieRequestProcessor.java):
+
+- EncodingError: not a message of this version; the connection speaks version 2 from here on;
+- FrameError: a message without the part that its operation needs; the connection has to be closed;
+- a value. A header of another version (``header.version``) is answered with EBADVERSION, and
+  Unserved with EBADREQ.
+
+Every answer names its status twice, in the message and in its part. It carries the part also where
+the operation failed, because clients take the ids from there; only ``Refused`` has none. Functions
+that begin with ``encode`` give whole frames, length prefix included.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from bkbox.errors import FrameError
+from bkbox.wire import frames, protobuf
+from bkbox.wire.auth import AuthMessage
+from bkbox.wire.codes import Code
+from bkbox.wire.protobuf import Values
+from bkbox.wire.v3_format import (
+    DEFERRED_SYNC,
+    FREE_DISK_SPACE,
+    REQUEST,
+    RESPONSE,
+    TOTAL_DISK_CAPACITY,
+    AddFlag,
+    Operation,
+    ProtocolVersion,
+    ReadFlag,
+)
+
+CURRENT_VERSION = int(ProtocolVersion.VERSION_THREE)
+HIGH_PRIORITY = 100
+"""Priority that clients give to what recovery sends; every value above 0 is a high one."""
+
+FIRST_BYTE_MIN = 8
+"""A first byte below this cannot begin a protobuf message: the body is of version 2."""
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Header(NamedTuple):
+    """What every request begins with."""
+
+    operation: Operation
+    txn_id: int
+    priority: int = 0
+    version: int = CURRENT_VERSION
+
+
+# ---- requests -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AddRequest:
+    """Store an entry. The ids are those beside the entry, which has its own in its header."""
+
+    header: Header
+    ledger_id: int
+    entry_id: int
+    master_key: bytes
+    entry: Buffer
+    recovery: bool = False
+    deferred_sync: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadRequest:
+    """Read an entry (-1: the last one); fence the ledger first if ``fencing``; wait for a LAC above
+    ``previous_lac`` if that is given and it is not fencing.
+
+    ``timeout_ms`` None: no wait. ``piggyback``: answer with the entry after ``previous_lac``.
+    """
+
+    header: Header
+    ledger_id: int
+    entry_id: int
+    master_key: bytes | None = None
+    fencing: bool = False
+    piggyback: bool = False
+    previous_lac: int | None = None
+    timeout_ms: int | None = None
+
+    @property
+    def long_poll(self) -> bool:
+        return self.previous_lac is not None and not self.fencing
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLacRequest:
+    """Keep ``body`` (ledger id, LAC, digest) as the ledger's explicit LAC; ``lac`` repeats it."""
+
+    header: Header
+    ledger_id: int
+    lac: int
+    master_key: bytes
+    body: Buffer
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLacRequest:
+    """The explicit LAC and the last entry."""
+
+    header: Header
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ForceRequest:
+    """Sync all that was answered before."""
+
+    header: Header
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListEntriesRequest:
+    """Which entries of the ledger the bookie has."""
+
+    header: Header
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class BookieInfoRequest:
+    """Sizes of the bookie's disks, in bytes, as far as wanted."""
+
+    header: Header
+    wants_total: bool = True
+    wants_free: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class AuthRequest:
+    """One step of an authentication; a request may come without one."""
+
+    header: Header
+    message: AuthMessage | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartTlsRequest:
+    """Speak TLS from here on."""
+
+    header: Header
+
+
+@dataclass(frozen=True, slots=True)
+class Unserved:
+    """An operation that exists in name only."""
+
+    header: Header
+
+
+LedgerRequest = (
+    AddRequest | ReadRequest | WriteLacRequest | ReadLacRequest | ForceRequest | ListEntriesRequest
+)
+"""What concerns one ledger."""
+
+Request = LedgerRequest | BookieInfoRequest | AuthRequest | StartTlsRequest | Unserved
+
+
+# ---- responses ----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class AddResponse:
+    """Answer to an add."""
+
+    txn_id: int
+    code: Code
+    ledger_id: int
+    entry_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadResponse:
+    """Answer to a read. ``entry_id`` is that of the request; in the answer to a long poll that of
+    the entry, or -1. ``lac_updated_ms``: when the LAC moved, ms since 1970."""
+
+    txn_id: int
+    code: Code
+    ledger_id: int
+    entry_id: int
+    entry: Buffer | None = None
+    max_lac: int | None = None
+    lac_updated_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WriteLacResponse:
+    """Answer to a write of the LAC."""
+
+    txn_id: int
+    code: Code
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLacResponse:
+    """Answer to a read of the LAC: the packet that was written, and the last entry."""
+
+    txn_id: int
+    code: Code
+    ledger_id: int
+    lac_body: Buffer | None = None
+    last_entry: Buffer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ForceResponse:
+    """Answer to a force."""
+
+    txn_id: int
+    code: Code
+    ledger_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListEntriesResponse:
+    """Answer to a request for the list of entries: see availability.py."""
+
+    txn_id: int
+    code: Code
+    ledger_id: int
+    availability: Buffer | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class BookieInfoResponse:
+    """Answer to a request for sizes, in bytes; None for what was not asked for."""
+
+    txn_id: int
+    code: Code
+    total_bytes: int | None = None
+    free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AuthResponse:
+    """One step of an authentication; it echoes the header of the request."""
+
+    header: Header
+    code: Code
+    message: AuthMessage | None
+
+
+@dataclass(frozen=True, slots=True)
+class StartTlsResponse:
+    """The connection speaks TLS from the next byte on."""
+
+    txn_id: int
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An answer without a part, with the header of the request."""
+
+    header: Header
+    code: Code
+
+
+Response = (
+    AddResponse
+    | ReadResponse
+    | WriteLacResponse
+    | ReadLacResponse
+    | ForceResponse
+    | ListEntriesResponse
+    | BookieInfoResponse
+    | AuthResponse
+    | StartTlsResponse
+    | Refused
+)
+
+
+# ---- requests and their bytes -------------------------------------------------------------------
+
+
+def decode_request(body: Buffer) -> Request:
+    """The request in a body; an entry in it stays in place. Raises EncodingError, FrameError."""
+    values = protobuf.decode(REQUEST, body)
+    header = _header_of(values)
+    match header.operation:
+        case Operation.ADD_ENTRY:
+            part = _part(values, "addRequest")
+            return AddRequest(
+                header,
+                part["ledgerId"],
+                part["entryId"],
+                part["masterKey"],
+                part["body"],
+                recovery=part.get("flag") == AddFlag.RECOVERY_ADD,
+                deferred_sync=bool(part.get("writeFlags", 0) & DEFERRED_SYNC),
+            )
+        case Operation.READ_ENTRY:
+            part = _part(values, "readRequest")
+            return ReadRequest(
+                header,
+                part["ledgerId"],
+                part["entryId"],
+                part.get("masterKey"),
+                fencing=part.get("flag") == ReadFlag.FENCE_LEDGER,
+                piggyback=part.get("flag") == ReadFlag.ENTRY_PIGGYBACK,
+                previous_lac=part.get("previousLAC"),
+                timeout_ms=part.get("timeOut"),
+            )
+        case Operation.WRITE_LAC:
+            part = _part(values, "writeLacRequest")
+            return WriteLacRequest(
+                header, part["ledgerId"], part["lac"], part["masterKey"], part["body"]
+            )
+        case Operation.READ_LAC:
+            return ReadLacRequest(header, _part(values, "readLacRequest")["ledgerId"])
+        case Operation.FORCE_LEDGER:
+            return ForceRequest(header, _part(values, "forceLedgerRequest")["ledgerId"])
+        case Operation.GET_LIST_OF_ENTRIES_OF_LEDGER:
+            part = _part(values, "getListOfEntriesOfLedgerRequest")
+            return ListEntriesRequest(header, part["ledgerId"])
+        case Operation.GET_BOOKIE_INFO:
+            wanted = values.get("getBookieInfoRequest", {}).get("requested", 0)
+            return BookieInfoRequest(
+                header, bool(wanted & TOTAL_DISK_CAPACITY), bool(wanted & FREE_DISK_SPACE)
+            )
+        case Operation.AUTH:
+            return AuthRequest(header, _auth_of(values.get("authRequest")))
+        case Operation.START_TLS:
+            return StartTlsRequest(header)
+        case _:
+            return Unserved(header)
+
+
+def _header_of(values: Values) -> Header:
+    header = values["header"]
+    return Header(
+        header["operation"], header["txnId"], header.get("priority", 0), int(header["version"])
+    )
+
+
+def _part(values: Values, name: str) -> Values:
+    part: Values | None = values.get(name)
+    if part is None:
+        raise FrameError(f"a message of version 3 without its {name}")
+    return part
+
+
+def _auth_of(part: Values | None) -> AuthMessage | None:
+    return None if part is None else AuthMessage(part["authPluginName"], part["payload"])
+
+
+def encode_request(request: Request) -> bytes:
+    """The whole frame."""
+    values: Values = {"header": _header_values(request.header)}
+    match request:
+        case AddRequest():
+            values["addRequest"] = {
+                "ledgerId": request.ledger_id,
+                "entryId": request.entry_id,
+                "masterKey": request.master_key,
+                "body": request.entry,
+                "writeFlags": DEFERRED_SYNC if request.deferred_sync else None,
+                "flag": AddFlag.RECOVERY_ADD if request.recovery else None,
+            }
+        case ReadRequest():
+            flag = ReadFlag.ENTRY_PIGGYBACK if request.piggyback else None
+            values["readRequest"] = {
+                "ledgerId": request.ledger_id,
+                "entryId": request.entry_id,
+                "masterKey": request.master_key,
+                "previousLAC": request.previous_lac,
+                "timeOut": request.timeout_ms,
+                "flag": ReadFlag.FENCE_LEDGER if request.fencing else flag,
+            }
+        case WriteLacRequest():
+            values["writeLacRequest"] = {
+                "ledgerId": request.ledger_id,
+                "lac": request.lac,
+                "masterKey": request.master_key,
+                "body": request.body,
+            }
+        case ReadLacRequest():
+            values["readLacRequest"] = {"ledgerId": request.ledger_id}
+        case ForceRequest():
+            values["forceLedgerRequest"] = {"ledgerId": request.ledger_id}
+        case ListEntriesRequest():
+            values["getListOfEntriesOfLedgerRequest"] = {"ledgerId": request.ledger_id}
+        case BookieInfoRequest():
+            wanted = (
+                TOTAL_DISK_CAPACITY * request.wants_total + FREE_DISK_SPACE * request.wants_free
+            )
+            values["getBookieInfoRequest"] = {"requested": wanted or None}
+        case AuthRequest():
+            values["authRequest"] = _auth_values(request.message)
+        case StartTlsRequest():
+            values["startTLSRequest"] = {}
+        case Unserved():
+            pass
+    return frames.frame(protobuf.encode(REQUEST, values))
+
+
+def _header_values(header: Header) -> Values:
+    return {
+        "version": header.version,
+        "operation": header.operation,
+        "txnId": header.txn_id,
+        "priority": header.priority or None,
+    }
+
+
+def _auth_values(message: AuthMessage | None) -> Values | None:
+    if message is None:
+        return None
+    return {"authPluginName": message.plugin, "payload": message.payload}
+
+
+# ---- responses and their bytes ------------------------------------------------------------------
+
+_ANSWERED_BY: dict[type[Response], tuple[Operation, str]] = {
+    AddResponse: (Operation.ADD_ENTRY, "addResponse"),
+    ReadResponse: (Operation.READ_ENTRY, "readResponse"),
+    WriteLacResponse: (Operation.WRITE_LAC, "writeLacResponse"),
+    ReadLacResponse: (Operation.READ_LAC, "readLacResponse"),
+    ForceResponse: (Operation.FORCE_LEDGER, "forceLedgerResponse"),
+    ListEntriesResponse: (
+        Operation.GET_LIST_OF_ENTRIES_OF_LEDGER,
+        "getListOfEntriesOfLedgerResponse",
+    ),
+    BookieInfoResponse: (Operation.GET_BOOKIE_INFO, "getBookieInfoResponse"),
+    StartTlsResponse: (Operation.START_TLS, "startTLSResponse"),
+}
+
+
+def encode_response(response: Response) -> bytes:
+    """The whole frame."""
+    if isinstance(response, Refused | AuthResponse):
+        values: Values = {"header": _header_values(response.header), "status": response.code.v3}
+        if isinstance(response, AuthResponse):
+            values["authResponse"] = _auth_values(response.message)
+        return frames.frame(protobuf.encode(RESPONSE, values))
+    operation, name = _ANSWERED_BY[type(response)]
+    code = Code.EOK if isinstance(response, StartTlsResponse) else response.code
+    values = {
+        "header": _header_values(Header(operation, response.txn_id)),
+        "status": code.v3,
+        name: {"status": code.v3, **_answer_values(response)},
+    }
+    return frames.frame(protobuf.encode(RESPONSE, values))
+
+
+def _answer_values(response: Response) -> Values:
+    """The part of an answer, but for its status."""
+    match response:
+        case AddResponse():
+            return {"ledgerId": response.ledger_id, "entryId": response.entry_id}
+        case ReadResponse():
+            return {
+                "ledgerId": response.ledger_id,
+                "entryId": response.entry_id,
+                "body": response.entry,
+                "maxLAC": response.max_lac,
+                "lacUpdateTimestamp": response.lac_updated_ms,
+            }
+        case ReadLacResponse():
+            return {
+                "ledgerId": response.ledger_id,
+                "lacBody": response.lac_body,
+                "lastEntryBody": response.last_entry,
+            }
+        case ListEntriesResponse():
+            return {
+                "ledgerId": response.ledger_id,
+                "availabilityOfEntriesOfLedger": response.availability,
+            }
+        case BookieInfoResponse():
+            return {
+                "totalDiskCapacity": response.total_bytes,
+                "freeDiskSpace": response.free_bytes,
+            }
+        case WriteLacResponse() | ForceResponse():
+            return {"ledgerId": response.ledger_id}
+        case _:
+            return {}
+
+
+def decode_response(body: Buffer) -> Response:
+    """The response in a body; entries in it stay in place. Raises EncodingError.
+
+    Of two different statuses the one that is no EOK counts. An answer without the part of its
+    operation is Refused, whatever its code: an EOK without a part says nothing.
+    """
+    values = protobuf.decode(RESPONSE, body)
+    header = _header_of(values)
+    outer = Code[values["status"].name]
+    if header.operation is Operation.AUTH:
+        return AuthResponse(header, outer, _auth_of(values.get("authResponse")))
+    for kind, (operation, name) in _ANSWERED_BY.items():
+        part = values.get(name)
+        if operation is header.operation and part is not None:
+            inner = Code[part["status"].name] if "status" in part else outer
+            code = inner if outer is Code.EOK else outer
+            return _response_of(kind, header.txn_id, code, part)
+    return Refused(header, outer)
+
+
+def _response_of(kind: type[Response], txn_id: int, code: Code, part: Values) -> Response:
+    if kind is StartTlsResponse:
+        return StartTlsResponse(txn_id)
+    if kind is BookieInfoResponse:
+        total, free = part.get("totalDiskCapacity"), part.get("freeDiskSpace")
+        return BookieInfoResponse(txn_id, code, total, free)
+    ledger: int = part["ledgerId"]
+    if kind is AddResponse:
+        return AddResponse(txn_id, code, ledger, part["entryId"])
+    if kind is ReadResponse:
+        body, lac = part.get("body"), part.get("maxLAC")
+        moved = part.get("lacUpdateTimestamp")
+        return ReadResponse(txn_id, code, ledger, part["entryId"], body, lac, moved)
+    if kind is ReadLacResponse:
+        lac_body, last = part.get("lacBody"), part.get("lastEntryBody")
+        return ReadLacResponse(txn_id, code, ledger, lac_body, last)
+    if kind is ListEntriesResponse:
+        listed = part.get("availabilityOfEntriesOfLedger")
+        return ListEntriesResponse(txn_id, code, ledger, listed)
+    return (
+        WriteLacResponse(txn_id, code, ledger)
+        if kind is WriteLacResponse
+        else ForceResponse(txn_id, code, ledger)
+    )
+
+
+# ---- answers that need nothing but the request --------------------------------------------------
+
+
+def refusal(request: Request, code: Code) -> Response:
+    """The answer that refuses a request with this code."""
+    txn = request.header.txn_id
+    match request:
+        case AddRequest():
+            return AddResponse(txn, code, request.ledger_id, request.entry_id)
+        case ReadRequest():
+            return ReadResponse(txn, code, request.ledger_id, request.entry_id)
+        case WriteLacRequest():
+            return WriteLacResponse(txn, code, request.ledger_id)
+        case ReadLacRequest():
+            return ReadLacResponse(txn, code, request.ledger_id)
+        case ForceRequest():
+            return ForceResponse(txn, code, request.ledger_id)
+        case ListEntriesRequest():
+            return ListEntriesResponse(txn, code, request.ledger_id)
+        case BookieInfoRequest():
+            return BookieInfoResponse(txn, code)
+        case _:
+            return Refused(request.header, code)

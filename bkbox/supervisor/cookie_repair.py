@@ -56,13 +56,15 @@ async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> N
     """
     assert evidence.stored is not None
     stored = cookies.decode(evidence.stored.value)
-    epoch = evidence.stored.version + 1
+    epoch = 1 + max(evidence.stored.version, *(item.epoch for item in evidence.directories))
     losses = [
         f"disk {path} was taken out of the configuration" for path in removed(evidence, stored)
     ]
     for item in evidence.disks:
         if item.state is DirState.STALE and item.version is None:
             markers.record_failure(files, item.path, "VERSION was missing")
+        if item.state is DirState.BYPASSED:
+            markers.record_failure(files, item.path, "its cookie in the metadata store was newer")
         if item.state in (DirState.GOOD, DirState.STALE):
             for loss in losses:
                 markers.record_failure(files, item.path, loss)
@@ -75,7 +77,10 @@ async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> N
         if item.state is not DirState.EMPTY:
             write_epoch(files, item.path, epoch)
     bookie = BookieId(str(evidence.expected.bookie_host))
-    await store.write_cookie(bookie, cookies.encode(evidence.expected), evidence.stored.version)
+    version = evidence.stored.version
+    while version < epoch:  # a cookie that was deleted and made anew counts from 0 again
+        data = cookies.encode(evidence.expected)
+        version = (await store.write_cookie(bookie, data, version)).version
     lost = set(cookies.directories(stored.ledger_dirs))
     for item in evidence.directories:
         if item.state is DirState.EMPTY:

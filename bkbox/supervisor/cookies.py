@@ -17,7 +17,6 @@ rules of repair:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from bkbox.config import Config
 from bkbox.errors import EncodingError
@@ -109,16 +108,10 @@ async def gather(config: Config, store: MetadataStore, files: Files) -> Evidence
     expected = expected_cookie(config, instance_id)
     stored = await store.read_cookie(BookieId(config.bookie_id))
 
-    def judged(path: Path) -> Directory:
-        return in_time(look_at(files, path, expected, instance_id), stored)
-
-    return Evidence(
-        expected,
-        instance_id,
-        stored,
-        tuple(map(judged, config.disks)),
-        judged(config.journal) if config.journal else None,
-    )
+    paths = (*config.disks, *((config.journal,) if config.journal else ()))
+    found = in_time([look_at(files, path, expected, instance_id) for path in paths], stored)
+    count = len(config.disks)
+    return Evidence(expected, instance_id, stored, found[:count], next(iter(found[count:]), None))
 
 
 # ---- judging ----------------------------------------------------------------------------------------
@@ -168,6 +161,10 @@ def _directory_differences(evidence: Evidence, directory: Directory) -> list[Dif
     if directory.state in (DirState.GOOD, DirState.REPLACED):
         return []
     where = str(directory.path)
+    if directory.state in (DirState.BYPASSED, DirState.OUTDATED):
+        assert evidence.stored is not None
+        versions = (str(evidence.stored.version), f"{directory.epoch} ({directory.detail})")
+        return [Difference(where, "EPOCH", *versions)]
     if directory.version is not None:
         try:
             found = cookies.differences(evidence.expected, cookies.decode(directory.version))
@@ -241,6 +238,11 @@ def plan_of(evidence: Evidence) -> RepairPlan:
 
 
 def _steps_for(evidence: Evidence, stored: Cookie, item: Directory) -> list[str]:
+    if item.state is DirState.BYPASSED:
+        return [
+            f"take {item.path} in again as if its host had crashed: at the next start its ledgers are fenced and in "
+            f"limbo until every entry was compared with peers ({item.detail})"
+        ]
     if item.state is DirState.STALE:
         return [f"rewrite VERSION on {item.path} ({item.detail})"]
     if item.state is not DirState.EMPTY:

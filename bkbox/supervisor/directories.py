@@ -11,6 +11,7 @@ store's cookie, and each directory that took part in it holds that version (``EP
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
@@ -50,11 +51,13 @@ class DirState(Enum):
     REPLACED = "replaced, to be stamped after phase one"
     STALE = "its VERSION is missing, unreadable or differs"
     OUTDATED = "out of date"
+    BYPASSED = "its cookie in the metadata store was written by another tool, or it was out of use"
     FOREIGN = "foreign"
     STRANGE = "not empty and not a disk of bkbox"
     UNREADABLE = "unreadable"
 
 
+_OURS = (DirState.GOOD, DirState.STALE, DirState.REPLACED)
 NEVER_WRITTEN_TO = (DirState.OUTDATED, DirState.FOREIGN, DirState.STRANGE, DirState.UNREADABLE)
 
 
@@ -114,16 +117,25 @@ def write_epoch(files: Files, path: Path, epoch: int) -> None:
     write_document(files, path / EPOCH_NAME, _EPOCH_FORMAT, {"epoch": epoch})
 
 
-def in_time(item: Directory, stored: Versioned[bytes] | None) -> Directory:
-    """The directory, or that it is out of date."""
-    ours = item.state in (DirState.GOOD, DirState.STALE, DirState.REPLACED)
-    if stored is None or not ours or item.epoch >= stored.version:
-        return item
-    detail = (
-        "it was not in use when the cookies were repaired and knows nothing of what happened since "
-        f"(its {EPOCH_NAME} is {item.epoch}, expected {stored.version})"
-    )
-    return replace(item, state=DirState.OUTDATED, detail=detail)
+def in_time(found: Sequence[Directory], stored: Versioned[bytes] | None) -> tuple[Directory, ...]:
+    """The directories of one bookie, and which of them are out of date."""
+    ours = [item for item in found if item.state in _OURS]
+    if stored is None or all(item.epoch >= stored.version for item in ours):
+        return tuple(found)
+    bypassed = all(item.epoch < stored.version for item in ours)
+
+    def judged(item: Directory) -> Directory:
+        if item.state not in _OURS or item.epoch >= stored.version:
+            return item
+        if bypassed:
+            detail = (
+                "another tool has written the cookie in the metadata store, or it was out of use"
+            )
+            return replace(item, state=DirState.BYPASSED, detail=detail)
+        detail = "it was not in use when the cookies were repaired and knows nothing of what happened since"
+        return replace(item, state=DirState.OUTDATED, detail=detail)
+
+    return tuple(map(judged, found))
 
 
 def _compare_version(

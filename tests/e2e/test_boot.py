@@ -469,13 +469,38 @@ def test_a_disk_that_was_replaced_does_not_come_back(
     shutil.rmtree(bookie.disks[0])
     aside.rename(bookie.disks[0])
     before = files_of(bookie.disks[0])
-    assert_refused(bookie, str(bookie.disks[0]), "knows nothing of what happened since")
-    assert repair(bookie, check=False).returncode != 0
+    assert_refused(bookie, str(bookie.disks[0]), "EPOCH is 0", "out of use")
     assert files_of(bookie.disks[0]) == before
-    empty(bookie.disks[0])
+    assert "as if its host had crashed" in repair(bookie).stderr
+    assert classes(restart(bookie)) == ["host crash"]
+    assert_marked(bookie, present=range(5))
+
+
+def test_a_cookie_that_another_tool_has_written(make_bookie: MakeBookie) -> None:
+    """As `bookkeeper shell cookie_update` does: the same bytes, a version that no disk knows."""
+    bookie = make_bookie(disks=2).start()
+    fill(bookie)
+    assert bookie.stop() == 0
+    cluster.rewrite_cookie(bookie.metadata, bookie.bookie_id)
+    assert_refused(bookie, "EPOCH is 0", "another tool has written the cookie", "expected 1")
     repair(bookie)
-    assert classes(restart(bookie)) == ["disk replaced"]
-    assert_marked(bookie, present=range(0))
+    assert classes(restart(bookie)) == ["host crash", "host crash"]
+    assert_marked(bookie, present=range(5))
+
+
+def test_a_cookie_that_was_deleted_and_made_anew(make_bookie: MakeBookie) -> None:
+    """Its version counts from 0 again, below what the disks know."""
+    bookie = make_bookie(disks=2)
+    empty(bookie.disks[1])
+    repair(bookie)
+    restart(bookie)
+    assert bookie.stop() == 0
+    cluster.recreate_cookie(bookie.metadata, bookie.bookie_id)
+    restart(bookie)
+    assert bookie.stop() == 0
+    empty(bookie.disks[1])
+    repair(bookie)
+    assert classes(restart(bookie)) == ["clean", "disk replaced"]
 
 
 def test_a_disk_that_was_taken_out_does_not_come_back(make_bookie: MakeBookie) -> None:

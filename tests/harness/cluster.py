@@ -61,6 +61,31 @@ def delete_cookie(uri: str, bookie: str) -> None:
     asyncio.run(delete())
 
 
+def rewrite_cookie(uri: str, bookie: str) -> None:
+    """Write the bytes that are there once more: only the version changes."""
+
+    async def rewrite() -> None:
+        async with await connect(uri) as store:
+            found = await store.read_cookie(BookieId(bookie))
+            assert found is not None
+            await store.write_cookie(BookieId(bookie), found.value, found.version)
+
+    asyncio.run(rewrite())
+
+
+def recreate_cookie(uri: str, bookie: str) -> None:
+    """Delete the cookie and create it with the same bytes."""
+
+    async def recreate() -> None:
+        async with await connect(uri) as store:
+            found = await store.read_cookie(BookieId(bookie))
+            assert found is not None
+            await store.delete_cookie(BookieId(bookie))
+            await store.write_cookie(BookieId(bookie), found.value, None)
+
+    asyncio.run(recreate())
+
+
 def bookies_of(uri: str) -> dict[str, bool]:
     """Registered bookies and whether they say that they are read-only."""
 

@@ -101,9 +101,10 @@ def encode(cookie: Cookie) -> bytes:
 def decode(data: bytes) -> Cookie:
     """The cookie in stored bytes. Raises EncodingError."""
     first, *rest = re.split("\r\n|\n|\r", textformat.text_of(data), maxsplit=1)
-    if not re.fullmatch(r"[+-]?[0-9]{1,9}", first.strip()):
+    number = first.strip()
+    if not re.fullmatch(r"[+-]?[0-9]{1,9}", number):
         raise EncodingError(f"a cookie begins with its layout version, not with {first[:20]!r}")
-    layout = int(first)
+    layout = int(number)
     body = "".join(rest)
     if layout < _LAYOUT_PLAIN:
         return Cookie(None, None, None, layout_version=layout)

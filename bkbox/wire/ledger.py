@@ -30,15 +30,23 @@ class DigestType(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Fragment:
-    """Entries from first_entry up to the next fragment lie on this ensemble."""
+    """Entries from first_entry up to the next fragment lie on this ensemble.
+
+    ``unknown``: see LedgerMetadata.
+    """
 
     first_entry: EntryId
     ensemble: tuple[BookieId, ...]
+    unknown: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """One ledger. ``last_entry`` and ``length`` (payload bytes) mean something only if CLOSED."""
+    """One ledger. ``last_entry`` and ``length`` (payload bytes) mean something only if CLOSED.
+
+    ``unknown``: fields that a newer BookKeeper wrote, in the form of ``format_version``; whoever changes
+    a ledger leaves them in place. Likewise ``custom_unknown``, by the key of the custom metadata.
+    """
 
     ledger_id: LedgerId
     ensemble_size: int
@@ -55,6 +63,8 @@ class LedgerMetadata:
     store_ctime: bool = False
     format_version: int = 3
     creator_token: int = 0
+    unknown: bytes = b""
+    custom_unknown: tuple[tuple[str, bytes], ...] = ()
 
     @property
     def last_fragment(self) -> Fragment:

@@ -8,7 +8,10 @@ All begin with ``BookieMetadataFormatVersion``, a tab, the version and a newline
 2  LedgerMetadataFormat as text, without the creator token
 3  a varint with the length, then LedgerMetadataFormat in binary: what is written for new ledgers
 
-An update keeps the version that a ledger was created with. Source: LedgerMetadataSerDe.java,
+An update keeps the version that a ledger was created with, and what a newer BookKeeper added:
+fields that are not known here come back where they were, behind the known ones of the ledger, of a
+fragment or of a pair of custom metadata. A state, digest type or version that is not known is an
+error: nothing could be done with such a ledger that is sure to be right. Source: LedgerMetadataSerDe.java,
 DataFormats.proto.
 """
 
@@ -21,7 +24,7 @@ from bkbox.errors import EncodingError, InvalidIdError
 from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId, bookie_id
 from bkbox.wire import protobuf, textformat
 from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
-from bkbox.wire.protobuf import Field, Kind, Label, Message, Values
+from bkbox.wire.protobuf import UNKNOWN, Field, Kind, Label, Message, Values
 
 _KEY = b"BookieMetadataFormatVersion\t"
 _VERSION_LINE = re.compile(rb"([+-]?[0-9]{1,9})\n")
@@ -32,11 +35,13 @@ _SEGMENT = Message(
     "LedgerMetadataFormat.Segment",
     Field(1, "ensembleMember", Kind.STRING, Label.REPEATED),
     Field(2, "firstEntryId", Kind.INT64, Label.REQUIRED),
+    keeps_unknown=True,
 )
 _CUSTOM = Message(
     "LedgerMetadataFormat.cMetadataMapEntry",
     Field(1, "key", Kind.STRING),
     Field(2, "value", Kind.BYTES),
+    keeps_unknown=True,
 )
 _FORMAT = Message(
     "LedgerMetadataFormat",
@@ -44,14 +49,15 @@ _FORMAT = Message(
     Field(2, "ensembleSize", Kind.INT32, Label.REQUIRED),
     Field(3, "length", Kind.INT64, Label.REQUIRED),
     Field(4, "lastEntryId", Kind.INT64),
-    Field(5, "state", Kind.ENUM, Label.REQUIRED, enum=LedgerState),
+    Field(5, "state", Kind.ENUM, Label.REQUIRED, enum=LedgerState, strict=True),
     Field(6, "segment", Kind.MESSAGE, Label.REPEATED, message=_SEGMENT),
-    Field(7, "digestType", Kind.ENUM, enum=DigestType),
+    Field(7, "digestType", Kind.ENUM, enum=DigestType, strict=True),
     Field(8, "password", Kind.BYTES),
     Field(9, "ackQuorumSize", Kind.INT32),
     Field(10, "ctime", Kind.INT64),
     Field(11, "customMetadata", Kind.MESSAGE, Label.REPEATED, message=_CUSTOM),
     Field(12, "cToken", Kind.INT64),
+    keeps_unknown=True,
 )
 
 
@@ -85,6 +91,7 @@ def _values(metadata: LedgerMetadata) -> Values:
             f"version {metadata.format_version} cannot hold that"
         )
     last_entry, length = _end(metadata)
+    custom_unknown = dict(metadata.custom_unknown)
     return {
         "quorumSize": metadata.write_quorum,
         "ensembleSize": metadata.ensemble_size,
@@ -92,14 +99,22 @@ def _values(metadata: LedgerMetadata) -> Values:
         "lastEntryId": last_entry,
         "state": metadata.state,
         "segment": [
-            {"ensembleMember": list(fragment.ensemble), "firstEntryId": fragment.first_entry}
+            {
+                "ensembleMember": list(fragment.ensemble),
+                "firstEntryId": fragment.first_entry,
+                UNKNOWN: fragment.unknown,
+            }
             for fragment in metadata.fragments
         ],
         "digestType": metadata.digest_type,
         "password": metadata.password,
         "ackQuorumSize": metadata.ack_quorum,
         "ctime": metadata.ctime_ms if metadata.store_ctime else None,
-        "customMetadata": [{"key": key, "value": value} for key, value in metadata.custom],
+        "customMetadata": [
+            {"key": key, "value": value, UNKNOWN: custom_unknown.get(key, b"")}
+            for key, value in metadata.custom
+        ],
+        UNKNOWN: metadata.unknown,
     }
 
 
@@ -145,7 +160,11 @@ def decode(ledger_id: LedgerId, data: bytes, ctime_ms: int = -1) -> LedgerMetada
             raise EncodingError(f"ledger {ledger_id}: metadata of {size} bytes is not whole")
         values = protobuf.decode(_FORMAT, body[at : at + size])
     else:
-        raise EncodingError(f"ledger {ledger_id}: metadata version {version} is not known")
+        raise EncodingError(
+            f"ledger {ledger_id}: its metadata has format version {version}, and versions 1, 2 and "
+            "3 can be read: a newer BookKeeper wrote it, or it is damaged; upgrade, or use the "
+            "version that wrote it"
+        )
     return _checked(_from_values(ledger_id, version, values, ctime_ms))
 
 
@@ -156,6 +175,7 @@ def _from_values(
     ack_quorum: int | None = values.get("ackQuorumSize")
     password: bytes | None = values.get("password")
     stored_ctime: int | None = values.get("ctime")
+    pairs = {pair.get("key", ""): pair for pair in values["customMetadata"]}
     return LedgerMetadata(
         ledger_id=ledger_id,
         ensemble_size=values["ensembleSize"],
@@ -163,20 +183,26 @@ def _from_values(
         ack_quorum=values["quorumSize"] if ack_quorum is None else ack_quorum,
         state=values["state"],
         fragments=tuple(
-            Fragment(EntryId(segment["firstEntryId"]), _bookies(segment["ensembleMember"]))
+            Fragment(
+                EntryId(segment["firstEntryId"]),
+                _bookies(segment["ensembleMember"]),
+                segment.get(UNKNOWN, b""),
+            )
             for segment in values["segment"]
         ),
         last_entry=EntryId(values.get("lastEntryId", 0)) if closed else NO_ENTRY,
         length=values["length"] if closed else 0,
         digest_type=(None if password is None else values.get("digestType", DigestType.CRC32)),
         password=password,
-        custom=tuple(
-            {e.get("key", ""): e.get("value", b"") for e in values["customMetadata"]}.items()
-        ),
+        custom=tuple((key, pair.get("value", b"")) for key, pair in pairs.items()),
         ctime_ms=ctime_ms if stored_ctime is None else stored_ctime,
         store_ctime=stored_ctime is not None,
         format_version=version,
         creator_token=values.get("cToken", 0),
+        unknown=values.get(UNKNOWN, b""),
+        custom_unknown=tuple(
+            (key, pair[UNKNOWN]) for key, pair in pairs.items() if UNKNOWN in pair
+        ),
     )
 
 

@@ -6,18 +6,20 @@ indent and ``}``.
 
 Read more widely: any order, all on one line, ``<`` ``>`` for braces, ``,`` and ``;`` between
 fields, ``#`` comments, single quotes, adjacent literals, short lists in brackets, enums by
-number, unknown fields (skipped). Of the two readers in the field one refuses unknown fields and
-the other numbers for enums, so neither is ever written.
+number, unknown fields. Of the two readers in the field one refuses unknown fields and the other
+numbers for enums, so neither is ever made up here. Where a message keeps unknown fields
+(protobuf.UNKNOWN), those that were read are written back behind the known ones, letter by letter.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 from bkbox.errors import EncodingError
 from bkbox.wire.protobuf import (
+    UNKNOWN,
     Field,
     Kind,
     Label,
@@ -54,7 +56,7 @@ _INTEGER = re.compile(r"(-?)(?:0[xX]([0-9a-fA-F]+)|(0[0-7]*)|([1-9][0-9]*))")
 
 
 def encode(message: Message, values: Values) -> str:
-    """The text of a message, pure ASCII. Raises EncodingError."""
+    """The text of a message, pure ASCII but for unknown fields. Raises EncodingError."""
     return "".join(_lines(message, values, ""))
 
 
@@ -71,6 +73,7 @@ def _lines(message: Message, values: Values, indent: str) -> Iterator[str]:
                 yield f"{indent}}}\n"
             else:
                 yield f"{indent}{field.name}: {_scalar_text(field, item)}\n"
+    yield values.get(UNKNOWN, b"").decode()
 
 
 def _scalar_text(field: Field, value: Any) -> str:
@@ -98,37 +101,52 @@ def decode(message: Message, text: str) -> Values:
     return _Reader(text).message(message, "", 0)
 
 
+class _Token(NamedTuple):
+    """One token, and where in the text it lies."""
+
+    kind: str
+    text: str
+    start: int
+    end: int
+
+
 class _Reader:
     """Recursive descent over the tokens of one text; the empty token is the end."""
 
     def __init__(self, text: str) -> None:
+        self._text = text
         self._tokens = list(_tokens(text))
         self._at = 0
 
-    def _peek(self) -> tuple[str, str]:
+    def _peek(self) -> _Token:
         return self._tokens[self._at]
 
-    def _next(self) -> tuple[str, str]:
+    def _next(self) -> _Token:
         token = self._tokens[self._at]
-        if token[0] != "end":
+        if token.kind != "end":
             self._at += 1
         return token
 
     def _take(self, *marks: str) -> str:
         """The mark that comes next if it is one of these, else nothing."""
-        kind, token = self._peek()
-        if kind == "mark" and token in marks:
+        token = self._peek()
+        if token.kind == "mark" and token.text in marks:
             self._at += 1
-            return token
+            return token.text
         return ""
 
     def message(self, message: Message, closing: str, depth: int) -> Values:
         """Fields up to the closing mark, or to the end of the text if that is empty."""
         values: Values = {f.name: [] for f in message.fields if f.label is Label.REPEATED}
         while not self._closed(closing):
+            start = self._peek().start
             field = message.by_name.get(self._name())
             if field is None:
                 self._skip_value(depth)
+                if message.keeps_unknown:
+                    kept = self._text[start : self._tokens[self._at - 1].end]
+                    line = f"{'  ' * depth}{kept}\n"
+                    values[UNKNOWN] = values.get(UNKNOWN, b"") + line.encode()
             elif field.label is Label.REPEATED:
                 values[field.name].extend(self._values(field, depth))
             else:
@@ -138,13 +156,13 @@ class _Reader:
         return values
 
     def _closed(self, closing: str) -> bool:
-        return bool(self._take(closing)) if closing else self._peek()[0] == "end"
+        return bool(self._take(closing)) if closing else self._peek().kind == "end"
 
     def _name(self) -> str:
-        kind, token = self._next()
-        if kind != "name":
-            raise EncodingError(f"a field name is wanted where {token!r} stands")
-        return token
+        token = self._next()
+        if token.kind != "name":
+            raise EncodingError(f"a field name is wanted where {token.text!r} stands")
+        return token.text
 
     def _values(self, field: Field, depth: int) -> Iterator[Any]:
         """One value, or those of a short list."""
@@ -175,18 +193,18 @@ class _Reader:
         if field.kind in (Kind.STRING, Kind.BYTES):
             data = self._literals(field.name)
             return data if field.kind is Kind.BYTES else decode_utf8(field, data)
-        kind, token = self._next()
-        if field.kind is Kind.ENUM and kind == "name":
-            return _enum_by_name(field, token)
-        number = _integer(field, token)
+        token = self._next()
+        if field.kind is Kind.ENUM and token.kind == "name":
+            return _enum_by_name(field, token.text)
+        number = _integer(field, token.text)
         return enum_member(field, number) if field.kind is Kind.ENUM else number
 
     def _literals(self, name: str) -> bytes:
         data = b""
-        if self._peek()[0] != "string":
+        if self._peek().kind != "string":
             raise EncodingError(f"a string is wanted for {name}")
-        while self._peek()[0] == "string":
-            data += _unescape(self._next()[1][1:-1])
+        while self._peek().kind == "string":
+            data += _unescape(self._next().text[1:-1])
         return data
 
     def _skip_value(self, depth: int) -> None:
@@ -205,10 +223,10 @@ class _Reader:
             self._skip_scalar()
 
     def _skip_scalar(self) -> None:
-        kind, token = self._next()
-        if kind in ("mark", "end"):
-            raise EncodingError(f"a value is wanted where {token!r} stands")
-        while kind == "string" and self._peek()[0] == "string":
+        token = self._next()
+        if token.kind in ("mark", "end"):
+            raise EncodingError(f"a value is wanted where {token.text!r} stands")
+        while token.kind == "string" and self._peek().kind == "string":
             self._next()
 
 
@@ -221,7 +239,7 @@ def _closing(opening: str, depth: int) -> str:
     return "}" if opening == "{" else ">"
 
 
-def _tokens(text: str) -> Iterator[tuple[str, str]]:
+def _tokens(text: str) -> Iterator[_Token]:
     at = 0
     while at < len(text):
         match = _TOKEN.match(text, at)
@@ -231,8 +249,8 @@ def _tokens(text: str) -> Iterator[tuple[str, str]]:
         kind = match.lastgroup
         assert kind is not None
         if kind != "blank":
-            yield kind, match.group()
-    yield "end", ""
+            yield _Token(kind, match.group(), match.start(), at)
+    yield _Token("end", "", at, at)
 
 
 def _enum_by_name(field: Field, name: str) -> Any:

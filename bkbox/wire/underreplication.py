@@ -7,7 +7,8 @@ ZkLedgerUnderreplicationManager.java, ZkLedgerAuditorManager.java.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from bkbox.errors import EncodingError
 from bkbox.wire import protobuf, textformat
@@ -18,6 +19,7 @@ _LEDGER = Message(
     "UnderreplicatedLedgerFormat",
     Field(1, "replica", Kind.STRING, Label.REPEATED),
     Field(2, "ctime", Kind.INT64),
+    keeps_unknown=True,
 )
 _LAYOUT = Message(
     "LedgerRereplicationLayoutFormat",
@@ -30,10 +32,19 @@ _CHECK_TIME = Message("CheckAllLedgersFormat", Field(1, "ctime", Kind.INT64))
 
 @dataclass(frozen=True, slots=True)
 class UnderreplicatedLedger:
-    """The mark of a ledger with missing replicas; ``ctime_ms`` is None where no time was stored."""
+    """The mark of a ledger with missing replicas; ``ctime_ms`` is None where no time was stored.
+
+    ``unknown``: fields that a newer BookKeeper wrote; they stay where the mark is changed.
+    """
 
     replicas: tuple[str, ...]
     ctime_ms: int | None = None
+    unknown: bytes = b""
+
+    def marked_again(self, replicas: Iterable[str], ctime_ms: int | None) -> UnderreplicatedLedger:
+        """The mark with these replicas too, and this time; itself if all of them were there."""
+        new = tuple(name for name in dict.fromkeys(replicas) if name not in self.replicas)
+        return replace(self, replicas=self.replicas + new, ctime_ms=ctime_ms) if new else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +58,16 @@ class RereplicationLayout:
 def encode_ledger(ledger: UnderreplicatedLedger) -> bytes:
     """Payload of ``urL…``; it may be empty."""
     return textformat.encode(
-        _LEDGER, {"replica": ledger.replicas, "ctime": ledger.ctime_ms}
+        _LEDGER,
+        {"replica": ledger.replicas, "ctime": ledger.ctime_ms, protobuf.UNKNOWN: ledger.unknown},
     ).encode()
 
 
 def decode_ledger(data: bytes) -> UnderreplicatedLedger:
     """Raises EncodingError."""
     values = textformat.decode(_LEDGER, text_of(data))
-    return UnderreplicatedLedger(tuple(values["replica"]), values.get("ctime"))
+    unknown = values.get(protobuf.UNKNOWN, b"")
+    return UnderreplicatedLedger(tuple(values["replica"]), values.get("ctime"), unknown)
 
 
 def encode_layout(layout: RereplicationLayout) -> bytes:

@@ -117,6 +117,10 @@ class AddRequest:
     def recovery(self) -> bool:
         return bool(self.flags & FLAG_RECOVERY_ADD)
 
+    @property
+    def high_priority(self) -> bool:
+        return bool(self.flags & FLAG_HIGH_PRIORITY)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadRequest:

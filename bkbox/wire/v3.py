@@ -50,7 +50,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Header(NamedTuple):
-    """What every request begins with."""
+    """What every request begins with. ``txn_id``: 0 to 2**64 - 1; ``priority``: above 0 is high."""
 
     operation: Operation
     txn_id: int
@@ -72,6 +72,10 @@ class AddRequest:
     entry: Buffer
     recovery: bool = False
     deferred_sync: bool = False
+
+    @property
+    def high_priority(self) -> bool:
+        return self.header.priority > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -300,7 +304,7 @@ def decode_request(body: Buffer) -> Request:
                 part["entryId"],
                 part["masterKey"],
                 part["body"],
-                recovery=part.get("flag") == AddFlag.RECOVERY_ADD,
+                recovery=part.get("flag") is AddFlag.RECOVERY_ADD,
                 deferred_sync=bool(part.get("writeFlags", 0) & DEFERRED_SYNC),
             )
         case Operation.READ_ENTRY:
@@ -310,8 +314,8 @@ def decode_request(body: Buffer) -> Request:
                 part["ledgerId"],
                 part["entryId"],
                 part.get("masterKey"),
-                fencing=part.get("flag") == ReadFlag.FENCE_LEDGER,
-                piggyback=part.get("flag") == ReadFlag.ENTRY_PIGGYBACK,
+                fencing=part.get("flag") is ReadFlag.FENCE_LEDGER,
+                piggyback=part.get("flag") is ReadFlag.ENTRY_PIGGYBACK,
                 previous_lac=part.get("previousLAC"),
                 timeout_ms=part.get("timeOut"),
             )
@@ -496,7 +500,8 @@ def decode_response(body: Buffer) -> Response:
     """The response in a body; entries in it stay in place. Raises EncodingError.
 
     Of two different statuses the one that is no EOK counts. An answer without the part of its
-    operation is Refused, whatever its code: an EOK without a part says nothing.
+    operation is Refused, whatever its code: an EOK without a part says nothing. So is a START_TLS
+    that was not accepted, with or without its part.
     """
     values = protobuf.decode(RESPONSE, body)
     header = _header_of(values)
@@ -506,6 +511,8 @@ def decode_response(body: Buffer) -> Response:
     for kind, (operation, name) in _ANSWERED_BY.items():
         part = values.get(name)
         if operation is header.operation and part is not None:
+            if kind is StartTlsResponse and outer is not Code.EOK:
+                break
             inner = Code[part["status"].name] if "status" in part else outer
             code = inner if outer is Code.EOK else outer
             return _response_of(kind, header.txn_id, code, part)

@@ -1,9 +1,9 @@
 """Protocol version 3: its protobuf messages, as tables.
 
-proto2: a required field is written even if it is zero. ``ReadRequest`` and ``AddRequest`` carry one
-``flag``, which is a value and not a mask; a value that is not known counts as absent, so here it is
-a plain number. Entries and lists are left in place when read (Kind.VIEW). Source:
-BookkeeperProtocol.proto.
+proto2: a required field is written even if it is zero; an enum value that is not known counts as
+absent, so that without a required one the message does not parse. ``ReadRequest`` and
+``AddRequest`` carry one ``flag``, which is a value and not a mask. Entries and lists are left in
+place when read (Kind.VIEW). Source: BookkeeperProtocol.proto.
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ HEADER = Message(
     "BKPacketHeader",
     Field(1, "version", Kind.ENUM, _REQUIRED, enum=ProtocolVersion),
     Field(2, "operation", Kind.ENUM, _REQUIRED, enum=Operation),
-    Field(3, "txnId", Kind.INT64, _REQUIRED),
-    Field(4, "priority", Kind.INT32),
+    Field(3, "txnId", Kind.UINT64, _REQUIRED),
+    Field(4, "priority", Kind.UINT32),
 )
 CONTEXT_PAIR = Message(
     "ContextPair",
@@ -90,7 +90,7 @@ READ_REQUEST = Message(
     Field(3, "masterKey", Kind.BYTES),
     Field(4, "previousLAC", Kind.INT64),
     Field(5, "timeOut", Kind.INT64),
-    Field(100, "flag", Kind.INT32),
+    Field(100, "flag", Kind.ENUM, enum=ReadFlag),
 )
 ADD_REQUEST = Message(
     "AddRequest",
@@ -99,7 +99,7 @@ ADD_REQUEST = Message(
     Field(3, "masterKey", Kind.BYTES, _REQUIRED),
     Field(4, "body", Kind.VIEW, _REQUIRED),
     Field(5, "writeFlags", Kind.INT32),
-    Field(100, "flag", Kind.INT32),
+    Field(100, "flag", Kind.ENUM, enum=AddFlag),
 )
 WRITE_LAC_REQUEST = Message(
     "WriteLacRequest",

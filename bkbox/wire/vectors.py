@@ -2,7 +2,7 @@
 implementation.
 
 Each case is decoded, compared field by field, encoded and compared byte by byte; cases that have
-to be refused have to be. What a file is about is seen from its content: frames of version 2,
+to be refused have to be. What a file is about is seen from its content: frames of version 2 or 3,
 digests, availability lists, metadata, or paths. Standard output has a line per failing case
 (file, case, what differs) and a summary line per file.
 
@@ -20,16 +20,24 @@ from pathlib import Path
 from typing import Any
 
 from bkbox.errors import BkboxError, EncodingError
+from bkbox.wire.frames import PREFIX_BYTES
+from bkbox.wire.v3 import FIRST_BYTE_MIN
 from bkbox.wire.vectors_common import Case, Check
 from bkbox.wire.vectors_metadata import METADATA_CHECKS
 from bkbox.wire.vectors_paths import path_checks
+from bkbox.wire.vectors_v3 import check_message
 from bkbox.wire.vectors_wire import check_availability, check_digest, check_frame
 
 EXIT_GOOD = 0
 EXIT_FAILING = 1
 EXIT_UNUSABLE = 2
 
-_V3_MESSAGE = "frames of protocol version 3, which this version does not support"
+_CASE_CHECKS: dict[str, Check] = {
+    "wire-v2": check_frame,
+    "wire-v3": check_message,
+    "digests": check_digest,
+    "availability": check_availability,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,30 +79,43 @@ def load(text: str) -> VectorFile:
 
 def _from_cases(cases: list[Any]) -> VectorFile:
     kinds = [_kind_of(case) for case in cases]
-    kind = kinds[0] if kinds else None
+    kind = next((each for each in kinds if each in _CASE_CHECKS), None)
+    if kind is None and _FRAME in kinds:
+        kind = _kind_of_frame(cases[kinds.index(_FRAME)]["frame"])
     if kind is None:
         raise EncodingError("vectors of an unknown kind")
-    checks = {"wire-v2": check_frame, "digests": check_digest, "availability": check_availability}
+    own = {kind, _FRAME} if kind.startswith("wire") else {kind}
     return VectorFile(
         kind,
         tuple(
-            NamedCase(_name(case, f"case {index}"), case, checks[kind] if kind == own else None)
-            for index, (case, own) in enumerate(zip(cases, kinds, strict=True))
+            NamedCase(
+                _name(case, f"case {index}"), case, _CASE_CHECKS[kind] if found in own else None
+            )
+            for index, (case, found) in enumerate(zip(cases, kinds, strict=True))
         ),
     )
 
 
+_FRAME = "a frame of either version"
+
+
 def _kind_of(case: Any) -> str | None:
-    """What a case of a flat list is about. Raises EncodingError for protocol version 3."""
+    """What a case of a flat list is about; frames that have to be refused do not tell."""
     if not isinstance(case, dict):
         return None
     if "frame" in case:
-        if "message" in case and "fields" not in case:
-            raise EncodingError(_V3_MESSAGE)
-        return "wire-v2"
+        if "message" in case or "fields" in case:
+            return "wire-v2" if "fields" in case else "wire-v3"
+        return _FRAME
     if "encoded" in case:
         return "availability"
     return "digests" if "password" in case and "kind" in case else None
+
+
+def _kind_of_frame(frame: Any) -> str:
+    """By the first byte of the body, as bookies do."""
+    first = str(frame)[2 * PREFIX_BYTES :][:2]
+    return "wire-v2" if first < f"{FIRST_BYTE_MIN:02x}" else "wire-v3"
 
 
 def _from_groups(groups: dict[str, list[Any]], checks: dict[str, Check]) -> Iterator[NamedCase]:

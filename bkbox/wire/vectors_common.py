@@ -32,8 +32,12 @@ def differ_fields(expected: Mapping[str, Any], found: Mapping[str, Any]) -> Iter
             yield from differ(name, expected[name], found[name])
 
 
-def must_fail(what: str, error: type[BkboxError], action: Callable[[], object]) -> Iterator[str]:
-    """A mismatch unless the action raises this error."""
+def must_fail(
+    what: str,
+    error: type[BkboxError] | tuple[type[BkboxError], ...],
+    action: Callable[[], object],
+) -> Iterator[str]:
+    """A mismatch unless the action raises this error, or one of these."""
     try:
         result = action()
     except error:

@@ -33,6 +33,27 @@ def test_runs_are_written_as_they_are() -> None:
     assert availability.encode_runs([]) == bytes(64)
 
 
+def _runs(entries: set[int]) -> list[tuple[int, int]]:
+    groups = availability.availability_of(sorted(entries)).groups
+    return [(group.first_start, group.end - 1) for group in groups]
+
+
+@given(st.sets(st.integers(0, 60) | st.integers(2**40, 2**40 + 30) | st.integers(0, 2**62)))
+def test_folded_runs_are_the_same_entries(entries: set[int]) -> None:
+    found = availability.decode(availability.encode_folded(_runs(entries)))
+    assert set(found) == entries
+    assert found.total == len(entries)
+
+
+@pytest.mark.parametrize(("ensemble_size", "write_quorum"), [(2, 1), (3, 2), (5, 3), (7, 2)])
+def test_a_stripe_folds_into_a_few_groups(ensemble_size: int, write_quorum: int) -> None:
+    for position in range(ensemble_size):
+        held = {e for e in range(1000) if holds(e, position, ensemble_size, write_quorum)}
+        found = availability.decode(availability.encode_folded(_runs(held)))
+        assert len(found.groups) <= 3
+        assert all((entry in found) == (entry in held) for entry in range(1000))
+
+
 def test_an_id_that_comes_back_loses_nothing() -> None:
     assert set(availability.availability_of([4, 5, 0, 4])) == {0, 4, 5}
 

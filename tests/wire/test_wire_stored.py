@@ -8,7 +8,15 @@ import pytest
 
 from bkbox.errors import CookieMismatchError, EncodingError
 from bkbox.ids import BookieId, EntryId, LedgerId
-from bkbox.wire import cookie, ledger_metadata, service_info, textformat
+from bkbox.protocol.adds import fragments_from
+from bkbox.wire import (
+    cookie,
+    ledger_metadata,
+    protobuf,
+    service_info,
+    textformat,
+    underreplication,
+)
 from bkbox.wire.cookie import Difference
 from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.protobuf import Field, Kind, Label, Message
@@ -73,6 +81,155 @@ def test_every_truncation_of_version_3_is_noticed() -> None:
     for size in range(len(data)):
         with pytest.raises(EncodingError):
             ledger_metadata.decode(LedgerId(7), data[:size])
+
+
+# ---- metadata of a newer version ----------------------------------------------------------------
+
+
+def _field(number: int, data: bytes) -> bytes:
+    return protobuf.encode_varint(number << 3 | 2) + protobuf.encode_varint(len(data)) + data
+
+
+NEW_NUMBER = protobuf.encode_varint(13 << 3) + b"\x07"
+NEW_TEXT = _field(99, b"new")
+NEW_FIXED = (
+    protobuf.encode_varint(14 << 3 | 1) + bytes(8) + protobuf.encode_varint(15 << 3 | 5) + bytes(4)
+)
+
+
+def _newer(ledger: LedgerMetadata) -> bytes:
+    """The ledger in version 3 as a newer writer has it: by hand, from the parts that are known."""
+    segments = b"".join(
+        _field(
+            6,
+            b"".join(_field(1, b.encode()) for b in f.ensemble)
+            + b"\x10"
+            + bytes((f.first_entry,))
+            + NEW_TEXT,
+        )
+        for f in ledger.fragments
+    )
+    state = bytes((0x28, ledger.state))
+    end = (
+        b"\x18"
+        + protobuf.encode_varint(ledger.length)
+        + b"\x20"
+        + protobuf.encode_varint(ledger.last_entry)
+    )
+    message = (
+        b"\x08\x02\x10\x02"
+        + end
+        + state
+        + segments
+        + b"\x38\x03"
+        + _field(8, b"\x00\xff")
+        + b"\x48\x01\x50\x05"
+        + _field(11, _field(1, b"k") + _field(2, b"\x80") + NEW_NUMBER)
+        + b"\x60"
+        + protobuf.encode_varint(ledger.creator_token)
+        + NEW_NUMBER
+        + NEW_FIXED
+        + NEW_TEXT
+    )
+    return b"BookieMetadataFormatVersion\t3\n" + protobuf.encode_varint(len(message)) + message
+
+
+def test_unknown_fields_survive_every_change() -> None:
+    found = ledger_metadata.decode(LedgerId(7), _newer(LEDGER))
+    assert found.unknown == NEW_NUMBER + NEW_FIXED + NEW_TEXT
+    assert [fragment.unknown for fragment in found.fragments] == [NEW_TEXT] * 2
+    assert found.custom_unknown == (("k", NEW_NUMBER),)
+    assert ledger_metadata.encode(found) == _newer(LEDGER)
+
+    ensemble = (BookieId("a:1"), BookieId("x:9"))
+    replaced = fragments_from(found.fragments, EntryId(9), ensemble)
+    assert replaced == (found.fragments[0], Fragment(EntryId(9), ensemble, NEW_TEXT))
+    appended = fragments_from(replaced, EntryId(12), ensemble)
+    assert appended == (*replaced, Fragment(EntryId(12), ensemble))
+
+    closed = replace(
+        found.with_state(LedgerState.CLOSED), fragments=replaced, last_entry=EntryId(20), length=33
+    )
+    plain = replace(
+        LEDGER.with_state(LedgerState.CLOSED),
+        fragments=tuple(replace(fragment, unknown=b"") for fragment in replaced),
+        last_entry=EntryId(20),
+        length=33,
+    )
+    assert ledger_metadata.encode(closed) == _newer(plain)
+    assert found != replace(found, unknown=b"")
+    assert hash(found) != hash(replace(found, unknown=b""))
+
+
+def test_known_fields_out_of_order_and_unknown_ones_between() -> None:
+    message = ledger_metadata.encode(LEDGER).split(b"\n", 1)[1][1:]
+    mixed = NEW_TEXT + message[4:] + NEW_NUMBER + message[:4]
+    data = b"BookieMetadataFormatVersion\t3\n" + protobuf.encode_varint(len(mixed)) + mixed
+    found = ledger_metadata.decode(LedgerId(7), data)
+    assert found == replace(LEDGER, unknown=NEW_TEXT + NEW_NUMBER)
+
+
+def test_a_known_field_of_another_type_is_kept_as_unknown() -> None:
+    odd = _field(10, b"five")
+    ledger = replace(LEDGER, store_ctime=False, ctime_ms=-1, unknown=odd)
+    assert ledger_metadata.decode(LedgerId(7), ledger_metadata.encode(ledger)) == ledger
+
+
+def test_unknown_fields_of_version_2_survive() -> None:
+    known = ledger_metadata.encode(replace(LEDGER, format_version=2)).decode()
+    newer = known.replace(
+        "  firstEntryId: 9\n", "  firstEntryId: 9\n  zone {\n    a: 'é'\n  }\n  n: -1\n"
+    )
+    newer = newer.replace('  value: "\\200"\n', '  value: "\\200"\n  sealed: true\n')
+    newer += 'tier: COLD\nlist: [1, 2]\nnested <\n  deep { x: "a" "b" }\n>\n'
+    found = ledger_metadata.decode(LedgerId(7), newer.encode())
+    assert found.fragments[0].unknown == b""
+    assert found.fragments[1].unknown == "  zone {\n    a: 'é'\n  }\n  n: -1\n".encode()
+    assert found.custom_unknown == (("k", b"  sealed: true\n"),)
+    assert ledger_metadata.encode(found) == newer.encode()
+    closed = ledger_metadata.encode(found.with_state(LedgerState.CLOSED))
+    assert closed == newer.replace("state: OPEN", "state: CLOSED").encode()
+    one_line = ledger_metadata.decode(LedgerId(7), newer.replace("\n}", " }").encode())
+    assert ledger_metadata.decode(LedgerId(7), ledger_metadata.encode(one_line)) == one_line
+
+
+@pytest.mark.parametrize(
+    ("field", "reason"),
+    [
+        (b"\x28\x04", "state has the unknown value 4"),
+        (b"\x38\x09", "digestType has the unknown value 9"),
+    ],
+)
+def test_a_state_or_digest_type_of_the_future_is_an_error(field: bytes, reason: str) -> None:
+    message = ledger_metadata.encode(LEDGER).split(b"\n", 1)[1][1:] + field
+    data = b"BookieMetadataFormatVersion\t3\n" + protobuf.encode_varint(len(message)) + message
+    with pytest.raises(EncodingError, match=reason):
+        ledger_metadata.decode(LedgerId(7), data)
+
+
+@pytest.mark.parametrize("version", [0, 4, 17])
+def test_an_unknown_version_says_what_to_do(version: int) -> None:
+    data = b"BookieMetadataFormatVersion\t%d\nwhatever" % version
+    with pytest.raises(EncodingError) as caught:
+        ledger_metadata.decode(LedgerId(7), data)
+    text = str(caught.value)
+    assert text.startswith(
+        f"ledger 7: its metadata has format version {version}, and versions 1, 2"
+    )
+    assert "upgrade" in text
+
+
+def test_a_mark_keeps_what_is_not_known() -> None:
+    mark = underreplication.decode_ledger(b'replica: "a:1"\nctime: 5\nurgent: true\n')
+    again = mark.marked_again(["b:1", "a:1", "b:1"], 9)
+    assert underreplication.encode_ledger(again) == (
+        b'replica: "a:1"\nreplica: "b:1"\nctime: 9\nurgent: true\n'
+    )
+    assert again.marked_again(["a:1"], 11) is again
+
+
+def test_a_cookie_with_unknown_fields_is_the_same_cookie() -> None:
+    assert cookie.decode(cookie.encode(COOKIE) + b'sealedBy: "x" more { a: 1 }\n') == COOKIE
 
 
 # ---- cookies ----------------------------------------------------------------------------------

@@ -6,15 +6,17 @@ import copy
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bkbox.wire import vectors
+from bkbox.wire.v3_format import REQUEST, RESPONSE
 
 FOLDER = Path(__file__).parent / "vectors"
-FILES = sorted(path for path in FOLDER.glob("*.json") if path.name != "wire-v3.json")
+FILES = sorted(FOLDER.glob("*.json"))
 CASES = [
     pytest.param(case, id=f"{path.stem}:{case.name}")
     for path in FILES
@@ -28,6 +30,9 @@ PROVEN_FIELDS = {
     "id_read_back", "is_ledger_parent", "is_special", "prefix", "created_node",
 }  # fmt: skip
 """Fields that are derived from all the others: any change to one of them has to be noticed."""
+
+
+V3_PARTS = {field.name for table in (REQUEST, RESPONSE) for field in table.fields}
 
 
 def _changed(value: Any) -> Any:
@@ -68,6 +73,37 @@ def test_parsed_is_compared_field_by_field(case: vectors.NamedCase) -> None:
         )
 
 
+def _wrong_messages(message: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """The message with each of its fields changed, left out, or joined by another in turn."""
+    for name, value in message.items():
+        yield name, {key: each for key, each in message.items() if key != name}
+        if isinstance(value, dict):
+            for path, wrong in _wrong_messages(value):
+                yield f"{name}.{path}", {**message, name: wrong}
+        elif name in ("version", "operation", "status", "flag"):
+            others = {"VERSION_TWO", "START_TLS", "EUA", "FENCE_LEDGER", "ENTRY_PIGGYBACK"}
+            for other in others - {value}:
+                yield name, {**message, name: other}
+        elif isinstance(value, list):
+            yield name, {**message, name: value[1:]}
+        else:
+            yield name, {**message, name: _changed(value)}
+    yield "new", {**message, "new": 1}
+
+
+V3_CASES = [param for param in CASES if str(param.id).startswith("wire-v3:")]
+
+
+@pytest.mark.parametrize("case", V3_CASES)
+def test_messages_are_compared_field_by_field(case: vectors.NamedCase) -> None:
+    assert not case.case["message"].keys() - {*V3_PARTS, "header", "status", "requestContext"}
+    for field, wrong in _wrong_messages(case.case["message"]):
+        found = vectors.problems(
+            vectors.NamedCase(case.name, {**case.case, "message": wrong}, case.check)
+        )
+        assert found, f"{field} of {wrong}"
+
+
 def _run(*paths: Path) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "bkbox.wire.vectors", *map(str, paths)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
@@ -103,7 +139,6 @@ def test_command_names_the_failing_case(tmp_path: Path) -> None:
         ('{"cases": []}', "unknown kind"),
         ('{"cases": [{"a": 1}]}', "unknown kind"),
         ('{"groups": [1]}', "unknown kind"),
-        ((FOLDER / "wire-v3.json").read_text(encoding="utf-8"), "version 3"),
     ],
 )
 def test_what_cannot_be_checked_is_told(
@@ -124,3 +159,83 @@ def test_unknown_groups_and_odd_cases_do_not_pass() -> None:
     text = '{"small_znodes": [{"kind": "new"}, 3, {}], "write_sets": [], "news": [{"a": 1}]}'
     found = [bool(vectors.problems(case)) for case in vectors.load(text).cases]
     assert found == [True] * 4
+
+
+# ---- cases of version 3 that the golden file does not have --------------------------------------
+
+READ = "0a0608031001180{txn}a2060408091005"
+
+
+def _v3_case(frame: str, message: Any = None, **more: Any) -> dict[str, Any]:
+    case = {"direction": "request", "frame": f"{len(frame) // 2:08x}{frame}", **more}
+    return case if message is None else {**case, "message": message}
+
+
+def _found(*cases: dict[str, Any]) -> list[list[str]]:
+    loaded = vectors.load(json.dumps({"cases": cases}))
+    assert loaded.kind == "wire-v3"
+    return [vectors.problems(case) for case in loaded.cases]
+
+
+def _read_message(txn: int, **more: Any) -> dict[str, Any]:
+    header = {"version": "VERSION_THREE", "operation": "READ_ENTRY", "txnId": txn}
+    return {"header": {**header, **more}, "readRequest": {"ledgerId": 9, "entryId": 5}}
+
+
+def test_unsigned_numbers_may_be_shown_signed() -> None:
+    last = "0a0f0803100118ffffffffffffffffff01a2060408091005"
+    priority = "0a0c08031001180720ffffffff0fa2060408091005"
+    assert (
+        _found(
+            _v3_case(last, _read_message(-1)),
+            _v3_case(last, _read_message(2**64 - 1)),
+            _v3_case(priority, _read_message(7, priority=-1)),
+            _v3_case(priority, _read_message(7, priority=2**32 - 1)),
+        )
+        == [[]] * 4
+    )
+    assert all(_found(_v3_case(last, _read_message(-2)), _v3_case(last, _read_message(1))))
+
+
+def test_what_says_no_more_than_its_absence() -> None:
+    header = {"version": "VERSION_THREE", "operation": "GET_BOOKIE_INFO", "txnId": 1}
+    head = "0a06080310081801"
+    assert (
+        _found(
+            _v3_case("0a08080310011807" + "2000" + "a2060408091005", _read_message(7, priority=0)),
+            _v3_case(head, {"header": header}),
+            _v3_case(head + "ca0600", {"header": header, "getBookieInfoRequest": {}}),
+            _v3_case(
+                head + "ca06020800", {"header": header, "getBookieInfoRequest": {"requested": 0}}
+            ),
+        )
+        == [[]] * 4
+    )
+
+
+def test_unknown_fields_are_decoded_over() -> None:
+    frame = "fa3e0161" + READ.format(txn=1) + "f83e01" + "fd3e00000000"
+    known = _v3_case(frame, _read_message(1), decode_only=True)
+    assert _found(known) == [[]]
+    del known["decode_only"]
+    assert "encoded" in _found(known)[0][0]
+
+
+def test_frames_that_have_to_be_refused() -> None:
+    good = _v3_case(READ.format(txn=1), _read_message(1))
+    refused = [
+        _v3_case("0a060803100d1801", kind="reject"),
+        _v3_case("0a06080310011801", kind="reject"),
+        _v3_case("02020000" + "00" * 16, kind="reject"),
+        _v3_case("0a06080310011801", kind="reject", direction="response"),
+    ]
+    accepted = _v3_case(READ.format(txn=1), kind="reject")
+    assert [bool(found) for found in _found(*refused, good, accepted)] == [False] * 5 + [True]
+    assert [bool(found) for found in _found(*refused[:2], accepted)] == [False, False, True]
+    assert vectors.load(json.dumps({"cases": [refused[2]]})).kind == "wire-v2"
+
+
+def test_versions_are_not_mixed_in_one_file() -> None:
+    good = _v3_case(READ.format(txn=1), _read_message(1))
+    other = {"direction": "request", "frame": "00000004", "fields": {}}
+    assert [bool(found) for found in _found(good, other)] == [False, True]

@@ -9,7 +9,7 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from bkbox import limits
+from bkbox import limits, metadatauri
 from bkbox.configvalues import (
     Choice,
     Flag,
@@ -34,13 +34,12 @@ _DAY_S = 86_400.0
 
 
 def metadata_uri_problem(uri: str) -> str | None:
-    """What is wrong with the URI of a metadata store; None if this version can use it."""
-    scheme, colon, rest = uri.partition(":")
-    if scheme == "sqlite" and rest:
-        return None
-    if scheme == "zk" or scheme.startswith("zk+"):
-        return "ZooKeeper is not supported by this version of bkbox; use sqlite:PATH"
-    return "has to be sqlite:PATH" + ("" if colon else ", for example sqlite:/var/lib/bkbox.db")
+    """What is wrong with the URI of a metadata store; None if it can be used."""
+    try:
+        metadatauri.parse(uri)
+    except metadatauri.WrongUriError as error:
+        return str(error)
+    return None
 
 
 def _listen_problem(text: str) -> str | None:
@@ -95,7 +94,24 @@ class Config:
         )
     )
     metadata: str = field(
-        metadata=_key(Text(metadata_uri_problem), "Metadata store of the cluster: sqlite:PATH.")
+        metadata=_key(
+            Text(metadata_uri_problem), f"Metadata store of the cluster: {metadatauri.FORMS}."
+        )
+    )
+    metadata_wait_s: float = field(
+        metadata=_key(
+            Number(0.1, _DAY_S),
+            "Seconds that a start, and each question to the metadata store, waits for a store that "
+            "is away.",
+            30.0,
+        )
+    )
+    metadata_lost_s: float = field(
+        metadata=_key(
+            Number(0.1, _DAY_S),
+            "Seconds after which a bookie that has lost its registration takes no new ledgers.",
+            30.0,
+        )
     )
     disks: tuple[Path, ...] = field(
         metadata=_key(Folders(), "Folders of the data disks, one per disk.")

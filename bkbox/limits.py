@@ -28,3 +28,24 @@ OPEN_SEGMENTS_MAX = 64
 
 LAST_ENTRIES_CACHED_MAX = 100_000
 """Ledgers whose last entry id an index keeps in memory."""
+
+ZOOKEEPER_SESSION_TIMEOUT_S = 10.0
+"""How long ZooKeeper keeps what is ephemeral after it last heard of its owner. BookKeeper: zkTimeout, the same."""
+
+HELD_KEYS_MAX = 65_536
+"""Index keys of deferred adds that a disk holds in memory; more of them are synced unasked."""
+
+KNOWN_LACS_MAX = 100_000
+"""Ledgers whose last add confirmed a disk keeps in memory."""
+
+EXPLICIT_LAC_BYTES_MAX = 80
+"""Largest explicit LAC packet: 16 bytes and a digest, of which BookKeeper's longest has 20."""
+
+LONG_POLLS_MAX = 100_000
+"""Long polls that wait on one disk; one more is answered at once."""
+
+LONG_POLL_MS_MAX = 300_000
+"""Longest wait of a long poll. BookKeeper has no bound, but its clients give up after seconds."""
+
+DEFERRED_LEDGERS_MAX = 10_000
+"""Ledgers with deferred adds that are remembered for one connection."""

@@ -157,8 +157,8 @@ def test_all_problems_are_reported_at_once(file: Path) -> None:
         "1: unknown key lisen; did you mean listen?",
         "BKBOX_LOGLEVEL: unknown key BKBOX_LOGLEVEL; did you mean BKBOX_LOG_LEVEL?",
         " listen is missing: HOST:PORT where clients reach the bookie; port 0 takes a free one.",
-        "BKBOX_METADATA: metadata 'zk://x': ZooKeeper is not supported by this version of bkbox; "
-        "use sqlite:PATH",
+        "BKBOX_METADATA: metadata 'zk://x': 'x' has to be HOST:PORT, for example "
+        "zk1.example.com:2181",
         '2: disks has to be a list of at least one path, for example ["/data/a"], '
         "not an empty list",
         "6: ack_after has to be one of 'sync', 'write', 'journal', not the text 'never'",
@@ -285,9 +285,20 @@ def test_a_problem_reads_as_place_and_text() -> None:
     [
         ("sqlite:x", None),
         ("sqlite:/var/lib/x.db", None),
-        ("sqlite:", "has to be sqlite:PATH"),
-        ("x.db", "has to be sqlite:PATH, for example sqlite:/var/lib/bkbox.db"),
-        ("zk+hierarchical://a:1/ledgers", "ZooKeeper is not supported"),
+        ("zk://a:1/ledgers", None),
+        ("zk+hierarchical://a:1;[::1]:2/deep/root/", None),
+        ("sqlite:", "has to be sqlite:PATH or zk://"),
+        ("x.db", "for example sqlite:/var/lib/bkbox.db"),
+        ("etcd://a:1/ledgers", "has to be sqlite:PATH or zk://"),
+        ("zk+ms://a:1/ledgers", "ms (ledgers in a metastore) is not supported"),
+        ("zk+legacyhierarchical://a:1/ledgers", "legacyhierarchical is not known"),
+        ("zk:/ledgers", "names no server"),
+        ("zk:///ledgers", "names no server"),
+        ("zk://a;b:2/ledgers", "'a' has to be HOST:PORT"),
+        ("zk://a:1", "has to end with the root"),
+        ("zk://a:1/", "has to end with the root"),
+        ("zk://a:1/x//y", "has to end with the root"),
+        ("zk://a:1/x/../y", "has to end with the root"),
     ],
 )
 def test_metadata_uris(uri: str, expected: str | None) -> None:

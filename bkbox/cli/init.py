@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from bkbox import config as configuration
+from bkbox import metadatauri
 from bkbox.cli.options import FILE
 from bkbox.cli.output import message
 from bkbox.errors import ConfigError
@@ -42,7 +43,9 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     help="Folder of one data disk; once per disk.",
 )
 @click.option("--journal", type=_FOLDER, metavar="DIR", help="Folder of the journal.")
-@click.option("--metadata", required=True, metavar="URI", help="Metadata store: sqlite:PATH.")
+@click.option(
+    "--metadata", required=True, metavar="URI", help=f"Metadata store: {metadatauri.FORMS}."
+)
 @click.option(
     "--listen", required=True, metavar="HOST:PORT", help="Where clients reach the bookie."
 )

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from bkbox import config as configuration
+from bkbox import metadatauri
 from bkbox.errors import InvalidIdError
 from bkbox.ids import LedgerId, ledger_id
 
@@ -63,7 +64,7 @@ def metadata_option(command: F) -> F:
     return click.option(
         "--metadata",
         metavar="URI",
-        help="Metadata store of the cluster: sqlite:PATH.",
+        help=f"Metadata store of the cluster: {metadatauri.FORMS}.",
     )(with_config)  # type: ignore[return-value]
 
 

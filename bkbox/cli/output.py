@@ -83,7 +83,9 @@ def _print_rich(columns: Sequence[str], cells: Sequence[Sequence[str]], title: s
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(*columns, title=title or None, title_justify="left")
+    table = Table(title=title or None, title_justify="left")
+    for column in columns:
+        table.add_column(column, overflow="fold")  # an id that is too long is broken, never cut
     for row in cells:
         table.add_row(*row)
     Console(markup=False, highlight=False).print(table)

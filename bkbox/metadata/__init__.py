@@ -1,32 +1,66 @@
-"""Where the metadata of a cluster is kept: ``sqlite:PATH``, behind the interface of base.py."""
+"""Where the metadata of a cluster is kept: SQLite or ZooKeeper, behind the interface of base.py.
+
+URIs: metadatauri.py. ``wait_s`` is how long each operation on ZooKeeper may take, connecting
+included, before it raises MetadataUnavailableError; SQLite answers at once or after its own short
+wait for a lock, whatever ``wait_s`` is.
+"""
 
 from __future__ import annotations
 
-from pathlib import Path
+from uuid import uuid4
 
-from bkbox.config import metadata_uri_problem
-from bkbox.errors import ConfigError
+from bkbox import metadatauri
+from bkbox.errors import ConfigError, OperatorError
 from bkbox.metadata import sqlite
 from bkbox.metadata.base import MetadataStore
+from bkbox.metadatauri import SqliteUri, ZooKeeperUri
+
+WAIT_S = 30.0
 
 
-async def connect(uri: str) -> MetadataStore:
-    """Connect to a store that exists.
+async def connect(uri: str, wait_s: float = WAIT_S) -> MetadataStore:
+    """Connect to a cluster that exists.
 
-    Raises ConfigError (a URI that means nothing), MetadataUnavailableError, MetadataError.
+    Raises ConfigError (a URI that means nothing, or another ledger layout than the cluster's),
+    MetadataUnavailableError, OperatorError (no cluster in ZooKeeper), MetadataError.
     """
-    return await sqlite.SqliteStore.open(_sqlite_path(uri))
+    parsed = _parsed(uri)
+    if isinstance(parsed, SqliteUri):
+        return await sqlite.SqliteStore.open(parsed.path)
+    # kazoo takes a while to import and is of no use to SQLite.
+    from bkbox.metadata.zookeeper import ZooKeeperStore
+
+    return await ZooKeeperStore.open(parsed, wait_s=wait_s)
 
 
-async def create(uri: str) -> MetadataStore:
-    """Create the store with a new instance id unless it exists, and connect. Raises as connect."""
-    path = _sqlite_path(uri)
-    await sqlite.create(path)
-    return await sqlite.SqliteStore.open(path)
+async def create(uri: str, wait_s: float = WAIT_S) -> MetadataStore:
+    """Connect; an embedded store is made first, with a new instance id, unless it exists.
+
+    A cluster in ZooKeeper belongs to many hosts: it is made by ``init_cluster`` alone. Raises as
+    connect.
+    """
+    parsed = _parsed(uri)
+    if isinstance(parsed, SqliteUri):
+        await sqlite.create(parsed.path)
+    return await connect(uri, wait_s)
 
 
-def _sqlite_path(uri: str) -> Path:
-    problem = metadata_uri_problem(uri)
-    if problem is not None:
-        raise ConfigError([f"metadata URI {uri!r}: {problem}"])
-    return Path(uri.partition(":")[2])
+async def init_cluster(uri: str, wait_s: float = WAIT_S) -> None:
+    """Make a new cluster, with a new instance id.
+
+    Raises OperatorError (there is one), ConfigError, MetadataUnavailableError, MetadataError.
+    """
+    parsed = _parsed(uri)
+    if isinstance(parsed, ZooKeeperUri):
+        from bkbox.metadata.zookeeper import init_cluster as init_in_zookeeper
+
+        await init_in_zookeeper(parsed, uuid4(), wait_s=wait_s)
+    elif not await sqlite.create(parsed.path):
+        raise OperatorError(f"{parsed.path} exists already: choose another name")
+
+
+def _parsed(uri: str) -> SqliteUri | ZooKeeperUri:
+    try:
+        return metadatauri.parse(uri)
+    except metadatauri.WrongUriError as error:
+        raise ConfigError([f"metadata URI {uri!r}: {error}"]) from None

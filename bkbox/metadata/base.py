@@ -24,6 +24,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from bkbox.errors import MetadataError
 from bkbox.ids import BookieId, LedgerId
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo
@@ -60,6 +61,10 @@ class Registration(ABC):
     @abstractmethod
     async def set_read_only(self, read_only: bool) -> None:
         """Say that the bookie takes, or does not take, new entries."""
+
+    @abstractmethod
+    def unregistered_s(self) -> float:
+        """For how many seconds the bookie has not been known to be registered; 0.0 while it is."""
 
     @abstractmethod
     async def close(self) -> None:
@@ -115,6 +120,13 @@ class MetadataStore(ABC):
     def watch_ledger(self, ledger: LedgerId) -> AsyncIterator[Versioned[LedgerMetadata] | None]:
         """The ledger now and after each change; None while there is no such ledger."""
 
+    @abstractmethod
+    async def underreplicated(self) -> frozenset[LedgerId]:
+        """Ledgers that are marked for re-replication.
+
+        A ledger stays marked until its metadata names the bookies that it was copied to.
+        """
+
     # ---- cookies ----------------------------------------------------------------------------
 
     @abstractmethod
@@ -153,6 +165,13 @@ class MetadataStore(ABC):
     @abstractmethod
     def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
         """The registered bookies now and after each change, deaths included."""
+
+    # ---- neighbours -------------------------------------------------------------------------
+
+    async def read_znode(self, path: str) -> bytes:
+        """What other software keeps in the same store under this path. Raises MetadataError, also
+        where the store knows no such thing."""
+        raise MetadataError("the metadata store is not ZooKeeper: it has no znodes")
 
     # ---- life -------------------------------------------------------------------------------
 

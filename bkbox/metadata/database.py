@@ -64,13 +64,13 @@ class _FileIdentity(NamedTuple):
 
 def create_file(
     path: Path, version: int, statements: Sequence[tuple[str, tuple[object, ...]]]
-) -> None:
-    """Make the file with its first content, unless something of that name exists. Blocks.
+) -> bool:
+    """Make the file with its first content; False if something of that name exists. Blocks.
 
     Raises MetadataUnavailableError.
     """
     if path.exists():
-        return
+        return False
     made = path.with_name(f".{path.name}.{uuid4().hex}.new")
     try:
         os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
@@ -79,7 +79,7 @@ def create_file(
             # link() fails where the name is taken: of two creators the first one wins.
             os.link(made, path)
         except FileExistsError:
-            return
+            return False
         finally:
             made.unlink()
         _sync_folder(path.parent)
@@ -87,6 +87,7 @@ def create_file(
         raise MetadataUnavailableError(
             f"cannot create the metadata store {path}: {error.strerror}"
         ) from error
+    return True
 
 
 def _fill(path: Path, version: int, statements: Sequence[tuple[str, tuple[object, ...]]]) -> None:

@@ -102,6 +102,7 @@ class SqliteRegistration(Registration):
         self._read_only = read_only
         self._nonce = uuid4().hex
         self._renewal: asyncio.Task[None] | None = None
+        self._failing_since_ms: int | None = None
 
     async def begin(self) -> None:
         """Take the bookie's row and renew it from now on. Raises OperatorError, MetadataError.
@@ -128,6 +129,11 @@ class SqliteRegistration(Registration):
         self._read_only = read_only
         await self._renew()
 
+    def unregistered_s(self) -> float:
+        if self._failing_since_ms is None:
+            return 0.0
+        return (self._observer.now_ms() - self._failing_since_ms) / 1000
+
     async def close(self) -> None:
         if self._renewal is None:
             return
@@ -146,15 +152,22 @@ class SqliteRegistration(Registration):
                 await self._renew()
 
     async def _renew(self) -> None:
+        asked_ms = self._observer.now_ms()
         try:
             holder = await self._database.write(self._claim)
         except MetadataError as error:
+            self._note_failure(asked_ms)
             _log.warning("registration of bookie %s is not renewed: %s", self._bookie, error)
             return
-        if holder is not None:
-            _log.error(
-                "registration of bookie %s was taken by process %d", self._bookie, holder.pid
-            )
+        if holder is None:
+            self._failing_since_ms = None
+            return
+        self._note_failure(asked_ms)
+        _log.error("registration of bookie %s was taken by process %d", self._bookie, holder.pid)
+
+    def _note_failure(self, asked_ms: int) -> None:
+        if self._failing_since_ms is None:
+            self._failing_since_ms = asked_ms
 
     # ---- in the thread of the database ----------------------------------------------------
 

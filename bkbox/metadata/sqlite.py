@@ -76,14 +76,14 @@ def wall_clock_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-async def create(path: Path) -> None:
-    """Make the file with a new instance id; one that exists stays as it is.
+async def create(path: Path) -> bool:
+    """Make the file with a new instance id; False if there was one, which stays as it is.
 
     Raises MetadataUnavailableError.
     """
     statements: list[tuple[str, tuple[object, ...]]] = [(table, ()) for table in _TABLES]
     statements.append(("INSERT INTO cluster VALUES (?, 0)", (str(uuid4()),)))
-    await asyncio.to_thread(create_file, path, SCHEMA_VERSION, statements)
+    return await asyncio.to_thread(create_file, path, SCHEMA_VERSION, statements)
 
 
 class SqliteStore(MetadataStore):
@@ -220,6 +220,9 @@ class SqliteStore(MetadataStore):
             return Versioned(ledger_metadata.decode(ledger, data, ctime_ms), version)
         except EncodingError as error:
             raise MetadataError(f"metadata store {self._database.path}: {error}") from error
+
+    async def underreplicated(self) -> frozenset[LedgerId]:
+        return frozenset()  # nobody re-replicates in an embedded cluster
 
     # ---- cookies ----------------------------------------------------------------------------
 

@@ -41,9 +41,10 @@ def test_the_commands_that_scripts_rely_on() -> None:
     assert leaves == {
         *("init", "run", "status", "demo"),
         *("cookie show", "cookie verify", "cookie repair"),
+        *("cluster init", "cluster info", "cluster list"),
         *("ledger create", "ledger list", "ledger show", "ledger read", "ledger write"),
         *("ledger recover", "ledger delete"),
-        *("index rebuild", "config validate", "config show"),
+        *("index rebuild", "config validate", "config show", "placement explain"),
     }
 
 
@@ -81,7 +82,7 @@ def test_every_example_is_a_command_line_that_parses(
 
 
 def test_commands_that_print_data_offer_json() -> None:
-    silent = {"init", "run", "demo", "cookie repair", "ledger delete"}
+    silent = {"init", "run", "demo", "cookie repair", "cluster init", "ledger delete"}
     for path, command in TREE.items():
         if isinstance(command, click.Group):
             continue

@@ -77,8 +77,9 @@ async def _increment(store: MetadataStore, number: str, times: str) -> None:
         print(count_of(written.value), flush=True)
 
 
-async def _register(store: MetadataStore, bookie: str) -> None:
-    await store.register(BookieId(bookie), rpc_service_info("peer", 3181), read_only=False)
+async def _register(store: MetadataStore, *bookies: str) -> None:
+    for bookie in bookies:
+        await store.register(BookieId(bookie), rpc_service_info("peer", 3181), read_only=False)
     print("registered", flush=True)
     await asyncio.to_thread(sys.stdin.readline)
 

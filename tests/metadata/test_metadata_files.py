@@ -45,8 +45,8 @@ def make(path: Path) -> None:
 @pytest.mark.parametrize(
     ("uri", "text"),
     [
-        ("zk+hierarchical://host:2181/ledgers", "not supported by this version"),
-        ("zk://host:2181/ledgers", "not supported by this version"),
+        ("zk+ms://host:2181/ledgers", "not supported"),
+        ("zk://host:2181", "root of the cluster"),
         ("sqlite:", "sqlite:PATH"),
         ("cluster.db", "sqlite:PATH"),
         ("etcd:/x", "sqlite:PATH"),

@@ -14,14 +14,14 @@ from pathlib import Path
 import pytest
 from metadata_peer import peer
 
-from bkbox.errors import EncodingError, HandleClosedError, OperatorError
+from bkbox.errors import OperatorError
 from bkbox.ids import BookieId
 from bkbox.metadata import database, registration
 from bkbox.metadata.base import RegisteredBookie
 from bkbox.metadata.liveness import Process, boottime_ms, this_process
 from bkbox.metadata.registration import LEASE_MS, Row
 from bkbox.metadata.sqlite import SqliteStore, create
-from bkbox.wire.service_info import ServiceInfo, rpc_service_info
+from bkbox.wire.service_info import rpc_service_info
 
 BOOKIE = BookieId("127.0.0.1:3181")
 INFO = rpc_service_info("127.0.0.1", 3181)
@@ -46,46 +46,6 @@ def expiry_of(path: Path) -> int | None:
     with closing(sqlite3.connect(path)) as other:
         row = other.execute("SELECT expires_ms FROM registration").fetchone()
     return None if row is None else int(row[0])
-
-
-def test_registered_read_only_and_gone(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with store_at(tmp_path / "cluster.db") as store:
-            assert await store.bookies() == {}
-            mine = await store.register(BOOKIE, INFO, read_only=True)
-            assert await store.bookies() == {BOOKIE: RegisteredBookie(True, INFO)}
-            await mine.set_read_only(False)
-            assert await store.bookies() == {BOOKIE: RegisteredBookie(False, INFO)}
-            await mine.close()
-            await mine.close()
-            assert await store.bookies() == {}
-            with pytest.raises(HandleClosedError):
-                await mine.set_read_only(True)
-            assert await store.bookies() == {}
-
-    asyncio.run(scenario())
-
-
-def test_closing_the_store_closes_its_registrations(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        path = tmp_path / "cluster.db"
-        async with store_at(path) as store:
-            async with await SqliteStore.open(path) as other:
-                await other.register(BOOKIE, INFO, read_only=False)
-                assert BOOKIE in await store.bookies()
-            assert await store.bookies() == {}
-
-    asyncio.run(scenario())
-
-
-def test_an_address_that_no_client_could_read_is_refused(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with store_at(tmp_path / "cluster.db") as store:
-            with pytest.raises(EncodingError):
-                await store.register(BookieId("name"), ServiceInfo(), read_only=False)
-            assert await store.bookies() == {}
-
-    asyncio.run(scenario())
 
 
 def test_a_living_process_keeps_its_id_and_a_killed_one_loses_it_at_once(tmp_path: Path) -> None:

@@ -6,18 +6,16 @@ import asyncio
 import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from metadata_peer import count_of, ledger_of, peer
+from metadata_peer import ledger_of, peer
 
 from bkbox.errors import HandleClosedError, MetadataError
 from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.watch import Changes, watch
-from bkbox.wire.ledger import LedgerState
 
 ONE = LedgerId(1)
 BOOKIE = BookieId("b:1")
@@ -27,52 +25,6 @@ BOOKIE = BookieId("b:1")
 async def store_at(tmp_path: Path) -> AsyncIterator[MetadataStore]:
     async with await create(f"sqlite:{tmp_path}/cluster.db") as store:
         yield store
-
-
-def test_a_ledger_is_seen_from_before_its_creation_to_after_its_deletion(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with store_at(tmp_path) as store:
-            watch = store.watch_ledger(ONE)
-            assert await anext(watch) is None
-            created = await store.create_ledger(ledger_of(1))
-            assert await anext(watch) == created
-            fenced = replace(created.value, state=LedgerState.IN_RECOVERY)
-            written = await store.write_ledger(fenced, 0)
-            assert await anext(watch) == written
-            await store.create_ledger(ledger_of(2))  # another ledger: no news of this one
-            await store.delete_ledger(ONE)
-            assert await anext(watch) is None
-
-    asyncio.run(scenario())
-
-
-def test_a_change_between_two_steps_of_a_watch_is_not_missed(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with store_at(tmp_path) as store:
-            await store.create_ledger(ledger_of(1))
-            watch = store.watch_ledger(ONE)
-            await anext(watch)
-            await store.write_ledger(ledger_of(1), 0)
-            last = await store.write_ledger(ledger_of(1), 1)
-            assert await anext(watch) == last, "changes in quick succession are merged"
-
-    asyncio.run(scenario())
-
-
-def test_the_last_change_of_another_process_is_seen(tmp_path: Path) -> None:
-    async def scenario() -> None:
-        async with store_at(tmp_path) as store:
-            await store.create_ledger(ledger_of(1))
-            seen: list[int] = []
-            with peer(f"sqlite:{tmp_path}/cluster.db", "increment", 1, 30):
-                async for found in store.watch_ledger(ONE):
-                    assert found is not None
-                    seen.append(count_of(found.value))
-                    if seen[-1] == 30:
-                        break
-            assert seen == sorted(set(seen))
-
-    asyncio.run(scenario())
 
 
 def test_a_bookie_that_is_killed_vanishes_though_nothing_is_written(tmp_path: Path) -> None:

@@ -1,0 +1,204 @@
+"""``bkbox cluster …``: make a cluster, and see who is in it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import asdict, dataclass
+
+import click
+
+from bkbox import metadata as stores
+from bkbox.cli.options import metadata_option
+from bkbox.cli.output import Format, message, output_option, print_fields, print_json, print_table
+from bkbox.configvalues import join_address
+from bkbox.metadata.base import MetadataStore
+
+WAIT_S = 10.0
+"""A person waits for the answer."""
+
+WRITABLE, READ_ONLY, DOWN = "writable", "read-only", "down"
+
+
+@click.group(no_args_is_help=True)
+def cluster() -> None:
+    """Make a cluster, and see who is in it.
+
+    \b
+    Example:
+      bkbox cluster list --metadata zk://zk1.example.com:2181/ledgers
+    """
+
+
+@cluster.command(no_args_is_help=True)
+@metadata_option
+def init(metadata: str) -> None:
+    """Make a new, empty cluster; fails if there is one.
+
+    In ZooKeeper it is what BookKeeper's "initnewcluster" makes, so that bookies and clients of both
+    can join. The layout of its ledgers is hierarchical unless the URI names another one.
+
+    \b
+    Example:
+      bkbox cluster init --metadata 'zk://zk1:2181;zk2:2181;zk3:2181/ledgers'
+    """
+
+    async def go() -> str:
+        await stores.init_cluster(metadata, WAIT_S)
+        async with await stores.connect(metadata, WAIT_S) as store:
+            return await store.instance_id()
+
+    message(f"made a new cluster, instance id {asyncio.run(go())}")
+
+
+# ---- info -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Replication:
+    """What is known of re-replication, the work of BookKeeper's auditor and replication workers."""
+
+    enabled: bool
+    auditor: str | None
+    under_replicated: int
+
+
+@dataclass(frozen=True, slots=True)
+class Info:
+    """A cluster. ``layout`` and ``replication`` are None in the embedded store, which has neither;
+    ``ledgers`` unless they were counted."""
+
+    metadata: str
+    instance_id: str
+    layout: str | None
+    writable: list[str]
+    read_only: list[str]
+    down: list[str]
+    ledgers: int | None
+    replication: Replication | None
+
+
+@cluster.command(no_args_is_help=True)
+@metadata_option
+@click.option(
+    "--count-ledgers",
+    is_flag=True,
+    help="Count the ledgers, which may take long if there are many.",
+)
+@output_option
+def info(metadata: str, count_ledgers: bool, output: Format) -> None:
+    """Show the identity of a cluster, its bookies and the state of re-replication.
+
+    A bookie is "down" if the cluster knows its cookie and it is not registered.
+
+    \b
+    Example:
+      bkbox cluster info --metadata zk://zk1.example.com:2181/ledgers --count-ledgers
+    """
+    found = asyncio.run(_info(metadata, count_ledgers=count_ledgers))
+    if output == "json":
+        print_json(asdict(found))
+        return
+    fields: list[tuple[str, object]] = [
+        ("metadata", found.metadata),
+        ("instance id", found.instance_id),
+        ("layout", found.layout),
+        ("writable bookies", found.writable),
+        ("read-only bookies", found.read_only),
+        ("bookies down", found.down),
+        ("ledgers", found.ledgers if count_ledgers else "not counted (--count-ledgers)"),
+    ]
+    if found.replication is not None:
+        fields += [
+            ("replication enabled", found.replication.enabled),
+            ("auditor", found.replication.auditor),
+            ("under-replicated", found.replication.under_replicated),
+        ]
+    print_fields(fields)
+
+
+async def _info(metadata: str, *, count_ledgers: bool) -> Info:
+    async with await stores.connect(metadata, WAIT_S) as store:
+        members = await _members(store)
+        ledgers = None
+        if count_ledgers:
+            ledgers = sum([len(page) async for page in store.ledger_ranges()])
+        layout, replication = await _of_zookeeper(store)
+        return Info(
+            metadata=metadata,
+            instance_id=await store.instance_id(),
+            layout=layout,
+            writable=[each.id for each in members if each.mode == WRITABLE],
+            read_only=[each.id for each in members if each.mode == READ_ONLY],
+            down=[each.id for each in members if each.mode == DOWN],
+            ledgers=ledgers,
+            replication=replication,
+        )
+
+
+async def _of_zookeeper(store: MetadataStore) -> tuple[str | None, Replication | None]:
+    from bkbox.metadata.zookeeper import ZooKeeperStore
+
+    if not isinstance(store, ZooKeeperStore):
+        return None, None
+    tree = store.under_replication
+    return store.layout.value, Replication(
+        enabled=await tree.enabled(),
+        auditor=await tree.auditor(),
+        under_replicated=await tree.count(),
+    )
+
+
+# ---- list -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A bookie; ``address`` is None if it is not registered or did not say how it is reached."""
+
+    id: str
+    address: str | None
+    mode: str
+
+
+@cluster.command("list", no_args_is_help=True)
+@metadata_option
+@click.option("--rw", "only", flag_value=WRITABLE, help="Only bookies that take new entries.")
+@click.option("--ro", "only", flag_value=READ_ONLY, help="Only bookies that are read-only.")
+@click.option("--all", "only", flag_value="all", help="Also bookies that are down.")
+@output_option
+def list_bookies(metadata: str, only: str | None, output: Format) -> None:
+    """List the bookies that are registered, with their addresses.
+
+    \b
+    Example:
+      bkbox cluster list --metadata zk://zk1.example.com:2181/ledgers --rw
+    """
+
+    async def go() -> list[Member]:
+        async with await stores.connect(metadata, WAIT_S) as store:
+            return await _members(store)
+
+    modes = {None: (WRITABLE, READ_ONLY), "all": (WRITABLE, READ_ONLY, DOWN)}.get(only, (only,))
+    found = [member for member in asyncio.run(go()) if member.mode in modes]
+    if output == "json":
+        print_json([asdict(member) for member in found])
+    else:
+        print_table(
+            ["bookie", "address", "mode"],
+            [(member.id, member.address, member.mode) for member in found],
+        )
+
+
+async def _members(store: MetadataStore) -> list[Member]:
+    """All bookies that the cluster knows, by id."""
+    registered = await store.bookies()
+    members = []
+    for bookie in sorted({*registered, *await store.cookies()}):
+        if bookie not in registered:
+            members.append(Member(bookie, None, DOWN))
+            continue
+        there = registered[bookie]
+        rpc = there.service_info.rpc
+        address = None if rpc is None else join_address(*rpc)
+        members.append(Member(bookie, address, READ_ONLY if there.read_only else WRITABLE))
+    return members

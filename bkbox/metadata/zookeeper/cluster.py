@@ -1,0 +1,131 @@
+"""The root of a cluster's tree: making it, and finding out how its ledgers are laid out.
+
+``init`` leaves what BookKeeper's initnewcluster leaves: the root, ``available``,
+``available/readonly`` and ``INSTANCEID`` in one transaction, then ``LAYOUT``. Whoever connects makes
+``LAYOUT`` and ``available/readonly`` if they are missing, as BookKeeper's drivers do. Source:
+ZKMetadataDriverBase.java, AbstractZkLedgerManagerFactory.java, ZKRegistrationManager.java.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from uuid import UUID
+
+from bkbox.errors import ConfigError, EncodingError, MetadataError, OperatorError
+from bkbox.metadata.zookeeper import writes
+from bkbox.metadata.zookeeper.connection import Connection
+from bkbox.metadata.zookeeper.nodes import LostReplyError, NodeExistsError, NoNodeError
+from bkbox.metadatauri import ZooKeeperUri
+from bkbox.wire import layout as layouts
+from bkbox.wire.layout import LedgerLayout
+from bkbox.wire.paths import PathLayout
+
+DEFAULT_LAYOUT = PathLayout.HIERARCHICAL
+
+_FACTORIES = {layout.factory_class: layout for layout in PathLayout}
+_SHORT_NAMES = {"flat": PathLayout.FLAT, "hierarchical": PathLayout.HIERARCHICAL}
+
+
+async def init(zk: Connection, uri: ZooKeeperUri, instance_id: UUID) -> None:
+    """Make a new cluster, and the parents of its root. Raises OperatorError if the root exists."""
+    root = uri.root
+    identity = str(instance_id).encode()
+    for parent in _parents(root):
+        with suppress(NodeExistsError):
+            await writes.create(zk, parent)
+    nodes = [
+        (root, b""),
+        (f"{root}/available", b""),
+        (f"{root}/available/readonly", b""),
+        (f"{root}/INSTANCEID", identity),
+    ]
+    while True:
+        try:
+            await zk.try_create_all(nodes)
+        except LostReplyError:
+            continue
+        except NodeExistsError:
+            # Ours, if only the answer was lost: nobody else has this instance id.
+            found = await zk.find(f"{root}/INSTANCEID")
+            if found is None or found.data != identity:
+                raise OperatorError(
+                    f"{root} exists already in ZooKeeper ({zk.hosts}): choose another root, or "
+                    "look at what is there with `bkbox cluster info`"
+                ) from None
+        break
+    await _create_layout(zk, uri)
+
+
+async def open_root(zk: Connection, uri: ZooKeeperUri) -> PathLayout:
+    """Check that there is a cluster, put right what a driver puts right; the layout of its ledgers.
+
+    Raises OperatorError (no cluster), ConfigError (another layout than the URI names),
+    MetadataError.
+    """
+    # Whatever was answered to anyone before now is seen from here on: phase one relies on it.
+    await zk.sync(uri.root)
+    if await zk.exists(uri.root) is None:
+        raise OperatorError(
+            f"there is no cluster at {uri.root} in ZooKeeper ({zk.hosts}): run "
+            f"`bkbox cluster init --metadata '{_text(uri)}'`"
+        )
+    with suppress(NodeExistsError, NoNodeError):
+        await writes.create(zk, f"{uri.root}/available/readonly")
+    path = f"{uri.root}/LAYOUT"
+    node = await zk.find(path)
+    if node is None:
+        await _create_layout(zk, uri)
+        node = await zk.get(path)
+    found = _layout_of(path, node.data)
+    if uri.layout not in (None, found.value):
+        raise ConfigError(
+            [
+                f"the ledgers of the cluster at {uri.root} have the layout {found.value}, not "
+                f"{uri.layout}: write zk:// instead of zk+{uri.layout}:// in the metadata URI"
+            ]
+        )
+    return found
+
+
+async def instance_id(zk: Connection, root: str) -> str:
+    """The identity of the cluster. Raises MetadataError if it has none."""
+    path = f"{root}/INSTANCEID"
+    node = await zk.find(path)
+    if node is None:
+        raise MetadataError(f"the cluster has no instance id: there is no znode {path}")
+    try:
+        return str(UUID(node.data.decode("ascii").strip()))
+    except ValueError:
+        raise MetadataError(f"znode {path} is no instance id: {node.data[:100]!r}") from None
+
+
+async def _create_layout(zk: Connection, uri: ZooKeeperUri) -> None:
+    layout = DEFAULT_LAYOUT if uri.layout is None else PathLayout(uri.layout)
+    data = layouts.encode(LedgerLayout(layout.factory_class))
+    with suppress(NodeExistsError):
+        await writes.create(zk, f"{uri.root}/LAYOUT", data)
+
+
+def _layout_of(path: str, data: bytes) -> PathLayout:
+    try:
+        stored = layouts.decode(data)
+    except EncodingError as error:
+        raise MetadataError(f"znode {path}: {error}") from error
+    names = _SHORT_NAMES if stored.format_version == 1 else _FACTORIES
+    layout = names.get(stored.factory_class)
+    if layout is None or stored.manager_version != 1:
+        raise MetadataError(
+            f"znode {path}: ledgers are laid out by {stored.factory_class}, version "
+            f"{stored.manager_version}, which bkbox does not know"
+        )
+    return layout
+
+
+def _parents(root: str) -> list[str]:
+    names = root.split("/")[1:-1]
+    return ["/" + "/".join(names[: count + 1]) for count in range(len(names))]
+
+
+def _text(uri: ZooKeeperUri) -> str:
+    scheme = "zk" if uri.layout is None else f"zk+{uri.layout}"
+    return f"{scheme}://{';'.join(uri.hosts)}{uri.root}"

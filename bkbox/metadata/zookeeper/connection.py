@@ -1,0 +1,385 @@
+"""One session with ZooKeeper for asyncio, held by kazoo.
+
+kazoo runs threads of its own. A request is handed to them and its answer comes back through the
+event loop, which never waits for a lock, a socket or a thread. Rules:
+
+- Reads (``get``, ``exists``, ``children``, ``sync``) are repeated until they are answered. Writes
+  here are single attempts (``try_…``) that raise LostReplyError when the connection breaks under
+  them; what makes them certain is writes.py.
+- Nothing gives up by itself. ``deadline()`` bounds what is done in it, and raises
+  MetadataUnavailableError.
+- A session outlives broken connections for SESSION_TIMEOUT_S. When it has expired the next one is
+  opened without being asked for; what is ephemeral or watched has to be set up anew.
+- A thread of kazoo that dies of something that it did not expect is replaced, with a new session.
+- A watch fires once, for a change of its znode *or* because the connection broke: whoever watches
+  reads again (Watch).
+- ``close()`` ends the session, and with it all ephemeral znodes; no thread is left.
+
+What of kazoo is used, and how it is fitted: kazooparts.py.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections import defaultdict
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from typing import Any, NamedTuple
+
+from bkbox.errors import HandleClosedError, MetadataUnavailableError
+from bkbox.limits import ZOOKEEPER_SESSION_TIMEOUT_S
+from bkbox.metadata.zookeeper.kazooparts import (
+    CuttableHandler,
+    EventType,
+    KazooState,
+    KeeperState,
+    RemoveWatches,
+    first_failure,
+    new_client,
+    translated,
+)
+from bkbox.metadata.zookeeper.nodes import LostReplyError, Node, NoNodeError
+
+CLOSE_GRACE_S = 2.0
+"""How long a server is given to confirm the end of the session."""
+
+RETRY_PAUSE_S = 0.01
+
+_log = logging.getLogger(__name__)
+
+
+class Watch:
+    """``fired`` is set once something has changed that was read with this watch.
+
+    Whoever waits clears it *before* reading again, and reads everything with the watch again.
+    """
+
+    def __init__(self, fired: asyncio.Event | None = None) -> None:
+        self.fired = fired or asyncio.Event()
+
+
+class _Place(NamedTuple):
+    """What can be watched: the data (and existence) of a znode, or its children."""
+
+    path: str
+    of_children: bool
+
+
+class Connection:
+    """See above; made by ``open``."""
+
+    def __init__(self, hosts: Sequence[str], wait_s: float, session_timeout_s: float) -> None:
+        self.hosts = ",".join(hosts)
+        self.wait_s = wait_s
+        self.session_timeout_s = session_timeout_s
+        self.session_id = 0
+        self.disconnected_since: float | None = None
+        self.closed = False
+        self._loop = asyncio.get_running_loop()
+        self._connected = asyncio.Event()
+        self._disconnected = asyncio.Event()
+        self._unanswered: set[asyncio.Future[Any]] = set()
+        self._watches: defaultdict[_Place, set[Watch]] = defaultdict(set)
+        # Starting anew and stopping block, and come one after the other.
+        self._thread = ThreadPoolExecutor(1, "bkbox-zookeeper")
+        self._handler = CuttableHandler()
+        self._client = new_client(self.hosts, session_timeout_s, self._handler)
+        self._client.add_listener(self._on_state)
+
+    @classmethod
+    async def open(
+        cls,
+        hosts: Sequence[str],
+        *,
+        wait_s: float,
+        session_timeout_s: float = ZOOKEEPER_SESSION_TIMEOUT_S,
+    ) -> Connection:
+        """Connect to any of the servers within ``wait_s``. Raises MetadataUnavailableError."""
+        connection = cls(hosts, wait_s, session_timeout_s)
+        connection._client.start_async()
+        try:
+            async with connection.deadline():
+                await connection._until_connected()
+        except BaseException:
+            await connection.close()
+            raise
+        return connection
+
+    @property
+    def connected(self) -> bool:
+        return self._connected.is_set() and not self.closed
+
+    @asynccontextmanager
+    async def deadline(self, wait_s: float | None = None) -> AsyncIterator[None]:
+        """What is done in it may take ``wait_s``, else that of the connection."""
+        seconds = self.wait_s if wait_s is None else wait_s
+        try:
+            async with asyncio.timeout(seconds):
+                yield
+        except TimeoutError:
+            how = "does not answer" if self.connected else "cannot be reached"
+            raise MetadataUnavailableError(
+                f"ZooKeeper ({self.hosts}) {how} after {seconds:g} s: check that it runs, has a "
+                "quorum, and can be reached from this host"
+            ) from None
+
+    async def until_disconnected(self) -> None:
+        """Wait until the connection breaks or is closed."""
+        await self._disconnected.wait()
+
+    async def close(self) -> None:
+        """End the session and the threads; doing so twice is allowed."""
+        if self.closed:
+            return
+        grace_s = CLOSE_GRACE_S if self.connected else 0.0
+        self.closed = True
+        self._connected.set()
+        self._disconnected.set()
+        for future in self._unanswered:
+            if not future.done():
+                future.set_exception(self._closed_error())
+        self._fire_all()
+        try:
+            await asyncio.shield(self._loop.run_in_executor(self._thread, self._stop, grace_s))
+        finally:
+            self._thread.shutdown(wait=False)
+
+    # ---- reads ------------------------------------------------------------------------------
+
+    async def get(self, path: str, watch: Watch | None = None) -> Node:
+        """Raises NoNodeError; the watch is then not set."""
+        hook = self._hook(_Place(path, False), watch)
+        data, stat = await self._read(path, lambda: self._client.get_async(path, hook))
+        return _node(data, stat)
+
+    async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
+        """The znode without its data. The watch is set in either case."""
+        hook = self._hook(_Place(path, False), watch)
+        stat = await self._read(path, lambda: self._client.exists_async(path, hook))
+        return None if stat is None else _node(b"", stat)
+
+    async def find(self, path: str, watch: Watch | None = None) -> Node | None:
+        """The znode, or None; the watch is set in either case."""
+        while True:
+            try:
+                return await self.get(path, watch)
+            except NoNodeError:
+                if watch is None or await self.exists(path, watch) is None:
+                    return None
+
+    async def children(self, path: str, watch: Watch | None = None) -> tuple[list[str], Node]:
+        """Names of the children, sorted, and the znode without its data. Raises NoNodeError."""
+        hook = self._hook(_Place(path, True), watch)
+        names, stat = await self._read(
+            path, lambda: self._client.get_children_async(path, hook, include_data=True)
+        )
+        return sorted(names), _node(b"", stat)
+
+    async def sync(self, path: str) -> None:
+        """What is read afterwards is at least as new as what anyone was answered before."""
+        await self._read(path, lambda: self._client.sync_async(path))
+
+    # ---- single attempts of writes ------------------------------------------------------------
+
+    async def try_create(self, path: str, data: bytes, *, ephemeral: bool = False) -> Node:
+        """Raises LostReplyError, NodeExistsError, NoNodeError (no parent)."""
+        _, stat = await self._ask(
+            path,
+            lambda: self._client.create_async(path, data, ephemeral=ephemeral, include_data=True),
+        )
+        return _node(data, stat)
+
+    async def try_create_sequential(self, prefix: str) -> str:
+        """Create an empty ephemeral znode; its path is ``prefix`` and a number of ten digits.
+
+        Raises LostReplyError, NoNodeError (no parent).
+        """
+        path: str = await self._ask(
+            prefix, lambda: self._client.create_async(prefix, b"", ephemeral=True, sequence=True)
+        )
+        return path
+
+    async def try_set(self, path: str, data: bytes, version: int) -> Node:
+        """Raises LostReplyError, BadVersionError, NoNodeError."""
+        stat = await self._ask(path, lambda: self._client.set_async(path, data, version))
+        return _node(data, stat)
+
+    async def try_delete(self, path: str, version: int) -> None:
+        """Raises LostReplyError, BadVersionError, NotEmptyError, NoNodeError."""
+        await self._ask(path, lambda: self._client.delete_async(path, version))
+
+    async def try_create_all(self, nodes: Sequence[tuple[str, bytes]]) -> None:
+        """Create all of the persistent znodes, or none. Raises as ``try_create``."""
+        transaction = self._client.transaction()
+        for path, data in nodes:
+            transaction.create(path, data)
+        results = await self._ask(nodes[0][0], transaction.commit_async)
+        failure = first_failure(results)
+        if failure is not None:
+            place, error = failure
+            raise translated(nodes[place][0], error)
+
+    def delete_later(self, path: str) -> None:
+        """Ask for the deletion of a znode that does no harm if it stays."""
+        if self.connected:
+            self._client.delete_async(path)
+
+    # ---- watches ------------------------------------------------------------------------------
+
+    def forget(self, watch: Watch) -> None:
+        """Nothing will be told to this watch any more, and ZooKeeper need not keep what only it
+        waited for."""
+        for place, watches in list(self._watches.items()):
+            watches.discard(watch)
+            if not watches:
+                del self._watches[place]
+                self._remove_watches(place)
+
+    def _hook(self, place: _Place, watch: Watch | None) -> Callable[[Any], None] | None:
+        """What kazoo calls; noted before the request is sent, since the event may come before its
+        answer is seen here."""
+        if watch is None:
+            return None
+        self._watches[place].add(watch)
+        return self._on_event
+
+    def _remove_watches(self, place: _Place) -> None:
+        kept = self._client._child_watchers if place.of_children else self._client._data_watchers
+        kept.pop(place.path, None)
+        if self.connected:
+            request = RemoveWatches(place.path, 1 if place.of_children else 2)
+            # Answered 'no watcher' if it has fired meanwhile: either way it is gone.
+            self._client._call(request, self._handler.async_result())
+
+    def _fire(self, event_type: str, path: str | None) -> None:
+        if event_type == EventType.NONE or path is None:
+            self._fire_all()
+            return
+        places = [_Place(path, False)] if event_type != EventType.CHILD else []
+        if event_type in (EventType.CHILD, EventType.DELETED):
+            places.append(_Place(path, True))
+        for place in places:
+            for watch in self._watches.pop(place, ()):
+                watch.fired.set()
+
+    def _fire_all(self) -> None:
+        watches, self._watches = self._watches, defaultdict(set)
+        for waiting in watches.values():
+            for watch in waiting:
+                watch.fired.set()
+
+    # ---- requests -----------------------------------------------------------------------------
+
+    async def _read(self, path: str, submit: Callable[[], Any]) -> Any:
+        while True:
+            try:
+                return await self._ask(path, submit)
+            except LostReplyError:
+                continue
+
+    async def _ask(self, path: str, submit: Callable[[], Any]) -> Any:
+        """One attempt, with the errors of nodes.py."""
+        await self._until_connected()
+        answer: asyncio.Future[Any] = self._loop.create_future()
+        self._unanswered.add(answer)
+        submit().rawlink(partial(self._on_answer, answer))
+        try:
+            result = await answer
+        finally:
+            self._unanswered.discard(answer)
+        if result.exception is None:
+            return result.value
+        meaning = translated(path, result.exception)
+        if isinstance(meaning, LostReplyError):
+            # The news of the broken connection may still be on its way.
+            await asyncio.sleep(RETRY_PAUSE_S)
+        raise meaning
+
+    async def _until_connected(self) -> None:
+        await self._connected.wait()
+        if self.closed:
+            raise self._closed_error()
+
+    def _closed_error(self) -> HandleClosedError:
+        return HandleClosedError(f"the connection to ZooKeeper ({self.hosts}) was closed")
+
+    # ---- in the threads of kazoo ----------------------------------------------------------------
+
+    def _on_answer(self, answer: asyncio.Future[Any], result: Any) -> None:
+        self._tell(_settle, answer, result)
+
+    def _on_event(self, event: Any) -> None:
+        self._tell(self._fire, event.type, event.path)
+
+    def _on_state(self, state: str) -> None:
+        client_id = self._client.client_id
+        self._tell(self._note_state, state, client_id[0] if client_id else 0)
+
+    def _tell(self, call: Callable[..., None], *arguments: Any) -> None:
+        with suppress(RuntimeError):  # the loop was closed under an open connection
+            self._loop.call_soon_threadsafe(call, *arguments)
+
+    def _stop(self, grace_s: float) -> None:
+        cutter = threading.Timer(grace_s, self._handler.cut)
+        cutter.start()
+        try:
+            self._client.stop()
+            self._client.close()
+        finally:
+            cutter.cancel()
+            cutter.join()
+
+    # ---- back in the loop -------------------------------------------------------------------------
+
+    def _note_state(self, state: str, session_id: int) -> None:
+        if self.closed:
+            return
+        if state == KazooState.CONNECTED and session_id:
+            if self.disconnected_since is not None:
+                same = "the same" if session_id == self.session_id else "a new"
+                away_s = self._loop.time() - self.disconnected_since
+                _log.warning(
+                    "ZooKeeper (%s) is back after %.1f s, with %s session", self.hosts, away_s, same
+                )
+            self.session_id = session_id
+            self.disconnected_since = None
+            self._disconnected.clear()
+            self._connected.set()
+            return
+        if self.session_id:
+            if state == KazooState.LOST:
+                _log.warning("the session with ZooKeeper (%s) has expired", self.hosts)
+            elif self.disconnected_since is None:
+                _log.warning("the connection to ZooKeeper (%s) is lost", self.hosts)
+            if self.disconnected_since is None:
+                self.disconnected_since = self._loop.time()
+        self._connected.clear()
+        self._disconnected.set()
+        if self._client.client_state == KeeperState.CLOSED:
+            _log.error("the connection to ZooKeeper (%s) has failed: starting anew", self.hosts)
+            self._loop.run_in_executor(self._thread, self._client.start_async)
+
+
+def _settle(answer: asyncio.Future[Any], result: Any) -> None:
+    if not answer.done():
+        answer.set_result(result)
+
+
+def _node(data: bytes | None, stat: Any) -> Node:
+    return Node(
+        data or b"", stat.version, stat.czxid, stat.ctime, stat.ephemeralOwner, stat.cversion
+    )
+
+
+async def first_of(*waits: Awaitable[object], timeout_s: float | None = None) -> None:
+    """Wait until one of them is done or the time is over; the others are cancelled."""
+    tasks = [asyncio.ensure_future(wait) for wait in waits]
+    try:
+        await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -1,0 +1,144 @@
+"""Ledger metadata in ZooKeeper: one znode per ledger, its data version is the ledger's version.
+
+A ledger is what lies at the path of its id; znodes of other names or at other depths are not
+listed and do no harm. Listing walks the tree in ascending order of ids, one leaf folder after the
+other, each after a ``sync``. A folder that vanishes meanwhile was empty. Source:
+AbstractZkLedgerManager.java, HierarchicalLedgerManager.java, LongHierarchicalLedgerManager.java.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from bkbox.errors import (
+    EncodingError,
+    LedgerExistsError,
+    MetadataError,
+    NoSuchLedgerError,
+    VersionConflictError,
+)
+from bkbox.ids import MAX_ID, LedgerId
+from bkbox.metadata.base import RANGE_LEDGERS_MAX, Versioned
+from bkbox.metadata.zookeeper import writes
+from bkbox.metadata.zookeeper.connection import Connection, Watch
+from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError, NoNodeError
+from bkbox.wire import ledger_metadata
+from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.paths import PathLayout, is_ledger_parent, ledger_path
+
+_KEEPS_NO_EMPTY_PARENTS = (PathLayout.HIERARCHICAL, PathLayout.LONG_HIERARCHICAL)
+_DIGITS = re.compile("[0-9]+")
+
+
+class Ledgers:
+    """The ledgers of one cluster. What its methods promise: MetadataStore."""
+
+    def __init__(self, zk: Connection, root: str, layout: PathLayout) -> None:
+        self._zk = zk
+        self._root = root
+        self._layout = layout
+
+    async def create(self, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
+        ledger, token = metadata.ledger_id, metadata.creator_token
+        data = ledger_metadata.encode(metadata)
+        ledger_metadata.decode(
+            ledger, data
+        )  # what nobody could read is refused before it is stored
+        path = self.path(ledger)
+        try:
+            # Equal bytes alone prove nothing: without a token two creators may write the same.
+            node = await writes.create_branch(
+                self._zk, self._root, path, data, is_ours=lambda _found: False
+            )
+        except NodeExistsError:
+            stored = await self.find(ledger)
+            if stored is not None and token and stored.value.creator_token == token:
+                return stored
+            raise LedgerExistsError(f"ledger {ledger} exists already") from None
+        return self._decoded(ledger, node)
+
+    async def find(
+        self, ledger: LedgerId, watch: Watch | None = None
+    ) -> Versioned[LedgerMetadata] | None:
+        """The ledger or None. Raises MetadataError if what is stored cannot be read."""
+        node = await self._zk.find(self.path(ledger), watch)
+        return None if node is None else self._decoded(ledger, node)
+
+    async def write(
+        self, metadata: LedgerMetadata, expected_version: int
+    ) -> Versioned[LedgerMetadata]:
+        ledger = metadata.ledger_id
+        data = ledger_metadata.encode(replace(metadata, creator_token=0))
+        ledger_metadata.decode(ledger, data)
+        path = self.path(ledger)
+        try:
+            node = await writes.set_data(self._zk, path, data, expected_version)
+            return self._decoded(ledger, node)
+        except BadVersionError:
+            found = await self._zk.exists(path)
+        except NoNodeError:
+            found = None
+        if found is None:
+            raise NoSuchLedgerError(f"there is no ledger {ledger}")
+        raise VersionConflictError(
+            f"ledger {ledger} is at version {found.version}, not {expected_version}"
+        )
+
+    async def delete(self, ledger: LedgerId) -> None:
+        path = self.path(ledger)
+        await writes.delete(self._zk, path)
+        if self._layout in _KEEPS_NO_EMPTY_PARENTS:
+            await writes.delete_empty_parents(self._zk, self._root, path)
+
+    async def pages(self) -> AsyncIterator[list[LedgerId]]:
+        async for leaf in self._leaves(self._root):
+            for start in range(0, len(leaf), RANGE_LEDGERS_MAX):
+                yield leaf[start : start + RANGE_LEDGERS_MAX]
+
+    def path(self, ledger: LedgerId) -> str:
+        return ledger_path(self._root, self._layout, ledger)
+
+    # ---- listing ----------------------------------------------------------------------------
+
+    async def _leaves(self, folder: str) -> AsyncIterator[list[LedgerId]]:
+        """The ledgers of each folder below this one, ascending."""
+        names = await self._names(folder)
+        ledgers = sorted(
+            ledger for name in names if (ledger := self._ledger_at(f"{folder}/{name}")) is not None
+        )
+        if ledgers:
+            yield ledgers
+        is_root = folder == self._root
+        # Short forms have names of two digits, long ones of three, and larger ids.
+        for name in sorted(filter(_DIGITS.fullmatch, names), key=lambda name: (len(name), name)):
+            if not is_root or is_ledger_parent(self._layout, name):
+                async for leaf in self._leaves(f"{folder}/{name}"):
+                    yield leaf
+
+    async def _names(self, folder: str) -> list[str]:
+        async with self._zk.deadline():
+            try:
+                await self._zk.sync(folder)
+                return (await self._zk.children(folder))[0]
+            except NoNodeError:
+                if folder == self._root:
+                    raise
+                return []
+
+    def _ledger_at(self, path: str) -> LedgerId | None:
+        """The ledger whose path this is; None if it is none's."""
+        parts = path[len(self._root) + 1 :].split("/")
+        digits = "".join((*parts[:-1], parts[-1][1:]))
+        if not _DIGITS.fullmatch(digits) or int(digits) > MAX_ID:
+            return None
+        ledger = LedgerId(int(digits))
+        return ledger if self.path(ledger) == path else None
+
+    def _decoded(self, ledger: LedgerId, node: Node) -> Versioned[LedgerMetadata]:
+        try:
+            value = ledger_metadata.decode(ledger, node.data, node.ctime_ms)
+        except EncodingError as error:
+            raise MetadataError(f"znode {self.path(ledger)}: {error}") from error
+        return Versioned(value, node.version)

@@ -1,0 +1,263 @@
+"""Registration of a bookie in ZooKeeper: an ephemeral znode that one task keeps where it belongs.
+
+The task owns the wanted state (which list, which payload) and compares it with the tree at the
+start, whenever it changes, when the connection broke and when somebody touched the znode. Changing
+sides registers on the new one first. An expired session takes the znode with it; the task puts it
+back with the next session.
+
+A znode of another session is in the way. It is *stale*, deleted and taken over at once, if an
+earlier session of this very registration made it, or if its service info names, in the property
+PROCESS_PROPERTY, a process of this boot that is dead. Anybody else's is waited for, since a dead
+owner's vanishes with its session; who is still there then, or is seen to be alive, keeps the id.
+Source: ZKRegistrationManager.java, BookieStateManager.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from contextlib import suppress
+from dataclasses import replace
+from typing import NamedTuple
+
+from bkbox.errors import (
+    EncodingError,
+    HandleClosedError,
+    MetadataError,
+    OperatorError,
+)
+from bkbox.ids import BookieId
+from bkbox.metadata.base import Registration
+from bkbox.metadata.liveness import Life, Process, life_of
+from bkbox.metadata.zookeeper import writes
+from bkbox.metadata.zookeeper.bookies import available_path
+from bkbox.metadata.zookeeper.connection import Connection, Watch, first_of
+from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError
+from bkbox.wire import service_info
+from bkbox.wire.service_info import ServiceInfo
+
+PROCESS_PROPERTY = "bkbox.process"
+"""Property of the service info: boot id, PID namespace, pid and start time, as in liveness.py."""
+
+RETRY_PAUSE_S = 1.0
+LEAVE_TIMEOUT_S = 2.0
+"""For taking the znode away when the bookie leaves; the end of the session does it otherwise."""
+
+_log = logging.getLogger(__name__)
+
+
+class Holder(NamedTuple):
+    """Who else has the bookie's znode."""
+
+    path: str
+    session: int
+    process: Process | None
+
+    def __str__(self) -> str:
+        if self.process is not None:
+            return f"process {self.process.pid} (znode {self.path})"
+        if self.session:
+            return f"the ZooKeeper session 0x{self.session & (2**64 - 1):x} (znode {self.path})"
+        return f"a persistent znode ({self.path})"
+
+
+class ZooKeeperRegistration(Registration):
+    """See Registration; made by ``begin``."""
+
+    def __init__(
+        self,
+        zk: Connection,
+        root: str,
+        bookie: BookieId,
+        info: ServiceInfo,
+        process: Process,
+        read_only: bool,
+    ) -> None:
+        self._zk = zk
+        self._root = root
+        self._bookie = bookie
+        self._data = payload(bookie, info, process)
+        self._process = process
+        self._read_only = read_only
+        self._sessions: set[int] = set()
+        self._absent_since: float | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._wake = asyncio.Event()
+        self._done = asyncio.Event()
+
+    async def begin(self) -> None:
+        """Take the bookie's znode and keep it from now on.
+
+        Raises OperatorError (somebody else has it), MetadataError.
+        """
+        loop = asyncio.get_running_loop()
+        until = loop.time() + 2 * self._zk.session_timeout_s
+        watch = Watch()
+        try:
+            while (holder := await self._claim_in_time(watch)) is not None:
+                left_s = until - loop.time()
+                if left_s <= 0 or self._is_seen_alive(holder):
+                    raise OperatorError(
+                        f"bookie {self._bookie} is registered by {holder}, which is alive: stop "
+                        "it, or give this bookie another bookie_id"
+                    )
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(left_s):
+                        await watch.fired.wait()
+                watch.fired.clear()
+        finally:
+            self._zk.forget(watch)
+        self._task = asyncio.create_task(self._keep(), name="zookeeper-registration")
+
+    async def set_read_only(self, read_only: bool) -> None:
+        if self._task is None:
+            raise HandleClosedError(f"the registration of bookie {self._bookie} was closed")
+        if read_only == self._read_only:
+            return
+        self._read_only = read_only
+        self._done.clear()
+        self._wake.set()
+        await first_of(self._done.wait(), self._zk.until_disconnected(), timeout_s=self._zk.wait_s)
+
+    def unregistered_s(self) -> float:
+        since = [self._absent_since, self._zk.disconnected_since]
+        known = [time for time in since if time is not None]
+        return asyncio.get_running_loop().time() - min(known) if known else 0.0
+
+    async def close(self) -> None:
+        if self._task is None:
+            return
+        task, self._task = self._task, None
+        task.cancel()
+        await asyncio.wait([task])
+        if not self._zk.connected:
+            _log.warning("bookie %s stays registered until its session ends", self._bookie)
+            return
+        try:
+            async with self._zk.deadline(LEAVE_TIMEOUT_S):
+                for path in self._paths():
+                    found = await self._zk.exists(path)
+                    if found is not None and found.owner == self._zk.session_id:
+                        await writes.delete(self._zk, path)
+        except MetadataError as error:
+            _log.warning(
+                "bookie %s stays registered until its session ends: %s", self._bookie, error
+            )
+
+    # ---- the task ---------------------------------------------------------------------------
+
+    async def _keep(self) -> None:
+        watch = Watch(self._wake)
+        reported: Holder | None = None
+        try:
+            while True:
+                self._wake.clear()
+                read_only = self._read_only
+                try:
+                    holder = await self._claim(watch)
+                except HandleClosedError:
+                    return
+                except MetadataError as error:
+                    _log.warning("bookie %s is not registered: %s", self._bookie, error)
+                    self._note_absence()
+                    self._done.set()
+                    await asyncio.sleep(RETRY_PAUSE_S)
+                    continue
+                if holder is None:
+                    self._absent_since = None
+                else:
+                    self._note_absence()
+                    if holder != reported:
+                        _log.error("bookie %s was registered by %s", self._bookie, holder)
+                reported = holder
+                if read_only == self._read_only:
+                    self._done.set()
+                await self._wake.wait()
+                if not self._zk.connected:
+                    self._note_absence()
+        finally:
+            self._zk.forget(watch)
+
+    def _note_absence(self) -> None:
+        if self._absent_since is None:
+            self._absent_since = asyncio.get_running_loop().time()
+
+    async def _claim_in_time(self, watch: Watch) -> Holder | None:
+        async with self._zk.deadline():
+            return await self._claim(watch)
+
+    async def _claim(self, watch: Watch) -> Holder | None:
+        """Make the tree what it should be; or return who is in the way, with the watch on him."""
+        while True:
+            wanted, other = self._paths()
+            session = self._zk.session_id
+            self._sessions.add(session)
+            here, there = await self._zk.find(wanted, watch), await self._zk.find(other, watch)
+            for path, node in ((wanted, here), (other, there)):
+                if node is None or node.owner == session:
+                    continue
+                holder = Holder(path, node.owner, process_of(self._bookie, node.data))
+                if not self._is_stale(holder):
+                    return holder
+                _log.info("bookie %s takes its znode over from %s", self._bookie, holder)
+                await self._delete(path, node)
+                break
+            else:
+                if here is None:
+                    if there is None and self._task is not None:
+                        self._note_absence()
+                    with suppress(NodeExistsError):
+                        await writes.create_branch(
+                            self._zk, self._root, wanted, self._data, ephemeral=True
+                        )
+                elif there is not None:
+                    await self._delete(other, there)
+                elif self._zk.session_id == session:
+                    return None
+
+    async def _delete(self, path: str, node: Node) -> None:
+        with suppress(BadVersionError):  # then it is another one by now: looked at again
+            await writes.delete(self._zk, path, node)
+
+    def _paths(self) -> tuple[str, str]:
+        """Where the bookie is to be registered, and where not."""
+        return (
+            available_path(self._root, self._bookie, read_only=self._read_only),
+            available_path(self._root, self._bookie, read_only=not self._read_only),
+        )
+
+    def _is_stale(self, holder: Holder) -> bool:
+        return holder.session in self._sessions or self._life(holder) is Life.DEAD
+
+    def _is_seen_alive(self, holder: Holder) -> bool:
+        return holder.process != self._process and self._life(holder) is Life.ALIVE
+
+    def _life(self, holder: Holder) -> Life:
+        """Of another boot nothing is known: it may be another host."""
+        if holder.process is None or holder.process.boot_id != self._process.boot_id:
+            return Life.UNKNOWN
+        return life_of(holder.process, self._process)
+
+
+# ---- the payload ------------------------------------------------------------------------------
+
+
+def payload(bookie: BookieId, info: ServiceInfo, process: Process) -> bytes:
+    """The bytes to register. EncodingError for what no client could read."""
+    # An empty info stands for the address in the id; with a property it would stand for none.
+    read_back = service_info.decode(bookie, service_info.encode(info))
+    words = (process.boot_id, process.pid_namespace, process.pid, process.started)
+    named = [each for each in read_back.properties if each[0] != PROCESS_PROPERTY]
+    named.append((PROCESS_PROPERTY, " ".join(map(str, words))))
+    return service_info.encode(replace(read_back, properties=tuple(named)))
+
+
+def process_of(bookie: BookieId, data: bytes) -> Process | None:
+    """The process that registered this payload, if it says so."""
+    try:
+        text = dict(service_info.decode(bookie, data).properties).get(PROCESS_PROPERTY, "")
+        boot_id, *numbers = text.split(" ")
+        namespace, pid, started = map(int, numbers)
+    except (EncodingError, ValueError):
+        return None
+    return Process(boot_id, namespace, pid, started)

@@ -1,0 +1,167 @@
+"""The metadata store on ZooKeeper: each method is one operation with one deadline.
+
+What is where: cluster.py (root, layout), ledgers.py, ids.py, cookies.py, bookies.py,
+registration.py, underreplication.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from uuid import UUID
+
+from bkbox.errors import NoSuchLedgerError
+from bkbox.ids import BookieId, LedgerId
+from bkbox.limits import ZOOKEEPER_SESSION_TIMEOUT_S
+from bkbox.metadata.base import MetadataStore, RegisteredBookie, Registration, Versioned
+from bkbox.metadata.liveness import this_process
+from bkbox.metadata.zookeeper import bookies, cluster
+from bkbox.metadata.zookeeper.connection import Connection
+from bkbox.metadata.zookeeper.cookies import Cookies
+from bkbox.metadata.zookeeper.ids import LedgerIds
+from bkbox.metadata.zookeeper.ledgers import Ledgers
+from bkbox.metadata.zookeeper.registration import ZooKeeperRegistration
+from bkbox.metadata.zookeeper.underreplication import UnderReplication
+from bkbox.metadata.zookeeper.watches import follow
+from bkbox.metadatauri import ZooKeeperUri
+from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.paths import PathLayout
+from bkbox.wire.service_info import ServiceInfo
+
+
+async def init_cluster(uri: ZooKeeperUri, instance_id: UUID, *, wait_s: float) -> None:
+    """Make a new cluster. Raises OperatorError (its root exists), MetadataUnavailableError."""
+    zk = await Connection.open(uri.hosts, wait_s=wait_s)
+    try:
+        async with zk.deadline():
+            await cluster.init(zk, uri, instance_id)
+    finally:
+        await zk.close()
+
+
+class ZooKeeperStore(MetadataStore):
+    """See MetadataStore; made by ``open``."""
+
+    def __init__(self, zk: Connection, root: str, layout: PathLayout) -> None:
+        self._zk = zk
+        self._root = root
+        self.layout = layout
+        self.under_replication = UnderReplication(zk, root)
+        self._ids = LedgerIds(zk, root, layout)
+        self._ledgers = Ledgers(zk, root, layout)
+        self._cookies = Cookies(zk, root)
+        self._process = this_process()
+        self._registrations: list[ZooKeeperRegistration] = []
+
+    @classmethod
+    async def open(
+        cls,
+        uri: ZooKeeperUri,
+        *,
+        wait_s: float,
+        session_timeout_s: float = ZOOKEEPER_SESSION_TIMEOUT_S,
+    ) -> ZooKeeperStore:
+        """Connect to an existing cluster; each operation may take ``wait_s``.
+
+        Raises MetadataUnavailableError, OperatorError (no cluster), ConfigError (another layout),
+        MetadataError.
+        """
+        zk = await Connection.open(uri.hosts, wait_s=wait_s, session_timeout_s=session_timeout_s)
+        try:
+            async with zk.deadline():
+                layout = await cluster.open_root(zk, uri)
+        except BaseException:
+            await zk.close()
+            raise
+        return cls(zk, uri.root, layout)
+
+    async def instance_id(self) -> str:
+        async with self._zk.deadline():
+            return await cluster.instance_id(self._zk, self._root)
+
+    # ---- ledgers ----------------------------------------------------------------------------
+
+    async def new_ledger_id(self) -> LedgerId:
+        async with self._zk.deadline():
+            return await self._ids.next()
+
+    async def create_ledger(self, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
+        async with self._zk.deadline():
+            return await self._ledgers.create(metadata)
+
+    async def read_ledger(self, ledger: LedgerId) -> Versioned[LedgerMetadata]:
+        async with self._zk.deadline():
+            found = await self._ledgers.find(ledger)
+        if found is None:
+            raise NoSuchLedgerError(f"there is no ledger {ledger}")
+        return found
+
+    async def write_ledger(
+        self, metadata: LedgerMetadata, expected_version: int
+    ) -> Versioned[LedgerMetadata]:
+        async with self._zk.deadline():
+            return await self._ledgers.write(metadata, expected_version)
+
+    async def delete_ledger(self, ledger: LedgerId) -> None:
+        async with self._zk.deadline():
+            await self._ledgers.delete(ledger)
+
+    def ledger_ranges(self) -> AsyncIterator[list[LedgerId]]:
+        return self._ledgers.pages()
+
+    def watch_ledger(self, ledger: LedgerId) -> AsyncIterator[Versioned[LedgerMetadata] | None]:
+        return follow(self._zk, lambda watch: self._ledgers.find(ledger, watch))
+
+    async def underreplicated(self) -> frozenset[LedgerId]:
+        return frozenset([ledger async for ledger in self.under_replication.ledgers()])
+
+    # ---- cookies ----------------------------------------------------------------------------
+
+    async def read_cookie(self, bookie: BookieId) -> Versioned[bytes] | None:
+        async with self._zk.deadline():
+            return await self._cookies.find(bookie)
+
+    async def write_cookie(
+        self, bookie: BookieId, cookie: bytes, expected_version: int | None
+    ) -> Versioned[bytes]:
+        async with self._zk.deadline():
+            return await self._cookies.write(bookie, cookie, expected_version)
+
+    async def delete_cookie(self, bookie: BookieId) -> None:
+        async with self._zk.deadline():
+            await self._cookies.delete(bookie)
+
+    async def cookies(self) -> dict[BookieId, Versioned[bytes]]:
+        async with self._zk.deadline():
+            return await self._cookies.all()
+
+    # ---- registration -----------------------------------------------------------------------
+
+    async def register(
+        self, bookie: BookieId, service_info: ServiceInfo, *, read_only: bool
+    ) -> Registration:
+        mine = ZooKeeperRegistration(
+            self._zk, self._root, bookie, service_info, self._process, read_only
+        )
+        await mine.begin()
+        self._registrations.append(mine)
+        return mine
+
+    async def bookies(self) -> dict[BookieId, RegisteredBookie]:
+        async with self._zk.deadline():
+            return await bookies.read(self._zk, self._root)
+
+    def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
+        return follow(self._zk, lambda watch: bookies.read(self._zk, self._root, watch))
+
+    # ---- neighbours -------------------------------------------------------------------------
+
+    async def read_znode(self, path: str) -> bytes:
+        async with self._zk.deadline():
+            return (await self._zk.get(path)).data
+
+    # ---- life -------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        while self._registrations:
+            await self._registrations.pop().close()
+        await self._zk.close()

@@ -1,0 +1,76 @@
+"""URIs of metadata stores.
+
+``sqlite:PATH``
+    the embedded store, a file of this host
+
+``zk[+LAYOUT]://HOST:PORT[;HOST:PORT…]/ROOT``
+    ZooKeeper servers and the root of the cluster's tree. LAYOUT is ``flat``, ``hierarchical`` or
+    ``longhierarchical``; without it, or with ``null``, whatever layout the cluster has is taken.
+    Source: ZKMetadataDriverBase.java, ServiceURI.java.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+from bkbox.configvalues import join_address, split_address
+
+FORMS = "sqlite:PATH or zk://HOST:PORT[;HOST:PORT…]/ROOT"
+LAYOUTS = ("flat", "hierarchical", "longhierarchical")
+
+
+class WrongUriError(ValueError):
+    """The text is not the URI of a metadata store; the message says what is wrong with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SqliteUri:
+    """A file on this host."""
+
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class ZooKeeperUri:
+    """``hosts``: HOST:PORT each; ``root`` begins with a slash and ends without; ``layout`` is one
+    of LAYOUTS, or None for what the cluster has."""
+
+    hosts: tuple[str, ...]
+    root: str
+    layout: str | None
+
+
+def parse(uri: str) -> SqliteUri | ZooKeeperUri:
+    """Raises WrongUriError."""
+    scheme, colon, rest = uri.partition(":")
+    if scheme == "sqlite" and rest:
+        return SqliteUri(Path(rest))
+    if scheme == "zk" or scheme.startswith("zk+"):
+        return _zookeeper(scheme, rest)
+    raise WrongUriError(
+        f"has to be {FORMS}" + ("" if colon else ", for example sqlite:/var/lib/bkbox.db")
+    )
+
+
+def _zookeeper(scheme: str, rest: str) -> ZooKeeperUri:
+    layout = scheme.partition("+")[2] or None
+    if layout == "ms":
+        raise WrongUriError("the layout ms (ledgers in a metastore) is not supported")
+    if layout not in (None, "null", *LAYOUTS):
+        raise WrongUriError(f"the layout {layout} is not known: use one of {', '.join(LAYOUTS)}")
+    match = re.fullmatch(r"//([^/]*)(/.*)?", rest)
+    if match is None or not match[1]:
+        raise WrongUriError("names no server: has to be zk://HOST:PORT[;HOST:PORT…]/ROOT")
+    hosts = []
+    for text in re.split("[;,]", match[1]):
+        address = split_address(text)
+        if address is None:
+            raise WrongUriError(f"{text!r} has to be HOST:PORT, for example zk1.example.com:2181")
+        hosts.append(join_address(*address))
+    root = (match[2] or "").rstrip("/")
+    names = root.split("/")[1:]
+    if not names or any(name in ("", ".", "..") for name in names):
+        raise WrongUriError("has to end with the root of the cluster, for example /ledgers")
+    return ZooKeeperUri(tuple(hosts), root, None if layout == "null" else layout)

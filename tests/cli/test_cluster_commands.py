@@ -1,0 +1,129 @@
+"""The cluster commands, on both metadata stores."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bkbox.cli.exits import ExitCode
+from bkbox.cli.main import main
+from bkbox.ids import BookieId
+from bkbox.metadata import connect
+from bkbox.metadata.zookeeper import ZooKeeperStore
+from bkbox.wire.service_info import rpc_service_info
+from tests.harness.cluster import create_ledgers, ledger_of
+from tests.harness.processes import free_port
+from tests.harness.zookeeper import ZooKeeper
+
+
+@pytest.fixture(params=["sqlite", "zookeeper"])
+def uri(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """Where there is no cluster yet."""
+    if request.param == "sqlite":
+        return f"sqlite:{tmp_path}/cluster.db"
+    server = request.getfixturevalue("zookeeper")
+    assert isinstance(server, ZooKeeper)
+    return server.uri(layout="longhierarchical")
+
+
+def cluster(uri: str, *words: str) -> Result:
+    done = CliRunner().invoke(main, ["cluster", *words, "--metadata", uri])
+    if done.exception is not None and not isinstance(done.exception, SystemExit):
+        raise done.exception
+    return done
+
+
+async def with_bookies(uri: str, *commands: list[str]) -> list[Result]:
+    """The commands while one bookie is writable, one read-only and one down."""
+    async with await connect(uri) as store:
+        for name, read_only in (("a:1", False), ("b:2", True)):
+            info = rpc_service_info(name[0], int(name[2]))
+            await store.register(BookieId(name), info, read_only=read_only)
+            await store.write_cookie(BookieId(name), b"", None)
+        await store.write_cookie(BookieId("c:3"), b"", None)
+        if isinstance(store, ZooKeeperStore):
+            await store.under_replication.mark((await store.new_ledger_id()), ["c:3"], 1)
+        return [await asyncio.to_thread(cluster, uri, *command) for command in commands]
+
+
+def test_made_once(uri: str) -> None:
+    done = cluster(uri, "init")
+    assert (done.exit_code, done.stdout) == (0, "")
+    instance_id = done.stderr.strip().removeprefix("made a new cluster, instance id ")
+    assert len(instance_id) == 36
+    again = cluster(uri, "init")
+    assert again.exit_code == ExitCode.FAILED
+    assert "exists already" in again.stderr
+    info = json.loads(cluster(uri, "info", "-o", "json").stdout)
+    assert info["instance_id"] == instance_id
+    assert info["ledgers"] is None
+
+
+def test_info(uri: str) -> None:
+    assert cluster(uri, "init").exit_code == 0
+    create_ledgers(uri, [ledger_of(1, ["a:1"]), ledger_of(2**40, ["a:1"])])
+    plain, as_json = asyncio.run(
+        with_bookies(uri, ["info"], ["info", "--count-ledgers", "-o", "json"])
+    )
+    assert plain.exit_code == as_json.exit_code == 0
+    found = json.loads(as_json.stdout)
+    assert len(found.pop("instance_id")) == 36
+    in_zookeeper = uri.startswith("zk")
+    assert found == {
+        "metadata": uri,
+        "layout": "longhierarchical" if in_zookeeper else None,
+        "writable": ["a:1"],
+        "read_only": ["b:2"],
+        "down": ["c:3"],
+        "ledgers": 2,
+        "replication": {"enabled": True, "auditor": None, "under_replicated": 1}
+        if in_zookeeper
+        else None,
+    }
+    lines = dict(line.split("  ", 1) for line in plain.stdout.splitlines())
+    assert lines["ledgers"].strip() == "not counted (--count-ledgers)"
+    assert lines["bookies down"].strip() == "c:3"
+    assert ("under-replicated" in lines) == in_zookeeper
+
+
+def test_list(uri: str) -> None:
+    assert cluster(uri, "init").exit_code == 0
+    shown = asyncio.run(
+        with_bookies(uri, ["list"], ["list", "--rw"], ["list", "--ro"], ["list", "--all"])
+    )
+    a, b, c = ["a:1", "a:1", "writable"], ["b:2", "b:2", "read-only"], ["c:3", "-", "down"]
+    title = ["bookie", "address", "mode"]
+    assert [[line.split() for line in each.stdout.splitlines()] for each in shown] == [
+        [title, a, b],
+        [title, a],
+        [title, b],
+        [title, a, b, c],
+    ]
+    assert json.loads(cluster(uri, "list", "--all", "-o", "json").stdout) == [
+        {"id": name, "address": None, "mode": "down"} for name in ("a:1", "b:2", "c:3")
+    ]
+    assert json.loads(cluster(uri, "list", "-o", "json").stdout) == []
+
+
+def test_no_cluster(uri: str) -> None:
+    done = cluster(uri, "info")
+    assert done.exit_code in (ExitCode.FAILED, ExitCode.TRY_AGAIN)
+    assert "init" in done.stderr
+
+
+def test_no_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("bkbox.cli.cluster.WAIT_S", 0.2)
+    for command in ("init", "info", "list"):
+        done = cluster(f"zk://127.0.0.1:{free_port()}/ledgers", command)
+        assert done.exit_code == ExitCode.TRY_AGAIN
+        assert "cannot be reached" in done.stderr
+
+
+def test_a_uri_that_means_nothing() -> None:
+    done = cluster("zk+ms://a:1/ledgers", "info")
+    assert done.exit_code == ExitCode.USAGE
+    assert "ms (ledgers in a metastore) is not supported" in done.stderr

@@ -1,0 +1,205 @@
+"""The real Java parts: BookKeeper and ZooKeeper from Maven Central, and processes that run them.
+
+``class_path()`` builds tests/interop/java with Maven, once per checkout, into build/interop. Who has
+no Java 17 or no Maven learns it from ``missing_reason()``; tests call ``require_java()``, which
+skips them then, or fails them where nothing may be skipped (CI=true in the environment).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import functools
+import hashlib
+import os
+import re
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+SOURCES = CHECKOUT / "tests" / "interop" / "java"
+BUILD = CHECKOUT / "build" / "interop"
+BUILD_TIMEOUT_S = 600.0
+JAVA_MIN = 17
+
+SMALL_AND_QUICK = [
+    "-XX:+UseSerialGC",
+    "-XX:TieredStopAtLevel=1",
+    "-XX:-UsePerfData",
+    "-Xshare:auto",
+    "-Djava.net.preferIPv4Stack=true",
+    "-Dio.netty.tryReflectionSetAccessible=true",
+    "--add-opens=java.base/java.io=ALL-UNNAMED",
+    "--add-opens=java.base/java.nio=ALL-UNNAMED",
+    "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED",
+    "--add-opens=java.base/java.util.zip=ALL-UNNAMED",
+]
+"""Options of every JVM: many start on few cores and none lives long."""
+
+
+@functools.cache
+def missing_reason() -> str | None:
+    """Why the Java parts cannot run here; None where they can."""
+    for command in ("java", "javac", "mvn"):
+        if shutil.which(command) is None:
+            return f"{command} is not on PATH: needs JDK {JAVA_MIN} or newer, and Maven"
+    for command in ("java", "javac"):
+        done = subprocess.run(
+            [command, "-version"], capture_output=True, text=True, timeout=60, check=False
+        )
+        found = re.search(r'(?:version "|javac )(\d+)', done.stderr + done.stdout)
+        if done.returncode != 0 or found is None:
+            return f"'{command} -version' does not say its version: {done.stderr.strip()!r}"
+        if int(found[1]) < JAVA_MIN:
+            return f"{command} is version {found[1]}: needs {JAVA_MIN} or newer"
+    return None
+
+
+def require_java() -> None:
+    """Skip the test without Java; fail it where nothing may be skipped."""
+    reason = missing_reason()
+    if reason is None:
+        return
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"Java is required here (CI=true): {reason}", pytrace=False)
+    pytest.skip(f"no Java parts: {reason}")
+
+
+@functools.cache
+def class_path() -> str:
+    """What ``java -cp`` takes: our classes, BookKeeper, its client, ZooKeeper and what they need."""
+    BUILD.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(BUILD.with_suffix(".lock")):
+        stamp = BUILD / "stamp"
+        wanted = _fingerprint()
+        if not stamp.exists() or stamp.read_text() != wanted:
+            shutil.rmtree(BUILD, ignore_errors=True)
+            _build()
+            stamp.write_text(wanted)
+    return f"{BUILD / 'classes'}:{BUILD / 'lib'}/*"
+
+
+def _build() -> None:
+    goals = ["resources:resources", "compiler:compile", "dependency:copy-dependencies"]
+    done = subprocess.run(
+        ["mvn", "--batch-mode", "--quiet", "-f", SOURCES / "pom.xml"]
+        + [f"-Dbuild.folder={BUILD}", *goals],
+        capture_output=True,
+        text=True,
+        timeout=BUILD_TIMEOUT_S,
+        check=False,
+    )
+    if done.returncode != 0:
+        raise AssertionError(
+            f"Maven could not build {SOURCES} (status {done.returncode}):\n{done.stdout}{done.stderr}"
+        )
+
+
+def _fingerprint() -> str:
+    digest = hashlib.sha256()
+    for path in sorted([SOURCES / "pom.xml", *(SOURCES / "src").rglob("*")]):
+        if path.is_file():
+            digest.update(f"{path.relative_to(SOURCES)}\0{path.stat().st_size}\0".encode())
+            digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    """pytest-xdist has several processes, and one of them builds."""
+    with path.open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def java_command(
+    main: str, *arguments: str, heap_mb: int = 256, options: Sequence[str] = ()
+) -> list[str]:
+    """The command line that runs a main class; its process dies with the thread that starts it."""
+    return [
+        *("setpriv", "--pdeathsig", "KILL", "java", *SMALL_AND_QUICK),
+        *(f"-Xmx{heap_mb}m", f"-XX:MaxDirectMemorySize={heap_mb}m", *options),
+        *("-cp", class_path(), main, *arguments),
+    ]
+
+
+class JavaProcess:
+    """A JVM that runs in the background. Its output is kept in a file, for whoever has to look."""
+
+    def __init__(self, name: str, log: Path) -> None:
+        self.name = name
+        self.log = log
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def launch(
+        self,
+        command: Sequence[str],
+        *,
+        stdin: int = subprocess.DEVNULL,
+        stdout: int | None = None,
+    ) -> None:
+        """Start it; what it writes, or only its standard error, is appended to ``log``."""
+        assert self.process is None, f"{self.name} runs already"
+        with self.log.open("ab") as log:
+            log.write(f"==== {self.name} starts ====\n".encode())
+            log.flush()
+            self.process = subprocess.Popen(
+                command, stdin=stdin, stdout=log if stdout is None else stdout, stderr=log
+            )
+
+    @property
+    def is_running(self) -> bool:
+        return self.process is not None and self.process.poll() is None
+
+    def wait_until(self, is_ready: Callable[[], object], timeout: float = 60.0) -> None:
+        """Until it is ready; a failure with the end of its log if it ends or takes too long."""
+        deadline = time.monotonic() + timeout
+        while not is_ready():
+            if not self.is_running or time.monotonic() > deadline:
+                how = "is not ready" if self.is_running else "has ended"
+                raise AssertionError(f"{self.name} {how}:\n{self.log_tail()}")
+            time.sleep(0.05)
+
+    def stop(self, timeout: float = 30.0) -> int:
+        """SIGTERM, and wait; the exit status. Killed if that takes too long."""
+        if self.process is None:
+            return 0
+        self.resume()
+        self.process.terminate()
+        try:
+            return self._gone(timeout)
+        except subprocess.TimeoutExpired:
+            self.kill()
+            raise AssertionError(f"{self.name} does not stop:\n{self.log_tail()}") from None
+
+    def kill(self) -> None:
+        """SIGKILL."""
+        if self.process is not None:
+            self.process.kill()
+            self._gone(30)
+
+    def suspend(self) -> None:
+        """SIGSTOP: connections stay open and nothing is answered."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        assert self.process is not None
+        self.process.send_signal(signal.SIGCONT)
+
+    def log_tail(self, size: int = 3000) -> str:
+        if not self.log.exists():
+            return "(no log)"
+        return self.log.read_text(errors="replace")[-size:]
+
+    def _gone(self, timeout: float) -> int:
+        assert self.process is not None
+        status = self.process.wait(timeout)
+        self.process = None
+        return status

@@ -149,11 +149,14 @@ class Mark:
     master_key: bytes | None
 
 
-def mark_for(metadata: LedgerMetadata, bookie: BookieId, *, recorded_safely: bool) -> Mark | None:
+def mark_for(
+    metadata: LedgerMetadata, bookie: BookieId, *, recorded_safely: bool, underreplicated: bool
+) -> Mark | None:
     """What to mark for one ledger of the cluster, when some disk of this bookie may have lost data.
 
     ``metadata`` was read after the crash. ``recorded_safely``: a disk that lost nothing records the
-    ledger, so its entries and its fence are all there and nothing is marked.
+    ledger, so its entries and its fence are all there and nothing is marked. ``underreplicated``:
+    the ledger was marked for re-replication, as seen before ``metadata`` was read.
 
     A ledger that names this bookie in any fragment is fenced and put into limbo, closed or not: a
     read of a lost entry must not be answered 'no such entry', and a writer that was fenced here,
@@ -163,14 +166,16 @@ def mark_for(metadata: LedgerMetadata, bookie: BookieId, *, recorded_safely: boo
     fenced this bookie and then put another in its place, and the old writer still believes in the
     old ensemble. IN_RECOVERY it is put into limbo too, for a recovery keeps its ensemble changes in
     memory: it may have written entries back to this bookie and will say so only when it closes.
+    So does a replication worker, which copies a fragment first and changes the metadata then: a
+    ledger that is under-replicated is put into limbo too.
     One that does not name it and is OPEN has not been fenced by anybody (a recovery leaves OPEN
     before it fences, and OPEN never comes back), and its writer may yet bring it here: no mark.
     """
     if recorded_safely:
         return None
     named = bookie in metadata.bookies()
-    if not named and metadata.state is LedgerState.OPEN:
+    if not named and not underreplicated and metadata.state is LedgerState.OPEN:
         return None
     key = master_key(metadata.password) if metadata.password is not None else None
-    limbo = named or metadata.state is LedgerState.IN_RECOVERY
+    limbo = named or underreplicated or metadata.state is LedgerState.IN_RECOVERY
     return Mark(metadata.ledger_id, fence=True, limbo=limbo, master_key=key)

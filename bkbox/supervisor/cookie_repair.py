@@ -105,13 +105,13 @@ def _journal_gone(evidence: Evidence, stored: Cookie) -> bool:
 
 async def inspect(config: Config) -> CookieReport:
     """What `bkbox cookie show` and `verify` print; changes nothing."""
-    async with await connect(config.metadata) as store:
+    async with await connect(config.metadata, config.metadata_wait_s) as store:
         return judge(await gather(config, store, RealFiles()), str(config.path))
 
 
 async def plan_repair(config: Config) -> RepairPlan:
     """What `bkbox cookie repair` would do; changes nothing."""
-    async with await connect(config.metadata) as store:
+    async with await connect(config.metadata, config.metadata_wait_s) as store:
         return plan_of(await gather(config, store, RealFiles()))
 
 
@@ -120,7 +120,7 @@ async def apply_repair(config: Config) -> None:
     files = RealFiles()
     held = lock_all(config, files, create=True)
     try:
-        async with await connect(config.metadata) as store:
+        async with await connect(config.metadata, config.metadata_wait_s) as store:
             evidence = await gather(config, store, files)
             plan = plan_of(evidence)
             if plan.refusal is not None:

@@ -41,7 +41,7 @@ async def take(config: Config, files: Files, stack: AsyncExitStack) -> Ground:
     """
     locks = lock_all(config, files, create=False)
     stack.callback(_release, locks)
-    store = await stack.enter_async_context(await connect(config.metadata))
+    store = await stack.enter_async_context(await connect(config.metadata, config.metadata_wait_s))
     evidence = await cookies.gather(config, store, files)
     found = cookies.judge(evidence, str(config.path))
     if not found.ok and config.auto_fix_cookies:

@@ -41,11 +41,16 @@ async def run(store: MetadataStore, bookie: BookieId, disks: Sequence[Disk]) -> 
     places = await _places(disks)
     waiting: dict[int, bytearray] = {disk.number: bytearray() for disk in disks}
     homes = itertools.cycle(suspects)
+    # Before any metadata: a ledger whose mark is gone by then names the bookies it was copied to.
+    underreplicated = await store.underreplicated()
     async for metadata in _all_metadata(store):
         result.ledgers_seen += 1
         home = places.get(metadata.ledger_id)
         mark = mark_for(
-            metadata, bookie, recorded_safely=home is not None and not disks[home].may_have_lost
+            metadata,
+            bookie,
+            recorded_safely=home is not None and not disks[home].may_have_lost,
+            underreplicated=metadata.ledger_id in underreplicated,
         )
         if mark is None:
             continue

@@ -35,13 +35,15 @@ def status_of(bookie: Supervisor) -> status.Status:
     limbo = sum(disk.limbo_ledgers for disk in disks)
     if config.readonly_while_in_limbo and limbo:
         reasons.append("ledgers in limbo")
+    if not bookie.takes_new_ledgers:
+        reasons.append("not registered")
     return status.Status(
         version=bkbox.__version__,
         bookie_id=config.bookie_id,
         instance_id=bookie.instance_id,
         listen=bookie.listen,
         state=bookie.state,
-        writable=bookie.state == "running" and bookie.writable,
+        writable=bookie.state == "running" and bookie.writable and bookie.takes_new_ledgers,
         ack_after=config.ack_after,
         boot=status.Boot(bookie.phase, _boot_reasons(bookie)),
         read_only_reasons=tuple(reasons),
@@ -140,6 +142,16 @@ def _warnings(bookie: Supervisor, limbo: int) -> list[status.StatusWarning]:
         for disk in bookie.disks
         if disk.in_service and disk.trouble
     ]
+    if bookie.unregistered_s:
+        seconds = f"{bookie.unregistered_s:.0f} s"
+        effect = "it serves what it has" if bookie.takes_new_ledgers else "it takes no new ledgers"
+        found.append(
+            status.StatusWarning(
+                f"the metadata store has not known of this bookie for {seconds}: {effect}, and registers again "
+                "by itself",
+                f"bkbox cluster info --metadata '{config.metadata}'",
+            )
+        )
     if config.ack_after == "write":
         found.append(
             status.StatusWarning(

@@ -21,7 +21,7 @@ from bkbox.supervisor.directories import DirState, lock_all, only_from_init, sta
 async def initialise(config: Config) -> None:
     """Prepare every directory, disks first, the metadata store's cookie last. Raises OperatorError, DiskError."""
     files = RealFiles()
-    async with await create(config.metadata) as store:
+    async with await create(config.metadata, config.metadata_wait_s) as store:
         if await store.read_cookie(BookieId(config.bookie_id)) is not None:
             raise OperatorError(
                 f"bookie {config.bookie_id} is known in {config.metadata} already; to bring it back after a lost "

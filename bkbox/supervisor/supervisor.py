@@ -22,14 +22,21 @@ import logging
 import random
 import signal
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
+from typing import TypeVar
 
 from bkbox.admin import server as admin
 from bkbox.admin import status
 from bkbox.admin.paths import admin_socket_path
 from bkbox.config import Config
-from bkbox.errors import BkboxError, BootError, ConnectionLostError, MetadataError
+from bkbox.errors import (
+    BkboxError,
+    BootError,
+    ConnectionLostError,
+    MetadataError,
+    MetadataUnavailableError,
+)
 from bkbox.ids import BookieId
 from bkbox.ipc import channel, messages
 from bkbox.metadata.base import Registration
@@ -49,10 +56,13 @@ from bkbox.wire.service_info import rpc_service_info
 
 log = logging.getLogger(__name__)
 
+_T = TypeVar("_T")
+
 _STATS_EVERY_S = 1.0
 _STATS_TIMEOUT_S = 1.0
 """A worker that syncs a large batch answers later; the figures of before are shown meanwhile."""
 _CHILD_END_S = 5.0
+_METADATA_AGAIN_S = 1.0
 
 
 def kernel_boot_id() -> str:
@@ -99,7 +109,9 @@ class Supervisor:
             loop.add_signal_handler(number, self._stopping.set)
         clean = False
         async with contextlib.AsyncExitStack() as stack:
-            base = await ground.take(self.config, self._files, stack)
+            base = await self._until_told_to_stop(ground.take(self.config, self._files, stack))
+            if base is None:
+                return 0
             self.instance_id, self.disks, self.listen = base.instance_id, base.disks, base.listen
             handle = await admin.start(admin_socket_path(self.config), self._status)
             stack.push_async_callback(handle.close)
@@ -112,8 +124,9 @@ class Supervisor:
             raise self._failure
         return 0 if clean else 1
 
-    async def _until_told_to_stop(self, start: Coroutine[object, object, None]) -> None:
-        """A start may take long (a replay, a slow metadata store); it is given up when the bookie has to stop."""
+    async def _until_told_to_stop(self, start: Coroutine[object, object, _T]) -> _T | None:
+        """A start may take long (a replay, a metadata store that is away); it is given up, with None, when the bookie
+        has to stop."""
         starting = asyncio.ensure_future(start)
         told = asyncio.ensure_future(self._stopping.wait())
         await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
@@ -121,8 +134,8 @@ class Supervisor:
         if not starting.done():
             starting.cancel()
             await asyncio.gather(starting, return_exceptions=True)
-            return
-        starting.result()
+            return None
+        return starting.result()
 
     def _fail(self, error: BaseException) -> None:
         """Something that has to run beside ended: the bookie cannot go on."""
@@ -144,10 +157,10 @@ class Supervisor:
         await asyncio.gather(*map(self._open, self.disks))
         await self._account_for_losses(base, self.disks)
         if any(disk.needs_stamp for disk in self.disks):
-            await self._stamp(base)
+            await self._when_available("stamping cookies", lambda: self._stamp(base))
         self.phase = "opening the port"
         await self._start_frontend(base)
-        await self._register(base)
+        await self._when_available("registering", lambda: self._register(base))
         self._start_repair()
         self._keep_children(base)
         self.phase, self.state = "up", "running"
@@ -162,10 +175,22 @@ class Supervisor:
     async def _account_for_losses(self, base: Ground, opened: list[Disk]) -> None:
         """Phase one where one of the disks just opened may have lost something; then they may serve."""
         if any(disk.may_have_lost for disk in opened):
-            self.phase = "phase one"
-            self.phase_one = await opening.mark_losses(base.store, self._bookie, self.disks)
+            self.phase_one = await self._when_available(
+                "phase one", lambda: opening.mark_losses(base.store, self._bookie, self.disks)
+            )
         for disk in opened:
             await opening.settle(disk, self._files, self._run)
+
+    async def _when_available(self, phase: str, step: Callable[[], Awaitable[_T]]) -> _T:
+        """Take a step of the start that may be begun again, until the metadata store is there for it."""
+        while True:
+            self.phase = phase
+            try:
+                return await step()
+            except MetadataUnavailableError as error:
+                self.phase = f"{phase}: waiting for the metadata store"
+                log.error("%s begins again: %s", phase, error)
+                await asyncio.sleep(_METADATA_AGAIN_S)
 
     async def _stamp(self, base: Ground) -> None:
         """Cookies of replaced disks, held back until phase one was durable."""
@@ -189,6 +214,7 @@ class Supervisor:
             frame_bytes_max=self.config.frame_bytes_max,
             connection_inflight_bytes_max=self.config.connection_inflight_bytes_max,
             disks=[disk.uuid for disk in self.disks],
+            disk_paths=[str(disk.path) for disk in self.disks],
             attached=[disk.uuid for disk in usable],
         )
         self.frontend.control.send(order, [base.port.fileno()])
@@ -323,6 +349,22 @@ class Supervisor:
             read_only = await self._read_only()
             if self._registration is not None:
                 await self._registration.set_read_only(read_only)
+            self._allow_new_ledgers()
+
+    @property
+    def unregistered_s(self) -> float:
+        """For how long the metadata store has not known of this bookie, which serves on."""
+        return self._registration.unregistered_s() if self._registration is not None else 0.0
+
+    @property
+    def takes_new_ledgers(self) -> bool:
+        """A bookie that nobody sees for long may be given up and its ledgers be copied elsewhere: no new ones then."""
+        return self.unregistered_s < self.config.metadata_lost_s
+
+    def _allow_new_ledgers(self) -> None:
+        """Told anew each time: a front-end that was started again does not know."""
+        if self.frontend is not None and self.frontend.running:
+            self.frontend.control.send(messages.NewLedgers(allowed=self.takes_new_ledgers))
 
     @property
     def writable(self) -> bool:

@@ -103,7 +103,7 @@ class Cluster:
         """The bookie starts on an empty disk and runs phase one before it answers."""
         bookie = ModelBookie()
         self.bookies[BookieId(name)] = bookie
-        mark = mark_for(self.metadata, BookieId(name), recorded_safely=False)
+        mark = mark_for(self.metadata, BookieId(name), recorded_safely=False, underreplicated=False)
         if mark is not None:
             bookie.fenced = mark.fence and self._fencing
             bookie.limbo = mark.limbo and self._limbo

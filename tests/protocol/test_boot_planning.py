@@ -102,15 +102,30 @@ def in_state(state: LedgerState, fragments: str) -> LedgerMetadata:
 )
 def test_marks_of_phase_one(state: LedgerState, fragments: str, fence: bool, limbo: bool) -> None:
     metadata = in_state(state, fragments)
-    mark = mark_for(metadata, BookieId("b1"), recorded_safely=False)
+    mark = mark_for(metadata, BookieId("b1"), recorded_safely=False, underreplicated=False)
     assert mark is not None
     assert (mark.ledger_id, mark.fence, mark.limbo) == (metadata.ledger_id, fence, limbo)
     assert mark.master_key == hashlib.sha1(b"ledger", usedforsecurity=False).digest()
-    assert mark_for(metadata, BookieId("b1"), recorded_safely=True) is None
+    assert mark_for(metadata, BookieId("b1"), recorded_safely=True, underreplicated=True) is None
 
 
 def test_an_open_ledger_of_others_is_left_alone() -> None:
-    assert mark_for(in_state(OPEN, "0:b3,b2"), BookieId("b1"), recorded_safely=False) is None
+    assert (
+        mark_for(
+            in_state(OPEN, "0:b3,b2"), BookieId("b1"), recorded_safely=False, underreplicated=False
+        )
+        is None
+    )
+
+
+@pytest.mark.parametrize("state", [OPEN, IN_RECOVERY, CLOSED])
+def test_what_a_replication_worker_may_have_copied_here_is_in_limbo(state: LedgerState) -> None:
+    """Its metadata will name this bookie only after the copying."""
+    metadata = in_state(state, "0:b3,b2")
+    mark = mark_for(metadata, BookieId("b1"), recorded_safely=False, underreplicated=True)
+    assert mark is not None
+    assert mark.fence
+    assert mark.limbo
 
 
 def test_a_ledger_without_password_is_marked_without_key() -> None:
@@ -123,6 +138,6 @@ def test_a_ledger_without_password_is_marked_without_key() -> None:
         fragments=in_state(OPEN, "0:b1,b2").fragments,
         password=None,
     )
-    mark = mark_for(metadata, BookieId("b1"), recorded_safely=False)
+    mark = mark_for(metadata, BookieId("b1"), recorded_safely=False, underreplicated=False)
     assert mark is not None
     assert mark.master_key is None

@@ -15,8 +15,8 @@ if "no-fence-on-boot" in _MEASURES or "no-limbo" in _MEASURES:
 
     _mark_for = boot.mark_for
 
-    def _weaker_mark_for(metadata, bookie, *, recorded_safely):
-        mark = _mark_for(metadata, bookie, recorded_safely=recorded_safely)
+    def _weaker_mark_for(metadata, bookie, **evidence):
+        mark = _mark_for(metadata, bookie, **evidence)
         if mark is None:
             return None
         return replace(

@@ -2,9 +2,9 @@
 
 One ledger, in this order:
 
-1. read its metadata; a ledger that is not in the metadata store any more was deleted: limbo ends, nothing is missing. One
-   that does not name this bookie and is marked for re-replication waits: a replication worker may have copied it here
-   and be about to say so;
+1. read its metadata; a ledger that is not in the metadata store any more was deleted: limbo ends, nothing is missing.
+   One that does not name this bookie and is marked for re-replication waits: a replication worker may have copied it
+   here and be about to say so;
 2. if this bookie is in its last ensemble and it is not CLOSED, recover it like any other client;
 3. list what this bookie must have by the write sets, and take from it what is in the index *and can be read*;
 4. copy the rest from peers (copier.py);

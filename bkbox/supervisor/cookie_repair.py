@@ -81,18 +81,27 @@ async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> N
     while version < epoch:  # a cookie that was deleted and made anew counts from 0 again
         data = cookies.encode(evidence.expected)
         version = (await store.write_cookie(bookie, data, version)).version
-    lost = set(cookies.directories(stored.ledger_dirs))
+    replacements = _replacements(evidence, stored)
     for item in evidence.directories:
         if item.state is DirState.EMPTY:
             files.mkdir(item.path)
-            if item is not evidence.journal and str(item.path) in lost:
+            if item in replacements:
                 markers.mark_replaced(files, item.path)
             write_epoch(files, item.path, epoch)
             prepare(files, evidence, item, uuid4())
     for item in evidence.directories:
-        held_back = item.state is DirState.EMPTY and str(item.path) in lost
-        if not held_back and item.state is not DirState.REPLACED:
+        if item not in replacements and item.state is not DirState.REPLACED:
             stamp(files, item.path, evidence.expected)
+
+
+def _replacements(evidence: Evidence, stored: Cookie) -> list[Directory]:
+    """The empty disks that stand in for lost ones: those that the stored cookie names, and all where it names others
+    and none of these is left to remember the loss (a Java bookie's cookie, for one)."""
+    empty = [item for item in evidence.disks if item.state is DirState.EMPTY]
+    if removed(evidence, stored) and len(empty) == len(evidence.disks):
+        return empty
+    named = cookies.directories(stored.ledger_dirs)
+    return [item for item in empty if str(item.path) in named]
 
 
 def _journal_gone(evidence: Evidence, stored: Cookie) -> bool:

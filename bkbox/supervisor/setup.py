@@ -9,23 +9,36 @@ from __future__ import annotations
 from uuid import uuid4
 
 from bkbox.config import Config
-from bkbox.errors import OperatorError
+from bkbox.errors import EncodingError, OperatorError
 from bkbox.ids import BookieId
 from bkbox.metadata import create
 from bkbox.storage.files import RealFiles
 from bkbox.supervisor import cookies
 from bkbox.supervisor.cookie_repair import prepare, write_to_metadata
 from bkbox.supervisor.directories import DirState, lock_all, only_from_init, stamp
+from bkbox.wire.cookie import decode, directories
+
+
+def _where(cookie: bytes) -> str:
+    """Where the bookie of a cookie keeps its data."""
+    try:
+        found = decode(cookie)
+    except EncodingError as error:
+        return f"with a cookie that cannot be read ({error})"
+    return f"with data in {', '.join(directories(found.ledger_dirs)) or 'no folder'}"
 
 
 async def initialise(config: Config) -> None:
     """Prepare every directory, disks first, the metadata store's cookie last. Raises OperatorError, DiskError."""
     files = RealFiles()
     async with await create(config.metadata, config.metadata_wait_s) as store:
-        if await store.read_cookie(BookieId(config.bookie_id)) is not None:
+        stored = await store.read_cookie(BookieId(config.bookie_id))
+        if stored is not None:
             raise OperatorError(
-                f"bookie {config.bookie_id} is known in {config.metadata} already; to bring it back after a lost "
-                f"disk run `bkbox cookie repair --config {config.path}`, to start it `bkbox run --config {config.path}`"
+                f"bookie {config.bookie_id} is known in {config.metadata} already, {_where(stored.value)}. If another "
+                "bookie, or one of Apache's, has this id: choose another bookie_id or address. If it is this one: to "
+                f"bring it back after a lost disk run `bkbox cookie repair --config {config.path}`, to start it "
+                f"`bkbox run --config {config.path}`"
             )
         held = lock_all(config, files, create=True)
         try:

@@ -488,6 +488,22 @@ def test_a_cookie_that_another_tool_has_written(make_bookie: MakeBookie) -> None
     assert_marked(bookie, present=range(5))
 
 
+def test_a_cookie_of_a_java_bookie_in_our_place(make_bookie: MakeBookie) -> None:
+    """Refused by name; taking the id over counts everything that the Java bookie had as lost."""
+    bookie = make_bookie(disks=1).start()
+    fill(bookie)
+    assert bookie.stop() == 0
+    empty(bookie.disks[0])
+    cluster.write_java_cookie(bookie.metadata, bookie.bookie_id)
+    twin = BookieProcess(bookie.root, bookie.metadata, name="twin", port=bookie.port)
+    with pytest.raises(AssertionError, match="already, with data in /var/bookkeeper/ledgers"):
+        twin.init(disks=1)
+    assert_refused(bookie, "journalDir is /var/bookkeeper/journal", "/var/bookkeeper/ledgers")
+    assert "treat /var/bookkeeper/ledgers as lost" in repair(bookie).stderr
+    assert classes(restart(bookie)) == ["disk replaced"]
+    assert_marked(bookie, present=range(0))
+
+
 def test_a_cookie_that_was_deleted_and_made_anew(make_bookie: MakeBookie) -> None:
     """Its version counts from 0 again, below what the disks know."""
     bookie = make_bookie(disks=2)

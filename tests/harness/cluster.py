@@ -13,6 +13,7 @@ from bkbox.metadata import connect
 from bkbox.storage.files import RealFiles
 from bkbox.storage.marker import MARKER_NAME, read_marker
 from bkbox.storage.sealed import write_document
+from bkbox.wire.cookie import cookie_of, encode
 from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 
 NOBODY = "127.0.0.1:1"
@@ -71,6 +72,25 @@ def rewrite_cookie(uri: str, bookie: str) -> None:
             await store.write_cookie(BookieId(bookie), found.value, found.version)
 
     asyncio.run(rewrite())
+
+
+def write_java_cookie(uri: str, bookie: str) -> None:
+    """Put the cookie of one of Apache's bookies in the place of what is there."""
+
+    async def write() -> None:
+        async with await connect(uri) as store:
+            found = await store.read_cookie(BookieId(bookie))
+            java = cookie_of(
+                bookie,
+                ["/var/bookkeeper/journal"],
+                ["/var/bookkeeper/ledgers"],
+                None,
+                await store.instance_id(),
+            )
+            version = found.version if found is not None else None
+            await store.write_cookie(BookieId(bookie), encode(java), version)
+
+    asyncio.run(write())
 
 
 def recreate_cookie(uri: str, bookie: str) -> None:

@@ -136,14 +136,15 @@ class BookieProcess:
         return found
 
     def kill(self) -> None:
-        """SIGKILL the supervisor and every child; returns when all are gone."""
+        """SIGKILL the supervisor and every child; returns when all have ended."""
         assert self.process is not None
         processes = [*self.children(), psutil.Process(self.process.pid)]
         for process in processes:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         self.process.wait(20)
-        psutil.wait_procs(processes, timeout=20)
+        for process in processes:
+            wait_for(lambda process=process: is_dead(process), f"the end of {process}", pause=0.01)
         self._close()
 
     def stop(self, timeout: float = 40.0) -> int:
@@ -171,6 +172,14 @@ class BookieProcess:
                 self.kill()
             else:
                 self._close()
+
+
+def is_dead(process: psutil.Process) -> bool:
+    """Whether it has ended. (Whoever inherits an orphan may take seconds to bury it.)"""
+    try:
+        return process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
 
 
 def free_port() -> int:

@@ -126,6 +126,29 @@ def expire(store: ZooKeeperStore) -> None:
     client.close()
 
 
+def root_of(uri: str) -> str:
+    """The path in a metadata URI."""
+    return "/" + uri.partition("//")[2].partition("/")[2]
+
+
+def expire_session(server: ZooKeeper, session_id: int) -> None:
+    """End a session of anybody: the server makes its password out of its id."""
+    client = KazooClient(server.address, client_id=(session_id, _session_password(session_id)))
+    client.start()
+    client.stop()
+    client.close()
+
+
+def _session_password(session_id: int) -> bytes:
+    """ZooKeeperServer.generatePasswd: sixteen bytes of a java.util.Random."""
+    state = (session_id ^ 0xB3415C00 ^ 0x5DEECE66D) & (1 << 48) - 1
+    password = b""
+    while len(password) < 16:
+        state = (state * 0x5DEECE66D + 0xB) & (1 << 48) - 1
+        password += (state >> 16).to_bytes(4, "little")
+    return password
+
+
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
     """The server of this test process. Whoever suspends or stops it brings it back."""

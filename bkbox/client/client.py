@@ -16,9 +16,10 @@ from typing import Any, Self
 from bkbox import metadata as metadata_store
 from bkbox.client.driver import LedgerAccess, run
 from bkbox.client.options import ClientOptions
-from bkbox.client.placement import choose_ensemble
+from bkbox.client.placement import Placer
+from bkbox.client.pool import BookiePool
 from bkbox.client.reader import LedgerReader
-from bkbox.client.transport import BookiePool
+from bkbox.client.topology import topology_of
 from bkbox.client.writer import LedgerWriter
 from bkbox.errors import (
     BugError,
@@ -63,6 +64,7 @@ class Client:
         self._options = options
         self._rng = rng
         self._pool = BookiePool(self._resolve, options, rng)
+        self._placer = Placer(store, self._pool, topology_of(options, store), rng)
         self._writers: set[LedgerWriter] = set()
         self._closed = False
 
@@ -98,11 +100,15 @@ class Client:
         digest_type: DigestType = DigestType.CRC32C,
         password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
+        *,
+        deferred_sync: bool = False,
     ) -> LedgerWriter:
         """Create a ledger and return its writer.
 
         Each entry is written to ``write_quorum`` bookies (default: the whole ensemble) and
-        acknowledged when ``ack_quorum`` of them hold it (default: more than half). Raises
+        acknowledged when ``ack_quorum`` of them hold it (default: more than half). With
+        ``deferred_sync`` bookies acknowledge an entry before it is on disk, and it is confirmed only
+        by ``LedgerWriter.force``; a bookie that fails ends the writer. Raises
         QuorumSizeError, NotEnoughBookiesError, MetadataError; UserWarning for sizes that are legal
         and unwise.
         """
@@ -112,8 +118,7 @@ class Client:
         sizes = QuorumSizes(ensemble_size, write_quorum, ack_quorum)
         for text in sizes.warnings():
             warnings.warn(text, UserWarning, stacklevel=2)
-        bookies = await self._store.bookies()
-        ensemble = choose_ensemble(bookies, ensemble_size, self._rng, self._pool.suspects())
+        ensemble = await self._placer.ensemble(sizes)
         while True:
             metadata = LedgerMetadata(
                 ledger_id=await self._store.new_ledger_id(),
@@ -132,7 +137,7 @@ class Client:
                 break
             except LedgerExistsError:
                 continue  # somebody brought an id of their own: draw another
-        machine = writer.LedgerWriter(created.value, created.version)
+        machine = writer.LedgerWriter(created.value, created.version, deferred_sync=deferred_sync)
         access = self._access(created.value, password)
         handle = LedgerWriter(access, machine, self._writers.discard)
         self._writers.add(handle)
@@ -182,6 +187,11 @@ class Client:
         """The ways to single bookies, for tools that ask one bookie and not a quorum."""
         return self._pool
 
+    @property
+    def placer(self) -> Placer:
+        """What chooses bookies, for tools that explain its choice."""
+        return self._placer
+
     def _must_be_open(self) -> None:
         if self._closed:
             raise HandleClosedError("the client is closed")
@@ -218,6 +228,8 @@ class Client:
             self._pool,
             self._options,
             self._rng,
+            self._placer,
+            metadata.write_quorum,
         )
 
     async def _resolve(self, bookie: BookieId) -> HostPort | None:
@@ -226,6 +238,5 @@ class Client:
             registered = (await self._store.bookies()).get(bookie)
         except MetadataError:
             registered = None
-        if registered is None:
-            return split_bookie_id(bookie)
-        return registered.service_info.rpc
+        address = registered.service_info.rpc if registered is not None else None
+        return address or split_bookie_id(bookie)

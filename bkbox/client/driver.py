@@ -16,10 +16,10 @@ from functools import partial
 from typing import Any, Protocol
 
 from bkbox.client.options import ClientOptions
-from bkbox.client.placement import choose_replacements
-from bkbox.client.transport import BookiePool, Reply, add_frame
+from bkbox.client.placement import Placer
+from bkbox.client.pool import Add, BookiePool, Reply
 from bkbox.errors import DigestError, MetadataError, VersionConflictError
-from bkbox.ids import NO_ENTRY, BookieId, LedgerId
+from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol.effects import (
     Effect,
@@ -28,22 +28,30 @@ from bkbox.protocol.effects import (
     PickReplacements,
     ReadMetadata,
     SendAdd,
+    SendForce,
+    SendPoll,
     SendRead,
+    SendReadLac,
     WriteMetadata,
 )
 from bkbox.protocol.events import (
     AddAnswered,
     Event,
+    ForceAnswered,
+    LacAnswered,
     MetadataConflict,
     MetadataFailed,
     MetadataRead,
     MetadataWritten,
     NoAnswer,
+    PollAnswered,
     ReadAnswered,
     ReplacementsPicked,
     Speculate,
 )
-from bkbox.wire.digest import DigestManager
+from bkbox.wire import v3
+from bkbox.wire.codes import Code
+from bkbox.wire.digest import DigestManager, VerifiedEntry
 
 ADD_OVERHEAD_BYTES = 4_096
 """What an outstanding add takes here beside its payload, about: what bounds small entries."""
@@ -60,22 +68,21 @@ class LedgerAccess:
     pool: BookiePool
     options: ClientOptions
     rng: random.Random
-
-    async def replacements(self, count: int, ensemble: Iterable[BookieId]) -> tuple[BookieId, ...]:
-        """Up to ``count`` bookies outside the ensemble; none if the store cannot say."""
-        try:
-            bookies = await self.store.bookies()
-        except MetadataError:
-            return ()
-        return choose_replacements(
-            bookies, count, frozenset(ensemble), self.rng, self.pool.suspects()
-        )
+    placer: Placer
+    write_quorum: int
 
 
 class Driver:
     """Runs one machine: ``feed`` and ``post`` take events, ``step`` gives outcomes."""
 
-    def __init__(self, handle: Callable[[Any], Sequence[Effect]], access: LedgerAccess) -> None:
+    def __init__(
+        self,
+        handle: Callable[[Any], Sequence[Effect]],
+        access: LedgerAccess,
+        wait_until: float = 0.0,
+    ) -> None:
+        """``wait_until``: time of the event loop up to which bookies may wait with the answer to a
+        long poll."""
         self.unanswered_bytes = 0
         """Size of all adds handed over and not answered yet, each copy counted, reckoned with
         ADD_OVERHEAD_BYTES each."""
@@ -83,6 +90,7 @@ class Driver:
         """The last add sent to each bookie."""
         self._handle = handle
         self._access = access
+        self._wait_until = wait_until
         self._events: deque[Event] = deque()
         self._outcomes: list[Outcome] = []
         self._wake = asyncio.Event()
@@ -105,8 +113,19 @@ class Driver:
             match effect:
                 case SendAdd():
                     self._send_add(effect)
+                case SendForce():
+                    for token, bookie in effect.targets:
+                        reply = self._access.pool.force(bookie, self._access.ledger_id)
+                        reply.add_done_callback(partial(self._force_answered, token))
                 case SendRead():
                     self._send_read(effect)
+                case SendReadLac():
+                    self._on_reply(
+                        self._access.pool.read_lac(effect.bookie, self._access.ledger_id),
+                        partial(self._lac_answer, effect),
+                    )
+                case SendPoll():
+                    self._send_poll(effect)
                 case ReadMetadata() | WriteMetadata() | PickReplacements():
                     task = asyncio.get_running_loop().create_task(self._ask_store(effect))
                     self._tasks.add(task)
@@ -137,51 +156,110 @@ class Driver:
     # ---- bookies --------------------------------------------------------------------------------
 
     def _send_add(self, effect: SendAdd) -> None:
-        frame = self.frame_of(effect)
+        add = self.packaged(effect)
         size = len(effect.payload) + ADD_OVERHEAD_BYTES
         self.unanswered_bytes += size * len(effect.targets)
         for token, bookie in effect.targets:
             self.last_add[bookie] = effect
-            reply = self._access.pool.add(bookie, self._access.ledger_id, effect.entry_id, frame)
+            reply = self._access.pool.add(bookie, add)
             reply.add_done_callback(partial(self._add_answered, token, size))
 
-    def frame_of(self, effect: SendAdd) -> bytes:
-        """The frame of an add; the same bytes each time."""
+    def packaged(self, effect: SendAdd) -> Add:
+        """An add as it is sent; the same entry bytes each time."""
         entry = self._access.digests.package(
             effect.entry_id, effect.lac, effect.length, effect.payload
         )
-        return add_frame(self._access.master_key, entry, recovery=effect.recovery)
+        return Add(
+            self._access.ledger_id,
+            effect.entry_id,
+            self._access.master_key,
+            entry,
+            recovery=effect.recovery,
+            deferred_sync=effect.deferred_sync,
+        )
 
     def _add_answered(self, token: int, size: int, reply: asyncio.Future[Reply]) -> None:
         self.unanswered_bytes -= size
-        self.post(AddAnswered(token, reply.result().answer))
+        answer, _, connection, _ = reply.result()
+        self.post(AddAnswered(token, answer, connection))
+
+    def _force_answered(self, token: int, reply: asyncio.Future[Reply]) -> None:
+        answer, _, connection, _ = reply.result()
+        self.post(ForceAnswered(token, answer, connection))
 
     def _send_read(self, effect: SendRead) -> None:
+        fence_key = self._access.master_key if effect.fence else None
         reply = self._access.pool.read(
+            effect.bookie, self._access.ledger_id, effect.entry_id, fence_key
+        )
+        self._on_reply(reply, partial(self._read_answer, effect))
+
+    def _read_answer(self, effect: SendRead, reply: Reply) -> Event:
+        answer, data, _, _ = reply
+        if answer is not Code.EOK and (data is None or effect.entry_id == NO_ENTRY):
+            return ReadAnswered(effect.token, answer)
+        entry = self._verified(data, effect.entry_id)
+        if entry is not None:
+            # Also where a bookie in limbo sends it beside a code that says it cannot tell.
+            return ReadAnswered(effect.token, Code.EOK, entry)
+        return ReadAnswered(effect.token, NoAnswer.BAD_DIGEST if answer is Code.EOK else answer)
+
+    def _lac_answer(self, effect: SendReadLac, reply: Reply) -> Event:
+        """Whatever its digest covers is true, even beside a code of failure; one part that is not
+        as it should be makes the answer unknown."""
+        answer = reply.answer
+        if not isinstance(reply.response, v3.ReadLacResponse):
+            return LacAnswered(effect.token, answer)
+        lacs: list[EntryId] = []
+        try:
+            if reply.response.lac_body is not None:
+                lacs.append(self._access.digests.verify_lac(reply.response.lac_body))
+            if reply.response.last_entry is not None:
+                lacs.append(self._access.digests.verify(reply.response.last_entry, None).lac)
+        except DigestError:
+            answer = NoAnswer.BAD_DIGEST
+        return LacAnswered(effect.token, answer, max(lacs, default=None))
+
+    def _send_poll(self, effect: SendPoll) -> None:
+        left_s = max(self._wait_until - asyncio.get_running_loop().time(), 0.0)
+        reply = self._access.pool.long_poll(
             effect.bookie,
             self._access.ledger_id,
-            effect.entry_id,
-            self._access.master_key if effect.fence else None,
+            effect.previous_lac,
+            left_s if effect.wait else 0.0,
         )
-        self._reads.add(reply)
-        reply.add_done_callback(partial(self._read_answered, effect))
+        self._on_reply(reply, partial(self._poll_answer, effect))
 
-    def _read_answered(self, effect: SendRead, reply: asyncio.Future[Reply]) -> None:
-        self._reads.discard(reply)
-        if reply.cancelled():
-            return
-        answer, data = reply.result()
-        if data is None:
-            self.post(ReadAnswered(effect.token, answer))
-            return
+    def _poll_answer(self, effect: SendPoll, reply: Reply) -> Event:
+        if reply.answer is not Code.EOK or not isinstance(reply.response, v3.ReadResponse):
+            return PollAnswered(effect.token, reply.answer)
+        lac = EntryId(reply.response.max_lac if reply.response.max_lac is not None else NO_ENTRY)
+        entry = None
+        if reply.entry is not None:
+            entry = self._verified(reply.entry, effect.previous_lac + 1)
+            if entry is None:
+                return PollAnswered(effect.token, NoAnswer.BAD_DIGEST)
+        return PollAnswered(effect.token, Code.EOK, lac, entry)
+
+    def _verified(self, data: memoryview | None, entry_id: int) -> VerifiedEntry | None:
+        """The entry, None if it is not right. -1: any entry of the ledger."""
         try:
-            entry = self._access.digests.verify(
-                data, None if effect.entry_id == NO_ENTRY else effect.entry_id
+            return self._access.digests.verify(
+                data if data is not None else b"", None if entry_id == NO_ENTRY else entry_id
             )
         except DigestError:
-            self.post(ReadAnswered(effect.token, NoAnswer.BAD_DIGEST))
-        else:
-            self.post(ReadAnswered(effect.token, answer, entry))
+            return None
+
+    def _on_reply(self, reply: asyncio.Future[Reply], event: Callable[[Reply], Event]) -> None:
+        """Post what the reply comes to, unless ``stop`` comes first."""
+
+        def replied(done: asyncio.Future[Reply]) -> None:
+            self._reads.discard(done)
+            if not done.cancelled():
+                self.post(event(done.result()))
+
+        self._reads.add(reply)
+        reply.add_done_callback(replied)
 
     # ---- metadata store -------------------------------------------------------------------------
 
@@ -189,7 +267,9 @@ class Driver:
         store = self._access.store
         token = effect.token
         if isinstance(effect, PickReplacements):
-            picked = await self._access.replacements(len(effect.failed), effect.ensemble)
+            picked = await self._access.placer.replacements(
+                effect.failed, effect.ensemble, self._access.write_quorum
+            )
             return ReplacementsPicked(token, picked)
         try:
             if isinstance(effect, ReadMetadata):
@@ -221,24 +301,30 @@ class Machine(Protocol):
     def handle(self, event: Any) -> Sequence[Effect]: ...
 
 
-async def run(machine: Machine, access: LedgerAccess, *, speculate: bool = False) -> Outcome:
+async def run(
+    machine: Machine,
+    access: LedgerAccess,
+    *,
+    speculate_s: float | None = None,
+    wait_s: float = 0.0,
+) -> Outcome:
     """Run a machine to its outcome, and until all its adds were answered. Raises the error of a
     Failed.
 
-    ``speculate``: tell it whenever an answer is slow.
+    ``speculate_s``: tell it whenever there was no answer for so long. ``wait_s``: how long bookies
+    may wait with the answers to long polls.
     """
-    driver = Driver(machine.handle, access)
-    pause_s = access.options.speculative_read_s
     loop = asyncio.get_running_loop()
+    driver = Driver(machine.handle, access, loop.time() + wait_s)
     timer: asyncio.TimerHandle | None = None
 
-    def slow() -> None:
+    def slow(pause_s: float) -> None:
         nonlocal timer
         driver.post(Speculate())
-        timer = loop.call_later(pause_s, slow)
+        timer = loop.call_later(pause_s, slow, pause_s)
 
-    if speculate:
-        timer = loop.call_later(pause_s, slow)
+    if speculate_s is not None:
+        timer = loop.call_later(speculate_s, slow, speculate_s)
     try:
         driver.carry_out(machine.start())
         outcomes: list[Outcome] = []

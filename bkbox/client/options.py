@@ -1,20 +1,26 @@
 """What a client may be told about time-outs, bounds and pauses.
 
 The defaults of the time-outs are those of Java's client (addEntryTimeoutSec, readEntryTimeoutSec,
-clientConnectTimeoutMillis, speculativeReadTimeout). Source: ClientConfiguration.java.
+clientConnectTimeoutMillis, speculativeReadTimeout, firstSpeculativeReadLACTimeout). Source:
+ClientConfiguration.java.
 """
 
 from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from typing import Literal
 
+from bkbox.errors import ConfigError
 from bkbox.limits import FRAME_BYTES_MAX
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientOptions:
-    """Options of one client; every ``_s`` is in seconds."""
+    """Options of one client; every ``_s`` is in seconds. Raises ConfigError."""
+
+    protocol: Literal["v2", "v3"] = "v2"
+    """Version for adds and reads. Version 2 is faster; what only version 3 has works with both."""
 
     add_timeout_s: float = 5.0
     """How long one bookie may take over an add."""
@@ -28,6 +34,17 @@ class ClientOptions:
     speculative_read_s: float = 2.0
     """How long a read waits for a bookie before the next one is asked as well."""
 
+    speculative_poll_s: float = 1.5
+    """The same for a long poll, which may well be waiting for what is not there."""
+
+    batch_reads: bool = True
+    """Whether ``read`` asks for several entries at once where every bookie of the ensemble holds
+    every entry."""
+
+    explicit_lac_interval_s: float = 0.0
+    """How often a writer tells the bookies up to where its entries are acknowledged, if that has
+    moved. 0: never; then the last entry of an open ledger is not readable until there is another."""
+
     window_bytes: int = 8 << 20
     """What one writer holds unacknowledged before ``append`` waits; also, per copy of an entry,
     what it holds for bookies that have not answered yet. Far less than bookies and this process
@@ -36,8 +53,11 @@ class ClientOptions:
     read_ahead_bytes: int = 16 << 20
     """What ``read`` asks for ahead of its consumer, each read reckoned at the largest entry seen."""
 
+    tail_wait_s: float = 4.0
+    """How long ``tail`` lets a bookie hold the question for the next entry of an open ledger."""
+
     tail_poll_s: float = 0.1
-    """Mean pause between two looks for new entries of an open ledger."""
+    """Mean pause of ``tail`` between two questions where bookies do not hold them."""
 
     backoff_initial_s: float = 0.1
     """Mean pause after the first failure to reach a bookie; doubled after each further one."""
@@ -45,8 +65,21 @@ class ClientOptions:
     backoff_max_s: float = 10.0
     """The longest mean pause."""
 
+    topology_script: str | None = None
+    """File of the script that says racks (networkTopologyScriptFileName of Java; topology.py)."""
+
+    rack_map: str | None = None
+    """File with the racks, in the form in which Pulsar keeps them, or ``znode:`` and the path of the
+    znode, ``/bookies`` for Pulsar's own (topology.py)."""
+
     frame_bytes_max: int = FRAME_BYTES_MAX
     """Largest frame sent or taken; the same as the bookies' (nettyMaxFrameSizeBytes)."""
+
+    def __post_init__(self) -> None:
+        if self.protocol not in ("v2", "v3"):
+            raise ConfigError([f"protocol {self.protocol!r} is not one of v2, v3"])
+        if self.topology_script is not None and self.rack_map is not None:
+            raise ConfigError(["topology_script and rack_map both say racks: give one of them"])
 
 
 class Backoff:

@@ -1,70 +1,114 @@
-"""Which bookies a new ensemble gets, and which take the place of failed ones.
+"""Gathers what placement needs to know, and has bkbox/protocol/placement.py choose.
 
-Only registered bookies that take new entries are eligible. The choice is random, spread over
-hosts: a second bookie of one host is taken only when each host has given one. Bookies that could
-not be reached a moment ago come last: their registration may outlive them.
+Registered bookies come from the metadata store, racks from the topology, free space from the
+bookies themselves, and only where there is a choice.
 """
 
 from __future__ import annotations
 
 import random
-from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
-from bkbox.errors import NotEnoughBookiesError
+from bkbox.client.freespace import FreeSpace
+from bkbox.client.pool import BookiePool
+from bkbox.client.topology import Topology
+from bkbox.errors import MetadataError, NotEnoughBookiesError
 from bkbox.ids import BookieId
-from bkbox.metadata.base import RegisteredBookie
+from bkbox.metadata.base import MetadataStore, RegisteredBookie
+from bkbox.protocol.placement import Candidate, Mode, Placement, place
+from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.service_info import split_bookie_id
 
 
-def choose_ensemble(
-    bookies: Mapping[BookieId, RegisteredBookie],
-    size: int,
-    rng: random.Random,
-    suspects: Collection[BookieId] = (),
-) -> tuple[BookieId, ...]:
-    """An ensemble of ``size`` bookies. Raises NotEnoughBookiesError."""
-    found = _in_order(bookies, (), rng, suspects)
-    if len(found) < size:
-        raise NotEnoughBookiesError(
-            f"{size} bookies are needed, {len(found)} are available: {', '.join(sorted(found)) or 'none'}"
-        )
-    return tuple(found[:size])
+class Placer:
+    """Chooses bookies for one client."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        pool: BookiePool,
+        topology: Topology,
+        rng: random.Random,
+    ) -> None:
+        self._store = store
+        self._pool = pool
+        self._topology = topology
+        self._free_space = FreeSpace(pool.bookie_info)
+        self._rng = rng
+
+    async def ensemble(self, sizes: QuorumSizes) -> tuple[BookieId, ...]:
+        """Bookies for a new ledger. Raises NotEnoughBookiesError, MetadataError."""
+        bookies = await self._store.bookies()
+        writable = [bookie for bookie, found in bookies.items() if not found.read_only]
+        if len(writable) > sizes.ensemble_size:
+            await self._free_space.refresh(writable)
+        placement = await self._place(sizes, bookies, ())
+        chosen = tuple(bookie for bookie in placement.ensemble if bookie is not None)
+        if not placement.is_complete:
+            raise NotEnoughBookiesError(placement.shortage(sizes.ensemble_size))
+        return chosen
+
+    async def explain(self, sizes: QuorumSizes, exclude: Collection[BookieId] = ()) -> Placement:
+        """What ``ensemble`` would choose now, with every bookie that the cluster knows, running or
+        not. Raises MetadataError."""
+        registered = await self._store.bookies()
+        known = dict.fromkeys(await self._store.cookies())
+        await self._free_space.refresh(registered)
+        return await self._place(sizes, {**known, **registered}, exclude)
+
+    async def replacements(
+        self, failed: Sequence[BookieId], ensemble: Sequence[BookieId], write_quorum: int
+    ) -> tuple[BookieId, ...]:
+        """Bookies outside the ensemble to take the place of those, in their order, for as many of
+        them as there is one; none if the store cannot say."""
+        try:
+            registered = await self._store.bookies()
+        except MetadataError:
+            return ()
+        candidates = await self._candidates({**dict.fromkeys(ensemble), **registered})
+        by_id = {candidate.bookie: candidate for candidate in candidates}
+        seats = [None if bookie in failed else by_id[bookie] for bookie in ensemble]
+        placement = place(seats, candidates, write_quorum, self._rng, exclude=failed)
+        filled = (placement.ensemble[ensemble.index(bookie)] for bookie in failed)
+        return tuple(bookie for bookie in filled if bookie is not None)
+
+    async def _place(
+        self,
+        sizes: QuorumSizes,
+        bookies: Mapping[BookieId, RegisteredBookie | None],
+        exclude: Collection[BookieId],
+    ) -> Placement:
+        candidates = await self._candidates(bookies)
+        seats = [None] * min(sizes.ensemble_size, len(candidates) + 1)
+        return place(seats, candidates, sizes.write_quorum, self._rng, exclude=exclude)
+
+    async def _candidates(
+        self, bookies: Mapping[BookieId, RegisteredBookie | None]
+    ) -> list[Candidate]:
+        """``bookies``: None for those that are not registered."""
+        hosts = {bookie: _host(bookie, found) for bookie, found in bookies.items()}
+        racks = await self._topology.racks(hosts)
+        suspects = self._pool.suspects()
+        return [
+            Candidate(
+                bookie,
+                hosts[bookie],
+                racks[bookie],
+                _mode(found),
+                bookie in suspects,
+                self._free_space.known(bookie),
+            )
+            for bookie, found in bookies.items()
+        ]
 
 
-def choose_replacements(
-    bookies: Mapping[BookieId, RegisteredBookie],
-    count: int,
-    ensemble: Collection[BookieId],
-    rng: random.Random,
-    suspects: Collection[BookieId] = (),
-) -> tuple[BookieId, ...]:
-    """Up to ``count`` bookies outside the ensemble, none if there is none."""
-    return tuple(_in_order(bookies, ensemble, rng, suspects)[:count])
+def _mode(found: RegisteredBookie | None) -> Mode:
+    if found is None:
+        return Mode.DOWN
+    return Mode.READ_ONLY if found.read_only else Mode.WRITABLE
 
 
-def _in_order(
-    bookies: Mapping[BookieId, RegisteredBookie],
-    exclude: Collection[BookieId],
-    rng: random.Random,
-    suspects: Collection[BookieId],
-) -> list[BookieId]:
-    """The eligible bookies, best first."""
-    eligible = sorted(b for b in bookies if not bookies[b].read_only and b not in exclude)
-    rng.shuffle(eligible)
-    taken_of: defaultdict[str, int] = defaultdict(int)
-    rank: dict[BookieId, tuple[bool, int]] = {}
-    used = [_host(b, bookies.get(b)) for b in exclude]
-    for host in used:
-        taken_of[host] += 1
-    for bookie in eligible:
-        host = _host(bookie, bookies[bookie])
-        rank[bookie] = (bookie in suspects, taken_of[host])
-        taken_of[host] += 1
-    return sorted(eligible, key=rank.__getitem__)
-
-
-def _host(bookie: BookieId, registered: RegisteredBookie | None) -> str:
-    address = registered.service_info.rpc if registered is not None else None
+def _host(bookie: BookieId, found: RegisteredBookie | None) -> str:
+    address = found.service_info.rpc if found is not None else None
     address = address or split_bookie_id(bookie)
     return address.host if address is not None else bookie

@@ -2,7 +2,10 @@
 
 A closed ledger is read up to its last entry, any other one up to the LAC that its bookies know.
 The LAC travels with the entries after it, so that the newest acknowledged entry of an open ledger
-becomes readable with the next one, or when the ledger is closed.
+becomes readable with the next one, when the ledger is closed, or by the explicit LAC of its writer.
+
+Where every bookie holds every entry, ``read`` asks for several at once (batch.py), in four runs at a
+time, so that one arrives while another is consumed.
 """
 
 from __future__ import annotations
@@ -12,12 +15,15 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
+from bkbox.client.batch import BatchReads
 from bkbox.client.driver import LedgerAccess, run
 from bkbox.client.options import jittered
-from bkbox.errors import BugError, NoSuchEntryError
+from bkbox.client.watching import LedgerWatch
+from bkbox.errors import BugError, LedgerError, MetadataError, NoSuchEntryError, UnknownEntryError
 from bkbox.ids import NO_ENTRY, EntryId, LedgerId, entry_id
-from bkbox.protocol.effects import EntryFound, LacFound
+from bkbox.protocol.effects import EntryFound, LacFound, Polled
 from bkbox.protocol.lac import LacReader
+from bkbox.protocol.longpoll import LongPoll
 from bkbox.protocol.reader import EntryReader
 from bkbox.wire.digest import DigestManager, VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
@@ -25,7 +31,13 @@ from bkbox.wire.ledger import LedgerMetadata, LedgerState
 Entry = VerifiedEntry
 """ledger_id, entry_id, lac, length (payload bytes of the ledger up to this entry), payload."""
 
-READ_AHEAD_ENTRIES_MAX = 128
+SINGLES_AHEAD_MAX = 128
+ENTRIES_AHEAD_MAX = 1024
+"""Entries that ``read`` asks for ahead of its consumer, one by one and in batches."""
+
+_RUNS_AHEAD = 4
+_FRAME_OVERHEAD_BYTES = 128
+"""What an entry takes in the answer to a batch read beside its payload, at most."""
 
 
 class LedgerReader:
@@ -36,6 +48,7 @@ class LedgerReader:
         self._metadata = metadata
         self._version = version
         self._lac = NO_ENTRY
+        self._batches = BatchReads(access)
 
     @property
     def ledger_id(self) -> LedgerId:
@@ -63,20 +76,75 @@ class LedgerReader:
         none."""
         return self._metadata.last_entry if self.is_closed else self._lac
 
+    # ---- what is confirmed ----------------------------------------------------------------------
+
     async def read_last_add_confirmed(self) -> EntryId:
         """Ask the metadata store, and if the ledger is not closed the bookies.
 
         Raises UnknownEntryError if too few of them can tell, NoSuchLedgerError, MetadataError.
         """
+        return await self._ask_for_lac(explicit=False)
+
+    async def read_explicit_last_add_confirmed(self) -> EntryId:
+        """The same, with what a writer that pauses has told its bookies (``ClientOptions.
+        explicit_lac_interval_s``)."""
+        return await self._ask_for_lac(explicit=True)
+
+    async def _ask_for_lac(self, *, explicit: bool) -> EntryId:
+        await self._refresh()
         if not self.is_closed:
-            found = await self._access.store.read_ledger(self.ledger_id)
-            self._adopt(found.value, found.version)
-        if not self.is_closed:
-            outcome = await run(LacReader(self._metadata), self._access)
+            outcome = await run(LacReader(self._metadata, explicit=explicit), self._access)
             if not isinstance(outcome, LacFound):
                 raise BugError(f"a read of the LAC ended with {outcome}")
             self._lac = max(self._lac, outcome.lac)
         return self.last_add_confirmed
+
+    async def read_last_add_confirmed_and_entry(
+        self, entry: int, timeout_s: float
+    ) -> tuple[EntryId, Entry | None]:
+        """Wait until ``entry`` is confirmed, for about ``timeout_s`` at most, and read it.
+
+        Returns the LAC, and the entry unless the time was up or the ledger is closed before it.
+        Raises UnknownEntryError if no bookie can tell, NoSuchLedgerError, MetadataError, and as
+        ``read_entry``.
+        """
+        wanted = entry_id(entry)
+        await self._refresh()
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + timeout_s
+        async with self._watch() as watch:
+            while wanted > self.last_add_confirmed and not self.is_closed:
+                left_s = max(deadline - loop.time(), 0.0)
+                polled = await watch.unless_changed(self._poll(wanted, left_s))
+                if polled is not None and polled.entry is not None:
+                    return self.last_add_confirmed, polled.entry
+                if polled is not None:
+                    break
+        found = await self._read(wanted) if wanted <= self.last_add_confirmed else None
+        return self.last_add_confirmed, found
+
+    async def _poll(self, entry: EntryId, wait_s: float) -> Polled:
+        outcome = await run(
+            LongPoll(self._metadata, entry),
+            self._access,
+            speculate_s=self._access.options.speculative_poll_s,
+            wait_s=wait_s,
+        )
+        if not isinstance(outcome, Polled):
+            raise BugError(f"a long poll ended with {outcome}")
+        self._lac = max(self._lac, outcome.lac)
+        return outcome
+
+    async def _must_be_confirmed(self, entry: EntryId) -> None:
+        if entry <= self.last_add_confirmed or entry <= await self.read_last_add_confirmed():
+            return
+        what = "its end" if self.is_closed else "what is confirmed"
+        raise NoSuchEntryError(
+            f"entry {entry} of ledger {self.ledger_id} lies past {what}: "
+            f"entry {self.last_add_confirmed}"
+        )
+
+    # ---- entries --------------------------------------------------------------------------------
 
     async def read_entry(self, entry: int) -> Entry:
         """Read one entry.
@@ -86,6 +154,21 @@ class LedgerReader:
         """
         await self._must_be_confirmed(entry_id(entry))
         return await self._read(EntryId(entry))
+
+    async def read_batch(
+        self, first: int, max_count: int, max_bytes: int | None = None
+    ) -> list[Entry]:
+        """The entries from ``first`` on: one at least, at most ``max_count``, and beyond one no more
+        than fit into a frame of ``max_bytes`` (None: the largest). It may always be fewer.
+
+        One request where every bookie holds every entry, else a read of one entry. Raises as
+        ``read_entry``.
+        """
+        await self._must_be_confirmed(entry_id(first))
+        count = min(max_count, self.last_add_confirmed - first + 1)
+        if max_bytes is None:
+            max_bytes = self._access.options.frame_bytes_max
+        return await self._read_some(EntryId(first), count, max_bytes)
 
     async def read(self, first: int = 0, last: int | None = None) -> AsyncGenerator[Entry, None]:
         """The entries from ``first`` to ``last`` (None: the last there is), in order.
@@ -98,64 +181,141 @@ class LedgerReader:
             last = await self.read_last_add_confirmed()
         elif start <= last:
             await self._must_be_confirmed(entry_id(last))
-        ahead: deque[asyncio.Task[Entry]] = deque()
+        async with aclosing(self._read_all(start, last)) as entries:
+            async for entry in entries:
+                yield entry
+
+    async def read_unconfirmed(self, first: int, last: int) -> AsyncGenerator[Entry, None]:
+        """The entries from ``first`` to ``last`` as far as any bookie has them, confirmed or not.
+
+        What is not confirmed may not be in the ledger once it is closed. Raises as ``read_entry``,
+        NoSuchEntryError where no bookie has one.
+        """
+        async with aclosing(self._read_all(entry_id(first), last)) as entries:
+            async for entry in entries:
+                yield entry
+
+    async def _read_all(self, start: EntryId, last: int) -> AsyncGenerator[Entry, None]:
+        ahead: deque[tuple[range, asyncio.Task[list[Entry]]]] = deque()
         next_entry = start
         largest = self._access.options.read_ahead_bytes
         loop = asyncio.get_running_loop()
         try:
             while next_entry <= last or ahead:
-                room = self._access.options.read_ahead_bytes // largest
-                while next_entry <= last and len(ahead) < min(max(room, 1), READ_AHEAD_ENTRIES_MAX):
-                    ahead.append(loop.create_task(self._read(next_entry)))
-                    next_entry = EntryId(next_entry + 1)
-                entry = await ahead[0]
-                ahead.popleft()
-                size = max(len(entry.payload), 1)
-                largest = size if entry.entry_id == start else max(largest, size)
-                yield entry
-        finally:
-            for task in ahead:
-                task.cancel()
-            await asyncio.gather(*ahead, return_exceptions=True)
-
-    async def tail(self, first: int = 0) -> AsyncGenerator[Entry, None]:
-        """The entries from ``first`` on, as they become readable, until the ledger is closed and
-        read.
-
-        Raises as ``read`` and ``read_last_add_confirmed``; NoSuchLedgerError once it is deleted.
-        """
-        next_entry = entry_id(first)
-        while True:
-            end = await self.read_last_add_confirmed()
-            if next_entry <= end:
-                async with aclosing(self.read(next_entry, end)) as entries:
-                    async for entry in entries:
+                room, run_length = self._read_ahead(largest)
+                while next_entry <= last and (
+                    not ahead or next_entry + run_length - ahead[0][0].start <= room
+                ):
+                    entries = range(next_entry, min(next_entry + run_length, last + 1))
+                    ahead.append((entries, loop.create_task(self._read_run(entries))))
+                    next_entry = EntryId(entries.stop)
+                entries, task = ahead[0]
+                found = await task
+                while entries:
+                    for entry in found:
+                        size = max(len(entry.payload), 1)
+                        largest = size if entry.entry_id == start else max(largest, size)
                         yield entry
-                next_entry = EntryId(end + 1)
-            elif self.is_closed:
-                return
-            else:
-                options = self._access.options
-                await asyncio.sleep(jittered(options.tail_poll_s, self._access.rng))
+                    entries = entries[len(found) :]
+                    found = await self._read_run(entries) if entries else []
+                ahead.popleft()
+        finally:
+            for _, task in ahead:
+                task.cancel()
+            await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
 
-    async def _must_be_confirmed(self, entry: EntryId) -> None:
-        if entry <= self.last_add_confirmed or entry <= await self.read_last_add_confirmed():
-            return
-        what = "its end" if self.is_closed else "what is confirmed"
-        raise NoSuchEntryError(
-            f"entry {entry} of ledger {self.ledger_id} lies past {what}: "
-            f"entry {self.last_add_confirmed}"
-        )
+    def _read_ahead(self, largest: int) -> tuple[int, int]:
+        """How many entries to hold, and to ask for at once, if each has ``largest`` bytes."""
+        room = self._access.options.read_ahead_bytes // largest
+        if not self._batches.help_with(self._metadata):
+            return min(max(room, 1), SINGLES_AHEAD_MAX), 1
+        room = min(max(room, 1), ENTRIES_AHEAD_MAX)
+        fit = self._access.options.frame_bytes_max // (largest + _FRAME_OVERHEAD_BYTES)
+        return room, max(min(room // _RUNS_AHEAD, fit), 1)
+
+    async def _read_run(self, entries: range) -> list[Entry]:
+        """These entries, or those before the one that cannot be read, if there are any."""
+        found: list[Entry] = []
+        max_bytes = self._access.options.frame_bytes_max
+        try:
+            while len(found) < len(entries):
+                rest = entries[len(found) :]
+                found += await self._read_some(EntryId(rest.start), len(rest), max_bytes)
+        except (LedgerError, MetadataError):
+            if not found:
+                raise
+        return found
+
+    async def _read_some(self, first: EntryId, count: int, max_bytes: int) -> list[Entry]:
+        if count > 1 and self._batches.help_with(self._metadata):
+            found = await self._batches.read(self._metadata, first, count, max_bytes)
+            if found:
+                return found
+        return [await self._read(first)]
 
     async def _read(self, entry: EntryId) -> Entry:
         machine = EntryReader(self._metadata, self._version, entry)
+        pause_s = self._access.options.speculative_read_s
         try:
-            outcome = await run(machine, self._access, speculate=True)
+            outcome = await run(machine, self._access, speculate_s=pause_s)
         finally:
             self._adopt(machine.metadata, machine.version)
         if not isinstance(outcome, EntryFound):
             raise BugError(f"a read of entry {entry} ended with {outcome}")
         return outcome.entry
+
+    async def tail(self, first: int = 0) -> AsyncGenerator[Entry, None]:
+        """The entries from ``first`` on, as they become readable, until the ledger is closed and
+        read.
+
+        Bookies hold the question for the next entry until there is one. Raises as ``read`` and
+        ``read_last_add_confirmed``; NoSuchLedgerError once it is deleted.
+        """
+        next_entry = entry_id(first)
+        await self.read_last_add_confirmed()
+        async with self._watch() as watch:
+            while True:
+                end = self.last_add_confirmed
+                if next_entry <= end:
+                    async with aclosing(self.read(next_entry, end)) as entries:
+                        async for entry in entries:
+                            yield entry
+                    next_entry = EntryId(end + 1)
+                elif self.is_closed:
+                    return
+                elif (found := await watch.unless_changed(self._next(next_entry))) is not None:
+                    yield found
+                    next_entry = EntryId(next_entry + 1)
+
+    async def _next(self, entry: EntryId) -> Entry | None:
+        """The entry if it comes with a long poll; None once something else has come of that.
+
+        Bookies that do not hold the question (ledgers that are fenced or unknown to them, bookies
+        that do not know long polls) are not asked all the time.
+        """
+        options = self._access.options
+        loop = asyncio.get_running_loop()
+        pause_over = loop.time() + jittered(options.tail_poll_s, self._access.rng)
+        try:
+            polled = await self._poll(entry, options.tail_wait_s)
+        except UnknownEntryError:
+            await self.read_last_add_confirmed()
+        else:
+            if polled.entry is not None:
+                return polled.entry
+        if entry > self.last_add_confirmed:
+            await asyncio.sleep(pause_over - loop.time())
+        return None
+
+    # ---- metadata -------------------------------------------------------------------------------
+
+    async def _refresh(self) -> None:
+        if not self.is_closed:
+            found = await self._access.store.read_ledger(self.ledger_id)
+            self._adopt(found.value, found.version)
+
+    def _watch(self) -> LedgerWatch:
+        return LedgerWatch(self._access.store, self.ledger_id, self._version, self._adopt)
 
     def _adopt(self, metadata: LedgerMetadata, version: int) -> None:
         if version > self._version:

@@ -8,6 +8,11 @@
   pause, with the last add it was sent. Only if it takes that does the machine hear of it: a bookie
   that lost its host fences its open ledgers when it starts, and must not end the writer by that.
   (A recovery by another client fences the others too, and they will say so.)
+- With deferred sync an append is acknowledged before it is on disk; ``force`` and ``close`` see to it
+  that it is (bkbox/protocol/force.py).
+- The explicit LAC is for readers of a writer that pauses: no later entry has told the bookies. It is
+  sent as often as the options say, if it has moved, to the bookies of the entry that it names, and
+  again until an ack quorum of them has it. That it fails harms nothing.
 """
 
 from __future__ import annotations
@@ -20,23 +25,21 @@ from typing import Self
 
 from bkbox.client.driver import ADD_OVERHEAD_BYTES, Driver, LedgerAccess
 from bkbox.client.options import Backoff
+from bkbox.client.pool import ADD_FRAME_OVERHEAD_BYTES
 from bkbox.errors import (
     BkboxError,
     EntryTooLargeError,
     HandleClosedError,
     WindowFullError,
 )
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.protocol import writer
-from bkbox.protocol.effects import Acked, Closed, CloseFailed, Failed, Outcome
-from bkbox.protocol.events import Append, BookieBack, Close
+from bkbox.protocol.effects import Acked, Closed, CloseFailed, Failed, Forced, Outcome
+from bkbox.protocol.events import Append, BookieBack, Close, Force
 from bkbox.wire.codes import Code
-from bkbox.wire.digest import HEADER_BYTES, MASTER_KEY_BYTES
-from bkbox.wire.frames import PREFIX_BYTES
+from bkbox.wire.digest import HEADER_BYTES
 from bkbox.wire.ledger import LedgerMetadata
-
-_FRAME_OVERHEAD_BYTES = PREFIX_BYTES + 4 + MASTER_KEY_BYTES + HEADER_BYTES
-"""What the frame of an add has before digest and payload."""
+from bkbox.wire.write_set import write_set
 
 _APPENDS_PER_TURN = 64
 """Appends of append_many between two turns of the event loop, where answers are taken in."""
@@ -58,13 +61,18 @@ class LedgerWriter:
         self._driver = Driver(machine.handle, access)
         self._pending: deque[tuple[asyncio.Future[EntryId], int]] = deque()
         self._pending_bytes = 0
+        self._forces: deque[asyncio.Future[EntryId]] = deque()
         self._room = asyncio.Event()
         self._closing: asyncio.Future[LedgerMetadata] | None = None
         self._is_closed = False
         self._was_left = False
         self._end: BaseException | None = None
         self._mending: asyncio.Task[None] | None = None
-        self._task = asyncio.get_running_loop().create_task(self._run())
+        loop = asyncio.get_running_loop()
+        self._telling: asyncio.Task[None] | None = None
+        if access.options.explicit_lac_interval_s > 0:
+            self._telling = loop.create_task(self._tell_lac())
+        self._task = loop.create_task(self._run())
         self._task.add_done_callback(self._ended)
 
     @property
@@ -78,12 +86,12 @@ class LedgerWriter:
 
     @property
     def last_add_confirmed(self) -> EntryId:
-        """The last entry acknowledged, -1 for none."""
+        """The last entry acknowledged, with deferred sync the last one forced; -1 for none."""
         return self._machine.last_add_confirmed
 
     @property
     def length(self) -> int:
-        """Payload bytes of the acknowledged entries."""
+        """Payload bytes of the entries up to the last one confirmed."""
         return self._machine.length
 
     # ---- append ---------------------------------------------------------------------------------
@@ -122,15 +130,15 @@ class LedgerWriter:
         Raises WindowFullError (then ``await drain()``), else as ``append``, at once or by the
         future.
         """
-        if self._machine.failure is not None:
-            raise self._machine.failure
-        if self._was_left:
-            raise self._end or HandleClosedError(f"the writer of ledger {self.ledger_id} is closed")
-        size = _FRAME_OVERHEAD_BYTES + self._access.digests.digest_size + len(payload)
-        if size > self._access.options.frame_bytes_max:
+        self._must_be_open()
+        options = self._access.options
+        entry_bytes = HEADER_BYTES + self._access.digests.digest_size + len(payload)
+        version = "v3" if self._machine.deferred_sync else options.protocol
+        size = ADD_FRAME_OVERHEAD_BYTES[version] + entry_bytes
+        if size > options.frame_bytes_max:
             raise EntryTooLargeError(
                 f"an entry of {len(payload)} bytes makes a frame of {size}, "
-                f"{self._access.options.frame_bytes_max} are allowed (ledger {self.ledger_id})"
+                f"{options.frame_bytes_max} are allowed (ledger {self.ledger_id})"
             )
         if self._is_full():
             raise WindowFullError(
@@ -143,6 +151,26 @@ class LedgerWriter:
         self._pending_bytes += held
         self._driver.feed(Append(bytes(payload)))
         return future
+
+    def _must_be_open(self) -> None:
+        if self._machine.failure is not None:
+            raise self._machine.failure
+        if self._was_left:
+            raise self._end or HandleClosedError(f"the writer of ledger {self.ledger_id} is closed")
+
+    async def force(self) -> EntryId:
+        """Have every entry acknowledged so far on the disks of its bookies; returns the LAC, which
+        is then the last of them.
+
+        Without deferred sync that is what being acknowledged means already. Raises as ``append``:
+        a bookie that cannot be forced, or that was disconnected since it answered an add and may
+        have lost it, ends the writer with AddFailedError.
+        """
+        self._must_be_open()
+        future: asyncio.Future[EntryId] = asyncio.get_running_loop().create_future()
+        self._forces.append(future)
+        self._driver.feed(Force())
+        return await future
 
     async def drain(self) -> None:
         """Wait until the window has room, or the writer has failed."""
@@ -164,9 +192,12 @@ class LedgerWriter:
     async def close(self) -> LedgerMetadata:
         """Close the ledger at its last acknowledged entry; returns the metadata.
 
-        Waits for all appends, and then until each copy was written or failed (add time-out).
-        Doing so twice is allowed. Raises LedgerFencedError, LedgerClosedError or MetadataError if
-        the ledger could not be closed: what was acknowledged is in it all the same.
+        Waits for all appends, and then until each copy was written or failed (add time-out). With
+        deferred sync it forces what is acknowledged first; Java's client closes at the last force
+        and cuts off the rest. Doing so twice is allowed.
+
+        Raises LedgerFencedError, LedgerClosedError or MetadataError if the ledger could not be
+        closed: what was confirmed is in it all the same.
         """
         if self._end is not None:
             raise self._end
@@ -229,6 +260,10 @@ class LedgerWriter:
                     self._pending_bytes -= size
                     if not future.done():
                         future.set_result(EntryId(entry))
+            case Forced(lac):
+                forced = self._forces.popleft()
+                if not forced.done():
+                    forced.set_result(lac)
             case Failed(error):
                 self._fail_pending(error)
             case Closed():
@@ -237,8 +272,10 @@ class LedgerWriter:
                 self._end_close(error)
 
     def _fail_pending(self, error: BaseException) -> None:
-        while self._pending:
-            future, _ = self._pending.popleft()
+        futures = [*(future for future, _ in self._pending), *self._forces]
+        self._pending.clear()
+        self._forces.clear()
+        for future in futures:
             if not future.done():
                 future.set_exception(error)
         self._pending_bytes = 0
@@ -252,8 +289,9 @@ class LedgerWriter:
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._driver.stop()
-        if self._mending is not None:
-            self._mending.cancel()
+        for helper in (self._mending, self._telling):
+            if helper is not None:
+                helper.cancel()
         self._was_left = True
         if self._is_closed:
             if self._closing is not None and not self._closing.done():
@@ -281,7 +319,10 @@ class LedgerWriter:
                 if await self._takes_adds(BookieId(bookie)):
                     self._driver.post(BookieBack(BookieId(bookie)))
             ensemble = self._machine.metadata.last_fragment.ensemble
-            for spare in await self._access.replacements(1, ensemble):
+            failed = [bookie for bookie in ensemble if bookie in self._machine.failed_bookies]
+            for spare in await self._access.placer.replacements(
+                failed[:1], ensemble, self._access.write_quorum
+            ):
                 self._driver.post(BookieBack(spare))
         self._mending = None
 
@@ -290,6 +331,32 @@ class LedgerWriter:
         last = self._driver.last_add.get(bookie)
         if last is None:
             return False
-        frame = self._driver.frame_of(last)
-        reply = await self._access.pool.add(bookie, self.ledger_id, last.entry_id, frame)
+        reply = await self._access.pool.add(bookie, self._driver.packaged(last))
         return reply.answer is Code.EOK
+
+    # ---- readers that would know no better ------------------------------------------------------
+
+    async def _tell_lac(self) -> None:
+        told = NO_ENTRY
+        while True:
+            await asyncio.sleep(self._access.options.explicit_lac_interval_s)
+            lac = self.last_add_confirmed
+            if lac > told and await self._written(lac):
+                told = lac
+
+    async def _written(self, lac: EntryId) -> bool:
+        """Whether an ack quorum of bookies took this as the explicit LAC."""
+        metadata = self._machine.metadata
+        ensemble = metadata.last_fragment.ensemble
+        packet = self._access.digests.package_lac(lac)
+        positions = write_set(lac, metadata.ensemble_size, metadata.write_quorum)
+        replies = await asyncio.gather(
+            *(
+                self._access.pool.write_lac(
+                    ensemble[position], self.ledger_id, lac, self._access.master_key, packet
+                )
+                for position in positions
+            )
+        )
+        stored = sum(reply.answer is Code.EOK for reply in replies)
+        return stored >= metadata.ack_quorum

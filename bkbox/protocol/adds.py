@@ -15,6 +15,7 @@ acknowledging.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from bkbox.ids import BookieId, EntryId
 from bkbox.protocol.effects import Acked, SendAdd, Target, Tokens
@@ -58,13 +59,18 @@ class Adds:
         *,
         recovery: bool,
         tokens: Tokens,
+        deferred_sync: bool = False,
     ) -> None:
         self.ensemble = list(ensemble)
         self.failed: dict[int, Answer] = {}
+        self.answered_on: list[set[int]] = [set() for _ in ensemble]
+        """Per position, the connections on which adds were stored: of interest to a force, whose
+        round empties them. Kept with ``deferred_sync`` only."""
         self.lac = lac
         self.length = length
         self._sizes = sizes
         self._recovery = recovery
+        self._deferred_sync = deferred_sync
         self._tokens = tokens
         self._write_sets = [sizes.write_set(entry) for entry in range(sizes.ensemble_size)]
         self._outstanding: dict[EntryId, _Add] = {}
@@ -95,6 +101,8 @@ class Adds:
             return None
         if event.answer is Code.EOK:
             add.holders.add(position)
+            if self._deferred_sync:
+                self.answered_on[position].add(event.connection)
             return None
         if position in self.failed and event.answer is not Code.EFENCED:
             return None
@@ -176,15 +184,24 @@ class Adds:
         if not targets:
             return []
         return [
-            SendAdd(add.entry_id, add.lac, add.length, add.payload, self._recovery, tuple(targets))
+            SendAdd(
+                add.entry_id,
+                add.lac,
+                add.length,
+                add.payload,
+                self._recovery,
+                tuple(targets),
+                self._deferred_sync,
+            )
         ]
 
 
 def fragments_from(
     fragments: tuple[Fragment, ...], first_entry: EntryId, ensemble: tuple[BookieId, ...]
 ) -> tuple[Fragment, ...]:
-    """Fragments with this ensemble from ``first_entry`` on; a last fragment that starts there is
-    replaced."""
-    if fragments[-1].first_entry == first_entry:
-        fragments = fragments[:-1]
+    """Fragments with this ensemble from ``first_entry`` on; a last fragment that starts there gets
+    it in place of its own."""
+    *before, last = fragments
+    if last.first_entry == first_entry:
+        return (*before, replace(last, ensemble=ensemble))
     return (*fragments, Fragment(first_entry, ensemble))

@@ -1,7 +1,7 @@
 """What the machines ask of a driver, and what they tell it.
 
 Requests carry a token that the driver echoes in the event named by each class. Outcomes carry
-none; after a final one (EntryFound, LacFound, Recovered, Closed, CloseFailed, and Failed of
+none; after a final one (EntryFound, LacFound, Polled, Recovered, Closed, CloseFailed, and Failed of
 anything but a writer) the machine wants nothing more.
 """
 
@@ -41,6 +41,15 @@ class SendAdd:
     payload: bytes
     recovery: bool
     targets: tuple[Target, ...]
+    deferred_sync: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SendForce:
+    """Have each target sync what it answered before (ForceAnswered each), over the connection that
+    its adds go over."""
+
+    targets: tuple[Target, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,25 @@ class SendRead:
     bookie: BookieId
     entry_id: EntryId
     fence: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SendReadLac:
+    """Read a bookie's explicit LAC and last entry (LacAnswered)."""
+
+    token: int
+    bookie: BookieId
+
+
+@dataclass(frozen=True, slots=True)
+class SendPoll:
+    """Ask a bookie for a LAC above this one and the entry after it (PollAnswered). ``wait``: the
+    bookie may take the time that is left, else it answers at once."""
+
+    token: int
+    bookie: BookieId
+    previous_lac: EntryId
+    wait: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +118,13 @@ class Acked:
 
     first: EntryId
     last: EntryId
+
+
+@dataclass(frozen=True, slots=True)
+class Forced:
+    """Writer: answers Force: every entry up to ``lac`` is on disk, and confirmed."""
+
+    lac: EntryId
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +170,15 @@ class LacFound:
 
 
 @dataclass(frozen=True, slots=True)
+class Polled:
+    """Long poll: the highest LAC heard of, which is a new one only if it reaches the entry asked
+    for; ``entry``: that entry, if the bookie that said so has it."""
+
+    lac: EntryId
+    entry: VerifiedEntry | None
+
+
+@dataclass(frozen=True, slots=True)
 class Recovered:
     """Recovery: the ledger is CLOSED, by this client or another, with this metadata."""
 
@@ -142,8 +186,19 @@ class Recovered:
     version: int
 
 
-Request = SendAdd | SendRead | ReadMetadata | WriteMetadata | PickReplacements
-Outcome = Acked | Failed | Closed | CloseFailed | EntryFound | LacFound | Recovered
+Request = (
+    SendAdd
+    | SendForce
+    | SendRead
+    | SendReadLac
+    | SendPoll
+    | ReadMetadata
+    | WriteMetadata
+    | PickReplacements
+)
+Outcome = (
+    Acked | Forced | Failed | Closed | CloseFailed | EntryFound | LacFound | Polled | Recovered
+)
 Effect = Request | Outcome
 
 

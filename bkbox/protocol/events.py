@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bkbox.errors import MetadataError
-from bkbox.ids import BookieId
+from bkbox.ids import BookieId, EntryId
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata
@@ -25,6 +25,7 @@ class NoAnswer(Enum):
     TIMEOUT = "no answer in time"
     BAD_DIGEST = "the digest does not match"
     NOT_REACHED = "cannot be reached"
+    NOT_UNDERSTOOD = "the answer cannot be decoded"
 
     @property
     def evidence(self) -> Evidence:
@@ -60,6 +61,11 @@ class Close:
     """Writer: end the ledger once all outstanding adds are acknowledged or failed."""
 
 
+@dataclass(frozen=True, slots=True)
+class Force:
+    """Writer: have everything that is acknowledged now on disk (Forced)."""
+
+
 # ---- what the driver noticed --------------------------------------------------------------------
 
 
@@ -80,10 +86,21 @@ class Speculate:
 
 @dataclass(frozen=True, slots=True)
 class AddAnswered:
-    """Answers one target of SendAdd."""
+    """Answers one target of SendAdd. ``connection`` numbers the connections to that bookie,
+    ascending."""
 
     token: int
     answer: Answer
+    connection: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ForceAnswered:
+    """Answers one target of SendForce; ``connection`` as in AddAnswered, and the same count."""
+
+    token: int
+    answer: Answer
+    connection: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +110,26 @@ class ReadAnswered:
 
     token: int
     answer: Answer
+    entry: VerifiedEntry | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LacAnswered:
+    """Answers SendReadLac. ``lac``: the highest that the answer proves, None if it proves none."""
+
+    token: int
+    answer: Answer
+    lac: EntryId | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PollAnswered:
+    """Answers SendPoll. With EOK ``lac`` is the bookie's, and ``entry`` the one after the LAC that
+    was named, if there is a higher one and the bookie has it."""
+
+    token: int
+    answer: Answer
+    lac: EntryId | None = None
     entry: VerifiedEntry | None = None
 
 
@@ -142,10 +179,14 @@ MetadataAnswer = MetadataRead | MetadataWritten | MetadataConflict | MetadataFai
 Event = (
     Append
     | Close
+    | Force
     | BookieBack
     | Speculate
     | AddAnswered
+    | ForceAnswered
     | ReadAnswered
+    | LacAnswered
+    | PollAnswered
     | MetadataAnswer
     | ReplacementsPicked
 )

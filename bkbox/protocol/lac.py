@@ -8,15 +8,19 @@ time-out, bad digest) does not: Java counts a bad digest as heard, which could h
 result is the highest LAC, and never less than the end of the fragment before, since a fragment
 starts behind what was acknowledged.
 
-Source: ReadLastConfirmedOp.java, LedgerRecoveryOp.java, RoundRobinDistributionSchedule.java.
+The explicit LAC, which a writer that pauses leaves with an ack quorum of its bookies, is found by
+the same rule: each bookie's answer holds what it was left with, and its last entry. Java's bookies in
+limbo answer 'no such entry' to that. It makes the result older than need be, never wrong.
+
+Source: ReadLastConfirmedOp.java, PendingReadLacOp.java, LedgerRecoveryOp.java, RoundRobinDistributionSchedule.java.
 """
 
 from __future__ import annotations
 
 from bkbox.errors import BkboxError, RecoveryAbortedError, UnauthorizedError, UnknownEntryError
 from bkbox.ids import NO_ENTRY, EntryId
-from bkbox.protocol.effects import Effect, Failed, LacFound, SendRead, Tokens
-from bkbox.protocol.events import Answer, ReadAnswered, describe
+from bkbox.protocol.effects import Effect, Failed, LacFound, SendRead, SendReadLac, Tokens
+from bkbox.protocol.events import Answer, LacAnswered, ReadAnswered, describe
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import VerifiedEntry
@@ -24,11 +28,19 @@ from bkbox.wire.ledger import LedgerMetadata
 
 
 class LacReader:
-    """Asks for the LAC once. ``start``, then ``handle`` each ReadAnswered; ends with LacFound or
-    Failed (UnknownEntryError or UnauthorizedError; RecoveryAbortedError with ``fence``)."""
+    """Asks for the LAC once. ``start``, then ``handle`` each answer; ends with LacFound or Failed
+    (UnknownEntryError or UnauthorizedError; RecoveryAbortedError with ``fence``).
+
+    ``explicit``: ask for the explicit LAC too.
+    """
 
     def __init__(
-        self, metadata: LedgerMetadata, *, fence: bool = False, tokens: Tokens | None = None
+        self,
+        metadata: LedgerMetadata,
+        *,
+        fence: bool = False,
+        explicit: bool = False,
+        tokens: Tokens | None = None,
     ) -> None:
         self._metadata = metadata
         self._ensemble = metadata.last_fragment.ensemble
@@ -36,6 +48,7 @@ class LacReader:
             metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum
         )
         self._fence = fence
+        self._explicit = explicit
         self._tokens = Tokens() if tokens is None else tokens
         self._positions: dict[int, int] = {}
         self._answers: dict[int, Answer] = {}
@@ -48,18 +61,22 @@ class LacReader:
         for position, bookie in enumerate(self._ensemble):
             token = self._tokens.take()
             self._positions[token] = position
-            effects.append(SendRead(token, bookie, NO_ENTRY, self._fence))
+            if self._explicit:
+                effects.append(SendReadLac(token, bookie))
+            else:
+                effects.append(SendRead(token, bookie, NO_ENTRY, self._fence))
         return effects
 
-    def handle(self, event: ReadAnswered) -> list[Effect]:
+    def handle(self, event: ReadAnswered | LacAnswered) -> list[Effect]:
         position = self._positions.pop(event.token, None)
         if position is None or self._done:
             return []
         self._answers[position] = event.answer
-        entry = event.entry
-        if entry is not None and entry.lac >= self._lac:
-            self._lac = entry.lac
-            self._last = entry
+        if isinstance(event, LacAnswered):
+            self._lac = max(self._lac, event.lac if event.lac is not None else NO_ENTRY)
+        elif event.entry is not None and event.entry.lac >= self._lac:
+            self._lac = event.entry.lac
+            self._last = event.entry
         if event.answer is Code.EUA:
             self._done = True
             return [Failed(UnauthorizedError(self._explain("the password is not the ledger's")))]

@@ -2,7 +2,7 @@
 
 Rules:
 - an append is acknowledged once AQ bookies of its write set hold it and all before it are
-  acknowledged; LAC = the last such;
+  acknowledged; LAC (last add confirmed) = the last such;
 - EFENCED from any bookie ends the writer: what is outstanding may or may not end up in the ledger;
 - any other failure of a bookie asks for a replacement, for all failed ones at once. The new
   ensemble counts from LAC + 1 and is written by CAS, only while the ledger is OPEN. From the write
@@ -11,7 +11,11 @@ Rules:
 - no replacement: go on while AQ of each write set is left, fail when it is not;
 - only an OPEN ledger is closed. Java's writer also closes one that is IN_RECOVERY; then an entry
   that a recovery has written back, and a tailing reader has read, could fall behind the end.
-  Nothing is lost by leaving it to the recovery: everything acknowledged is in what it finds.
+  Nothing is lost by leaving it to the recovery: everything acknowledged is in what it finds;
+- with deferred sync an acknowledged entry may still be lost, until it is forced (force.py). LAC, the
+  one in entries too, is that of the last force; Close forces first. The ensemble never changes,
+  since what a replaced bookie has not synced could be forced no more: a bookie that fails ends the
+  writer, and the ledger can be closed at LAC.
 
 A CAS that did not succeed, or of which that is not known, is followed by a fresh read of the
 metadata, which decides:
@@ -53,6 +57,7 @@ from bkbox.protocol.effects import (
     CloseFailed,
     Effect,
     Failed,
+    Forced,
     PickReplacements,
     ReadMetadata,
     Tokens,
@@ -63,12 +68,15 @@ from bkbox.protocol.events import (
     Append,
     BookieBack,
     Close,
+    Force,
+    ForceAnswered,
     MetadataConflict,
     MetadataFailed,
     MetadataRead,
     MetadataWritten,
     ReplacementsPicked,
 )
+from bkbox.protocol.force import Forcing
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.codes import Code
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
@@ -76,7 +84,9 @@ from bkbox.wire.ledger import LedgerMetadata, LedgerState
 WriterEvent = (
     Append
     | Close
+    | Force
     | AddAnswered
+    | ForceAnswered
     | BookieBack
     | ReplacementsPicked
     | MetadataRead
@@ -109,12 +119,15 @@ class LedgerWriter:
     """Writes the ledger of this metadata, which its caller has just created (OPEN, one fragment,
     no entry).
 
-    Feed every event to ``handle`` and carry out the effects in order. Effects: SendAdd,
+    Feed every event to ``handle`` and carry out the effects in order. Effects: SendAdd, SendForce,
     PickReplacements, WriteMetadata, ReadMetadata; Acked (ascending, without gap), at most one
-    Failed, and for each Close one Closed or CloseFailed.
+    Failed, for each Close one Closed or CloseFailed, and for each Force one Forced unless Failed
+    comes first.
     """
 
-    def __init__(self, metadata: LedgerMetadata, version: int) -> None:
+    def __init__(
+        self, metadata: LedgerMetadata, version: int, *, deferred_sync: bool = False
+    ) -> None:
         if metadata.state is not LedgerState.OPEN:
             raise LedgerClosedError(f"ledger {metadata.ledger_id} is {metadata.state.name}")
         self.metadata = metadata
@@ -130,7 +143,9 @@ class LedgerWriter:
             0,
             recovery=False,
             tokens=self._tokens,
+            deferred_sync=deferred_sync,
         )
+        self._forcing = Forcing(self._tokens) if deferred_sync else None
         self._waiting: _Waiting | None = None
         self._ask_for_replacements = False
         self._closing = False
@@ -138,12 +153,21 @@ class LedgerWriter:
 
     @property
     def last_add_confirmed(self) -> EntryId:
-        return self._adds.lac
+        return self._confirmed.lac
 
     @property
     def length(self) -> int:
-        """Payload bytes up to the last acknowledged entry."""
-        return self._adds.length
+        """Payload bytes up to the LAC."""
+        return self._confirmed.length
+
+    @property
+    def _confirmed(self) -> Adds | Forcing:
+        """Whose ``lac`` and ``length`` those of the ledger are."""
+        return self._adds if self._forcing is None else self._forcing
+
+    @property
+    def deferred_sync(self) -> bool:
+        return self._forcing is not None
 
     @property
     def outstanding(self) -> int:
@@ -156,12 +180,18 @@ class LedgerWriter:
         return frozenset(self._adds.ensemble[position] for position in self._adds.failed)
 
     def handle(self, event: WriterEvent) -> list[Effect]:
-        """Take one event. Raises HandleClosedError for an Append after Close, Closed or Failed."""
+        """Take one event. Raises HandleClosedError for an Append or Force after Close, Closed or
+        Failed."""
+        effects: Sequence[Effect]
         match event:
             case AddAnswered():
                 effects = self._add_answered(event)
             case Append():
                 effects = self._append(event.payload)
+            case Force():
+                effects = self._force()
+            case ForceAnswered():
+                effects = self._force_answered(event)
             case Close() if self._closed:
                 effects = [Closed(self.metadata, self.version)]
             case Close():
@@ -177,13 +207,16 @@ class LedgerWriter:
     # ---- adds -----------------------------------------------------------------------------------
 
     def _append(self, payload: bytes) -> Sequence[Effect]:
-        if self._closing or self._closed or self.failure is not None:
-            why = f": {self.failure}" if self.failure is not None else ""
-            raise HandleClosedError(f"ledger {self.metadata.ledger_id} takes no more entries{why}")
+        self._must_be_writable()
         entry = self.next_entry
         self.next_entry = EntryId(entry + 1)
         self._length += len(payload)
-        return self._adds.send(entry, self._adds.lac, self._length, payload)
+        return self._adds.send(entry, self._confirmed.lac, self._length, payload)
+
+    def _must_be_writable(self) -> None:
+        if self._closing or self._closed or self.failure is not None:
+            why = f": {self.failure}" if self.failure is not None else ""
+            raise HandleClosedError(f"ledger {self.metadata.ledger_id} takes no more entries{why}")
 
     def _add_answered(self, event: AddAnswered) -> Sequence[Effect]:
         answer = self._adds.answered(event)
@@ -193,8 +226,31 @@ class LedgerWriter:
             return self._fail(LedgerFencedError(f"ledger {self._named()} is fenced: {self._why()}"))
         if answer is Code.EUA:
             return self._fail(UnauthorizedError(f"ledger {self._named()}: {self._why()}"))
+        if self._forcing is not None:
+            why = f"a ledger with deferred sync has to keep its bookies: {self._why()}"
+            return self._fail(AddFailedError(f"ledger {self._named()}: {why}"))
         self._ask_for_replacements = True
         return []
+
+    def _force(self) -> Sequence[Effect]:
+        self._must_be_writable()
+        if self._forcing is None:
+            return [Forced(self._adds.lac)]
+        self._forcing.call()
+        return []
+
+    def _force_answered(self, event: ForceAnswered) -> Sequence[Effect]:
+        if self._forcing is None or self.failure is not None:
+            return []
+        why = self._forcing.answered(event, self._adds)
+        if why is None:
+            return []
+        return self._fail(
+            AddFailedError(
+                f"ledger {self._named()}: what was added after entry "
+                f"{self.last_add_confirmed} cannot be forced to disk: {why}"
+            )
+        )
 
     def _fail(self, error: BkboxError) -> list[Effect]:
         if self.failure is not None:
@@ -226,7 +282,11 @@ class LedgerWriter:
                         f"{self._why()}"
                     )
                 )
-        if self._closing and not len(self._adds):
+        done = self._closing and not len(self._adds)
+        if self._forcing is not None and self.failure is None:
+            effects += self._forcing.go_on(self._adds, closing=done)
+            done = done and self._forcing.lac == self._adds.lac
+        if done:
             effects.append(self._write_close())
         return effects
 
@@ -249,8 +309,8 @@ class LedgerWriter:
     def _write_close(self) -> Effect:
         closed = replace(
             self.metadata.with_state(LedgerState.CLOSED),
-            last_entry=self._adds.lac,
-            length=self._adds.length,
+            last_entry=self.last_add_confirmed,
+            length=self.length,
         )
         return self._write(_Step.WRITE_CLOSE, closed)
 
@@ -316,7 +376,7 @@ class LedgerWriter:
         """Decide by the table above."""
         found = event.metadata
         if found.state is LedgerState.CLOSED:
-            same = (found.last_entry, found.length) == (self._adds.lac, self._adds.length)
+            same = (found.last_entry, found.length) == (self.last_add_confirmed, self.length)
             if waiting.step is _Step.REREAD_FOR_CLOSE and same:
                 return self._end(found, event.version)
             return self._give_up(

@@ -11,13 +11,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bkbox.client.transport import BookiePool
+from bkbox.client.pool import Add, BookiePool
 from bkbox.errors import DigestError
 from bkbox.ids import BookieId, EntryId
 from bkbox.protocol.events import describe
 from bkbox.protocol.repair import peers
 from bkbox.repair.progress import Progress
-from bkbox.wire import v2
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.ledger import LedgerMetadata
@@ -102,10 +101,8 @@ class Copier:
         return ", ".join(said) or "no other bookie holds it"
 
     async def _store(self, entry: EntryId, data: memoryview) -> str:
-        flags = v2.FLAG_RECOVERY_ADD | v2.FLAG_HIGH_PRIORITY
-        request = v2.AddRequest(v2.CURRENT_VERSION, flags, self._key, data)
-        frame = v2.encode_request(request)
-        reply = await self._pool.add(self._me, self._metadata.ledger_id, entry, frame)
+        add = Add(self._metadata.ledger_id, entry, self._key, data, recovery=True)
+        reply = await self._pool.add(self._me, add)
         if reply.answer is not Code.EOK:
             return f"it could not be stored here: {describe([(self._me, reply.answer)])}"
         self._progress.entries_copied += 1

@@ -28,6 +28,8 @@ from bkbox.errors import (
 )
 from bkbox.wire.ledger import DigestType, LedgerState
 
+pytestmark = pytest.mark.usefixtures("protocol")
+
 
 def go(test: Coroutine[Any, Any, None]) -> None:
     asyncio.run(asyncio.wait_for(test, 120))
@@ -109,7 +111,7 @@ def test_importing_the_package_loads_no_client() -> None:
         _ = bkbox.nothing
 
 
-def test_sizes_that_do_not_fit(tmp_path: Path) -> None:
+def test_sizes_that_do_not_fit(tmp_path: Path, protocol: str) -> None:
     async def test() -> None:
         async with cluster(tmp_path) as made, made.client(frame_bytes_max=1000) as client:
             with pytest.raises(QuorumSizeError, match=r"3.*4.*2"):
@@ -122,7 +124,7 @@ def test_sizes_that_do_not_fit(tmp_path: Path) -> None:
             with pytest.warns(UserWarning, match="ack quorum 1"):
                 await (await client.create_ledger(3, 3, 1)).close()
             async with await client.create_ledger() as writer:
-                largest = 1000 - 60 - 4
+                largest = 1000 - (60 if protocol == "v2" else 160) - 4
                 with pytest.raises(EntryTooLargeError, match="1001"):
                     await writer.append(bytes(largest + 1))
                 assert await writer.append(bytes(largest)) == 0

@@ -1,66 +1,215 @@
-"""Choice of bookies: eligible ones only, spread over hosts, suspects last."""
+"""Clients that choose bookies: what they know of them, and where their ledgers come to lie."""
 
 from __future__ import annotations
 
-import random
+import asyncio
+import json
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
 
 import pytest
+from tinybookie import Cluster, cluster
 
-from bkbox.client.placement import choose_ensemble, choose_replacements
-from bkbox.errors import NotEnoughBookiesError
+from bkbox.client import ClientOptions, freespace
+from bkbox.client.freespace import FreeSpace
+from bkbox.client.pool import DiskSpace
+from bkbox.errors import ConfigError, NotEnoughBookiesError
 from bkbox.ids import BookieId
-from bkbox.metadata.base import RegisteredBookie
+from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.placement import Mode, Verdict
+from bkbox.protocol.quorum import QuorumSizes
+from bkbox.wire import v3
 from bkbox.wire.service_info import rpc_service_info
 
 
-def bookies(*names: str, read_only: tuple[str, ...] = ()) -> dict[BookieId, RegisteredBookie]:
-    """``host/bookie`` each."""
-    return {
-        BookieId(name): RegisteredBookie(name in read_only, rpc_service_info(name.split("/")[0], 1))
-        for name in names
-    }
+def go(test: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(asyncio.wait_for(test, 60))
 
 
-def test_every_eligible_bookie_is_chosen_some_time() -> None:
-    known = bookies("h/a", "h/b", "h/c", "h/d", "h/e", read_only=("h/e",))
-    rng = random.Random(1)
-    chosen = [choose_ensemble(known, 3, rng) for _ in range(200)]
-    assert all(len(set(ensemble)) == 3 for ensemble in chosen)
-    for position in range(3):
-        assert {ensemble[position] for ensemble in chosen} == {"h/a", "h/b", "h/c", "h/d"}
+def rack_map(folder: Path, racks: str) -> str:
+    """A letter for each bookie from bookie-0 on, its rack."""
+    file = folder / "racks.json"
+    bookies = {f"bookie-{n}": {"rack": f"/{rack}"} for n, rack in enumerate(racks)}
+    file.write_text(json.dumps({"all": bookies}))
+    return str(file)
 
 
-def test_an_ensemble_is_spread_over_hosts() -> None:
-    known = bookies("x/1", "x/2", "x/3", "y/1", "z/1")
-    for seed in range(50):
-        three = choose_ensemble(known, 3, random.Random(seed))
-        assert {name[0] for name in three} == {"x", "y", "z"}
-        four = choose_ensemble(known, 4, random.Random(seed))
-        assert sum(name[0] == "x" for name in four) == 2
+def questions(made: Cluster) -> list[int]:
+    """How often each bookie was asked for its free space."""
+    return [
+        sum(isinstance(request, v3.BookieInfoRequest) for request in bookie.requests)
+        for bookie in made.bookies.values()
+    ]
 
 
-def test_too_few_bookies_are_named() -> None:
-    known = bookies("h/a", "h/b", "h/c", read_only=("h/b",))
-    with pytest.raises(NotEnoughBookiesError, match=r"3 bookies are needed, 2 .*: h/a, h/c"):
-        choose_ensemble(known, 3, random.Random(1))
-    with pytest.raises(NotEnoughBookiesError, match="0 are available: none"):
-        choose_ensemble({}, 1, random.Random(1))
+# ---- ensembles ----------------------------------------------------------------------------------
 
 
-def test_replacements_come_from_outside_and_from_other_hosts_first() -> None:
-    known = bookies("x/1", "x/2", "y/1", "y/2", "z/1", "v/1", read_only=("v/1",))
-    ensemble = [BookieId("x/1"), BookieId("y/1")]
-    for seed in range(50):
-        two = choose_replacements(known, 2, ensemble, random.Random(seed))
-        assert two[0] == "z/1"
-        assert two[1] in ("x/2", "y/2")
-    everybody = [*known]
-    assert choose_replacements(known, 2, everybody, random.Random(1)) == ()
+def test_ensembles_span_racks_and_so_do_replacements(tmp_path: Path) -> None:
+    racks = "aaabb"
+
+    def racks_of(ensemble: tuple[BookieId, ...]) -> str:
+        return "".join(sorted(racks[int(bookie[-1])] for bookie in ensemble))
+
+    async def test() -> None:
+        async with (
+            cluster(tmp_path, 5) as made,
+            made.client(rack_map=rack_map(tmp_path, racks)) as client,
+        ):
+            for _ in range(10):
+                writer = await client.create_ledger(2)
+                await writer.append(b"1")
+                assert racks_of(writer.metadata.last_fragment.ensemble) == "ab"
+                await writer.close()
+            writer = await client.create_ledger(2)
+            ensemble = writer.metadata.last_fragment.ensemble
+            lost = next(bookie for bookie in ensemble if racks_of((bookie,)) == "b")
+            await made.of(lost).kill()
+            await writer.append(b"1")
+            ensemble = writer.metadata.last_fragment.ensemble
+            assert lost not in ensemble
+            assert racks_of(ensemble) == "ab"
+            await writer.close()
+
+    go(test())
 
 
-def test_suspects_come_last() -> None:
-    known = bookies("h/a", "h/b", "h/c")
-    for seed in range(20):
-        rng = random.Random(seed)
-        assert choose_replacements(known, 1, [], rng, suspects={BookieId("h/a")}) != ("h/a",)
-        assert choose_ensemble(known, 3, rng, suspects={BookieId("h/a")})[2] == "h/a"
+def test_too_few_bookies_are_named_with_those_that_were_dropped(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with cluster(tmp_path) as made, made.client() as client:
+            info = rpc_service_info("127.0.0.1", 1)
+            reader = await made.store.register(BookieId("full"), info, read_only=True)
+            with pytest.raises(
+                NotEnoughBookiesError,
+                match=r"^4 bookies are needed, 3 are available: bookie-0, bookie-1, bookie-2; "
+                r"dropped: full \(read-only\)$",
+            ):
+                await client.create_ledger(4)
+            with pytest.raises(NotEnoughBookiesError, match=r"^1000000000 bookies are needed"):
+                await client.create_ledger(10**9)
+            await reader.close()
+
+    go(test())
+
+
+def test_one_of_two_sources_of_racks(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="give one of them"):
+        ClientOptions(topology_script="a", rack_map="b")
+
+    async def test(**options: str) -> None:
+        async with cluster(tmp_path, 1) as made, made.client(**options):
+            pass
+
+    with pytest.raises(ConfigError, match="topology script /nowhere: no such file"):
+        go(test(topology_script="/nowhere"))
+    with pytest.raises(ConfigError, match=r"rack map /nowhere: .*No such file"):
+        go(test(rack_map="/nowhere"))
+    (tmp_path / "wrong").write_text("{")
+    with pytest.raises(ConfigError, match=r"rack map .*/wrong: no JSON"):
+        go(test(rack_map=str(tmp_path / "wrong")))
+
+
+# ---- explanation --------------------------------------------------------------------------------
+
+
+def test_explain_knows_every_bookie(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with cluster(tmp_path, 4) as made, made.client() as client:
+            at_port_1 = rpc_service_info("127.0.0.1", 1)
+            ghost = await made.store.register(BookieId("ghost"), at_port_1, read_only=False)
+            full = await made.store.register(BookieId("full"), at_port_1, read_only=True)
+            await made.store.write_cookie(BookieId("away.example.com:3181"), b"5\n", None)
+            found = await client.placer.explain(QuorumSizes(3, 3, 2), [BookieId("bookie-3")])
+            seen = {each.candidate.bookie: each for each in found.judged}
+            assert {name: each.verdict for name, each in seen.items()} == {
+                **dict.fromkeys(("bookie-0", "bookie-1", "bookie-2"), Verdict.CHOSEN),
+                **dict.fromkeys(("bookie-3", "full", "away.example.com:3181"), Verdict.DROPPED),
+                "ghost": Verdict.PASSED_OVER,
+            }
+            assert seen[BookieId("ghost")].reason == "not reached a moment ago"
+            assert seen[BookieId("full")].reason == "read-only"
+            away = seen[BookieId("away.example.com:3181")].candidate
+            assert (away.mode, away.host, away.free_bytes) == (Mode.DOWN, "away.example.com", None)
+            assert seen[BookieId("bookie-3")].candidate.free_bytes == 400
+            await ghost.close()
+            await full.close()
+
+    go(test())
+
+
+# ---- free space ---------------------------------------------------------------------------------
+
+
+def test_bookies_are_asked_only_where_there_is_a_choice_and_seldom(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with cluster(tmp_path, 3) as made, made.client() as client:
+            await (await client.create_ledger(3)).close()
+            assert questions(made) == [0, 0, 0]
+            for _ in range(3):
+                await (await client.create_ledger(2)).close()
+            assert questions(made) == [1, 1, 1]
+
+    go(test())
+
+
+def test_a_creation_does_not_wait_for_a_bookie_that_does_not_say(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(freespace, "ANSWER_TIMEOUT_S", 0.1)
+
+    async def test() -> None:
+        async with (
+            cluster(tmp_path, 3) as made,
+            made.client(read_timeout_s=600, connect_timeout_s=600) as client,
+        ):
+            made.of("bookie-0").hung = made.of("bookie-1").deaf = True
+            await client.create_ledger(2)
+            sizes = QuorumSizes(2, 2, 1)
+            free = [
+                each.candidate.free_bytes for each in (await client.placer.explain(sizes)).judged
+            ]
+            assert free == [None, None, 400]
+
+    with pytest.warns(ResourceWarning, match="was not closed"):
+        go(test())
+
+
+def test_free_space_is_what_was_said_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(freespace, "ASK_EVERY_S", 0.0)
+    said: list[DiskSpace | Answer] = [
+        DiskSpace(10, 5),
+        DiskSpace(10, 4),
+        NoAnswer.NOT_REACHED,
+        DiskSpace(10, 3),
+    ]
+
+    async def ask(_: BookieId) -> DiskSpace | Answer:
+        return said.pop(0)
+
+    async def test() -> None:
+        space = FreeSpace(ask)
+        bookie = BookieId("b")
+        assert space.known(bookie) is None
+        for free in (5, 4, None, 3):
+            await space.refresh([bookie])
+            assert space.known(bookie) == free
+
+    go(test())
+
+
+def test_two_creations_at_once_ask_once() -> None:
+    asked: list[str] = []
+
+    async def ask(bookie: BookieId) -> DiskSpace | Answer:
+        asked.append(bookie)
+        await asyncio.sleep(0.01)
+        return DiskSpace(1, 1)
+
+    async def test() -> None:
+        space = FreeSpace(ask)
+        bookies = [BookieId(name) for name in "abc"]
+        await asyncio.gather(space.refresh(bookies[:2]), space.refresh(bookies))
+        assert sorted(asked) == ["a", "b", "c"]
+
+    go(test())

@@ -10,17 +10,21 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tinybookie import Cluster, TinyBookie, cluster
+from tinybookie import DEFAULT_OPTIONS, Cluster, TinyBookie, cluster, encoded
 
 from bkbox.client import ClientOptions
-from bkbox.client.transport import BookiePool, Reply, add_frame
+from bkbox.client.link import Lane
+from bkbox.client.pool import Add, BookiePool, Reply
 from bkbox.ids import BookieId
 from bkbox.protocol.events import NoAnswer
-from bkbox.wire import v2
+from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.ledger import DigestType
 from bkbox.wire.service_info import HostPort
+from bkbox.wire.v3_format import Operation
+
+pytestmark = pytest.mark.usefixtures("protocol")
 
 KEY = master_key(b"")
 ENTRIES = DigestManager(7, DigestType.CRC32C, b"")
@@ -43,11 +47,11 @@ class Pool(BookiePool):
             return HostPort("127.0.0.1", bookie.port) if bookie.port else None
 
         self.id = bookie.id
+        options = {"protocol": DEFAULT_OPTIONS["protocol"]} | options
         super().__init__(resolve, ClientOptions(**options), random.Random(1))
 
     def write(self, entry: int, payload: bytes = b"x") -> asyncio.Future[Reply]:
-        frame = add_frame(KEY, ENTRIES.package(entry, entry - 1, 1, payload), recovery=False)
-        return self.add(self.id, 7, entry, frame)
+        return self.add(self.id, Add(7, entry, KEY, ENTRIES.package(entry, entry - 1, 1, payload)))
 
     def ask(self, entry: int, *, fence: bool = False) -> asyncio.Future[Reply]:
         return self.read(self.id, 7, entry, KEY if fence else None)
@@ -64,20 +68,26 @@ async def one_bookie(folder: Path, **options: Any) -> AsyncIterator[tuple[TinyBo
             await pool.close()
 
 
-def test_requests_share_a_connection_and_fencing_reads_have_their_own(tmp_path: Path) -> None:
+def test_requests_share_a_connection_and_fencing_reads_may_have_their_own(
+    tmp_path: Path, protocol: str
+) -> None:
     async def test() -> None:
         async with one_bookie(tmp_path) as (bookie, pool):
             replies = await asyncio.gather(*(pool.write(n) for n in range(100)))
             assert {reply.answer for reply in replies} == {Code.EOK}
-            answer, entry = await pool.ask(42)
-            assert answer is Code.EOK
-            assert entry == bookie.ledgers[7].entries[42]
-            assert await pool.ask(100) == Reply(Code.ENOENTRY)
+            reply = await pool.ask(42)
+            assert (reply.answer, reply.connection) == (Code.EOK, 1)
+            assert reply.entry == bookie.ledgers[7].entries[42]
+            assert (await pool.ask(100))[:2] == (Code.ENOENTRY, None)
             assert bookie.connections_made == 1
             assert (await pool.ask(-1, fence=True)).answer is Code.EOK
             assert (await pool.ask(5, fence=True)).answer is Code.EOK
-            assert bookie.connections_made == 2
-            assert [r.flags for r in bookie.requests[-2:]] == [1, 5]
+            assert bookie.connections_made == (2 if protocol == "v2" else 1)
+            if protocol == "v2":
+                assert [r.flags for r in bookie.requests[-2:]] == [1, 5]
+            else:
+                assert [r.header.priority for r in bookie.requests[-2:]] == [0, 100]
+            assert all(r.fencing for r in bookie.requests[-2:])
             assert (await pool.write(100)).answer is Code.EFENCED
 
     go(test())
@@ -110,8 +120,8 @@ def test_a_late_answer_is_not_taken_for_that_of_a_later_request(tmp_path: Path) 
             bookie.ledgers[7].entries[1] = ENTRIES.package(1, 0, 2, b"y")
             third[0].answer(third[1])
             bookie.hung = False
-            answer, entry = await again
-            assert (answer, entry) == (Code.EOK, bookie.ledgers[7].entries[1])
+            reply = await again
+            assert (reply.answer, reply.entry) == (Code.EOK, bookie.ledgers[7].entries[1])
             assert bookie.connections_made == 1
 
     go(test())
@@ -143,7 +153,8 @@ def test_a_lost_connection_answers_everything_and_comes_back(tmp_path: Path) -> 
             bookie.drop_connections()
             lost = [await reply for reply in outstanding]
             assert lost == [Reply(NoAnswer.CONNECTION_LOST)] * 3
-            assert (await pool.write(1)).answer is Code.EOK
+            again = await pool.write(1)
+            assert (again.answer, again.connection) == (Code.EOK, 2)
 
     go(test())
 
@@ -177,22 +188,39 @@ def test_a_bookie_without_an_address(tmp_path: Path) -> None:
     go(test())
 
 
+UNKNOWN_CODE = {
+    "v2": v2.encode_response(v2.ReadResponse(2, Code.ENOENTRY, 7, 0)).replace(
+        (2).to_bytes(4, "big"), (999).to_bytes(4, "big")
+    ),
+    "v3": v3.encode_response(v3.ReadResponse(1, Code.ENOENTRY, 7, 0)).replace(
+        b"\x93\x03", b"\x93\x07"
+    ),
+}
+OTHER_VERSION = {"v2": v3.encode_response(v3.ReadResponse(1, Code.ENOENTRY, 7, 0))}
+OTHER_VERSION["v3"] = v2.encode_response(v2.ReadResponse(2, Code.ENOENTRY, 7, 0))
+OUT_OF_PLACE = {
+    "v2": v2.encode_response(v2.ReadResponse(2, Code.ENOENTRY, 7, 1)),
+    "v3": v3.encode_response(v3.StartTlsResponse(1)),
+}
+NOTHING_SAID = {
+    "v2": v2.encode_response(v2.BatchReadResponse(2, Code.EOK, 7, 0, 0)),
+    "v3": v3.encode_response(v3.Refused(v3.Header(Operation.READ_ENTRY, 1), Code.EOK)),
+}
+EMPTY = dict.fromkeys(("v2", "v3"), bytes(4))
+TOO_LARGE = dict.fromkeys(("v2", "v3"), b"\x7f\xff\xff\xff")
+
+
 @pytest.mark.parametrize(
-    "answer",
-    [
-        v2.encode_response(v2.ReadResponse(2, Code.ENOENTRY, 7, 0)).replace(
-            (2).to_bytes(4, "big"), (999).to_bytes(4, "big")
-        ),  # an unknown code
-        v2.encode_response(v2.ReadResponse(2, Code.ENOENTRY, 7, 1)),  # nobody asked for that
-        v2.encode_response(v2.BatchReadResponse(2, Code.EOK, 7, 0, 0)),
-        bytes(4),  # an empty frame
-        b"\x7f\xff\xff\xff",  # a frame beyond the limit
-    ],
+    "answers",
+    [UNKNOWN_CODE, OUT_OF_PLACE, OTHER_VERSION, NOTHING_SAID, EMPTY, TOO_LARGE],
+    ids=["unknown code", "out of place", "other version", "nothing said", "empty", "too large"],
 )
-def test_what_breaks_the_protocol_closes_the_connection(tmp_path: Path, answer: bytes) -> None:
+def test_what_breaks_the_protocol_closes_the_connection(
+    tmp_path: Path, answers: dict[str, bytes], protocol: str
+) -> None:
     async def test() -> None:
         async with one_bookie(tmp_path, backoff_initial_s=0.001) as (bookie, pool):
-            bookie.raw = answer
+            bookie.raw = answers[protocol]
             assert await pool.ask(0) == Reply(NoAnswer.CONNECTION_LOST)
             await until(lambda: not bookie.connections)
             bookie.raw = b""
@@ -208,14 +236,14 @@ def test_answers_in_pieces_and_larger_than_a_chunk(tmp_path: Path) -> None:
             large = bytes(range(256)) * 16_000
             await pool.write(0, large)
             answers = await asyncio.gather(pool.ask(0), pool.ask(0), pool.ask(1), pool.ask(0))
-            for answer, entry in (answers[0], answers[1], answers[3]):
-                assert answer is Code.EOK
-                assert entry == bookie.ledgers[7].entries[0]
+            for reply in (answers[0], answers[1], answers[3]):
+                assert reply.answer is Code.EOK
+                assert reply.entry == bookie.ledgers[7].entries[0]
             (connection,) = bookie.connections
             bookie.hung = True
             slow = pool.ask(0)
             await until(lambda: len(bookie.held) == 1)
-            frame = v2.encode_response(bookie.serve(bookie.held[0][1]))
+            frame = encoded(bookie.serve(bookie.held[0][1]))
             for at in range(100):
                 connection.transport.write(frame[at : at + 1])
                 await asyncio.sleep(0)
@@ -225,12 +253,12 @@ def test_answers_in_pieces_and_larger_than_a_chunk(tmp_path: Path) -> None:
     go(test())
 
 
-def test_what_a_deaf_bookie_was_not_sent_waits_by_reference(tmp_path: Path) -> None:
+def test_what_a_deaf_bookie_was_not_sent_waits_by_reference(tmp_path: Path, protocol: str) -> None:
     async def test() -> None:
         async with one_bookie(tmp_path, add_timeout_s=100) as (bookie, pool):
             bookie.deaf = True
             replies = [pool.write(n, bytes(100_000)) for n in range(400)]
-            link = pool._link(bookie.id, fencing=False)
+            link = pool._link(bookie.id, Lane.V2 if protocol == "v2" else Lane.V3)
             await until(lambda: link._stream is not None and link._stream._paused)
             assert link._stream is not None
             assert link._stream._transport is not None
@@ -242,7 +270,7 @@ def test_what_a_deaf_bookie_was_not_sent_waits_by_reference(tmp_path: Path) -> N
     go(test())
 
 
-def test_closing_answers_what_is_outstanding(tmp_path: Path) -> None:
+def test_closing_answers_what_is_outstanding(tmp_path: Path, protocol: str) -> None:
     async def test() -> None:
         async with one_bookie(tmp_path) as (bookie, pool):
             await pool.write(0)
@@ -252,7 +280,10 @@ def test_closing_answers_what_is_outstanding(tmp_path: Path) -> None:
             connecting = pool.ask(0, fence=True)
             await pool.close()
             assert await outstanding == Reply(NoAnswer.CONNECTION_LOST)
-            assert await connecting == Reply(NoAnswer.NOT_REACHED)
+            if protocol == "v2":
+                assert await connecting == Reply(NoAnswer.NOT_REACHED)
+            else:
+                assert await connecting == Reply(NoAnswer.CONNECTION_LOST)
             assert await pool.ask(0) == Reply(NoAnswer.NOT_REACHED)
 
     go(test())

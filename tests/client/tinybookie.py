@@ -1,4 +1,5 @@
-"""A bookie of version 2 over real TCP that keeps everything in memory and can be told to misbehave."""
+"""A bookie of both versions over real TCP that keeps everything in memory and can be told to
+misbehave."""
 
 from __future__ import annotations
 
@@ -8,15 +9,17 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from struct import unpack_from
 from typing import Any
 
 from bkbox import metadata
 from bkbox.client import Client, ClientOptions
 from bkbox.ids import BookieId
 from bkbox.metadata.base import MetadataStore, Registration
-from bkbox.wire import v2
+from bkbox.wire import availability, v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import bodies, complete_frames
+from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import rpc_service_info
 
 
@@ -25,6 +28,20 @@ class TinyLedger:
     master_key: bytes
     fenced: bool = False
     entries: dict[int, bytes] = field(default_factory=dict)
+    unsynced: set[int] = field(default_factory=set)
+    lac_packet: bytes | None = None
+
+    @property
+    def lac(self) -> int:
+        packet = self.lac_packet
+        lacs = [unpack_from(">q", entry, 16)[0] for entry in self.entries.values()]
+        return max([-1, *lacs, *([] if packet is None else [unpack_from(">q", packet, 8)[0]])])
+
+
+def encoded(response: Any) -> bytes:
+    """The frame of an answer of either version."""
+    is_v3 = type(response).__module__ == v3.__name__
+    return (v3 if is_v3 else v2).encode_response(response)
 
 
 class _Connection(asyncio.Protocol):
@@ -49,7 +66,14 @@ class _Connection(asyncio.Protocol):
         whole = bytes(self.data[: complete_frames(self.data)])
         del self.data[: len(whole)]
         for body in bodies(whole):
-            request = v2.decode_request(body)
+            is_v3 = body[0] >= v3.FIRST_BYTE_MIN
+            if is_v3 and not self.bookie.speaks_v3:
+                self.transport.abort()
+                return
+            request = v3.decode_request(body) if is_v3 else v2.decode_request(body)
+            if isinstance(request, v2.BatchReadRequest) and not self.bookie.knows_batches:
+                self.transport.abort()
+                return
             self.bookie.requests.append(request)
             if self.bookie.hung:
                 self.bookie.held.append((self, request))
@@ -57,13 +81,23 @@ class _Connection(asyncio.Protocol):
                 self.answer(request)
 
     def answer(self, request: Any) -> None:
-        self.transport.write(self.bookie.raw or v2.encode_response(self.bookie.serve(request)))
+        if self.bookie.raw:
+            self.transport.write(self.bookie.raw)
+        elif isinstance(request, v3.ReadRequest) and request.long_poll:
+            self.bookie.poll(self, request)
+        else:
+            self.send(self.bookie.serve(request))
+            self.bookie.end_polls()
+
+    def send(self, response: Any) -> None:
+        self.transport.write(encoded(response))
 
 
 class TinyBookie:
     """Switches: ``hung`` (requests are held until ``release``), ``limbo`` (never says no),
     ``wrong_digest``, ``refusal`` (this code to every request), ``deaf`` (does not read new
-    connections), ``raw`` (these bytes to every request)."""
+    connections), ``raw`` (these bytes to every request), ``speaks_v3``, ``knows_batches``,
+    ``limbo_code`` (goes with entries that are sent over version 3)."""
 
     def __init__(self, store: MetadataStore, bookie: BookieId) -> None:
         self.id = bookie
@@ -73,7 +107,10 @@ class TinyBookie:
         self.connections: set[_Connection] = set()
         self.connections_made = 0
         self.hung = self.limbo = self.wrong_digest = self.deaf = False
+        self.speaks_v3 = self.knows_batches = True
+        self.polls: list[tuple[_Connection, v3.ReadRequest, asyncio.TimerHandle]] = []
         self.refusal: Code | None = None
+        self.limbo_code = Code.EOK
         self.raw = b""
         self._store = store
         self._server: asyncio.Server | None = None
@@ -101,6 +138,17 @@ class TinyBookie:
         for connection in tuple(self.connections):
             connection.transport.abort()
         self.held.clear()
+        for _, _, timer in self.polls:
+            timer.cancel()
+        self.polls.clear()
+
+    def lose_host(self) -> None:
+        """Gone and back at once, without what was not synced."""
+        self.drop_connections()
+        for ledger in self.ledgers.values():
+            for entry in ledger.unsynced:
+                del ledger.entries[entry]
+            ledger.unsynced.clear()
 
     def release(self) -> None:
         """Answer what was held, and everything from now on."""
@@ -109,23 +157,126 @@ class TinyBookie:
         for connection, request in held:
             connection.answer(request)
 
-    def serve(self, request: Any) -> v2.Response:
-        code, entry = self._serve(request)
-        if isinstance(request, v2.AddRequest):
-            return v2.AddResponse(2, code, request.ledger_id, request.entry_id)
-        return v2.ReadResponse(2, code, request.ledger_id, request.entry_id, entry)
+    # ---- long polls -----------------------------------------------------------------------------
+
+    def poll(self, connection: _Connection, request: v3.ReadRequest) -> None:
+        ledger = self.ledgers.get(request.ledger_id)
+        known = ledger is not None and self.refusal is None and not self.limbo
+        wait_s = (request.timeout_ms or 0) / 1000 if known else 0.0
+        timer = asyncio.get_running_loop().call_later(wait_s, self._time_is_up, request)
+        self.polls.append((connection, request, timer))
+        self.end_polls()
+
+    def end_polls(self) -> None:
+        """Answer those that have waited for what is there now."""
+        for connection, request, timer in tuple(self.polls):
+            ledger = self.ledgers.get(request.ledger_id)
+            assert request.previous_lac is not None
+            if ledger is not None and ledger.lac > request.previous_lac:
+                timer.cancel()
+                self._answer_poll(connection, request)
+
+    def _time_is_up(self, request: v3.ReadRequest) -> None:
+        for connection, waiting, _ in tuple(self.polls):
+            if waiting is request:
+                self._answer_poll(connection, request)
+
+    def _answer_poll(self, connection: _Connection, request: v3.ReadRequest) -> None:
+        self.polls = [poll for poll in self.polls if poll[1] is not request]
+        ledger = self.ledgers.get(request.ledger_id)
+        txn, number = request.header.txn_id, request.ledger_id
+        if self.refusal is not None or self.limbo or ledger is None or not ledger.entries:
+            code = Code.EUNKNOWNLEDGERSTATE if self.limbo else Code.ENOENTRY
+            code = self.refusal or (Code.ENOLEDGER if ledger is None and not self.limbo else code)
+            connection.send(v3.ReadResponse(txn, code, number, -1))
+            return
+        assert request.previous_lac is not None
+        wanted = request.previous_lac + 1
+        entry = ledger.entries.get(wanted) if ledger.lac >= wanted else None
+        if entry is not None and self.wrong_digest:
+            entry = entry[:-1] + bytes([entry[-1] ^ 1])
+        found = -1 if entry is None else wanted
+        connection.send(v3.ReadResponse(txn, Code.EOK, number, found, entry, ledger.lac))
+
+    # ---- everything else ------------------------------------------------------------------------
+
+    def serve(self, request: Any) -> Any:
+        if isinstance(request, v2.AddRequest | v2.ReadRequest | v3.AddRequest | v3.ReadRequest):
+            code, entry = self._serve(request)
+            txn = getattr(getattr(request, "header", None), "txn_id", None)
+            ids = request.ledger_id, request.entry_id
+            match request:
+                case v2.AddRequest():
+                    return v2.AddResponse(2, code, *ids)
+                case v2.ReadRequest():
+                    return v2.ReadResponse(2, code, *ids, entry)
+                case v3.AddRequest():
+                    return v3.AddResponse(txn, code, *ids)
+            return v3.ReadResponse(txn, self.limbo_code if entry else code, *ids, entry)
+        if isinstance(request, v2.BatchReadRequest):
+            return self._serve_batch(request)
+        if self.refusal is not None:
+            return v3.refusal(request, self.refusal)
+        return self._serve_v3(request)
+
+    def _serve_batch(self, request: v2.BatchReadRequest) -> v2.BatchReadResponse:
+        code, entries, size = Code.EOK, [], 36
+        while request.max_count <= 0 or len(entries) < request.max_count:
+            entry_id = request.entry_id + len(entries)
+            single = v2.ReadRequest(2, 0, request.ledger_id, entry_id, None)
+            found, entry = self._serve(single)
+            if entry is None:
+                code = Code.EOK if entries else found
+                break
+            size += 4 + len(entry)
+            if entries and size > request.max_size:
+                break
+            entries.append(entry)
+        ids = request.ledger_id, request.entry_id, request.request_id
+        return v2.BatchReadResponse(2, code, *ids, tuple(entries))
+
+    def _serve_v3(self, request: Any) -> v3.Response:
+        txn = request.header.txn_id
+        if isinstance(request, v3.BookieInfoRequest):
+            return v3.BookieInfoResponse(txn, Code.EOK, 1000, 400)
+        ledger = self.ledgers.get(request.ledger_id)
+        match request:
+            case v3.ForceRequest(_, number):
+                if ledger is not None:
+                    ledger.unsynced.clear()
+                return v3.ForceResponse(txn, Code.EOK, number)
+            case v3.WriteLacRequest(_, number, _, key, body):
+                ledger = self.ledgers.setdefault(number, TinyLedger(key))
+                if ledger.master_key != key:
+                    return v3.WriteLacResponse(txn, Code.EUA, number)
+                ledger.lac_packet = bytes(body)
+                return v3.WriteLacResponse(txn, Code.EOK, number)
+            case v3.ReadLacRequest(_, number):
+                packet = None if ledger is None else ledger.lac_packet
+                last = ledger.entries[max(ledger.entries)] if ledger and ledger.entries else None
+                code = Code.ENOENTRY if packet is None and last is None else Code.EOK
+                if last is not None and self.wrong_digest:
+                    last = last[:-1] + bytes([last[-1] ^ 1])
+                code = Code.EUNKNOWNLEDGERSTATE if self.limbo else code
+                return v3.ReadLacResponse(txn, code, number, packet, last)
+            case v3.ListEntriesRequest(_, number) if ledger is not None:
+                runs = availability.encode(availability.availability_of(sorted(ledger.entries)))
+                return v3.ListEntriesResponse(txn, Code.EOK, number, runs)
+        return v3.refusal(request, Code.ENOLEDGER)
 
     def _serve(self, request: Any) -> tuple[Code, bytes | None]:
         if self.refusal is not None:
             return self.refusal, None
         ledger = self.ledgers.get(request.ledger_id)
-        if isinstance(request, v2.AddRequest):
+        if isinstance(request, v2.AddRequest | v3.AddRequest):
             ledger = self.ledgers.setdefault(request.ledger_id, TinyLedger(request.master_key))
             if ledger.master_key != request.master_key:
                 return Code.EUA, None
             if ledger.fenced and not request.recovery:
                 return Code.EFENCED, None
             ledger.entries[request.entry_id] = bytes(request.entry)
+            if isinstance(request, v3.AddRequest) and request.deferred_sync:
+                ledger.unsynced.add(request.entry_id)
             return Code.EOK, None
         if request.fencing:
             ledger = self.ledgers.setdefault(request.ledger_id, TinyLedger(request.master_key))
@@ -141,12 +292,21 @@ class TinyBookie:
             wanted = max(ledger.entries) if request.entry_id == -1 else request.entry_id
             entry = ledger.entries.get(wanted)
         if self.limbo and (entry is None or request.entry_id == -1):
-            return Code.EIO, None
+            is_v3 = isinstance(request, v3.ReadRequest)
+            return Code.EUNKNOWNLEDGERSTATE if is_v3 else Code.EIO, None
         if entry is None:
             return absent, None
         if self.wrong_digest:
             entry = entry[:-1] + bytes([entry[-1] ^ 1])
         return Code.EOK, entry
+
+
+DEFAULT_OPTIONS: dict[str, Any] = {
+    "backoff_initial_s": 0.01,
+    "backoff_max_s": 0.05,
+    "tail_poll_s": 0.01,
+    "tail_wait_s": 0.5,
+}
 
 
 @dataclass
@@ -161,10 +321,8 @@ class Cluster:
     @asynccontextmanager
     async def client(self, **options: Any) -> AsyncIterator[Client]:
         """Another client, as in another process: with connections of its own."""
-        quick = {"backoff_initial_s": 0.01, "backoff_max_s": 0.05, "tail_poll_s": 0.01}
-        async with Client(
-            self.store, ClientOptions(**(quick | options)), random.Random(7)
-        ) as client:
+        options = DEFAULT_OPTIONS | options
+        async with Client(self.store, ClientOptions(**options), random.Random(7)) as client:
             yield client
 
     async def every_copy(self, ledger: int, entries: int) -> None:
@@ -172,6 +330,16 @@ class Cluster:
         while any(
             ledger not in bookie.ledgers or len(bookie.ledgers[ledger].entries) < entries
             for bookie in self.bookies.values()
+        ):
+            await asyncio.sleep(0.002)
+
+    async def every_copy_of(self, metadata: LedgerMetadata, entries: int) -> None:
+        """The same for the bookies of the last ensemble."""
+        bookies = [self.bookies[bookie] for bookie in metadata.last_fragment.ensemble]
+        while any(
+            metadata.ledger_id not in bookie.ledgers
+            or len(bookie.ledgers[metadata.ledger_id].entries) < entries
+            for bookie in bookies
         ):
             await asyncio.sleep(0.002)
 

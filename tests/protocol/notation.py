@@ -10,12 +10,17 @@ from bkbox.protocol.effects import (
     Effect,
     EntryFound,
     Failed,
+    Forced,
     LacFound,
     PickReplacements,
+    Polled,
     ReadMetadata,
     Recovered,
     SendAdd,
+    SendForce,
+    SendPoll,
     SendRead,
+    SendReadLac,
     WriteMetadata,
 )
 from bkbox.protocol.events import Answer, NoAnswer
@@ -98,11 +103,19 @@ def show(effect: Effect) -> str:
     match effect:
         case SendAdd():
             kind = "recovery add" if effect.recovery else "add"
+            kind = "deferred add" if effect.deferred_sync else kind
             names = " ".join(target.bookie for target in effect.targets)
             return f"{kind} {effect.entry_id} lac {effect.lac} length {effect.length} to {names}"
         case SendRead():
             kind = "fencing read" if effect.fence else "read"
             return f"{kind} {effect.entry_id} from {effect.bookie}"
+        case SendForce():
+            return f"force {' '.join(target.bookie for target in effect.targets)}"
+        case SendReadLac():
+            return f"read lac from {effect.bookie}"
+        case SendPoll():
+            how = "wait" if effect.wait else "answer at once"
+            return f"poll {effect.bookie} above {effect.previous_lac}, {how}"
         case ReadMetadata():
             return "read metadata"
         case WriteMetadata():
@@ -121,5 +134,10 @@ def show(effect: Effect) -> str:
             return f"found {show_entry(effect.entry)}"
         case LacFound():
             return f"lac {effect.lac}"
+        case Forced():
+            return f"forced {effect.lac}"
+        case Polled():
+            entry = "nothing" if effect.entry is None else show_entry(effect.entry)
+            return f"lac {effect.lac}, {entry}"
         case Recovered():
             return f"recovered: {show_metadata(effect.metadata)}"

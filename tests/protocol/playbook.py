@@ -1,7 +1,11 @@
 """Playbooks: what goes into one machine (``>>``) and what comes out of it (``<<``), line by line.
 
-    >> append hello              >> close           >> back b1        >> speculate
+    >> append hello              >> close           >> back b1        >> speculate   >> force
     >> b1 add 0 ok               an answer: ok, EIO, EFENCED, …, lost, timeout, rotten
+    >> b1 add 0 ok@2             the same, on the second connection; without @ it is the first
+    >> b1 force ok@2
+    >> b1 lac 3 ok               or: b1 lac none EIO
+    >> b1 poll ok lac 4 length 6 x                  or: ok lac 3, or without one: EIO
     >> b1 read 5 ok lac 4 length 6 x
     >> picked b4                 or: picked none
     >> written 2                 >> conflict        >> unavailable
@@ -33,6 +37,7 @@ class Player:
     def __init__(self, machine: Any) -> None:
         self.machine = machine
         self._tokens: dict[str, list[int]] = defaultdict(list)
+        self._polled = -1
 
     def play(self, text: str) -> None:
         script = [line.strip() for line in dedent(text).strip().splitlines() if line.strip()]
@@ -52,6 +57,14 @@ class Player:
                 case fx.SendAdd():
                     for token, bookie in effect.targets:
                         self._tokens[f"{bookie} add {effect.entry_id}"].append(token)
+                case fx.SendForce():
+                    for token, bookie in effect.targets:
+                        self._tokens[f"{bookie} force"].append(token)
+                case fx.SendReadLac():
+                    self._tokens[f"{effect.bookie} lac"].append(effect.token)
+                case fx.SendPoll():
+                    self._polled = effect.previous_lac + 1
+                    self._tokens[f"{effect.bookie} poll"].append(effect.token)
                 case fx.SendRead():
                     self._tokens[f"{effect.bookie} read {effect.entry_id}"].append(effect.token)
                 case fx.ReadMetadata() | fx.WriteMetadata():
@@ -67,6 +80,8 @@ class Player:
                 return ev.Append(rest.encode())
             case "close":
                 return ev.Close()
+            case "force":
+                return ev.Force()
             case "back":
                 return ev.BookieBack(BookieId(rest))
             case "speculate":
@@ -85,11 +100,28 @@ class Player:
                 version, _, metadata = rest.partition(" ")
                 found = parse_metadata(metadata, self.machine.metadata)
                 return ev.MetadataRead(self._tokens["metadata"].pop(0), found, int(version))
-        kind, entry, answer, *fields = rest.split(" ")
+        kind, entry, *fields = rest.split(" ")
+        if kind in ("force", "lac", "poll"):
+            return self._other(self._tokens[f"{word} {kind}"].pop(0), kind, entry, fields)
+        answer, *fields = fields
         token = self._tokens[f"{word} {kind} {entry}"].pop(0)
         if kind == "add":
-            return ev.AddAnswered(token, parse_answer(answer))
+            answer, _, connection = answer.partition("@")
+            return ev.AddAnswered(token, parse_answer(answer), int(connection or 1))
         return ev.ReadAnswered(token, parse_answer(answer), self._entry(entry, fields))
+
+    def _other(self, token: int, kind: str, first: str, fields: list[str]) -> Any:
+        if kind == "force":
+            answer, _, connection = first.partition("@")
+            return ev.ForceAnswered(token, parse_answer(answer), int(connection or 1))
+        if kind == "lac":
+            lac = None if first == "none" else EntryId(int(first))
+            return ev.LacAnswered(token, parse_answer(fields[0]), lac)
+        lac = EntryId(int(fields[1])) if fields else None
+        entry = None
+        if len(fields) > 2:
+            entry = self._entry(str(self._polled), fields)
+        return ev.PollAnswered(token, parse_answer(first), lac, entry)
 
     def _entry(self, asked: str, fields: list[str]) -> VerifiedEntry | None:
         if not fields:

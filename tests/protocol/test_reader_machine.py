@@ -232,3 +232,34 @@ def test_a_fence_with_the_wrong_password() -> None:
         << failed UnauthorizedError
         """,
     )
+
+
+def test_the_explicit_lac_is_the_highest_that_a_covering_set_proves() -> None:
+    play(
+        LacReader(ledger(3, 3, 2), explicit=True),
+        """
+        >> start
+        << read lac from b1
+        << read lac from b2
+        << read lac from b3
+        >> b3 lac 4 EIO
+        >> b1 lac 2 ok
+        >> b2 lac none ENOENTRY
+        << lac 4
+        """,
+    )
+
+
+def test_the_explicit_lac_is_unknown_where_too_few_can_tell() -> None:
+    play(
+        LacReader(ledger(3, 3, 2), explicit=True),
+        """
+        >> start
+        << read lac from b1
+        << read lac from b2
+        << read lac from b3
+        >> b1 lac none EUNKNOWNLEDGERSTATE
+        >> b2 lac none rotten
+        << failed UnknownEntryError
+        """,
+    )

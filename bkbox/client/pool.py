@@ -1,0 +1,257 @@
+"""The ways to all bookies: which request goes over which connection, in which version.
+
+With ``protocol="v2"`` a bookie gets up to four connections, each made when it is first needed:
+
+- adds and reads;
+- fencing reads. Version 2 answers name only (opcode, ledger, entry): on a shared connection the 'no
+  such entry' of a plain read, older than the fence, could pass for that of a fencing read, and a
+  recovery would end the ledger before an acknowledged entry;
+- batch reads: a bookie that does not know them closes the connection, with all that is outstanding;
+- version 3, for what version 2 does not have: adds with deferred sync and forces, long polls, LAC
+  writes and reads, lists of entries, sizes.
+
+With ``protocol="v3"`` all goes over the last but batch reads, which exist in version 2 alone.
+
+Source: PerChannelBookieClient.java, DefaultPerChannelBookieClientPool.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from itertools import count
+from typing import NamedTuple
+
+from bkbox.client.link import BookieLink, Lane, Resolve
+from bkbox.client.matching import Reply
+from bkbox.client.options import ClientOptions
+from bkbox.errors import EncodingError
+from bkbox.ids import NO_ENTRY, BookieId
+from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.wire import availability, v2, v3
+from bkbox.wire.availability import Availability
+from bkbox.wire.codes import Code
+from bkbox.wire.v3_format import Operation
+
+__all__ = ["Add", "BookiePool", "DiskSpace", "Reply"]
+
+ADD_FRAME_OVERHEAD_BYTES = {"v2": 28, "v3": 128}
+"""What the frame of an add has beside the entry, at most."""
+
+
+_BATCH_ENTRIES_MAX = 2**31 - 1
+"""What the count of a batch read can say."""
+
+
+class Add:
+    """One add as it goes to every bookie of its write set. ``entry``: as packaged by digest.py."""
+
+    __slots__ = (
+        "_v2_frame",
+        "deferred_sync",
+        "entry",
+        "entry_id",
+        "ledger_id",
+        "master_key",
+        "recovery",
+    )
+
+    def __init__(
+        self,
+        ledger_id: int,
+        entry_id: int,
+        master_key: bytes,
+        entry: bytes | memoryview,
+        *,
+        recovery: bool = False,
+        deferred_sync: bool = False,
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+        self.master_key = master_key
+        self.entry = entry
+        self.recovery = recovery
+        self.deferred_sync = deferred_sync
+        self._v2_frame = b""
+
+    def v2_frame(self) -> bytes:
+        """The same bytes for each bookie."""
+        if not self._v2_frame:
+            flags = v2.FLAG_RECOVERY_ADD | v2.FLAG_HIGH_PRIORITY if self.recovery else 0
+            request = v2.AddRequest(v2.CURRENT_VERSION, flags, self.master_key, self.entry)
+            self._v2_frame = v2.encode_request(request)
+        return self._v2_frame
+
+    def v3_frame(self, number: int) -> bytes:
+        priority = v3.HIGH_PRIORITY if self.recovery else 0
+        header = v3.Header(Operation.ADD_ENTRY, number, priority)
+        return v3.encode_request(
+            v3.AddRequest(
+                header,
+                self.ledger_id,
+                self.entry_id,
+                self.master_key,
+                self.entry,
+                recovery=self.recovery,
+                deferred_sync=self.deferred_sync,
+            )
+        )
+
+
+class DiskSpace(NamedTuple):
+    """Sums over the file systems of a bookie's disks."""
+
+    total_bytes: int
+    free_bytes: int
+
+
+class BookiePool:
+    """The ways to all bookies. ``resolve`` says where one listens, None if that is not known.
+
+    Replies are futures; cancelling one forgets the request.
+    """
+
+    def __init__(self, resolve: Resolve, options: ClientOptions, rng: random.Random) -> None:
+        self._resolve = resolve
+        self._options = options
+        self._rng = rng
+        self._links: dict[tuple[BookieId, Lane], BookieLink] = {}
+        self._numbers = count(1)
+        self._is_v3 = options.protocol == "v3"
+
+    def add(self, bookie: BookieId, add: Add) -> asyncio.Future[Reply]:
+        """Send an add. Those with deferred sync share their connection with ``force``."""
+        if self._is_v3 or add.deferred_sync:
+            number = next(self._numbers)
+            key: tuple[int, ...] = (Operation.ADD_ENTRY, number)
+            link, frame = self._link(bookie, Lane.V3), add.v3_frame(number)
+        else:
+            key = (v2.OP_ADD, add.ledger_id, add.entry_id)
+            link, frame = self._link(bookie, Lane.V2), add.v2_frame()
+        return link.request(key, frame, self._options.add_timeout_s)
+
+    def read(
+        self, bookie: BookieId, ledger_id: int, entry_id: int, fence_key: bytes | None
+    ) -> asyncio.Future[Reply]:
+        """Read an entry (-1: the last one); with the master key, fence the ledger first."""
+        fencing = fence_key is not None
+        urgent = fencing and entry_id >= 0
+        if self._is_v3:
+            priority = v3.HIGH_PRIORITY if urgent else 0
+            header = self._header(Operation.READ_ENTRY, priority)
+            return self._ask(
+                bookie, v3.ReadRequest(header, ledger_id, entry_id, fence_key, fencing=fencing)
+            )
+        flags = v2.FLAG_DO_FENCING * fencing | v2.FLAG_HIGH_PRIORITY * urgent
+        request = v2.ReadRequest(v2.CURRENT_VERSION, flags, ledger_id, entry_id, fence_key)
+        return self._link(bookie, Lane.V2_FENCING if fencing else Lane.V2).request(
+            (v2.OP_READ, ledger_id, entry_id),
+            v2.encode_request(request),
+            self._options.read_timeout_s,
+        )
+
+    def read_batch(
+        self, bookie: BookieId, ledger_id: int, first: int, max_count: int, max_bytes: int
+    ) -> asyncio.Future[Reply]:
+        """Read consecutive entries, at most so many and, beyond one, no more than fit into a frame
+        of ``max_bytes``; the response is a v2.BatchReadResponse, which may be short."""
+        number = next(self._numbers)
+        max_count = min(max_count, _BATCH_ENTRIES_MAX)
+        max_bytes = min(max_bytes, self._options.frame_bytes_max)
+        request = v2.BatchReadRequest(
+            v2.CURRENT_VERSION, 0, ledger_id, first, number, max_count, max_bytes, None
+        )
+        return self._link(bookie, Lane.V2_BATCH).request(
+            (v2.OP_BATCH_READ, number), v2.encode_request(request), self._options.read_timeout_s
+        )
+
+    def long_poll(
+        self, bookie: BookieId, ledger_id: int, previous_lac: int, wait_s: float
+    ) -> asyncio.Future[Reply]:
+        """Have the bookie wait for a LAC above ``previous_lac`` and answer with the entry after
+        it; the response is a v3.ReadResponse."""
+        request = v3.ReadRequest(
+            self._header(Operation.READ_ENTRY),
+            ledger_id,
+            NO_ENTRY,
+            piggyback=True,
+            previous_lac=previous_lac,
+            timeout_ms=int(wait_s * 1000),
+        )
+        return self._ask(bookie, request, wait_s)
+
+    def force(self, bookie: BookieId, ledger_id: int) -> asyncio.Future[Reply]:
+        """Have the bookie sync all that it answered before."""
+        return self._ask(bookie, v3.ForceRequest(self._header(Operation.FORCE_LEDGER), ledger_id))
+
+    def write_lac(
+        self, bookie: BookieId, ledger_id: int, lac: int, master_key: bytes, packet: bytes
+    ) -> asyncio.Future[Reply]:
+        """Have the bookie keep an explicit LAC (``DigestManager.package_lac``)."""
+        header = self._header(Operation.WRITE_LAC)
+        return self._ask(bookie, v3.WriteLacRequest(header, ledger_id, lac, master_key, packet))
+
+    def read_lac(self, bookie: BookieId, ledger_id: int) -> asyncio.Future[Reply]:
+        """Read the explicit LAC and the last entry; the response is a v3.ReadLacResponse."""
+        return self._ask(bookie, v3.ReadLacRequest(self._header(Operation.READ_LAC), ledger_id))
+
+    async def list_entries(self, bookie: BookieId, ledger_id: int) -> Availability | Answer:
+        """Which entries of the ledger the bookie has, or why it does not say."""
+        header = self._header(Operation.GET_LIST_OF_ENTRIES_OF_LEDGER)
+        reply = await self._ask(bookie, v3.ListEntriesRequest(header, ledger_id))
+        match reply:
+            case Reply(Code.EOK, response=v3.ListEntriesResponse(availability=list_)):
+                try:
+                    return availability.decode(list_ if list_ is not None else b"")
+                except EncodingError:
+                    return NoAnswer.NOT_UNDERSTOOD
+        return reply.answer
+
+    async def bookie_info(self, bookie: BookieId) -> DiskSpace | Answer:
+        """How large the bookie's disks are and what is free, or why it does not say."""
+        request = v3.BookieInfoRequest(self._header(Operation.GET_BOOKIE_INFO))
+        reply = await self._ask(bookie, request)
+        match reply:
+            case Reply(
+                Code.EOK, response=v3.BookieInfoResponse(total_bytes=total, free_bytes=free)
+            ):
+                if total is None or free is None:
+                    return NoAnswer.NOT_UNDERSTOOD
+                return DiskSpace(total, free)
+        return reply.answer
+
+    def suspects(self) -> frozenset[BookieId]:
+        """Bookies that could not be reached a moment ago, except for batch reads: one that does
+        not know them drops the connection and is well."""
+        return frozenset(
+            bookie
+            for (bookie, lane), link in self._links.items()
+            if lane is not Lane.V2_BATCH and link.suspect
+        )
+
+    async def close(self) -> None:
+        """Close all connections; what is outstanding on them is answered CONNECTION_LOST."""
+        for link in self._links.values():
+            await link.close()
+
+    # ---- shared ---------------------------------------------------------------------------------
+
+    def _header(self, operation: Operation, priority: int = 0) -> v3.Header:
+        return v3.Header(operation, next(self._numbers), priority)
+
+    def _ask(
+        self, bookie: BookieId, request: v3.Request, wait_s: float = 0.0
+    ) -> asyncio.Future[Reply]:
+        header = request.header
+        return self._link(bookie, Lane.V3).request(
+            (header.operation, header.txn_id),
+            v3.encode_request(request),
+            wait_s + self._options.read_timeout_s,
+        )
+
+    def _link(self, bookie: BookieId, lane: Lane) -> BookieLink:
+        link = self._links.get((bookie, lane))
+        if link is None:
+            link = BookieLink(bookie, lane, self._resolve, self._options, self._rng)
+            self._links[bookie, lane] = link
+        return link

@@ -1,0 +1,361 @@
+"""Which bookies make up an ensemble, and why the others do not.
+
+Rules, the stronger first:
+
+1. A bookie that is not registered, is read-only, was excluded, or is in the ensemble already is
+   *dropped*.
+2. One that could not be reached a moment ago (a suspect) is used only for want of others.
+3. Every write quorum, that is WQ consecutive positions around the ensemble, spans at least
+   ``min_racks`` racks and as many hosts, or as many as there are.
+4. Racks are used evenly, first within each write quorum, then in the whole ensemble; then hosts.
+5. The rest is chance in proportion to free space. A weight is the free space over its median,
+   at most WEIGHT_MAX. Unknown counts as the median, none at all as the least there is.
+
+A bookie that no rule drops and that is not chosen is *passed over*. Rules 2 and 3 are relaxed
+where they cannot be kept, and the placement says so. Rule 3 is Java's minNumRacksPerWriteQuorum
+where it is not enforced. Source: RackawareEnsemblePlacementPolicyImpl.java,
+WeightedRandomSelectionImpl.java.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from functools import cached_property
+from statistics import median
+from typing import Protocol
+
+from bkbox.ids import BookieId
+from bkbox.wire.write_set import write_set
+
+MIN_RACKS_DEFAULT = 2
+"""Java: minNumRacksPerWriteQuorum."""
+
+WEIGHT_MAX = 3.0
+"""Java: bookieMaxMultipleForWeightBasedPlacement."""
+
+_STEPS_MAX = 1_000
+"""Positions tried for one ensemble before the best one found so far is taken. Only ensembles larger
+than their write quorum, on racks that are too few or too small, ever come near it."""
+
+
+class Mode(Enum):
+    """What a bookie takes, as the metadata store has it."""
+
+    WRITABLE = "writable"
+    READ_ONLY = "read-only"
+    DOWN = "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A bookie and what placement knows of it; ``free_bytes`` None: not known."""
+
+    bookie: BookieId
+    host: str
+    rack: str
+    mode: Mode = Mode.WRITABLE
+    suspect: bool = False
+    free_bytes: int | None = None
+
+
+class Verdict(Enum):
+    """What became of a candidate."""
+
+    CHOSEN = "chosen"
+    PASSED_OVER = "passed over"
+    DROPPED = "dropped"
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """A candidate's verdict. ``reason`` is empty for the chosen, ``weight`` None for the dropped."""
+
+    candidate: Candidate
+    verdict: Verdict
+    reason: str
+    weight: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """The ensemble, None where there was no bookie for a position; all candidates by id; the rules
+    that were relaxed, a sentence each."""
+
+    ensemble: tuple[BookieId | None, ...]
+    judged: tuple[Judged, ...]
+    relaxed: tuple[str, ...]
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every position has its bookie."""
+        return None not in self.ensemble
+
+    def shortage(self, needed: int) -> str:
+        """For an ensemble that is not complete: what there is and what was dropped."""
+        usable = [j.candidate.bookie for j in self.judged if j.verdict is Verdict.CHOSEN]
+        dropped = [
+            f"{j.candidate.bookie} ({j.reason})"
+            for j in self.judged
+            if j.verdict is Verdict.DROPPED
+        ]
+        text = f"{needed} bookies are needed, {len(usable)} are available: "
+        text += ", ".join(usable) or "none"
+        return text + (f"; dropped: {', '.join(dropped)}" if dropped else "")
+
+
+class Rng(Protocol):
+    """The one thing that is asked of a ``random.Random``."""
+
+    def expovariate(self, lambd: float, /) -> float: ...
+
+
+def place(
+    seats: Sequence[Candidate | None],
+    candidates: Iterable[Candidate],
+    write_quorum: int,
+    rng: Rng,
+    *,
+    min_racks: int = MIN_RACKS_DEFAULT,
+    exclude: Collection[BookieId] = (),
+) -> Placement:
+    """Fill the empty ones (None) of an ensemble's seats, the first ones if there are not enough
+    bookies for all. The same for the same arguments and state of ``rng``.
+
+    More empty seats than candidates say no more than one of them too many does.
+    """
+    candidates = sorted(candidates, key=lambda candidate: candidate.bookie)
+    members = {seat.bookie for seat in seats if seat is not None}
+    reasons = {each.bookie: _why_dropped(each, exclude, members) for each in candidates}
+    usable = [each for each in candidates if not reasons[each.bookie]]
+    weights = _weights(usable)
+    # An exponential race: whoever draws the least has won, in proportion to the weights, among all
+    # as well as among those that any rule leaves over.
+    draws = {each.bookie: rng.expovariate(weights[each.bookie]) for each in usable}
+    pool = _without_spare_suspects(usable, seats, draws)
+    search = _Search(seats, pool, draws, write_quorum, min_racks)
+    filled = search.run()
+    chosen = {seat.bookie for seat in filled if seat is not None} - members
+    judged = [
+        _judge(each, reasons[each.bookie], weights.get(each.bookie), chosen, search)
+        for each in candidates
+    ]
+    return Placement(
+        tuple(None if seat is None else seat.bookie for seat in filled),
+        tuple(judged),
+        (*_suspects_used(filled, chosen), *search.relaxed()),
+    )
+
+
+# ---- who takes part, and with which weight ------------------------------------------------------
+
+
+def _why_dropped(
+    candidate: Candidate, exclude: Collection[BookieId], members: Collection[BookieId]
+) -> str:
+    if candidate.bookie in members:
+        return "in the ensemble already"
+    if candidate.bookie in exclude:
+        return "excluded"
+    return "" if candidate.mode is Mode.WRITABLE else candidate.mode.value
+
+
+def _weights(usable: Sequence[Candidate]) -> Mapping[BookieId, float]:
+    known = sorted(each.free_bytes for each in usable if each.free_bytes)
+    if not known:
+        return dict.fromkeys((each.bookie for each in usable), 1.0)
+    middle = median(known)
+    weights = {}
+    for each in usable:
+        free = middle if each.free_bytes is None else each.free_bytes or known[0]
+        weights[each.bookie] = min(free / middle, WEIGHT_MAX)
+    return weights
+
+
+def _without_spare_suspects(
+    usable: Sequence[Candidate],
+    seats: Sequence[Candidate | None],
+    draws: Mapping[BookieId, float],
+) -> list[Candidate]:
+    """All that are no suspects, and as many suspects as are missing then, on racks of their own if
+    that can be."""
+    suspects = [each for each in usable if each.suspect]
+    pool = [each for each in usable if not each.suspect]
+    racks = Counter(each.rack for each in [*pool, *seats] if each is not None)
+    while suspects and len(pool) < list(seats).count(None):
+        best = min(suspects, key=lambda each: (racks[each.rack], draws[each.bookie]))
+        suspects.remove(best)
+        pool.append(best)
+        racks[best.rack] += 1
+    return pool
+
+
+# ---- the search ---------------------------------------------------------------------------------
+
+
+class _Search:
+    """Fills empty seats position by position, at each with the best candidate by rules 4 and 5,
+    and goes back where rule 3 comes out broken and need not be."""
+
+    def __init__(
+        self,
+        seats: Sequence[Candidate | None],
+        pool: Sequence[Candidate],
+        draws: Mapping[BookieId, float],
+        write_quorum: int,
+        min_racks: int,
+    ) -> None:
+        size = len(seats)
+        write_quorum = min(write_quorum, size)
+        self._seats = list(seats)
+        self._draws = draws
+        self._left = sorted(pool, key=lambda each: draws[each.bookie])
+        self._open = [p for p in range(size) if seats[p] is None][: len(pool)]
+        starts = range(size if write_quorum < size else 1)
+        self._windows = [write_set(start, size, write_quorum) for start in starts]
+        near = [p for p in range(1 - write_quorum, write_quorum) if p]
+        self._near = [{(p + d) % size for d in near} - {p} for p in range(size)]
+        self._wanted = min(min_racks, write_quorum)
+        everybody = [*pool, *(seat for seat in seats if seat is not None)]
+        self._racks_wanted = min(self._wanted, len({each.rack for each in everybody}))
+        self._hosts_wanted = min(self._wanted, len({each.host for each in everybody}))
+        self._racks = Counter(each.rack for each in everybody)
+        self._steps = 0
+        self._best: tuple[Candidate | None, ...] = ()
+        self._best_cost: tuple[int, int] | None = None
+
+    def run(self) -> tuple[Candidate | None, ...]:
+        """The seats, filled."""
+        self._fill(0)
+        self._seats = list(self._best)
+        return self._best
+
+    def _fill(self, number: int) -> None:
+        cost = self._shortfalls(self._racks_wanted, self._hosts_wanted)  # grows with every seat
+        if self._best_cost is not None and (cost >= self._best_cost or self._steps >= _STEPS_MAX):
+            return
+        if number == len(self._open):
+            self._best, self._best_cost = tuple(self._seats), cost
+            return
+        self._steps += 1
+        position = self._open[number]
+        for candidate in self._options(position):
+            index = self._left.index(candidate)
+            del self._left[index]
+            self._seats[position] = candidate
+            self._fill(number + 1)
+            self._seats[position] = None
+            self._left.insert(index, candidate)
+
+    def _options(self, position: int) -> list[Candidate]:
+        """Candidates for a position, the best first; of those that differ in their draw alone only
+        the one that won."""
+        uses = self._uses(position)
+        first: dict[tuple[object, ...], Candidate] = {}
+        for each in self._left:
+            first.setdefault((each.rack, *uses.of_rack(each), *uses.of_host(each)), each)
+        return sorted(
+            first.values(),
+            key=lambda each: (uses.of_rack(each), uses.of_host(each), self._draws[each.bookie]),
+        )
+
+    def _shortfalls(self, racks_wanted: int, hosts_wanted: int) -> tuple[int, int]:
+        """By how much the write quorums miss racks, and hosts, whatever the empty seats get."""
+        racks = hosts = 0
+        for window in self._windows:
+            there = [seat for seat in (self._seats[p] for p in window) if seat is not None]
+            free = len(window) - len(there)
+            racks += max(0, racks_wanted - free - len({each.rack for each in there}))
+            hosts += max(0, hosts_wanted - free - len({each.host for each in there}))
+        return racks, hosts
+
+    def _uses(self, position: int) -> _Uses:
+        others = [seat for p, seat in enumerate(self._seats) if p != position and seat is not None]
+        near = [seat for seat in (self._seats[p] for p in self._near[position]) if seat is not None]
+        return _Uses(
+            Counter(each.rack for each in near),
+            Counter(each.rack for each in others),
+            Counter(each.host for each in near),
+            Counter(each.host for each in others),
+        )
+
+    # ---- what it came to ------------------------------------------------------------------------
+
+    def relaxed(self) -> Iterable[str]:
+        """Rule 3, where it was not kept."""
+        if not self._open or None in self._seats:
+            return
+        racks, hosts = self._shortfalls(self._wanted, self._wanted)
+        if racks:
+            there = ", ".join(f"{rack} ({count})" for rack, count in sorted(self._racks.items()))
+            yield (
+                f"not every write quorum spans {self._wanted} racks, because of where the "
+                f"bookies are: {there}"
+            )
+        if hosts:
+            yield f"not every write quorum spans {self._wanted} hosts"
+
+    @cached_property
+    def _taken(self) -> list[tuple[_Uses, Candidate]]:
+        """The candidates that were chosen, each with what the others use."""
+        return [(self._uses(p), seat) for p in self._open if (seat := self._seats[p]) is not None]
+
+    def why_not(self, candidate: Candidate) -> str:
+        """Why a candidate that was in the pool was not chosen."""
+        size = len(self._seats)
+        other_racks = [(u, s) for u, s in self._taken if s.rack != candidate.rack]
+        if other_racks and all(u.of_rack(candidate) > u.of_rack(s) for u, s in other_racks):
+            count = sum(seat is not None and seat.rack == candidate.rack for seat in self._seats)
+            return f"rack {candidate.rack} has {count} of {size} already"
+        peers = [
+            (u, s) for u, s in self._taken if s.rack == candidate.rack and s.host != candidate.host
+        ]
+        if peers and all(u.of_host(candidate) > u.of_host(s) for u, s in peers):
+            count = sum(seat is not None and seat.host == candidate.host for seat in self._seats)
+            return f"host {candidate.host} has {count} of {size} already"
+        return "others were drawn"
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """How often the other seats use a rack or host: those that share a write quorum with the seat
+    in question, and all."""
+
+    racks_near: Counter[str]
+    racks: Counter[str]
+    hosts_near: Counter[str]
+    hosts: Counter[str]
+
+    def of_rack(self, candidate: Candidate) -> tuple[int, int]:
+        return self.racks_near[candidate.rack], self.racks[candidate.rack]
+
+    def of_host(self, candidate: Candidate) -> tuple[int, int]:
+        return self.hosts_near[candidate.host], self.hosts[candidate.host]
+
+
+# ---- the explanation ----------------------------------------------------------------------------
+
+
+def _judge(
+    candidate: Candidate,
+    why_dropped: str,
+    weight: float | None,
+    chosen: Collection[BookieId],
+    search: _Search,
+) -> Judged:
+    if why_dropped:
+        return Judged(candidate, Verdict.DROPPED, why_dropped, None)
+    if candidate.bookie in chosen:
+        return Judged(candidate, Verdict.CHOSEN, "", weight)
+    why = "not reached a moment ago" if candidate.suspect else search.why_not(candidate)
+    return Judged(candidate, Verdict.PASSED_OVER, why, weight)
+
+
+def _suspects_used(
+    seats: Iterable[Candidate | None], chosen: Collection[BookieId]
+) -> Iterable[str]:
+    for seat in seats:
+        if seat is not None and seat.bookie in chosen and seat.suspect:
+            yield f"{seat.bookie} could not be reached a moment ago and is used for want of others"

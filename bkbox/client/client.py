@@ -14,6 +14,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bkbox import metadata as metadata_store
+from bkbox.client.addresses import Addresses
 from bkbox.client.driver import LedgerAccess, run
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement import Placer
@@ -28,7 +29,7 @@ from bkbox.errors import (
     MetadataError,
     UnauthorizedError,
 )
-from bkbox.ids import BookieId, EntryId, LedgerId, ledger_id
+from bkbox.ids import EntryId, LedgerId, ledger_id
 from bkbox.metadata.base import MetadataStore, Versioned
 from bkbox.protocol import writer
 from bkbox.protocol.effects import Recovered
@@ -36,7 +37,6 @@ from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
-from bkbox.wire.service_info import HostPort, split_bookie_id
 
 
 @asynccontextmanager
@@ -63,7 +63,7 @@ class Client:
         self._store = store
         self._options = options
         self._rng = rng
-        self._pool = BookiePool(self._resolve, options, rng)
+        self._pool = BookiePool(Addresses(store).find, options, rng)
         self._placer = Placer(store, self._pool, topology_of(options, store), rng)
         self._writers: set[LedgerWriter] = set()
         self._closed = False
@@ -231,12 +231,3 @@ class Client:
             self._placer,
             metadata.write_quorum,
         )
-
-    async def _resolve(self, bookie: BookieId) -> HostPort | None:
-        """The address that the bookie registered, or else the one that its id is."""
-        try:
-            registered = (await self._store.bookies()).get(bookie)
-        except MetadataError:
-            registered = None
-        address = registered.service_info.rpc if registered is not None else None
-        return address or split_bookie_id(bookie)

@@ -36,6 +36,7 @@ class Request(Enum):
 
     ADD = "add"
     RECOVERY_ADD = "recovery add"
+    WRITE_LAC = "write LAC"
     FENCE = "fence"
 
 
@@ -50,15 +51,19 @@ class Verdict:
 ADMISSION: dict[tuple[Standing, Request], Verdict] = {
     (Standing.UNKNOWN, Request.ADD): Verdict(Code.EOK, Standing.OPEN),
     (Standing.UNKNOWN, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.OPEN),
+    (Standing.UNKNOWN, Request.WRITE_LAC): Verdict(Code.EOK, Standing.OPEN),
     (Standing.UNKNOWN, Request.FENCE): Verdict(Code.EOK, Standing.FENCED),
     (Standing.OPEN, Request.ADD): Verdict(Code.EOK, Standing.OPEN),
     (Standing.OPEN, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.OPEN),
+    (Standing.OPEN, Request.WRITE_LAC): Verdict(Code.EOK, Standing.OPEN),
     (Standing.OPEN, Request.FENCE): Verdict(Code.EOK, Standing.FENCED),
     (Standing.FENCED, Request.ADD): Verdict(Code.EFENCED, Standing.FENCED),
     (Standing.FENCED, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.FENCED),
+    (Standing.FENCED, Request.WRITE_LAC): Verdict(Code.EOK, Standing.FENCED),
     (Standing.FENCED, Request.FENCE): Verdict(Code.EOK, Standing.FENCED),
     (Standing.LIMBO, Request.ADD): Verdict(Code.EFENCED, Standing.LIMBO),
     (Standing.LIMBO, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.LIMBO),
+    (Standing.LIMBO, Request.WRITE_LAC): Verdict(Code.EOK, Standing.LIMBO),
     (Standing.LIMBO, Request.FENCE): Verdict(Code.EOK, Standing.LIMBO),
 }
 

@@ -11,6 +11,26 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
+from bkbox.wire.codes import Code
+
+
+class Purpose(Enum):
+    """What a request does where the ledger is on no disk yet."""
+
+    WRITE = "an ordinary write: creates it"
+    RECOVER = "a fence or a recovery add: creates it, even where no new ledgers are wanted"
+    READ = "reads: there is no such ledger"
+    READ_LAC = "reads the LAC: there is none"
+    FORCE = "syncs: there is nothing to sync"
+
+
+ABSENT: dict[Purpose, Code] = {
+    Purpose.READ: Code.ENOLEDGER,
+    Purpose.READ_LAC: Code.ENOENTRY,
+    Purpose.FORCE: Code.EOK,
+}
+"""The answer about a ledger that no disk has; whatever is not here creates it."""
+
 
 class Unroutable(Enum):
     """Why a request has no disk."""

@@ -12,11 +12,12 @@ import logging
 import socket
 
 from bkbox.frontend.disklink import DiskLink
-from bkbox.frontend.routing import Places, Unroutable
+from bkbox.frontend.diskspace import space_of
+from bkbox.frontend.routing import ABSENT, Places, Purpose, Unroutable
 from bkbox.frontend.session import Session
 from bkbox.ipc import messages
 from bkbox.ipc.channel import AsyncChannel
-from bkbox.wire import v2
+from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
 
 log = logging.getLogger(__name__)
@@ -32,6 +33,7 @@ class Frontend:
         self._open: messages.OpenFrontend | None = None
         self._places = Places(())
         self._awaited: set[int] = set()
+        self._new_ledgers = True
         self._listener: socket.socket | None = None
         self._opening: asyncio.Task[None] | None = None
         self._server: asyncio.Server | None = None
@@ -66,6 +68,8 @@ class Frontend:
         elif isinstance(message, messages.DiskAway):
             self._places.unlisted(self._places.disks.index(message.disk))
             control.send(messages.Done(call=message.call))
+        elif isinstance(message, messages.NewLedgers):
+            self._new_ledgers = message.allowed
         elif isinstance(message, messages.GetStats):
             control.send(
                 messages.Stats(call=message.call, values={"connections": len(self._sessions)})
@@ -96,26 +100,34 @@ class Frontend:
 
     def _forget(self, number: int) -> None:
         self._sessions.pop(number, None)
+        for link in self._links.values():
+            link.forget(number)
 
     # ---- routing ------------------------------------------------------------------------------------
 
-    def route(self, ledger: int, opcode: int, flags: int) -> DiskLink | Code:
+    def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code:
         """The link to send a request to, or the code to answer it with."""
         if ledger < 0:
             return Code.EBADREQ
         place = self._places.find(ledger)
         if place is None:
-            if opcode == v2.OP_ADD or flags & v2.FLAG_DO_FENCING:
-                chosen = self._places.choose(ledger, self._in_service(), self._writable())
-                if isinstance(chosen, Unroutable):
-                    return Code.EIO
-                place = chosen
-            elif self._places.all_listed():
-                return Code.ENOLEDGER
-            else:
+            if not self._places.all_listed():
                 return Code.EIO
+            if purpose in ABSENT:
+                return ABSENT[purpose]
+            if purpose is Purpose.WRITE and not self._new_ledgers:
+                return Code.EREADONLY
+            chosen = self._places.choose(ledger, self._in_service(), self._writable())
+            if isinstance(chosen, Unroutable):
+                return Code.EIO
+            place = chosen
         link = self._links.get(place)
         return link if link is not None and link.in_service else Code.EIO
+
+    def space(self) -> Space:
+        """Room on the bookie's disks, bytes. DiskError."""
+        assert self._open is not None
+        return space_of(self._open.disk_paths)
 
     def _in_service(self) -> list[bool]:
         links = (self._links.get(disk) for disk in range(len(self._places.disks)))
@@ -131,6 +143,16 @@ class Frontend:
         session = self._sessions.get(connection)
         if session is not None:
             session.answer(frames, count)
+
+    def parked(self, connection: int, count: int) -> None:
+        session = self._sessions.get(connection)
+        if session is not None:
+            session.parked(count)
+
+    def polled(self, connection: int, frames: bytes) -> None:
+        session = self._sessions.get(connection)
+        if session is not None:
+            session.polled(frames)
 
     def ledgers(self, disk: int, ledgers: list[int]) -> None:
         self._places.record(disk, ledgers)

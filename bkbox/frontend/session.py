@@ -9,22 +9,22 @@ Bounds, per connection:
 - requests that wait for an answer have a cost (their own bytes; for a read the size that answers lately had), and
   while their sum is over the limit nothing more is read;
 - while the client does not take its answers nothing more is read, and what was asked before is answered without
-  entries (too many requests) once too much is waiting for the client already.
+  entries (too many requests) once too much is waiting for the client already;
+- a long poll costs as much as a read until it is known whether it has to wait; from then on it costs nothing, and
+  holds up nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from dataclasses import replace
-from typing import TYPE_CHECKING, Protocol, cast
+from typing import TYPE_CHECKING, cast
 
 from bkbox.errors import FrameError
 from bkbox.frontend.disklink import DiskLink
-from bkbox.wire import v2
-from bkbox.wire.auth import AuthMessage
-from bkbox.wire.codes import Code
-from bkbox.wire.frames import LENGTH, PREFIX_BYTES, bodies, frame_end
+from bkbox.frontend.intake import Intake, Router
+from bkbox.frontend.lateanswers import without_entries
+from bkbox.wire.frames import LENGTH, PREFIX_BYTES, frame_end
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -33,17 +33,8 @@ _BUFFER_BYTES = 256 * 1024
 _WRITE_HIGH_WATER_BYTES = 1 << 20
 _UNSENT_BYTES_MAX = 64 << 20
 _LEAST_READ_COST = 64 * 1024
-_V2_VERSIONS = range(8)
-"""A first byte below 8 cannot begin a protobuf message: it is v2 (or something that pretends to be)."""
 
 log = logging.getLogger(__name__)
-
-
-class Router(Protocol):
-    """What a session asks of the front-end."""
-
-    def route(self, ledger: int, opcode: int, flags: int) -> DiskLink | Code:
-        """The link to send a request to, or the code to answer it with."""
 
 
 class Session(asyncio.BufferedProtocol):
@@ -58,7 +49,7 @@ class Session(asyncio.BufferedProtocol):
         on_close: Callable[[int], None],
     ) -> None:
         self.number = number
-        self._router = router
+        self._intake = Intake(router)
         self._frame_bytes_max = frame_bytes_max
         self._inflight_bytes_max = inflight_bytes_max
         self._on_close = on_close
@@ -143,6 +134,7 @@ class Session(asyncio.BufferedProtocol):
         run_start = position = 0
         run_link: DiskLink | None = None
         run_count = run_cost = 0
+        run_polls: list[tuple[int, bytes]] = []
         while (
             not self._blocked
             and self._transport is not None
@@ -152,44 +144,37 @@ class Session(asyncio.BufferedProtocol):
             if end is None or end > self._filled:
                 break
             body = view[position + PREFIX_BYTES : end]
-            target = self._target(body)
-            link = target if isinstance(target, DiskLink) else None
+            target = self._intake.take(body)
+            link = None if isinstance(target, bytes) else target.link
             if link is not run_link or end - run_start > self._frame_bytes_max:
-                if not self._submit(run_link, view[run_start:position], run_count, run_cost):
+                frames = view[run_start:position]
+                if not self._submit(run_link, frames, run_count, run_cost, run_polls):
                     return run_start
-                run_start, run_link, run_count, run_cost = position, link, 0, 0
+                run_start, run_link, run_count, run_cost, run_polls = position, link, 0, 0, []
             if isinstance(target, bytes):
                 self._write(target)
                 run_start = end
             else:
                 run_count += 1
-                run_cost += len(body) if body[1] == v2.OP_ADD else self._read_cost
+                run_cost += len(body) if target.weighs else self._read_cost
+                if target.poll is not None:
+                    run_polls.append(target.poll)
             position = end
-        if not self._submit(run_link, view[run_start:position], run_count, run_cost):
+        if not self._submit(run_link, view[run_start:position], run_count, run_cost, run_polls):
             return run_start
         return position
 
-    def _target(self, body: memoryview) -> DiskLink | bytes:
-        """The link a request goes to, or the answer where no disk is needed for it."""
-        if body[0] not in _V2_VERSIONS:
-            raise FrameError(
-                "a frame of protocol version 3, which this version of bkbox does not speak"
-            )
-        header = v2.peek_request(body)
-        if isinstance(header, v2.BadVersion):
-            return v2.encode_response(v2.bad_version_response(header))
-        if header.opcode == v2.OP_AUTH:
-            v2.decode_request(body)
-            return v2.encode_response(
-                v2.AuthResponse(header.version, AuthMessage("AuthDisabledPlugin", b""))
-            )
-        target = self._router.route(header.ledger_id, header.opcode, header.flags)
-        return v2.refuse(body, target) if isinstance(target, Code) else target
-
-    def _submit(self, link: DiskLink | None, frames: memoryview, count: int, cost: int) -> bool:
+    def _submit(
+        self,
+        link: DiskLink | None,
+        frames: memoryview,
+        count: int,
+        cost: int,
+        polls: list[tuple[int, bytes]],
+    ) -> bool:
         if link is None or not count:
             return True
-        if not link.submit(self.number, frames, count):
+        if not link.submit(self.number, frames, count, polls):
             self._block("slots")
             link.wait(lambda: self._unblock("slots"))
             return False
@@ -203,15 +188,23 @@ class Session(asyncio.BufferedProtocol):
 
     def answer(self, frames: bytes, count: int) -> None:
         """Answers to ``count`` requests of this connection."""
+        size = len(frames) // max(count, 1)
+        self._read_cost = max(_LEAST_READ_COST, size, (self._read_cost * 3 + size) // 4)
+        self.polled(frames)
+        self.parked(count)
+
+    def polled(self, frames: bytes) -> None:
+        """Answers to requests that cost nothing any more."""
+        if self._transport is not None:
+            if self._transport.get_write_buffer_size() > _UNSENT_BYTES_MAX:
+                frames = without_entries(frames)
+            self._transport.write(frames)
+
+    def parked(self, count: int) -> None:
+        """``count`` requests cost nothing any more."""
         if self._pending:
             self._cost -= self._cost * min(count, self._pending) // self._pending
             self._pending -= min(count, self._pending)
-        size = len(frames) // max(count, 1)
-        self._read_cost = max(_LEAST_READ_COST, size, (self._read_cost * 3 + size) // 4)
-        if self._transport is not None:
-            if self._transport.get_write_buffer_size() > _UNSENT_BYTES_MAX:
-                frames = _without_entries(frames)
-            self._transport.write(frames)
         if self._cost <= self._inflight_bytes_max // 2:
             self._unblock("inflight")
 
@@ -224,16 +217,3 @@ class Session(asyncio.BufferedProtocol):
         if self._transport is not None:
             self._transport.abort()
             self._transport = None
-
-
-def _without_entries(frames: bytes) -> bytes:
-    """The same answers, but for reads that found something: those are put off."""
-    kept = []
-    for body in bodies(frames, len(frames)):
-        response = v2.decode_response(body)
-        if isinstance(response, v2.ReadResponse | v2.BatchReadResponse) and (
-            response.code is Code.EOK
-        ):
-            response = replace(response, code=Code.ETOOMANYREQUESTS)
-        kept.append(v2.encode_response(response))
-    return b"".join(kept)

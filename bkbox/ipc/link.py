@@ -11,10 +11,15 @@ HELLO      front-end           carries the descriptors of both areas; the first 
 LEDGERS    worker              slot of answers holds ledger ids (u64 each) that the disk has; flag: the list ends
 BATCH      front-end           slot of requests is full of frames and now the worker's
 ANSWER     worker              slot of answers is full of frames and now the front-end's
-DONE       worker              used: mask of the slots of a batch; every frame in them was answered, and they are
-                               free again; flag: read-only. One message a batch: all of it is done, or nothing
+DONE       worker              used: mask of the slots of a batch; every frame in them was answered, but for long
+                               polls, and they are free again; flag: read-only. One message a batch: all of it is
+                               done, or nothing
+POLLED     worker              as ANSWER; the frames answer long polls, whatever batch they came in
 RELEASE    front-end           the slot of answers was read; it is free again
 =========  ==================  ========================================================================
+
+A long poll outlives its batch. When its connection is closed the worker learns it from a segment of that connection
+without any frame, in a batch like any other: behind the poll, and under the same back-pressure.
 """
 
 from __future__ import annotations
@@ -35,6 +40,7 @@ class LinkKind(IntEnum):
     ANSWER = 4
     DONE = 5
     RELEASE = 6
+    POLLED = 7
 
 
 @dataclass(frozen=True, slots=True)

@@ -183,11 +183,12 @@ class ClearLimbo(Message):
 @dataclass(slots=True, kw_only=True)
 class OpenFrontend(Message):
     """Serve. The one descriptor is the bound socket; it is opened once the disks in ``attached`` have
-    listed their ledgers, or are lost."""
+    listed their ledgers, or are lost. ``disk_paths``: folders whose file systems make up the bookie's size."""
 
     frame_bytes_max: int
     connection_inflight_bytes_max: int
     disks: list[str]
+    disk_paths: list[str]
     attached: list[str]
 
 
@@ -203,6 +204,14 @@ class DiskAway(Message):
     """This disk is about to be marked: create no ledger before it has listed its ledgers again. Reply: Done."""
 
     disk: str
+
+
+@dataclass(slots=True, kw_only=True)
+class NewLedgers(Message):
+    """Whether clients may create ledgers, from now on; at first they may. What fences, recovers or repairs always may.
+    No reply."""
+
+    allowed: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -257,6 +266,7 @@ _TYPES: dict[str, type[Message]] = {
         OpenFrontend,
         AttachDisk,
         DiskAway,
+        NewLedgers,
         Listening,
         OpenRepair,
         RepairProgress,

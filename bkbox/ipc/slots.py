@@ -7,6 +7,8 @@ left behind when processes are killed. A slot is owned by exactly one side at a 
 A slot holds segments, each for one connection of the front-end:
 
     connection u32 | bytes u32 | frames u32 | the frames, each with its 4-byte length prefix
+
+One without frames says that the connection is closed.
 """
 
 from __future__ import annotations

@@ -12,6 +12,11 @@ Contract:
   journal    journal appended and synced, entry log appended
   =========  ====================================================================================
 
+- A ``deferred`` commit of entries promises only what ``write`` does: they survive the process,
+  and the host from the next commit on that syncs. Until then the index shows them and does not
+  store them, so that after a lost host they are simply not there: they were never promised, and
+  nothing else has to go to limbo for them. (An index that had stored them would look as if the
+  log had lost what was synced.) What they replaced is there again, if that had been synced.
 - No room (DiskFullError from ``append``) leaves the disk alive: nothing of the batch was written.
   After any other failed write or sync nothing is written any more (``failed_reason``), and the
   dirty marker says so to the next start. Reads go on.
@@ -36,6 +41,7 @@ from bkbox.errors import (
     InvalidIdError,
 )
 from bkbox.ids import MAX_ID
+from bkbox.limits import HELD_KEYS_MAX
 from bkbox.storage import marker
 from bkbox.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from bkbox.storage.entrylog import ENTRY_LOG_DIR, EntryLog
@@ -279,7 +285,7 @@ class DiskStore:
 
     def _begin(self, journal_first: int | None, *, trusted: bool) -> None:
         """Start the journal of this run, and take a checkpoint if nothing speaks against it."""
-        journal = self._journal if self.ack_after is AckAfter.JOURNAL else None
+        journal = self._journal_in_use
         if journal is not None:
             journal.start(journal_first or 1)
         if trusted:
@@ -304,8 +310,8 @@ class DiskStore:
             if kind is Kind.ENTRY and max(ENTRY_IDS.unpack_from(body)) > MAX_ID:
                 raise InvalidIdError("an entry with a negative ledger or entry id")
         with self._failing():
-            if self._journal is not None and self.ack_after is AckAfter.JOURNAL:
-                self._journal.append(batch)
+            if self._journal_in_use is not None:
+                self._journal_in_use.append(batch)
             locations = self._log.append(batch)
         changes = changes_of(batch, locations)
         self._log.count(changes)
@@ -316,23 +322,27 @@ class DiskStore:
         self._since_checkpoint += sum(RECORD_HEADER_BYTES + len(body) for _, body in batch)
         return locations
 
-    def commit(self, durable: bool = False) -> None:
-        """Make good what ``ack_after`` promises, more if ``durable``, and let reads see it.
+    def commit(self, *, durable: bool = False, deferred: bool = False) -> None:
+        """Make good what ``ack_after`` promises, and let reads see it.
 
+        ``durable``: sync in every mode, also what earlier commits left unsynced. ``deferred``: do
+        not sync, in any mode, unless a ledger's state changes or too much of the index is held.
         If it raises, nothing appended since the last commit may be acknowledged, and the disk
         takes no more writes.
         """
         self._require_healthy()
         changes, self._changes = self._changes, []
-        must_sync = durable or self._state_pending or self.ack_after is AckAfter.SYNC
+        durable = durable or self._state_pending
+        deferred = deferred and not durable and self._index.held < HELD_KEYS_MAX
         self._state_pending = False
         try:
             with self._failing():
-                if self._journal is not None and self.ack_after is AckAfter.JOURNAL:
-                    self._journal.sync()
-                elif must_sync:
-                    self._log.sync()
-                self._index.apply(changes)
+                if self.ack_after is AckAfter.WRITE:
+                    if durable:
+                        self._log.sync()
+                elif not deferred:
+                    (self._journal_in_use or self._log).sync()
+                self._index.apply(changes, hold=deferred and self.ack_after is not AckAfter.WRITE)
         except DiskError as error:  # perhaps of the index, which now lacks what the log holds
             self._failed = str(error)
             raise
@@ -385,6 +395,10 @@ class DiskStore:
         """State of a ledger, None if the disk does not know it."""
         return self._index.ledger_state(ledger)
 
+    def explicit_lac(self, ledger: int) -> bytes | None:
+        """The highest explicit LAC packet that was written for a ledger, None if there is none."""
+        return self._index.explicit_lac(ledger)
+
     def ledgers(self, after: int = -1) -> Iterator[tuple[int, LedgerRecord]]:
         """Ledgers with an id > ``after`` that have a state, ascending. Make a list of it before
         writing.
@@ -421,8 +435,8 @@ class DiskStore:
             self._log.write_footer()
             self._log.sync()
             self._index.flush()
-            if self._journal is not None and self.ack_after is AckAfter.JOURNAL:
-                self._journal.next_segment()
+            if self._journal_in_use is not None:
+                self._journal_in_use.next_segment()
             self._write_checkpoint(self._checkpoint_here(self._journal_first()))
             if self._journal is not None:
                 self._journal.retire(self._last_checkpoint.journal)
@@ -431,9 +445,12 @@ class DiskStore:
 
     def _journal_first(self) -> int | None:
         """The first segment of the journal that a replay from here has to read."""
-        if self._journal is None or self.ack_after is not AckAfter.JOURNAL:
-            return None
-        return self._journal.segment
+        return None if self._journal_in_use is None else self._journal_in_use.segment
+
+    @property
+    def _journal_in_use(self) -> Journal | None:
+        """The journal, if this run acknowledges by it; one may be there only to be replayed."""
+        return self._journal if self.ack_after is AckAfter.JOURNAL else None
 
     def _checkpoint_here(self, journal: int | None) -> Checkpoint:
         segment, offset, _ = self._log.position

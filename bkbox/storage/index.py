@@ -5,6 +5,7 @@ Keys (ids big-endian, so that order is numeric) and values, whose first byte is 
 
     L ledger u64               flags u8 | master key                 state of a ledger
     R ledger u64 | first u64   segment u32 | offset u64 | length u32 per entry    a run
+    X ledger u64               the packet                            explicit LAC of a ledger
 
 A run is a row of consecutive entries whose records follow each other without a gap in one segment:
 ``offset`` is the header of the first one, the lengths are those of the bodies.
@@ -12,6 +13,10 @@ A run is a row of consecutive entries whose records follow each other without a 
 Invariant: runs of one ledger never overlap. What is written last wins: a run over entries that are
 there already cuts, splits or deletes the runs below it. So a look-up is one seek: the last run
 that begins at or before the entry.
+
+Changes may be applied held: they are seen, but reach the store only with the next change that is
+not. So the store never knows more than what is durable in the log, though entries are served that
+are not, and an entry that it knows and the log has not is always one that was lost.
 """
 
 from __future__ import annotations
@@ -22,9 +27,12 @@ from dataclasses import dataclass
 
 from bkbox.errors import DamagedError, DiskError
 from bkbox.limits import LAST_ENTRIES_CACHED_MAX, RUN_ENTRIES_MAX
-from bkbox.storage.orderedstore import OrderedStore
+from bkbox.storage.orderedstore import HoldingStore, OrderedStore
 from bkbox.storage.records import (
     ENTRY_IDS,
+    LAC_PACKET,
+    STATE_KINDS,
+    Buffer,
     Kind,
     LedgerRecord,
     Location,
@@ -33,13 +41,14 @@ from bkbox.storage.records import (
     decode_ledger_id,
     decode_state,
     encode_state,
+    lac_of,
 )
 from bkbox.storage.segment import RECORD_HEADER_BYTES
 
 _ID = struct.Struct(">Q")
 _RUN_HEAD = struct.Struct(">BIQ")
 _VERSION = b"\x01"
-_STATE, _RUN = b"L", b"R"
+_STATE, _RUN, _LAC = b"L", b"R", b"X"
 
 
 @dataclass(slots=True)
@@ -81,8 +90,7 @@ class Run:
 
 
 Change = Run | Record
-"""What an append changes in the index: a run of entries, or a LEDGER or FORGET record.
-"""
+"""What an append changes in the index: a run of entries, or a record of STATE_KINDS."""
 
 
 def changes_of(records: Sequence[Record], locations: Sequence[Location]) -> list[Change]:
@@ -110,7 +118,7 @@ def changes_of(records: Sequence[Record], locations: Sequence[Location]) -> list
                 run = Run(ledger, entry, segment, offset, [length])
                 changes.append(run)
             follows = (ledger, entry + 1, segment, offset + RECORD_HEADER_BYTES + length)
-        elif record.kind in (Kind.LEDGER, Kind.FORGET):
+        elif record.kind in STATE_KINDS:
             run = None
             changes.append(record)
     return changes
@@ -120,21 +128,26 @@ class LedgerIndex:
     """The index over an ordered store."""
 
     def __init__(self, store: OrderedStore) -> None:
-        self._store = store
+        self._store = HoldingStore(store)
         self._last: dict[int, int] = {}
 
     # ---- changes ---------------------------------------------------------------
 
-    def apply(self, changes: Sequence[Change]) -> None:
+    def apply(self, changes: Sequence[Change], *, hold: bool = False) -> None:
         """Carry out changes in order. Applying the same ones again, in order and to the end,
         changes nothing.
+
+        ``hold``: only show them, and store them together with what comes next without it.
         """
+        self._store.hold(hold)
         pending: dict[bytes, bytes | None] = {}
         for change in changes:
             if isinstance(change, Run):
                 self._put_run(change, pending)
             elif change.kind is Kind.LEDGER:
                 self._put_state(*decode_ledger(change.body), pending)
+            elif change.kind is Kind.LAC:
+                self._put_lac(change.body, pending)
             elif change.kind is Kind.FORGET:
                 self._flush(pending)
                 self._forget(decode_ledger_id(change.body), pending)
@@ -148,6 +161,11 @@ class LedgerIndex:
                 self._last.clear()  # it ran ahead of what is stored
                 raise
             pending.clear()
+
+    @property
+    def held(self) -> int:
+        """Number of keys that are held."""
+        return self._store.held
 
     def _put_run(self, run: Run, pending: dict[bytes, bytes | None]) -> None:
         if run.first <= self.last_entry_id(run.ledger):
@@ -182,11 +200,18 @@ class LedgerIndex:
             state = LedgerRecord(master_key, state.fenced or old.fenced, state.limbo)
         pending[key] = _VERSION + encode_state(state)
 
+    def _put_lac(self, packet: Buffer, pending: dict[bytes, bytes | None]) -> None:
+        key = _LAC + _ID.pack(decode_ledger_id(packet))
+        old = pending.get(key) or self._store.get(key)
+        if old is None or lac_of(packet) >= lac_of(_decode_lac(old)):
+            pending[key] = _VERSION + packet
+
     def _forget(self, ledger: int, pending: dict[bytes, bytes | None]) -> None:
         prefix = _RUN + _ID.pack(ledger)
         for key, _ in self._store.iterate(prefix, prefix + b"\xff" * 9):
             pending[key] = None
         pending[_STATE + _ID.pack(ledger)] = None
+        pending[_LAC + _ID.pack(ledger)] = None
         self._flush(pending)
         self._last.pop(ledger, None)
 
@@ -281,6 +306,11 @@ class LedgerIndex:
             assert state is not None
             yield _ID.unpack_from(key, 1)[0], state
 
+    def explicit_lac(self, ledger: int) -> bytes | None:
+        """The explicit LAC packet of a ledger, None if it has none."""
+        value = self._store.get(_LAC + _ID.pack(ledger))
+        return None if value is None else _decode_lac(value)
+
     def _decode_state(self, value: bytes | None) -> LedgerRecord | None:
         if value is None:
             return None
@@ -291,11 +321,17 @@ class LedgerIndex:
     # ---- the store ---------------------------------------------------------------
 
     def flush(self) -> None:
-        """Make all changes durable."""
+        """Make all changes durable, held ones too."""
         self._store.flush()
 
     def close(self) -> None:
         self._store.close()
+
+
+def _decode_lac(value: bytes) -> bytes:
+    if len(value) < 1 + LAC_PACKET.size or value[:1] != _VERSION:
+        raise DamagedError(f"index: explicit LAC {value!r} cannot be decoded")
+    return value[1:]
 
 
 def _decode_run(key: bytes, value: bytes) -> Run:

@@ -12,11 +12,14 @@ FOOTER      5  offset u64 of the footer before it in the segment (0 none) |
 SEAL        6  offset u64 of the last footer (0 none); the last record of a full segment
 GAP         7  start u64 | end u64 | lost u8: this part of the segment could not be read;
                lost = it had been durable
+LAC         8  an explicit LAC packet as on the wire: ledger i64 | LAC i64 | digest
 =========  ==  ================================================================================
 
 The kinds of ``STATE_KINDS`` change what the bookie answers about a ledger: they are synced before
 anything is said, in every mode. A fence is one-way: a LEDGER record without it does not lift an
-earlier one, only FORGET does.
+earlier one, only FORGET does. An explicit LAC only grows; it is among them because nobody repairs
+one: after a lost host the entries come back from the peers, but a LAC that readers have seen and
+acted upon would be gone for good.
 """
 
 from __future__ import annotations
@@ -49,9 +52,10 @@ class Kind(IntEnum):
     FOOTER = 5
     SEAL = 6
     GAP = 7
+    LAC = 8
 
 
-STATE_KINDS = frozenset({Kind.LEDGER, Kind.FORGET})
+STATE_KINDS = frozenset({Kind.LEDGER, Kind.FORGET, Kind.LAC})
 
 ENTRY_IDS = struct.Struct(">QQ")
 """Ledger and entry id at the start of an ENTRY body (unsigned: what is 2**63 or more is a negative
@@ -61,6 +65,9 @@ id).
 OFFSET = struct.Struct(">Q")
 GAP_BODY = struct.Struct(">QQB")
 FOOTER_ITEM = struct.Struct(">qQQ")
+LAC_PACKET = struct.Struct(">qq")
+"""Ledger id and LAC at the start of a LAC body."""
+
 _LEDGER_ID = struct.Struct(">q")
 _FENCED, _LIMBO, _KEY_KNOWN = 1, 2, 4
 
@@ -106,6 +113,17 @@ def forget_record(ledger: int) -> Record:
     return Record(Kind.FORGET, _LEDGER_ID.pack(ledger))
 
 
+def lac_record(packet: Buffer) -> Record:
+    """An explicit LAC packet as on the wire, at least 16 bytes; its ledger id is not checked."""
+    return Record(Kind.LAC, packet)
+
+
+def lac_of(packet: Buffer) -> int:
+    """The LAC in an explicit LAC packet."""
+    lac: int = LAC_PACKET.unpack_from(packet)[1]
+    return lac
+
+
 def encode_state(state: LedgerRecord) -> bytes:
     """flags u8 | master key."""
     known = state.master_key is not None
@@ -126,6 +144,6 @@ def decode_ledger(body: Buffer) -> tuple[int, LedgerRecord]:
 
 
 def decode_ledger_id(body: Buffer) -> int:
-    """Ledger id of an ENTRY, LEDGER or FORGET body."""
+    """Ledger id of an ENTRY, LEDGER, FORGET or LAC body."""
     ledger: int = _LEDGER_ID.unpack_from(body)[0]
     return ledger

@@ -26,7 +26,7 @@ from bkbox.errors import EncodingError
 
 _HEADER = Struct(">ii56x")
 _GROUP = Struct(">qqii")
-_PERIOD_MAX = (1 << 31) - 1
+_INT_MAX = (1 << 31) - 1
 
 
 class Group(NamedTuple):
@@ -110,8 +110,7 @@ def encode(availability: Availability) -> bytes:
 
 def encode_runs(runs: Iterable[tuple[int, int]]) -> bytes:
     """The encoded bytes of runs (first, last), both included, that are apart from each other."""
-    groups = (Group(first, first, last - first + 1, 0) for first, last in runs)
-    return encode(Availability(groups))
+    return encode(Availability(_single(runs)))
 
 
 def encode_folded(runs: Iterable[tuple[int, int]]) -> bytes:
@@ -120,16 +119,22 @@ def encode_folded(runs: Iterable[tuple[int, int]]) -> bytes:
     It is what the format was made for: a bookie's part of a striped ledger takes a few groups.
     """
     groups: list[Group] = []
-    for first, last in runs:
-        size = last - first + 1
+    for group in _single(runs):
         before = groups[-1] if groups else None
-        if before is not None and before.size == size:
-            period = first - before.last_start
-            if before.period in (0, period) and period <= _PERIOD_MAX:
-                groups[-1] = before._replace(last_start=first, period=period)
+        if before is not None and before.size == group.size:
+            period = group.first_start - before.last_start
+            if before.period in (0, period) and period <= _INT_MAX:
+                groups[-1] = before._replace(last_start=group.last_start, period=period)
                 continue
-        groups.append(Group(first, first, size, 0))
+        groups.append(group)
     return encode(Availability(groups))
+
+
+def _single(runs: Iterable[tuple[int, int]]) -> Iterator[Group]:
+    """A group for each run, and several for one that is longer than a group can say."""
+    for first, last in runs:
+        for start in range(first, last + 1, _INT_MAX):
+            yield Group(start, start, min(last - start + 1, _INT_MAX), 0)
 
 
 def decode(data: bytes | bytearray | memoryview) -> Availability:

@@ -52,7 +52,7 @@ class Calls:
         """Phase one. A mark only adds: a fence or limbo that is there stays, a key that is known stays."""
         states: dict[int, LedgerRecord] = {}
         for ledger, flags, has_key, key in messages.MARK_ITEM.iter_unpack(call.payload):
-            before = self._bookie.record(ledger) or LedgerRecord()
+            before = self._bookie.ledgers.record(ledger) or LedgerRecord()
             known = before.master_key if before.master_key is not None else key if has_key else None
             after = LedgerRecord(
                 master_key=known,
@@ -90,7 +90,7 @@ class Calls:
 
     def _clear_limbo(self, call: messages.ClearLimbo) -> messages.Done:
         """The state record is synced after everything that was written before it, the repaired entries among it."""
-        record = self._bookie.record(call.ledger)
+        record = self._bookie.ledgers.record(call.ledger)
         if record is not None and record.limbo:
             cleared = LedgerRecord(master_key=record.master_key, fenced=record.fenced, limbo=False)
             self._bookie.set_states({call.ledger: cleared})
@@ -99,11 +99,11 @@ class Calls:
     def _stats(self) -> dict[str, object]:
         free, total = self._store.space()
         return {
-            "ledgers": self._bookie.ledgers,
-            "limbo_ledgers": self._bookie.limbo_ledgers,
+            "ledgers": self._bookie.ledgers.total,
+            "limbo_ledgers": self._bookie.ledgers.limbo,
             "free_bytes": free,
             "total_bytes": total,
-            "read_only": sorted(self._bookie.read_only),
+            "read_only": sorted(self._bookie.read_only.reasons),
             "failed": self._store.failed_reason or "",
-            "counts": dict(self._bookie.counts),
+            "counts": self._bookie.counts,
         }

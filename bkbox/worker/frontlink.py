@@ -29,7 +29,7 @@ class FrontLink:
         self._answers = SlotArea(answer_fd)
         self._free = deque(range(SLOT_COUNT))
         self._batches: deque[tuple[int, int]] = deque()
-        self._open: tuple[int, SlotWriter] | None = None
+        self._open: tuple[LinkKind, int, SlotWriter] | None = None
 
     def fileno(self) -> int:
         return self.sock.fileno()
@@ -69,7 +69,10 @@ class FrontLink:
             self._free.append(message.slot)
 
     def batches(self) -> tuple[list[int], list[tuple[int, int, memoryview]]]:
-        """The slots that wait and their segments (connection, frames, bytes); valid until done()."""
+        """The slots that wait and their segments (connection, frames, bytes); valid until done().
+
+        A segment without frames: the connection is closed.
+        """
         slots: list[int] = []
         found: list[tuple[int, int, memoryview]] = []
         while self._batches:
@@ -80,18 +83,27 @@ class FrontLink:
 
     def answer(self, connection: int, frames: list[bytes]) -> None:
         """Queue whole answer frames for one connection."""
+        self._put(LinkKind.ANSWER, connection, frames)
+
+    def answer_poll(self, connection: int, frames: list[bytes]) -> None:
+        """Queue answers to long polls, which are in no batch."""
+        self._put(LinkKind.POLLED, connection, frames)
+
+    def _put(self, kind: LinkKind, connection: int, frames: list[bytes]) -> None:
+        if self._open is not None and self._open[0] is not kind:
+            self.flush()
         for count, packed in self._packed(frames):
-            if self._open is not None and self._open[1].room() < len(packed):
+            if self._open is not None and self._open[2].room() < len(packed):
                 self.flush()
             if self._open is None:
                 index = self._take_slot()
-                self._open = index, SlotWriter(self._answers.slot(index))
-            self._open[1].add(connection, packed, count)
+                self._open = kind, index, SlotWriter(self._answers.slot(index))
+            self._open[2].add(connection, packed, count)
 
     def _packed(self, frames: list[bytes]) -> Iterator[tuple[int, bytes]]:
         """Frames joined as long as they fit into the slot that is being filled."""
         start, size = 0, 0
-        room = self._open[1].room() if self._open is not None else SLOT_BYTES - 64
+        room = self._open[2].room() if self._open is not None else SLOT_BYTES - 64
         for position, frame in enumerate(frames):
             if size + len(frame) > room and position > start:
                 yield position - start, b"".join(frames[start:position])
@@ -104,12 +116,12 @@ class FrontLink:
     def flush(self) -> None:
         """Send the slot of answers that is being filled."""
         if self._open is not None:
-            index, writer = self._open
+            kind, index, writer = self._open
             self._open = None
-            self._send(LinkMessage(LinkKind.ANSWER, index, writer.used))
+            self._send(LinkMessage(kind, index, writer.used))
 
     def done(self, slots: list[int], *, read_only: bool) -> None:
-        """Every frame of these slots, which are the whole batch, was answered."""
+        """Every frame of these slots, which are the whole batch, was answered or is a long poll."""
         self._send(LinkMessage(LinkKind.DONE, used=wire.slot_mask(slots), flag=read_only))
 
     def _take_slot(self) -> int:

@@ -1,8 +1,8 @@
 """The worker process of one disk: one thread, one loop over the control channel, the front-end's link and repair's.
 
 Everything that waits on the link is carried out as one batch: one write, one sync, one answer. Calls come between
-batches. When the supervisor is gone the process dies with it; when the front-end is gone the disk stays open and the
-next front-end is served.
+batches, and so do the answers to long polls: after each turn, and when the next deadline comes. When the supervisor is
+gone the process dies with it; when the front-end is gone the disk stays open and the next front-end is served.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bkbox.bookie.bookie import Bookie
-from bkbox.errors import BkboxError, BugError, DiskError, FrameError
+from bkbox.errors import BkboxError, BugError, DiskError, EncodingError, FrameError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel, refusal
 from bkbox.ipc.messages import Message
@@ -28,8 +28,12 @@ from bkbox.worker.frontlink import FrontLink
 log = logging.getLogger(__name__)
 
 
-def _now_ms() -> int:
+def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def _ticks_ms() -> int:
+    return time.monotonic_ns() // 1_000_000
 
 
 class Worker:
@@ -52,8 +56,9 @@ class Worker:
         """Until the supervisor says stop or is gone."""
         try:
             while self._running:
-                for key, _events in self._selector.select():
+                for key, _events in self._selector.select(self._polls_wait_s()):
                     key.data()
+                self._answer_polls()
         except EOFError:
             log.warning("the supervisor is gone")
 
@@ -109,10 +114,11 @@ class Worker:
             journal_dir=Path(order.journal) if order.journal else None,
             segment_bytes_max=order.segment_bytes_max,
             checkpoint_bytes=order.checkpoint_bytes,
-            now_ms=_now_ms,
+            now_ms=_wall_ms,
         )
         report = store.replay(order.host_crash)
-        self._store, self._bookie = store, Bookie(store)
+        self._store = store
+        self._bookie = Bookie(store, wall_ms=_wall_ms, ticks_ms=_ticks_ms)
         self._calls = Calls(store, self._bookie)
         self._usage_max, self._reserve_bytes = order.disk_usage_max, order.disk_reserve_bytes
         self._bookie.watch_space(self._usage_max, self._reserve_bytes)
@@ -172,6 +178,8 @@ class Worker:
             self._selector.unregister(self._front)
             self._front.close()
             self._front = None
+        if self._bookie is not None:
+            self._bookie.forget_polls()
 
     def _on_front(self) -> None:
         front, bookie = self._front, self._bookie
@@ -188,10 +196,27 @@ class Worker:
             front.flush()
             front.done(slots, read_only=bool(bookie.read_only))
         except EOFError:
-            log.warning("the front-end is gone; waiting for the next one")
-            self._detach_front()
-        except FrameError as error:
+            self._lost_front()
+        except (EncodingError, FrameError) as error:
             raise BugError(
                 f"the front-end passed on a frame that cannot be decoded: {error}"
             ) from error
         self._after_write()
+
+    def _lost_front(self) -> None:
+        log.warning("the front-end is gone; waiting for the next one")
+        self._detach_front()
+
+    def _polls_wait_s(self) -> float | None:
+        wait_ms = None if self._bookie is None else self._bookie.polls_wait_ms
+        return None if wait_ms is None else wait_ms / 1000
+
+    def _answer_polls(self) -> None:
+        if self._front is None or self._bookie is None:
+            return
+        try:
+            for connection, frames in self._bookie.polled():
+                self._front.answer_poll(connection, frames)
+            self._front.flush()
+        except EOFError:
+            self._lost_front()

@@ -2,49 +2,31 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from bkbox.bookie.bookie import DISK_FAILED, DISK_USAGE, Bookie
-from bkbox.storage.disk import DiskStore, format_disk
-from bkbox.storage.files import RealFiles
-from bkbox.storage.identity import DiskIdentity
-from bkbox.storage.records import AckAfter, LedgerRecord
+from bkbox.bookie.bookie import Bookie
+from bkbox.bookie.readonly import DISK_FAILED, DISK_USAGE
+from bkbox.storage.disk import DiskStore
+from bkbox.storage.records import LedgerRecord
 from bkbox.wire.availability import decode
 from bkbox.wire.codes import Code
+from tests.bookie.bench import bookie_of, new_disk, open_store, put_into_limbo
 from tests.harness import raw
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[DiskStore]:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    format_disk(RealFiles(), disk, DiskIdentity(uuid.uuid4(), "b:1", "i"))
-    opened = open_store(disk)
+    opened = open_store(new_disk(tmp_path))
     yield opened
     opened.abandon()
 
 
-def open_store(disk: Path) -> DiskStore:
-    opened = DiskStore.open(
-        RealFiles(),
-        disk,
-        ack_after=AckAfter.SYNC,
-        journal_dir=None,
-        segment_bytes_max=1 << 20,
-        checkpoint_bytes=1 << 20,
-        now_ms=lambda: 0,
-    )
-    opened.replay(host_crash=False)
-    return opened
-
-
 @pytest.fixture
 def bookie(store: DiskStore) -> Bookie:
-    return Bookie(store)
+    return bookie_of(store)
 
 
 def ask(bookie: Bookie, *frames: bytes) -> list[tuple[int, int, bytes]]:
@@ -63,10 +45,6 @@ def codes(bookie: Bookie, *frames: bytes) -> list[int]:
     return [code for code, _entry, _body in ask(bookie, *frames)]
 
 
-def put_into_limbo(bookie: Bookie, ledger: int) -> None:
-    bookie.set_states({ledger: LedgerRecord(master_key=raw.master_key(), fenced=True, limbo=True)})
-
-
 def test_a_fencing_read_sees_the_adds_before_it_and_stops_those_behind_it(bookie: Bookie) -> None:
     before, behind = raw.add_frame(1, 0, b"before"), raw.add_frame(1, 1, b"behind")
     fence = raw.read_frame(1, -1, raw.FENCE)
@@ -78,10 +56,10 @@ def test_a_fencing_read_sees_the_adds_before_it_and_stops_those_behind_it(bookie
 def test_a_fence_of_an_unknown_ledger_creates_it_and_survives(
     tmp_path: Path, store: DiskStore
 ) -> None:
-    assert codes(Bookie(store), raw.read_frame(5, -1, raw.FENCE)) == [raw.ENOENTRY]
+    assert codes(bookie_of(store), raw.read_frame(5, -1, raw.FENCE)) == [raw.ENOENTRY]
     store.abandon()
     again = open_store(tmp_path / "disk")
-    assert codes(Bookie(again), raw.add_frame(5, 0, b"late")) == [raw.EFENCED]
+    assert codes(bookie_of(again), raw.add_frame(5, 0, b"late")) == [raw.EFENCED]
     again.abandon()
 
 
@@ -108,8 +86,8 @@ def test_limbo_serves_what_is_there_and_never_says_no(bookie: Bookie) -> None:
     assert codes(bookie, raw.read_frame(1, 7)) == [raw.EIO]
     assert codes(bookie, raw.read_frame(2, -1)) == [raw.EIO]
     assert codes(bookie, raw.read_frame(2, 0, raw.FENCE)) == [raw.EIO]
-    assert bookie.read(2, 0) == (Code.EUNKNOWNLEDGERSTATE, None)
-    assert bookie.list_entries(1) == (Code.EUNKNOWNLEDGERSTATE, b"")
+    assert bookie.reader.entry(2, 0) == (Code.EUNKNOWNLEDGERSTATE, None)
+    assert bookie.reader.list_entries(1) == (Code.EUNKNOWNLEDGERSTATE, b"")
     assert codes(bookie, raw.add_frame(1, 2, b"x")) == [raw.EFENCED]
     assert codes(bookie, raw.add_frame(1, 2, b"x", raw.RECOVERY)) == [raw.EOK]
 
@@ -118,9 +96,9 @@ def test_limbo_and_ledgers_are_counted(bookie: Bookie) -> None:
     codes(bookie, raw.add_frame(1, 0, b"x"))
     put_into_limbo(bookie, 1)
     put_into_limbo(bookie, 2)
-    assert (bookie.ledgers, bookie.limbo_ledgers) == (2, 2)
+    assert (bookie.ledgers.total, bookie.ledgers.limbo) == (2, 2)
     bookie.set_states({1: LedgerRecord(raw.master_key(), fenced=True, limbo=False)})
-    assert (bookie.ledgers, bookie.limbo_ledgers) == (2, 1)
+    assert (bookie.ledgers.total, bookie.ledgers.limbo) == (2, 1)
 
 
 def test_an_entry_whose_record_is_damaged_is_an_io_error(tmp_path: Path, bookie: Bookie) -> None:
@@ -136,7 +114,7 @@ def test_an_entry_whose_record_is_damaged_is_an_io_error(tmp_path: Path, bookie:
 def test_a_full_disk_takes_repair_but_no_ordinary_adds(bookie: Bookie) -> None:
     codes(bookie, raw.add_frame(1, 0, b"x"))
     bookie.watch_space(usage_max=0.0, reserve_bytes=0)
-    assert bookie.read_only == {DISK_USAGE}
+    assert bookie.read_only.reasons == {DISK_USAGE}
     assert codes(bookie, raw.add_frame(1, 1, b"x")) == [raw.EREADONLY]
     assert codes(bookie, raw.add_frame(1, 1, b"x", raw.RECOVERY)) == [raw.EREADONLY]
     repair = raw.add_frame(1, 1, b"x", raw.RECOVERY | raw.HIGH_PRIORITY)
@@ -155,7 +133,7 @@ def test_a_failed_disk_acknowledges_nothing_and_still_reads(
         raw.EIO,
         raw.EIO,
     ]
-    assert DISK_FAILED in bookie.read_only
+    assert DISK_FAILED in bookie.read_only.reasons
     assert codes(bookie, raw.read_frame(1, 0)) == [raw.EOK]
     assert codes(bookie, raw.read_frame(1, 1)) == [raw.ENOENTRY]
 
@@ -171,7 +149,7 @@ def test_reads_with_impossible_ids_are_bad_requests(bookie: Bookie) -> None:
 
 def test_the_list_of_entries_is_in_bookkeepers_encoding(bookie: Bookie) -> None:
     codes(bookie, *(raw.add_frame(1, entry, b"x") for entry in (0, 1, 2, 5)))
-    code, data = bookie.list_entries(1)
+    code, data = bookie.reader.list_entries(1)
     assert code is Code.EOK
     assert list(decode(data)) == [0, 1, 2, 5]
-    assert bookie.list_entries(9) == (Code.ENOLEDGER, b"")
+    assert bookie.reader.list_entries(9) == (Code.ENOLEDGER, b"")

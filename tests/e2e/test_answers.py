@@ -1,4 +1,4 @@
-"""What one running bookie answers on its socket, frame by frame, good input and bad.
+"""What one running bookie answers in version 2, frame by frame, good input and bad.
 
 One bookie for the whole file: every test takes ledgers of its own.
 """
@@ -285,7 +285,7 @@ def test_newer_versions_are_answered_with_bad_version(
     assert client.read(ledger, 0).code == ENOLEDGER
 
 
-def test_a_frame_of_version_3_closes_only_its_connection(closes) -> None:
+def test_a_message_of_version_3_without_its_part_closes_only_its_connection(closes) -> None:
     closes(frame(b"\x0a\x06\x08\x03\x10\x01\x18\x01"))
 
 

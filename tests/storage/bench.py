@@ -17,9 +17,9 @@ from bkbox.storage.disk import (
 )
 from bkbox.storage.files import Files
 from bkbox.storage.identity import DiskIdentity
-from bkbox.storage.orderedstore import MemoryStore
-from bkbox.storage.records import AckAfter, Record, entry_record
-from tests.faultyfiles import CrashableFiles
+from bkbox.storage.orderedstore import MemoryStore, OrderedStore
+from bkbox.storage.records import AckAfter, LedgerRecord, Record, entry_record, ledger_record
+from tests.faultyfiles import CrashableFiles, CrashableStore
 
 IDENTITY = DiskIdentity(UUID(int=0x1234), "bookie:3181", "instance")
 KEY = b"k" * 20
@@ -81,3 +81,44 @@ class Disk:
 def put(store: DiskStore, *records: Record) -> None:
     store.append(records)
     store.commit()
+
+
+class Host:
+    """A disk, with ledger 1 on it, of a host that can be lost."""
+
+    def __init__(self, folder: Path, mode: AckAfter, seed: int = 1) -> None:
+        self.rng = random.Random(seed)
+        self.files = CrashableFiles(folder, self.rng)
+        self.disk = Disk(folder, self.files)
+        self.files.mkdir(self.disk.journal_dir)
+        self.mode = mode
+        self.index = CrashableStore()
+        self.store = self.open(host_crash=False)
+        put(self.store, ledger_record(1, LedgerRecord(KEY)))
+
+    def _open_index(self, files: Files, disk: Path, host_crash: bool) -> OrderedStore:
+        return self.index
+
+    def open(self, *, host_crash: bool) -> DiskStore:
+        store = self.disk.open(
+            self.mode, open_index=self._open_index, files=self.files, segment_bytes_max=1 << 20
+        )
+        self.report = store.replay(host_crash)
+        self.store = store
+        return store
+
+    def kill(self) -> DiskStore:
+        """The process dies; the next one."""
+        self.files.stop()
+        self.store.abandon()
+        self.files = self.files.next_process()
+        return self.open(host_crash=False)
+
+    def lose(self, *, index_reached_the_disk: bool = True) -> DiskStore:
+        """The host dies; the next process after its restart. LevelDB may have made tables of all that it was given."""
+        self.files = self.files.lose_host()
+        self.store.abandon()
+        if index_reached_the_disk:
+            self.index.flush()
+        self.index = self.index.lose_host(self.rng)
+        return self.open(host_crash=True)

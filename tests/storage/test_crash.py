@@ -14,6 +14,8 @@ from bkbox.storage.disk import HELD, DiskStore, ReplayReport
 from bkbox.storage.files import Files
 from bkbox.storage.orderedstore import LevelStore, OrderedStore, discard_unsynced
 from bkbox.storage.records import (
+    LAC_PACKET,
+    STATE_KINDS,
     AckAfter,
     Kind,
     LedgerRecord,
@@ -21,6 +23,8 @@ from bkbox.storage.records import (
     decode_ledger,
     decode_ledger_id,
     forget_record,
+    lac_of,
+    lac_record,
     ledger_record,
 )
 from tests.faultyfiles import Crash, CrashableFiles, CrashableStore
@@ -38,13 +42,24 @@ class Model:
 
     entries: dict[tuple[int, int], bytes] = field(default_factory=dict)
     states: dict[int, LedgerRecord] = field(default_factory=dict)
+    lacs: dict[int, int] = field(default_factory=dict)
     in_flight: list[Record] = field(default_factory=list)
+    unsynced: dict[tuple[int, int], set[bytes | None]] = field(default_factory=dict)
+    """What a lost host may leave instead of an entry, after deferred commits of it."""
 
-    def commit(self) -> None:
+    def commit(self, *, deferred: bool) -> None:
+        if not deferred or any(kind in STATE_KINDS for kind, _ in self.in_flight):
+            self.unsynced.clear()
+            deferred = False
         for kind, body in self.in_flight:
             ledger = decode_ledger_id(body)
             if kind is Kind.ENTRY:
-                self.entries[ledger, int.from_bytes(body[8:16], "big")] = bytes(body)
+                key = ledger, int.from_bytes(body[8:16], "big")
+                if deferred:
+                    self.unsynced.setdefault(key, set()).add(self.entries.get(key))
+                self.entries[key] = bytes(body)
+            elif kind is Kind.LAC:
+                self.lacs[ledger] = max(lac_of(body), self.lacs.get(ledger, -1))
             elif kind is Kind.LEDGER:
                 state = decode_ledger(body)[1]
                 old = self.states.get(ledger, LedgerRecord())
@@ -52,11 +67,12 @@ class Model:
                 self.states[ledger] = LedgerRecord(key, state.fenced or old.fenced, state.limbo)
             else:
                 self.states.pop(ledger, None)
+                self.lacs.pop(ledger, None)
                 for number in range(ENTRIES):
                     self.entries.pop((ledger, number), None)
         self.in_flight = []
 
-    def check(self, store: DiskStore, *, may_miss_entries: bool) -> None:
+    def check(self, store: DiskStore, *, host_crash: bool, may_miss_entries: bool) -> None:
         forgotten = {decode_ledger_id(b) for kind, b in self.in_flight if kind is Kind.FORGET}
         for ledger in LEDGERS:
             for number in range(ENTRIES):
@@ -69,11 +85,27 @@ class Model:
                 found = store.read_entry(ledger, number)  # and never an error
                 if may_miss_entries:
                     continue
+                instead = self.unsynced.get((ledger, number), set()) if host_crash else set()
                 if found is None:
-                    assert committed is None or ledger in forgotten
+                    assert committed is None or None in instead or ledger in forgotten
                 else:
-                    assert found == committed or found in allowed
+                    assert found == committed or found in allowed or found in instead
+            self._check_lac(ledger, store.explicit_lac(ledger), ledger in forgotten)
             self._check_state(ledger, store.ledger_state(ledger), ledger in forgotten)
+
+    def _check_lac(self, ledger: int, packet: bytes | None, forgotten: bool) -> None:
+        committed = self.lacs.get(ledger)
+        flying = {
+            lac_of(body)
+            for kind, body in self.in_flight
+            if kind is Kind.LAC and decode_ledger_id(body) == ledger
+        }
+        if packet is None:
+            assert committed is None or forgotten
+        else:
+            assert packet == packet_of(ledger, lac_of(packet))
+            assert lac_of(packet) in flying | {committed}
+            assert committed is None or forgotten or lac_of(packet) >= committed
 
     def _check_state(self, ledger: int, found: LedgerRecord | None, forgotten: bool) -> None:
         committed = self.states.get(ledger)
@@ -95,13 +127,23 @@ class Model:
     def accept(self, store: DiskStore) -> None:
         """From here on, what is there is what has to be there."""
         self.in_flight = []
+        self.unsynced.clear()
         self.states = dict(store.ledgers())
+        self.lacs = {
+            ledger: lac_of(packet)
+            for ledger in LEDGERS
+            if (packet := store.explicit_lac(ledger)) is not None
+        }
         self.entries = {
             (ledger, number): found
             for ledger in LEDGERS
             for number in range(ENTRIES)
             if (found := store.read_entry(ledger, number)) is not None
         }
+
+
+def packet_of(ledger: int, lac: int) -> bytes:
+    return LAC_PACKET.pack(ledger, lac) + b"digest of %d" % lac
 
 
 def random_batch(rng: random.Random) -> list[Record]:
@@ -115,6 +157,8 @@ def random_batch(rng: random.Random) -> list[Record]:
             batch.append(ledger_record(ledger, state))
         elif action < 0.19:
             batch.append(forget_record(ledger))
+        elif action < 0.24:
+            batch.append(lac_record(packet_of(ledger, rng.randrange(-1, 50))))
         else:
             first = rng.randrange(ENTRIES)
             last = min(ENTRIES, first + rng.choice((1, 1, 3, 8)))
@@ -128,11 +172,17 @@ def random_batch(rng: random.Random) -> list[Record]:
 def work(store: DiskStore, model: Model, rng: random.Random) -> None:
     for _ in range(rng.randint(5, 40)):
         model.in_flight = random_batch(rng)
+        deferred = rng.random() < 0.4
         store.append(model.in_flight)
-        store.commit()
-        model.commit()
+        store.commit(deferred=deferred)
+        model.commit(deferred=deferred)
+        model.check(store, host_crash=False, may_miss_entries=False)
         if rng.random() < 0.1:
             store.checkpoint()
+            model.unsynced.clear()
+        elif rng.random() < 0.1:
+            store.commit(durable=True)
+            model.unsynced.clear()
 
 
 class MemoryIndex:
@@ -209,7 +259,7 @@ def live_through_crashes(
             report = store.replay(host_crash)
             check_report(report, mode, host_crash)
             lost = host_crash and mode is AckAfter.WRITE
-            model.check(store, may_miss_entries=lost)
+            model.check(store, host_crash=host_crash, may_miss_entries=lost)
             model.accept(store)
             if not report.trusted:
                 store.checkpoint()

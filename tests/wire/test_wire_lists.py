@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from itertools import pairwise
 
 import pytest
@@ -52,6 +53,15 @@ def test_a_stripe_folds_into_a_few_groups(ensemble_size: int, write_quorum: int)
         found = availability.decode(availability.encode_folded(_runs(held)))
         assert len(found.groups) <= 3
         assert all((entry in found) == (entry in held) for entry in range(1000))
+
+
+@pytest.mark.parametrize("encode", [availability.encode_runs, availability.encode_folded])
+def test_a_run_longer_than_a_group_can_say(encode: Callable[..., bytes]) -> None:
+    last = 5_000_000_000
+    found = availability.decode(encode([(3, last), (last + 2, last + 2)]))
+    assert found.total == last - 1
+    inside = {3, 1 << 31, 1 << 32, last, last + 2}
+    assert {entry for entry in inside | {2, last + 1, last + 3} if entry in found} == inside
 
 
 def test_an_id_that_comes_back_loses_nothing() -> None:

@@ -1,0 +1,37 @@
+"""Answers that say nothing but a code, in the version of their request.
+
+Every answer carries the ids of its request, whatever the code: Java's clients take them from there.
+"""
+
+from __future__ import annotations
+
+from bkbox.wire import v2, v3
+from bkbox.wire.codes import Code
+
+Request = (
+    v2.AddRequest
+    | v2.ReadRequest
+    | v2.BatchReadRequest
+    | v2.BadAdd
+    | v2.BadVersion
+    | v3.LedgerRequest
+)
+"""What comes to the bookie of a disk; the rest is answered by the front-end."""
+
+
+def on_v2(code: Code) -> Code:
+    """Version 2 clients drop the connection at EUNKNOWNLEDGERSTATE; EIO says 'unknown' as well and keeps it."""
+    return Code.EIO if code is Code.EUNKNOWNLEDGERSTATE else code
+
+
+def bare(request: Request, code: Code) -> bytes:
+    """The whole frame."""
+    if isinstance(request, v2.AddRequest):
+        return v2.encode_response(
+            v2.AddResponse(request.version, code, request.ledger_id, request.entry_id)
+        )
+    if isinstance(request, v3.LedgerRequest):
+        return v3.encode_response(v3.refusal(request, code))
+    refusal = v2.refusal(request, on_v2(code))
+    assert refusal is not None
+    return v2.encode_response(refusal)

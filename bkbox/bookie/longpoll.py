@@ -1,0 +1,108 @@
+"""Long polls that wait: reads of version 3 that are answered when the ledger's LAC passes what their client has seen.
+
+Pure: told what happens and what time it is, it says whose wait is over. A wait ends by an advance of the LAC beyond
+``previous_lac``, by something else that happens to the ledger (its first fence, limbo), by its deadline, or without an
+answer when the connection is closed. At most LONG_POLLS_MAX wait at once.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from bkbox.limits import LONG_POLLS_MAX
+from bkbox.wire import v3
+
+
+@dataclass(slots=True, eq=False)
+class Poll:
+    """One that waits: its connection, its request, and when it is answered in any case."""
+
+    connection: int
+    request: v3.ReadRequest
+    deadline_ms: int
+    waits: bool = True
+
+
+class LongPolls:
+    """All that wait on one disk."""
+
+    def __init__(self, polls_max: int = LONG_POLLS_MAX) -> None:
+        self._polls_max = polls_max
+        self._by_ledger: dict[int, set[Poll]] = {}
+        self._by_connection: dict[int, set[Poll]] = {}
+        self._deadlines: list[tuple[int, int, Poll]] = []
+        self._order = itertools.count()
+        self._waiting = 0
+
+    def __len__(self) -> int:
+        return self._waiting
+
+    def __contains__(self, ledger: int) -> bool:
+        """Whether somebody waits for this ledger."""
+        return ledger in self._by_ledger
+
+    def park(self, connection: int, request: v3.ReadRequest, deadline_ms: int) -> bool:
+        """Let a poll wait; False where too many do already."""
+        if self._waiting >= self._polls_max:
+            return False
+        poll = Poll(connection, request, deadline_ms)
+        self._by_ledger.setdefault(request.ledger_id, set()).add(poll)
+        self._by_connection.setdefault(connection, set()).add(poll)
+        heapq.heappush(self._deadlines, (deadline_ms, next(self._order), poll))
+        self._waiting += 1
+        return True
+
+    def advanced(self, ledger: int, lac: int) -> list[Poll]:
+        """The ledger's LAC is ``lac`` at least: those that waited for it."""
+        polls = self._by_ledger.get(ledger, ())
+        return self._end([poll for poll in polls if _previous_lac(poll) < lac])
+
+    def disturbed(self, ledger: int) -> list[Poll]:
+        """Something else happened to the ledger: all that wait for it."""
+        return self._end(list(self._by_ledger.get(ledger, ())))
+
+    def expired(self, now_ms: int) -> list[Poll]:
+        """Those whose deadline has come."""
+        found = []
+        while self._deadlines and self._deadlines[0][0] <= now_ms:
+            _deadline, _order, poll = heapq.heappop(self._deadlines)
+            if poll.waits:
+                found.append(poll)
+        return self._end(found)
+
+    @property
+    def next_deadline_ms(self) -> int | None:
+        """When ``expired`` has to be asked again; None while nobody waits."""
+        while self._deadlines and not self._deadlines[0][2].waits:
+            heapq.heappop(self._deadlines)
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def drop(self, connection: int) -> None:
+        """The connection is closed: nobody takes its answers."""
+        self._end(list(self._by_connection.get(connection, ())))
+
+    def _end(self, polls: Iterable[Poll]) -> list[Poll]:
+        ended = list(polls)
+        for poll in ended:
+            poll.waits = False
+            _discard(self._by_ledger, poll.request.ledger_id, poll)
+            _discard(self._by_connection, poll.connection, poll)
+        self._waiting -= len(ended)
+        if len(self._deadlines) > 2 * self._waiting + 1024:
+            self._deadlines = [item for item in self._deadlines if item[2].waits]
+            heapq.heapify(self._deadlines)
+        return ended
+
+
+def _previous_lac(poll: Poll) -> int:
+    assert poll.request.previous_lac is not None
+    return poll.request.previous_lac
+
+
+def _discard(polls: dict[int, set[Poll]], key: int, poll: Poll) -> None:
+    polls[key].discard(poll)
+    if not polls[key]:
+        del polls[key]

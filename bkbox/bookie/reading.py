@@ -1,0 +1,244 @@
+"""What the bookie of one disk answers to those who read: entries, batches, LACs, lists of entries.
+
+No answer is 'no such entry' or 'no such ledger' while the ledger is in limbo, and none is when the index has the entry
+but its record cannot be read: that is EIO. Where this is better than what Java's bookie says, it is on purpose: in
+limbo an entry that is there is served with EOK (without the LAC, which is not known), and what is asked about the LAC
+or the whole ledger is answered EUNKNOWNLEDGERSTATE; an explicit LAC is EOK with or without an entry beside it.
+
+Source: protocol of versions 2 and 3 (READ_ENTRY, BATCH_READ_ENTRY, READ_LAC, GET_LIST_OF_ENTRIES_OF_LEDGER),
+ReadEntryProcessorV3.java, LongPollReadEntryProcessorV3.java, ReadLacProcessorV3.java.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from bkbox.bookie.admission import ABSENT, Standing
+from bkbox.bookie.answers import Request, bare, on_v2
+from bkbox.bookie.lac import KnownLacs
+from bkbox.bookie.ledgers import Ledgers, standing
+from bkbox.errors import DiskError
+from bkbox.limits import BATCH_READ_BYTES_MAX, FRAME_BYTES_MAX
+from bkbox.storage.disk import DiskStore
+from bkbox.wire import v2, v3
+from bkbox.wire.availability import encode_folded, encode_runs
+from bkbox.wire.codes import Code
+
+log = logging.getLogger(__name__)
+
+_BATCH_READ_HEAD_BYTES = 36
+_BATCH_READ_ENTRY_BYTES = 4
+_LIST_BYTES_MAX = FRAME_BYTES_MAX - 128
+"""Room for a list of entries in the frame of its answer."""
+
+
+class Reader:
+    """The reads of one disk."""
+
+    def __init__(self, store: DiskStore, ledgers: Ledgers, lacs: KnownLacs) -> None:
+        self._store = store
+        self._ledgers = ledgers
+        self._lacs = lacs
+        self.reads = self.unknown = 0
+        self._answers: dict[type[Request], Callable[..., bytes]] = {
+            v2.ReadRequest: self._entry_v2,
+            v2.BatchReadRequest: self._batch_v2,
+            v3.ReadRequest: self._entry_v3,
+            v3.ReadLacRequest: self._lac_v3,
+            v3.ListEntriesRequest: self._list_v3,
+        }
+
+    def answer(self, request: Request, code: Code) -> bytes:
+        """The answer to a read that was admitted (EOK) or refused with ``code``; one that is no long poll."""
+        return self._answers[type(request)](request) if code is Code.EOK else bare(request, code)
+
+    # ---- entries ------------------------------------------------------------------------------------
+
+    def entry(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
+        """One entry, or the last one for -1. In limbo what is there is served and the rest is unknown."""
+        try:
+            record = self._ledgers.record(ledger)
+            wanted = entry_id
+            if wanted == -1 and record is not None:
+                wanted = self._store.last_entry_id(ledger)
+            entry = (
+                self._store.read_entry(ledger, wanted)
+                if record is not None and wanted >= 0
+                else None
+            )
+        except DiskError as error:
+            log.error("ledger %d entry %d cannot be read: %s", ledger, entry_id, error)
+            self.unknown += 1
+            return Code.EIO, None
+        self.reads += 1
+        if entry is not None:
+            return Code.EOK, entry
+        code = ABSENT[standing(record)]
+        if code is Code.EUNKNOWNLEDGERSTATE:
+            self.unknown += 1
+        return code, None
+
+    def _entry_v2(self, read: v2.ReadRequest) -> bytes:
+        code, entry = self.entry(read.ledger_id, read.entry_id)
+        return v2.encode_response(
+            v2.ReadResponse(read.version, on_v2(code), read.ledger_id, read.entry_id, entry)
+        )
+
+    def _entry_v3(self, read: v3.ReadRequest) -> bytes:
+        code, entry = self.entry(read.ledger_id, read.entry_id)
+        lac = None if entry is None or read.fencing else self._lac_beside(read.ledger_id)
+        return v3.encode_response(
+            v3.ReadResponse(read.header.txn_id, code, read.ledger_id, read.entry_id, entry, lac)
+        )
+
+    def _lac_beside(self, ledger: int) -> int | None:
+        """The known LAC, for an answer that is right without it, too."""
+        try:
+            if standing(self._ledgers.record(ledger)) is Standing.LIMBO:
+                return None
+            return self._lacs.known(ledger)
+        except DiskError as error:
+            log.error("the LAC of ledger %d cannot be read: %s", ledger, error)
+            return None
+
+    def _batch_v2(self, read: v2.BatchReadRequest) -> bytes:
+        code, entries = self._batch(read)
+        return v2.encode_response(
+            v2.BatchReadResponse(
+                read.version, on_v2(code), read.ledger_id, read.entry_id, read.request_id, entries
+            )
+        )
+
+    def _batch(self, read: v2.BatchReadRequest) -> tuple[Code, tuple[bytes, ...]]:
+        """Consecutive entries within the bounds of the request; only an error on the first is an answer."""
+        code, entry = self.entry(read.ledger_id, read.entry_id)
+        if entry is None:
+            return code, ()
+        entries = [entry]
+        limit = min(read.max_size, BATCH_READ_BYTES_MAX)
+        size = _BATCH_READ_HEAD_BYTES + _BATCH_READ_ENTRY_BYTES + len(entry)
+        next_id = read.entry_id + 1
+        while (
+            read.entry_id >= 0
+            and (read.max_count <= 0 or len(entries) < read.max_count)
+            and size < limit
+        ):
+            _code, entry = self.entry(read.ledger_id, next_id)
+            if entry is None:
+                break
+            size += _BATCH_READ_ENTRY_BYTES + len(entry)
+            if size > limit:
+                break
+            entries.append(entry)
+            next_id += 1
+        return Code.EOK, tuple(entries)
+
+    # ---- long polls -----------------------------------------------------------------------------------
+
+    def must_wait(self, poll: v3.ReadRequest) -> bool:
+        """Whether there is nothing to say yet to a long poll."""
+        assert poll.previous_lac is not None
+        try:
+            if self._poll_refusal(poll) is not Code.EOK:
+                return False
+            lac = self._lacs.known(poll.ledger_id)
+        except DiskError:
+            return False
+        return lac is None or lac <= poll.previous_lac
+
+    def _poll_refusal(self, poll: v3.ReadRequest) -> Code:
+        """What is said to a poll at once, because no wait can help; EOK where one can. DiskError."""
+        if poll.ledger_id < 0 or poll.entry_id < -1 or (poll.piggyback and poll.entry_id != -1):
+            return Code.EBADREQ
+        code = ABSENT[standing(self._ledgers.record(poll.ledger_id))]
+        return Code.EOK if code is Code.ENOENTRY else code
+
+    def answer_poll(self, poll: v3.ReadRequest, advanced_ms: int | None) -> bytes:
+        """The answer to a long poll whose wait is over.
+
+        ``advanced_ms``: when the advance of the LAC that ended it came, ms since 1970; None if something else did.
+        """
+        assert poll.previous_lac is not None
+        try:
+            code = self._poll_refusal(poll)
+            if code is not Code.EOK:
+                return bare(poll, code)
+            if not poll.piggyback:
+                return self._entry_v3(poll)
+            lac = self._lacs.known(poll.ledger_id)
+        except DiskError as error:
+            log.error("the LAC of ledger %d cannot be read: %s", poll.ledger_id, error)
+            return bare(poll, Code.EIO)
+        if lac is None:
+            return bare(poll, Code.ENOENTRY)
+        entry_id, entry = -1, None
+        if lac > poll.previous_lac >= -1:
+            code, entry = self.entry(poll.ledger_id, poll.previous_lac + 1)
+            if code is Code.EOK:
+                entry_id = poll.previous_lac + 1
+            elif code is not Code.ENOENTRY:
+                return bare(poll, code)
+        moved = advanced_ms if lac > poll.previous_lac else None
+        return v3.encode_response(
+            v3.ReadResponse(
+                poll.header.txn_id, Code.EOK, poll.ledger_id, entry_id, entry, lac, moved
+            )
+        )
+
+    # ---- a ledger as a whole --------------------------------------------------------------------------
+
+    def _lac_v3(self, read: v3.ReadLacRequest) -> bytes:
+        packet = None
+        code, last = self.entry(read.ledger_id, -1)
+        if code in (Code.EOK, Code.ENOENTRY):
+            code, packet = self._explicit_lac(read.ledger_id, code)
+        if code is Code.ENOLEDGER:
+            code = Code.ENOENTRY  # Java's bookie does not tell them apart here
+        if code is not Code.EOK:
+            return bare(read, code)
+        return v3.encode_response(
+            v3.ReadLacResponse(read.header.txn_id, code, read.ledger_id, packet, last)
+        )
+
+    def _explicit_lac(self, ledger: int, code: Code) -> tuple[Code, bytes | None]:
+        """The packet; where there is none the answer is what was found out about the last entry."""
+        try:
+            if standing(self._ledgers.record(ledger)) is Standing.LIMBO:
+                return Code.EUNKNOWNLEDGERSTATE, None
+            packet = self._store.explicit_lac(ledger)
+        except DiskError as error:
+            log.error("the LAC of ledger %d cannot be read: %s", ledger, error)
+            return Code.EIO, None
+        return (code if packet is None else Code.EOK), packet
+
+    def _list_v3(self, request: v3.ListEntriesRequest) -> bytes:
+        code, data = self.list_entries(request.ledger_id)
+        if code is not Code.EOK:
+            return bare(request, code)
+        return v3.encode_response(
+            v3.ListEntriesResponse(request.header.txn_id, code, request.ledger_id, data)
+        )
+
+    def list_entries(self, ledger: int) -> tuple[Code, bytes]:
+        """The entries of a ledger in the encoding of AvailabilityOfEntriesOfLedger; unknown while in limbo.
+
+        EIO where they do not fit into a frame, however they are put.
+        """
+        try:
+            record = self._ledgers.record(ledger)
+            if record is None:
+                return Code.ENOLEDGER, b""
+            if record.limbo:
+                return Code.EUNKNOWNLEDGERSTATE, b""
+            runs = self._store.entries(ledger)
+        except DiskError as error:
+            log.error("the entries of ledger %d cannot be listed: %s", ledger, error)
+            return Code.EIO, b""
+        data = encode_runs(runs)
+        if len(data) > _LIST_BYTES_MAX:
+            data = encode_folded(runs)
+        if len(data) > _LIST_BYTES_MAX:
+            log.error("the list of the entries of ledger %d has %d bytes", ledger, len(data))
+            return Code.EIO, b""
+        return Code.EOK, data

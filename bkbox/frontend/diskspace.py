@@ -1,0 +1,24 @@
+"""How large the bookie is: the file systems of its disks, each counted once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from bkbox.errors import DiskError
+from bkbox.storage.files import Space
+
+
+def space_of(paths: Iterable[str]) -> Space:
+    """Bytes free for an unprivileged process, and bytes in all. DiskError."""
+    spaces: dict[int, Space] = {}
+    for path in paths:
+        try:
+            device, found = os.stat(path).st_dev, os.statvfs(path)
+        except OSError as error:
+            raise DiskError(f"size of {path}: {error.strerror}") from error
+        unit = found.f_frsize
+        spaces[device] = Space(unit * found.f_bavail, unit * found.f_blocks)
+    return Space(
+        sum(space.free for space in spaces.values()), sum(space.total for space in spaces.values())
+    )

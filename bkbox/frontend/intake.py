@@ -1,0 +1,159 @@
+"""What becomes of each request of a connection: an answer at once, or a disk that has to carry it out.
+
+Both protocol versions come on one port and are told apart as BookKeeper's bookie does (BookieProtoEncoding.java): a
+connection is taken for version 3 until the first body that is no message of it, and for version 2 from then on, for
+good. A first byte below 8 decides at once. A message of version 3 that lacks the part of its operation closes the
+connection (FrameError), as does whatever version 2 cannot decode.
+
+Answered here: authentication (there is none: the plugin AuthDisabledPlugin says yes), START_TLS (refused),
+operations that exist in name only, other versions, the size of the bookie, and all that has no disk.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple, Protocol
+
+from bkbox.errors import DiskError, EncodingError
+from bkbox.frontend.disklink import DiskLink
+from bkbox.frontend.routing import Purpose
+from bkbox.limits import DEFERRED_LEDGERS_MAX
+from bkbox.storage.files import Space
+from bkbox.wire import v2, v3
+from bkbox.wire.auth import AUTH_DISABLED_PLUGIN, AuthMessage
+from bkbox.wire.codes import Code
+
+_AUTH_DISABLED = AuthMessage(AUTH_DISABLED_PLUGIN, b"")
+
+
+class Router(Protocol):
+    """What a session asks of the front-end."""
+
+    def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code:
+        """The link to send a request to, or the code to answer it with."""
+
+    def space(self) -> Space:
+        """Room on the bookie's disks, bytes. DiskError."""
+
+
+class Routed(NamedTuple):
+    """A request and the link it goes to.
+
+    ``weighs``: by its own bytes, not by those of its answer. ``poll``: of a long poll, its transaction id and the
+    answer that it gets if the worker dies.
+    """
+
+    link: DiskLink
+    weighs: bool
+    poll: tuple[int, bytes] | None = None
+
+
+class Intake:
+    """The requests of one connection."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        self._tries_v3 = True
+        self._deferred: OrderedDict[int, DiskLink] = OrderedDict()
+
+    def take(self, body: memoryview) -> Routed | bytes:
+        """Where a request goes, or the answer where no disk is needed. Raises FrameError: the connection is closed."""
+        if self._tries_v3:
+            if body[0] >= v3.FIRST_BYTE_MIN:
+                try:
+                    request = v3.decode_request(body)
+                except EncodingError:
+                    self._tries_v3 = False
+                else:
+                    return self._take_v3(request)
+            self._tries_v3 = False
+        return self._take_v2(body)
+
+    # ---- version 2 ----------------------------------------------------------------------------------
+
+    def _take_v2(self, body: memoryview) -> Routed | bytes:
+        header = v2.peek_request(body)
+        if isinstance(header, v2.BadVersion):
+            return v2.encode_response(v2.bad_version_response(header))
+        if header.opcode == v2.OP_AUTH:
+            v2.decode_request(body)
+            return v2.encode_response(v2.AuthResponse(header.version, _AUTH_DISABLED))
+        is_add = header.opcode == v2.OP_ADD
+        if is_add:
+            recovers = header.flags & v2.FLAG_RECOVERY_ADD
+            purpose = Purpose.RECOVER if recovers else Purpose.WRITE
+        else:
+            purpose = Purpose.RECOVER if header.flags & v2.FLAG_DO_FENCING else Purpose.READ
+        target = self._router.route(header.ledger_id, purpose)
+        return v2.refuse(body, target) if isinstance(target, Code) else Routed(target, is_add)
+
+    # ---- version 3 ----------------------------------------------------------------------------------
+
+    def _take_v3(self, request: v3.Request) -> Routed | bytes:
+        if isinstance(request, v3.AuthRequest):
+            response = v3.AuthResponse(request.header, Code.EOK, _AUTH_DISABLED)
+            return v3.encode_response(response)
+        if isinstance(request, v3.StartTlsRequest | v3.Unserved):
+            return _refuse(request, Code.EBADREQ)
+        if request.header.version != v3.CURRENT_VERSION:
+            return _refuse(request, Code.EBADVERSION)
+        if isinstance(request, v3.BookieInfoRequest):
+            return self._info(request)
+        target = self._router.route(request.ledger_id, _purpose(request))
+        if isinstance(target, Code):
+            return _refuse(request, target)
+        if isinstance(request, v3.AddRequest) and request.deferred_sync:
+            self._defer(request.ledger_id, target)
+        elif isinstance(request, v3.ForceRequest) and self._lost_deferred(request, target):
+            return _refuse(request, Code.EIO)
+        poll = None
+        if isinstance(request, v3.ReadRequest) and request.long_poll:
+            poll = request.header.txn_id, _refuse(request, Code.EIO)
+        weighs = isinstance(request, v3.AddRequest | v3.WriteLacRequest | v3.ForceRequest)
+        return Routed(target, weighs, poll)
+
+    def _info(self, request: v3.BookieInfoRequest) -> bytes:
+        try:
+            free, total = self._router.space()
+        except DiskError:
+            return _refuse(request, Code.EIO)
+        response = v3.BookieInfoResponse(
+            request.header.txn_id,
+            Code.EOK,
+            total if request.wants_total else None,
+            free if request.wants_free else None,
+        )
+        return v3.encode_response(response)
+
+    # A worker that comes back after its disk failed may have lost what was answered before a sync, and would force
+    # the rest without knowing it. So a force counts only for adds that went to the same worker.
+
+    def _defer(self, ledger: int, link: DiskLink) -> None:
+        """Remember the first worker that got a deferred add of this ledger over this connection."""
+        self._deferred.setdefault(ledger, link)
+        self._deferred.move_to_end(ledger)
+        if len(self._deferred) > DEFERRED_LEDGERS_MAX:
+            self._deferred.popitem(last=False)
+
+    def _lost_deferred(self, force: v3.ForceRequest, link: DiskLink) -> bool:
+        return self._deferred.get(force.ledger_id, link) is not link
+
+
+def _refuse(request: v3.Request, code: Code) -> bytes:
+    return v3.encode_response(v3.refusal(request, code))
+
+
+def _purpose(request: v3.LedgerRequest) -> Purpose:
+    match request:
+        case v3.AddRequest():
+            return Purpose.RECOVER if request.recovery else Purpose.WRITE
+        case v3.WriteLacRequest():
+            return Purpose.WRITE
+        case v3.ReadRequest():
+            return Purpose.RECOVER if request.fencing else Purpose.READ
+        case v3.ReadLacRequest():
+            return Purpose.READ_LAC
+        case v3.ForceRequest():
+            return Purpose.FORCE
+        case _:
+            return Purpose.READ

@@ -1,0 +1,107 @@
+"""A bookie over a real disk store, without processes and sockets: frames in, answers out."""
+
+from __future__ import annotations
+
+import uuid
+from pathlib import Path
+
+from bkbox.bookie.bookie import Bookie
+from bkbox.storage.disk import DiskStore, format_disk
+from bkbox.storage.files import RealFiles
+from bkbox.storage.identity import DiskIdentity
+from bkbox.storage.records import AckAfter, LedgerRecord
+from tests.harness import raw, raw3
+
+
+class Clock:
+    """Both clocks of a bookie; they go on when the test says so."""
+
+    wall_ms = 1_700_000_000_000
+    ticks_ms = 5_000
+
+    def advance(self, ms: int) -> None:
+        self.wall_ms += ms
+        self.ticks_ms += ms
+
+
+def new_disk(folder: Path) -> Path:
+    disk = folder / "disk"
+    disk.mkdir()
+    format_disk(RealFiles(), disk, DiskIdentity(uuid.uuid4(), "b:1", "i"))
+    return disk
+
+
+def open_store(disk: Path, ack_after: AckAfter = AckAfter.SYNC) -> DiskStore:
+    opened = DiskStore.open(
+        RealFiles(),
+        disk,
+        ack_after=ack_after,
+        journal_dir=None,
+        segment_bytes_max=1 << 20,
+        checkpoint_bytes=1 << 20,
+        now_ms=lambda: 0,
+    )
+    opened.replay(host_crash=False)
+    return opened
+
+
+def bookie_of(store: DiskStore, clock: Clock | None = None) -> Bookie:
+    time = clock or Clock()
+    return Bookie(store, wall_ms=lambda: time.wall_ms, ticks_ms=lambda: time.ticks_ms)
+
+
+def put_into_limbo(bookie: Bookie, ledger: int) -> None:
+    bookie.set_states({ledger: LedgerRecord(master_key=raw.master_key(), fenced=True, limbo=True)})
+
+
+def process(bookie: Bookie, *frames: bytes, connection: int = 7) -> list[bytes]:
+    """The bodies of the answers to one batch, in the order in which they come."""
+    joined = memoryview(b"".join(frames))
+    groups = bookie.process([(connection, len(frames), joined)])
+    return [frame[4:] for _connection, group in groups for frame in group]
+
+
+def ask3(bookie: Bookie, *frames: bytes) -> list[raw3.Answer]:
+    return [raw3.answer_of(body) for body in process(bookie, *frames)]
+
+
+def statuses(bookie: Bookie, *frames: bytes) -> list[int]:
+    return [answer.status for answer in ask3(bookie, *frames)]
+
+
+def polled(bookie: Bookie) -> list[tuple[int, raw3.Answer]]:
+    """(connection, answer) of the long polls that are answered by now."""
+    return [
+        (connection, raw3.answer_of(frame[4:]))
+        for connection, frames in bookie.polled()
+        for frame in frames
+    ]
+
+
+def add3(ledger: int, entry: int, payload: bytes = b"x", txn: int = 1, **options: object) -> bytes:
+    priority = raw3.PRIORITY if options.get("recovery") else None
+    part = raw3.add_part(ledger, entry, payload, **options)  # type: ignore[arg-type]
+    return raw3.request(raw3.ADD, txn, part, priority=priority)
+
+
+def read3(ledger: int, entry: int = -1, txn: int = 2, **options: object) -> bytes:
+    return raw3.request(raw3.READ, txn, raw3.read_part(ledger, entry, **options))  # type: ignore[arg-type]
+
+
+def poll3(
+    ledger: int, previous: int, timeout_ms: int | None = 1_000, txn: int = 3, entry: int = -1
+) -> bytes:
+    return read3(ledger, entry, txn, flag=raw3.PIGGYBACK, previous=previous, timeout_ms=timeout_ms)
+
+
+def write_lac3(
+    ledger: int, lac: int, txn: int = 4, key: bytes | None = None, body: bytes | None = None
+) -> bytes:
+    packet = raw3.lac_packet(ledger, lac) if body is None else body
+    key = raw.master_key() if key is None else key
+    return raw3.request(raw3.WRITE_LAC, txn, [(1, ledger), (2, lac), (3, key), (4, packet)])
+
+
+def simple3(operation: int, ledger: int, txn: int = 5) -> bytes:
+    """READ_LAC, FORCE or LIST."""
+    return raw3.request(operation, txn, [(1, ledger)])

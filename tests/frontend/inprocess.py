@@ -1,0 +1,161 @@
+"""A front-end with real sockets and real bookies behind it, all on the event loop of one test.
+
+The test is the supervisor. A disk's bookie is served as its worker process does, batch by batch; a disk that is held
+takes nothing until it is told to. Answers have to fit into the slots of a link: who waits for a free one here waits for
+itself.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import TypeVar
+
+from bkbox.bookie.bookie import Bookie
+from bkbox.frontend.server import Frontend
+from bkbox.ipc import channel, messages
+from bkbox.ipc.channel import AsyncChannel
+from bkbox.worker.frontlink import FrontLink
+from tests.bookie.bench import bookie_of, new_disk, open_store
+from tests.harness.raw3 import RawClient3
+
+T = TypeVar("T")
+FRAME_BYTES_MAX = 5_242_880
+INFLIGHT_BYTES_MAX = FRAME_BYTES_MAX
+
+
+class InProcessDisk:
+    """One disk: its store, its bookie, and the worker's end of the link."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self.path = new_disk(folder)
+        self.store = open_store(self.path)
+        self.bookie: Bookie = bookie_of(self.store)
+        self.link: FrontLink | None = None
+        self._loop = asyncio.get_running_loop()
+
+    async def attach(self, control: AsyncChannel, name: str, *, listed: bool = True) -> None:
+        front, back = channel.pair()
+        with front:
+            control.send(messages.AttachDisk(disk=name), [front.fileno()])
+        self.link = await asyncio.to_thread(FrontLink, back)
+        if listed:
+            self.announce()
+        self.resume()
+
+    def announce(self) -> None:
+        assert self.link is not None
+        self.link.announce([ledger for ledger, _ in self.store.ledgers()])
+
+    def hold(self) -> None:
+        """Take nothing more from the link for now."""
+        assert self.link is not None
+        self._loop.remove_reader(self.link)
+
+    def resume(self) -> None:
+        assert self.link is not None
+        self._loop.add_reader(self.link, self._turn)
+
+    def _turn(self) -> None:
+        assert self.link is not None
+        try:
+            self.link.receive()
+            slots, incoming = self.link.batches()
+            if slots:
+                for connection, frames in self.bookie.process(incoming):
+                    self.link.answer(connection, frames)
+                self.link.flush()
+                self.link.done(slots, read_only=False)
+            for connection, frames in self.bookie.polled():
+                self.link.answer_poll(connection, frames)
+            self.link.flush()
+        except EOFError:
+            self.detach()
+
+    def detach(self) -> None:
+        """The worker is gone, as far as the front-end can see."""
+        if self.link is not None:
+            self._loop.remove_reader(self.link)
+            self.link.close()
+            self.link = None
+            self.bookie.forget_polls()
+
+
+class InProcessBookie:
+    """The front-end, seen by its supervisor and by clients."""
+
+    def __init__(self, control: AsyncChannel, port: int, disks: list[InProcessDisk]) -> None:
+        self.control = control
+        self.port = port
+        self.disks = disks
+        self._clients: list[RawClient3] = []
+
+    async def client(self) -> RawClient3:
+        made = await asyncio.to_thread(RawClient3, self.port)
+        self._clients.append(made)
+        return made
+
+    def close_clients(self) -> None:
+        for client in self._clients:
+            client.close()
+
+    async def stats(self) -> dict[str, object]:
+        found = await self.control.call(messages.GetStats())
+        assert isinstance(found, messages.Stats)
+        return found.values
+
+
+@asynccontextmanager
+async def serving(folder: Path, disks: int = 1) -> AsyncIterator[InProcessBookie]:
+    """A bookie that listens, with all its disks attached and listed."""
+    ours, theirs = channel.pair()
+    listening = asyncio.Event()
+
+    def says(message: messages.Message, _fds: list[int]) -> None:
+        if isinstance(message, messages.Listening):
+            listening.set()
+
+    frontend = asyncio.ensure_future(Frontend().run(theirs))
+    await asyncio.sleep(0)
+    control = AsyncChannel(ours, on_message=says)
+    made = [InProcessDisk(folder / str(number)) for number in range(disks)]
+    names = [f"disk {number}" for number in range(disks)]
+    with socket.socket() as port:
+        port.bind(("127.0.0.1", 0))
+        number = int(port.getsockname()[1])
+        order = messages.OpenFrontend(
+            frame_bytes_max=FRAME_BYTES_MAX,
+            connection_inflight_bytes_max=INFLIGHT_BYTES_MAX,
+            disks=names,
+            disk_paths=[str(disk.path) for disk in made],
+            attached=names,
+        )
+        control.send(order, [port.fileno()])
+    for disk, name in zip(made, names, strict=True):
+        await disk.attach(control, name)
+    await listening.wait()
+    bookie = InProcessBookie(control, number, made)
+    try:
+        yield bookie
+    finally:
+        bookie.close_clients()
+        await control.call(messages.Stop())
+        await frontend
+        control.close()
+        for disk in made:
+            disk.detach()
+            disk.store.abandon()
+
+
+async def until(condition: Callable[[], T], what: str, timeout_s: float = 20.0) -> T:
+    """The first true value of condition()."""
+    deadline = time.monotonic() + timeout_s
+    while not (value := condition()):
+        assert time.monotonic() < deadline, f"waited for: {what}"
+        await asyncio.sleep(0.005)
+    return value

@@ -1,5 +1,6 @@
 # make demo    set everything up, then show three bookies at work (INPUT=path: your own data, - for standard input)
-# make test    set everything up, then all checks and tests
+# make test    set everything up, then all checks and tests; those with Apache's own clients and bookies need JDK 17
+#              and Maven on PATH, and say that they were skipped where these are not
 # make check   the checks alone: style, types, import contracts
 # make clean   remove what these made
 #

@@ -232,6 +232,11 @@ class _Reader:
         values = self.values
         if values.get("ack_after") == "journal" and values.get("journal", ...) is None:
             self._problem(self.places["ack_after"], 'ack_after = "journal" needs journal')
+        if values.get("topology_script") and values.get("rack_map"):
+            self._problem(
+                self.places["topology_script"],
+                "topology_script and rack_map both say racks: give one",
+            )
         for smaller, larger in (
             ("frame_bytes_max", "connection_inflight_bytes_max"),
             ("restart_backoff_initial_s", "restart_backoff_max_s"),

@@ -12,6 +12,7 @@ from typing import Any, Literal
 from bkbox import limits, metadatauri
 from bkbox.configvalues import (
     Choice,
+    File,
     Flag,
     Folder,
     Folders,
@@ -212,6 +213,21 @@ class Config:
     )
     repair_ledgers_at_once: int = field(
         metadata=_key(Whole(1, 1024), "Ledgers that are repaired at the same time.", 4)
+    )
+    topology_script: Path | None = field(
+        metadata=_key(
+            File(),
+            "Program that tells the racks of hosts, for recoveries that need other bookies; empty "
+            "for none.",
+            "",
+        )
+    )
+    rack_map: str = field(
+        metadata=_key(
+            Text(lambda _text: None),
+            "The same from a JSON map of racks: a file, or znode:PATH in ZooKeeper; empty for none.",
+            "",
+        )
     )
     log_level: Literal["debug", "info", "warning", "error"] = field(
         metadata=_key(

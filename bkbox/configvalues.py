@@ -173,6 +173,10 @@ class Folder(Kind):
         return "" if value is None else str(value)
 
 
+class File(Folder):
+    """The path of a file."""
+
+
 class Folders(Kind):
     """A list of at least one path. As text they are separated by colons, as in PATH."""
 

@@ -197,6 +197,10 @@ def test_all_problems_are_reported_at_once(file: Path) -> None:
         ("ack_after = 'journal'", 'ack_after = "journal" needs journal'),
         ("connection_inflight_bytes_max = 2000", "frame_bytes_max (5242880) is more than"),
         ("restart_backoff_max_s = 0.05", "restart_backoff_initial_s (0.1) is more than"),
+        (
+            'topology_script = "racks.sh"\nrack_map = "znode:/bookies"',
+            "topology_script and rack_map both say racks",
+        ),
         ("repair_retry_initial_s = 61", "(61.0) is more than repair_retry_max_s (60.0)"),
         ("journal = 'a'", "is named twice"),
         ("journal = 'b/log'", "lies within"),

@@ -233,6 +233,8 @@ class OpenRepair(Message):
     ledgers_at_once: int
     retry_initial_s: float
     retry_max_s: float
+    topology_script: str
+    rack_map: str
 
 
 @dataclass(slots=True, kw_only=True)

@@ -14,7 +14,7 @@ import time
 
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
-from bkbox.errors import BkboxError
+from bkbox.errors import BkboxError, ConfigError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import AsyncChannel
 from bkbox.ipc.child import begin
@@ -62,7 +62,7 @@ class RepairProcess:
         rng = random.Random()  # noqa: S311 jitter only
         async with (
             await self._connect(order.metadata) as store,
-            Client(store, ClientOptions(), rng) as client,
+            _client(store, order, rng) as client,
         ):
             runner = Runner(order, store, client, self._report, rng)
             ticker = asyncio.ensure_future(self._tick(runner))
@@ -96,6 +96,18 @@ class RepairProcess:
         self._control.send(
             messages.RepairProgress(values=progress.values(time.monotonic() - self._began))
         )
+
+
+def _client(store: MetadataStore, order: messages.OpenRepair, rng: random.Random) -> Client:
+    """A recovery may need other bookies. Without racks it chooses worse; without a client nothing is repaired."""
+    try:
+        options = ClientOptions(
+            topology_script=order.topology_script or None, rack_map=order.rack_map or None
+        )
+        return Client(store, options, rng)
+    except ConfigError as error:
+        log.error("repair goes on without racks: %s", error)
+        return Client(store, ClientOptions(), rng)
 
 
 if __name__ == "__main__":

@@ -263,6 +263,8 @@ class Supervisor:
                 ledgers_at_once=config.repair_ledgers_at_once,
                 retry_initial_s=config.repair_retry_initial_s,
                 retry_max_s=config.repair_retry_max_s,
+                topology_script=str(config.topology_script or ""),
+                rack_map=config.rack_map,
             )
         )
         for disk in self.disks:

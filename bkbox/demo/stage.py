@@ -31,7 +31,7 @@ from bkbox.errors import BookieNotRunningError, CallerError, DemoFailedError, Pe
 from bkbox.ids import BookieId
 
 HOST = "127.0.0.1"
-_PORTS = range(15_000, 32_000)
+_PORTS = range(15_000, 18_000)
 """Below the ports that the kernel hands out by itself: none of these is taken while a bookie is down."""
 
 _READY_S = 30.0

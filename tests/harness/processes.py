@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import random
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -182,9 +184,20 @@ def is_dead(process: psutil.Process) -> bool:
         return True
 
 
-def free_port() -> int:
-    import socket
+_TAKEN: set[int] = set()
 
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        return int(sock.getsockname()[1])
+
+def free_port() -> int:
+    """A port that nothing uses, that no connection is given by itself, and that no test process chosen alongside
+    this one chooses: it may be long before somebody listens there."""
+    worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
+    while True:
+        port = random.randrange(18_000 + worker % 8, 32_000, 8)
+        with socket.socket() as probe:
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+        if port not in _TAKEN:
+            _TAKEN.add(port)
+            return port

@@ -216,8 +216,6 @@ class BkboxWriter(Writer):
 
 
 class BkboxReader(Reader):
-    reads_unconfirmed = False
-
     def __init__(self, loop: Loop, reader: LedgerReader) -> None:
         self.ledger = reader.ledger_id
         self._loop = loop
@@ -242,7 +240,11 @@ class BkboxReader(Reader):
         return self._loop.run(collect())
 
     def read_unconfirmed(self, first: int, last: int) -> Entries:
-        raise NotImplementedError
+        async def collect() -> Entries:
+            found = self._reader.read_unconfirmed(first, last)
+            return [(one.entry_id, one.payload) async for one in found]
+
+        return self._loop.run(collect())
 
     def batch_read(self, first: int, count: int, size: int) -> Entries:
         found = self._loop.run(self._reader.read_batch(first, count, size))

@@ -92,8 +92,6 @@ class Reader(ABC):
     """The handle of a ledger's reader."""
 
     ledger: int
-    reads_unconfirmed: bool
-    """Whether there is ``read_unconfirmed``."""
 
     @abstractmethod
     def lac(self) -> int:

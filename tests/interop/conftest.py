@@ -3,6 +3,7 @@ of a cluster's parts beside the failure of a test that used it."""
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -11,13 +12,13 @@ from typing import Any
 import pytest
 
 from tests.harness.java import require_java
-from tests.harness.zookeeper import ZooKeeper, zookeeper
+from tests.harness.zookeeper import ZooKeeper
 from tests.interop.interopcluster import InteropCluster
 from tests.interop.javaclient import Driver
 
-__all__ = ["MakeCluster", "zookeeper"]
-
 MakeCluster = Callable[..., InteropCluster]
+
+_NUMBERS = itertools.count()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -39,11 +40,13 @@ def driver(interop_root: Path) -> Iterator[Driver]:
 
 @pytest.fixture(scope="module")
 def make_cluster(interop_root: Path, zookeeper: ZooKeeper, driver: Driver) -> Iterator[MakeCluster]:
-    """make_cluster(name, java=, bkbox=): running; gone when the module ends."""
+    """make_cluster(name, java=, bkbox=): running; gone when the module ends. (A test process may come back to a module
+    that it has left, and then makes another cluster of the same name.)"""
     with ExitStack() as stack:
 
-        def make(name: str, **bookies: Any) -> InteropCluster:
-            cluster = InteropCluster(interop_root, zookeeper, driver, name)
+        def make(name: str, layout: str = "hierarchical", **bookies: Any) -> InteropCluster:
+            unique = f"{name}-{next(_NUMBERS)}"
+            cluster = InteropCluster(interop_root, zookeeper, driver, unique, layout)
             stack.callback(cluster.close)
             return cluster.start(**bookies)
 

@@ -35,10 +35,17 @@ Bookie = JavaBookie | BkboxBookie
 class InteropCluster:
     """``java`` of Apache's bookies and ``bkbox`` of bkbox's, below one root path of a ZooKeeper."""
 
-    def __init__(self, root: Path, zookeeper: ZooKeeper, driver: Driver, name: str) -> None:
+    def __init__(
+        self,
+        root: Path,
+        zookeeper: ZooKeeper,
+        driver: Driver,
+        name: str,
+        layout: str = "hierarchical",
+    ) -> None:
         self.root = root / name
         self.root.mkdir()
-        self.uri = zookeeper.uri(f"/{name}", layout="hierarchical")
+        self.uri = zookeeper.uri(f"/{name}", layout=layout)
         self.zookeeper = zookeeper
         self.driver = driver
         self.bookies: list[Bookie] = []

@@ -284,8 +284,6 @@ class JavaWriter(Writer):
 
 
 class JavaReader(Reader):
-    reads_unconfirmed = True
-
     def __init__(self, driver: Driver, handle: str, ledger: int) -> None:
         self.ledger = ledger
         self._driver = driver

@@ -186,8 +186,7 @@ def read_while_written(parties: Parties) -> None:
     writer.append(pattern(5, 30))
     assert reader.read_lac() == 4
     assert reader.try_read_lac() == 4
-    if reader.reads_unconfirmed:
-        assert reader.read_unconfirmed(4, 5) == numbered([pattern(4, 30), pattern(5, 30)], 4)
+    assert reader.read_unconfirmed(4, 5) == numbered([pattern(4, 30), pattern(5, 30)], 4)
     writer.append(pattern(6, 30))  # nobody was fenced
     writer.close()
     assert parties.reader.open(writer.ledger, recovery=False).lac() == 6

@@ -122,6 +122,11 @@ def cut_power(bookie: CrashBookie, host: HostLoss, rng: random.Random, load: Loa
         assert bookie.process is not None
         bookie.process.send_signal(signal.SIGTERM)
         load.run_for(rng.random() * 0.7)
+    cut_off(bookie, host, rng)
+
+
+def cut_off(bookie: CrashBookie, host: HostLoss, rng: random.Random) -> None:
+    """The power goes at once; the starts afterwards may end badly too, but for the last."""
     bookie.kill()
     host.lose(rng)
     if MODE in bookie.environment:

@@ -19,7 +19,7 @@ from dataclasses import replace
 
 from bkbox.ids import BookieId, EntryId
 from bkbox.protocol.effects import Acked, SendAdd, Target, Tokens
-from bkbox.protocol.events import AddAnswered, Answer, describe
+from bkbox.protocol.events import AddAnswered, Answer, NoAnswer, describe
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.codes import Code
 from bkbox.wire.ledger import Fragment
@@ -78,6 +78,8 @@ class Adds:
         # Position -> the last token given out before its bookie joined: what is not above it is
         # stale.
         self._stale = [0] * sizes.ensemble_size
+        # Position -> the connection on which its bookie stored something last.
+        self._stored_on: dict[int, int] = {}
 
     def __len__(self) -> int:
         return len(self._outstanding)
@@ -92,7 +94,13 @@ class Adds:
 
     def answered(self, event: AddAnswered) -> Answer | None:
         """Count an answer. Returns it if a position of the present ensemble fails by it, or says
-        that it is fenced."""
+        that it is fenced.
+
+        A bookie that has stored adds, was disconnected, and says now that it is fenced may have
+        done that itself: one that lost its host fences its open ledgers when it starts. That is a
+        failure (CONNECTION_LOST) and no fence. It is safe: if a recovery has fenced it, then
+        enough of the others that no add is acknowledged.
+        """
         sent = self._sent.pop(event.token, None)
         if sent is None:
             return None
@@ -101,12 +109,17 @@ class Adds:
             return None
         if event.answer is Code.EOK:
             add.holders.add(position)
+            self._stored_on[position] = event.connection
             if self._deferred_sync:
                 self.answered_on[position].add(event.connection)
             return None
         if position in self.failed and event.answer is not Code.EFENCED:
             return None
         self.failed[position] = event.answer
+        if event.answer is Code.EFENCED:
+            before = self._stored_on.get(position, event.connection)
+            if event.connection != before:
+                return NoAnswer.CONNECTION_LOST
         return event.answer
 
     def advance(self) -> Acked | None:
@@ -125,7 +138,7 @@ class Adds:
         for position, bookie in replacements.items():
             self.ensemble[position] = bookie
             self.failed.pop(position, None)
-            self._stale[position] = self._tokens.last
+            self._joins(position)
             for add in self._outstanding.values():
                 add.holders.discard(position)
         return self._resend(frozenset(replacements))
@@ -136,8 +149,12 @@ class Adds:
         positions = {position for position in self.failed if self.ensemble[position] == bookie}
         for position in positions:
             del self.failed[position]
-            self._stale[position] = self._tokens.last
+            self._joins(position)
         return self._resend(positions)
+
+    def _joins(self, position: int) -> None:
+        self._stale[position] = self._tokens.last
+        self._stored_on.pop(position, None)
 
     def hopeless(self) -> EntryId | None:
         """The first outstanding entry that cannot reach its ack quorum without the failed

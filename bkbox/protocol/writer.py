@@ -3,7 +3,8 @@
 Rules:
 - an append is acknowledged once AQ bookies of its write set hold it and all before it are
   acknowledged; LAC (last add confirmed) = the last such;
-- EFENCED from any bookie ends the writer: what is outstanding may or may not end up in the ledger;
+- EFENCED from any bookie ends the writer: what is outstanding may or may not end up in the ledger.
+  From one that was disconnected since it stored something it is a failure like others (adds.py);
 - any other failure of a bookie asks for a replacement, for all failed ones at once. The new
   ensemble counts from LAC + 1 and is written by CAS, only while the ledger is OPEN. From the write
   until its outcome is known LAC stands still: an entry acknowledged meanwhile would be credited to
@@ -275,8 +276,10 @@ class LedgerWriter:
                 return [*effects, self._pick()]
             hopeless = self._adds.hopeless()
             if hopeless is not None:
+                fenced = Code.EFENCED in self._adds.failed.values()
+                kind = LedgerFencedError if fenced else AddFailedError
                 effects += self._fail(
-                    AddFailedError(
+                    kind(
                         f"entry {hopeless} of ledger {self._named()} cannot reach its ack quorum "
                         f"of {self.metadata.ack_quorum} and no replacement is available: "
                         f"{self._why()}"

@@ -74,6 +74,56 @@ def test_a_fenced_writer_fails_what_is_outstanding() -> None:
         machine.handle(Append(b"c"))
 
 
+def test_a_bookie_that_was_disconnected_may_have_fenced_the_ledger_itself() -> None:
+    """It lost its host and fenced its open ledgers when it started: it is replaced like any that fails."""
+    play(
+        writer(),
+        """
+        >> append a
+        << add 0 lac -1 length 1 to b1 b2 b3
+        >> b1 add 0 ok
+        >> b2 add 0 ok
+        << acked 0..0
+        >> append b
+        << add 1 lac 0 length 2 to b2 b3 b1
+        >> b2 add 1 EFENCED@2
+        << pick for b2 of b1 b2 b3
+        >> picked b4
+        << write over 1: OPEN 0:b1,b2,b3 1:b1,b4,b3
+        >> written 2
+        << add 1 lac 0 length 2 to b4
+        >> b4 add 1 EFENCED@7
+        << failed LedgerFencedError
+        """,
+    )
+
+
+def test_a_recovery_that_fenced_everybody_ends_a_writer_that_was_disconnected() -> None:
+    """Without a replacement the metadata is not asked; that so many are fenced says it all."""
+    machine = writer()
+    play(
+        machine,
+        """
+        >> append a
+        << add 0 lac -1 length 1 to b1 b2 b3
+        >> b1 add 0 ok
+        >> b2 add 0 ok
+        << acked 0..0
+        >> b3 add 0 ok
+        >> append b
+        << add 1 lac 0 length 2 to b2 b3 b1
+        >> b2 add 1 EFENCED@2
+        << pick for b2 of b1 b2 b3
+        >> b3 add 1 EFENCED@2
+        >> picked none
+        << pick for b2 b3 of b1 b2 b3
+        >> picked none
+        << failed LedgerFencedError
+        """,
+    )
+    assert "b2 answered EFENCED" in str(machine.failure)
+
+
 def test_a_wrong_password_ends_the_writer() -> None:
     play(
         writer(),

@@ -95,6 +95,3 @@ def receive(sock: socket.socket, flags: int = 0) -> bytes:
         return sock.recv(_MESSAGE.size, flags)
     except ConnectionError:
         return b""
-
-
-MESSAGE_BYTES = _MESSAGE.size

@@ -50,14 +50,8 @@ class Code(Enum):
 
 
 _BY_V2 = {code.v2: code for code in Code}
-_BY_V3 = {code.v3: code for code in Code}
 
 
 def code_from_v2(number: int) -> Code | None:
     """The code with this v2 number, or None where BookKeeper defines none."""
     return _BY_V2.get(number)
-
-
-def code_from_v3(number: int) -> Code | None:
-    """The code with this v3 number, or None where BookKeeper defines none."""
-    return _BY_V3.get(number)

@@ -33,7 +33,7 @@ from bkbox.wire import auth
 from bkbox.wire.auth import AuthMessage
 from bkbox.wire.codes import Code, code_from_v2
 from bkbox.wire.digest import MASTER_KEY_BYTES
-from bkbox.wire.frames import PREFIX_BYTES, bodies
+from bkbox.wire.frames import PREFIX_BYTES
 
 CURRENT_VERSION = 2
 
@@ -46,8 +46,6 @@ FLAG_DO_FENCING = 0x0001
 FLAG_RECOVERY_ADD = 0x0002
 FLAG_HIGH_PRIORITY = 0x0004
 
-ADD_ANSWER_BYTES = 28
-"""Size of every ADD response, its frame's length prefix included."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -55,7 +53,6 @@ _HEADER = Struct(">BBH")
 _INT = Struct(">i")
 _IDS = Struct(">qq")
 _BATCH = Struct(">qqqiq")
-_ENTRY = Struct(">qqqq")
 _ENTRY_HEAD = Struct(">qqq")
 _RESPONSE = Struct(">iIiqq")
 _RESPONSE_BODY = Struct(">iqq")
@@ -74,22 +71,6 @@ _LEAST_BYTES = {
 
 
 # ---- requests -----------------------------------------------------------------------------------
-
-
-class EntryIds(NamedTuple):
-    """What the header of an entry says; ``length`` is in bytes of payload."""
-
-    ledger_id: int
-    entry_id: int
-    lac: int
-    length: int
-
-
-def entry_ids(entry: Buffer) -> EntryIds:
-    """The header of an entry. Raises FrameError if it has fewer than 32 bytes."""
-    if len(entry) < _ENTRY.size:
-        raise FrameError(f"an entry of {len(entry)} bytes has no whole header")
-    return EntryIds._make(_ENTRY.unpack_from(entry))
 
 
 @dataclass(frozen=True, slots=True)
@@ -490,8 +471,3 @@ def refuse(body: Buffer, code: Code) -> bytes:
     """The frame that refuses the request in a body; empty for AUTH. Raises FrameError."""
     response = refusal(decode_request(body), code)
     return b"" if response is None else encode_response(response)
-
-
-def refuse_all(frames: Buffer, code: Code) -> bytes:
-    """The frames that refuse every request in whole frames. Raises FrameError."""
-    return b"".join(refuse(body, code) for body in bodies(frames, len(frames)))

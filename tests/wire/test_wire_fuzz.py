@@ -73,7 +73,7 @@ DECODERS: list[tuple[Callable[[bytes], object], type[Exception] | tuple[type[Exc
     (v3.decode_response, EncodingError),
     (complete_frames, FrameError),
     (lambda data: list(bodies(data)), FrameError),
-    (lambda data: v2.refuse_all(data, Code.EIO), FrameError),
+    (lambda data: v2.refuse(data, Code.EIO), FrameError),
     (auth.decode, EncodingError),
     (lambda data: availability.decode(data).total, EncodingError),
     (cookie.decode, EncodingError),

@@ -203,7 +203,7 @@ def test_a_drive_that_lies_is_noticed(bookie: CrashBookie) -> None:
         closing(KnownLoad(bookie, 5)) as load,
         pytest.raises(AssertionError, match=r"denied|limbo|host crash|not ready"),
     ):
-        for _ in range(6):
+        for _ in range(30):
             load.run(100)
             bookie.kill()
             host.lose(rng)

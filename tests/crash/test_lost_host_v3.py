@@ -189,7 +189,7 @@ def test_deferred_adds_can_be_lost(bookie: CrashBookie) -> None:
     rng = random.Random(11)
     host = losable(bookie, "sync")
     load = DeferredLoad(rng)
-    for _ in range(8):
+    for _ in range(30):
         one_loss(bookie, host, load, rng)
         if load.lost:
             return

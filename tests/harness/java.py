@@ -22,6 +22,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness.processes import wait_for
+
 CHECKOUT = Path(__file__).resolve().parents[2]
 SOURCES = CHECKOUT / "tests" / "interop" / "java"
 BUILD = CHECKOUT / "build" / "interop"
@@ -187,9 +189,13 @@ class JavaProcess:
             self._gone(30)
 
     def suspend(self) -> None:
-        """SIGSTOP: connections stay open and nothing is answered."""
+        """SIGSTOP: connections stay open and nothing is answered, from the return on."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
+        tasks = Path(f"/proc/{self.process.pid}/task")
+        wait_for(
+            lambda: all(map(_is_stopped, tasks.iterdir())), f"{self.name} to stop", pause=0.001
+        )
 
     def resume(self) -> None:
         assert self.process is not None
@@ -205,3 +211,11 @@ class JavaProcess:
         status = self.process.wait(timeout)
         self.process = None
         return status
+
+
+def _is_stopped(task: Path) -> bool:
+    """Whether a thread runs no more (or has ended)."""
+    try:
+        return task.joinpath("stat").read_text().rpartition(")")[2].split()[0] in "TXZ"
+    except (FileNotFoundError, ProcessLookupError):
+        return True

@@ -135,6 +135,7 @@ def test_a_bookie_that_is_new_takes_the_place_of_the_dead_one(tmp_path: Path) ->
         async with cluster(tmp_path) as made, made.client() as client:
             async with await client.create_ledger() as writer:
                 await writer.append(b"0")
+                await made.every_copy(writer.ledger_id, 1)
                 await made.of("bookie-2").kill()
                 await writer.append(b"1")
                 new = await made.start_bookie()
@@ -151,6 +152,7 @@ def test_appends_fail_when_too_few_bookies_are_left(tmp_path: Path) -> None:
         async with cluster(tmp_path) as made, made.client() as client:
             writer = await client.create_ledger()
             await writer.append(b"0")
+            await made.every_copy(writer.ledger_id, 1)
             await made.of("bookie-0").kill()
             made.of("bookie-2").refusal = Code.EIO
             with pytest.raises(AddFailedError) as caught:

@@ -53,6 +53,9 @@ class _Connection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        if not self.bookie.lives:
+            transport.abort()  # accepted before the end, and only now handed on
+            return
         self.bookie.connections.add(self)
         self.bookie.connections_made += 1
         if self.bookie.deaf:
@@ -112,6 +115,7 @@ class TinyBookie:
         self.refusal: Code | None = None
         self.limbo_code = Code.EOK
         self.raw = b""
+        self.lives = False
         self._store = store
         self._server: asyncio.Server | None = None
         self._registration: Registration | None = None
@@ -119,6 +123,7 @@ class TinyBookie:
 
     async def start(self) -> None:
         loop = asyncio.get_running_loop()
+        self.lives = True
         self._server = await loop.create_server(lambda: _Connection(self), "127.0.0.1", self.port)
         self.port = self._server.sockets[0].getsockname()[1]
         info = rpc_service_info("127.0.0.1", self.port)
@@ -128,6 +133,9 @@ class TinyBookie:
         """Gone, with its connections and its registration; what it holds stays."""
         if self._server is None or self._registration is None:
             return
+        # A connection that a server has accepted when it is closed is lost by asyncio, and stays open.
+        await asyncio.sleep(0.02)
+        self.lives = False
         self._server.close()
         self.drop_connections()
         await self._registration.close()

@@ -7,7 +7,7 @@ Rules:
   ``Config.provenance`` says which.
 - All problems are found in one pass, each with its place. An unknown key or ``BKBOX_`` variable is
   a problem: a setting that is silently ignored is worse than one that stops a start.
-- A relative path, also in the metadata URI, counts from the folder of the file.
+- A relative path, also in the metadata URI or of a rack map, counts from the folder of the file.
 
 Of what paths lead to only symbolic links are looked at, to see which folders are the same.
 """
@@ -35,6 +35,7 @@ from bkbox.configschema import (
 from bkbox.configvalues import WrongValueError, join_address, key_lines, to_toml
 from bkbox.errors import ConfigError
 from bkbox.ids import BookieId
+from bkbox.metadatauri import ZNODE_PREFIX
 
 __all__ = ["Config", "Problem", "load", "metadata_uri_problem", "parse_set", "render", "validate"]
 
@@ -193,12 +194,16 @@ class _Reader:
         values = self.values
         if "disks" in values:
             values["disks"] = tuple(self._absolute(disk) for disk in values["disks"])
-        for name in ("journal", "run_dir"):
+        for name in ("journal", "run_dir", "topology_script"):
             if values.get(name) is not None:
                 values[name] = self._absolute(values[name])
         if "metadata" in values:
             scheme, _, path = values["metadata"].partition(":")
-            values["metadata"] = f"{scheme}:{self._absolute(Path(path))}"
+            if scheme == "sqlite":
+                values["metadata"] = f"{scheme}:{self._absolute(Path(path))}"
+        rack_map = values.get("rack_map")
+        if rack_map and not rack_map.startswith(ZNODE_PREFIX):
+            values["rack_map"] = str(self._absolute(Path(rack_map)))
         if "listen" not in values:
             return
         host, port = address_of(values["listen"])

@@ -18,6 +18,9 @@ from pathlib import Path
 from bkbox.configvalues import join_address, split_address
 
 FORMS = "sqlite:PATH or zk://HOST:PORT[;HOST:PORT…]/ROOT"
+ZNODE_PREFIX = "znode:"
+"""Before the path of a znode where a file could be named as well."""
+
 LAYOUTS = ("flat", "hierarchical", "longhierarchical")
 
 

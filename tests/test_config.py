@@ -120,6 +120,28 @@ def test_relative_paths_count_from_the_file(
     assert config.disks[0] == tmp_path / "a"
 
 
+@pytest.mark.parametrize(
+    ("line", "key", "expected"),
+    [
+        ('topology_script = "racks.sh"', "topology_script", "{folder}/racks.sh"),
+        ('rack_map = "racks.json"', "rack_map", "{folder}/racks.json"),
+        ('rack_map = "/etc/racks.json"', "rack_map", "/etc/racks.json"),
+        ('rack_map = "znode:/bookies"', "rack_map", "znode:/bookies"),
+    ],
+)
+def test_racks_are_where_the_file_says(
+    file: Path, tmp_path: Path, line: str, key: str, expected: str
+) -> None:
+    config = loaded(file, LEAST + line + "\n")
+    assert config.values()[key] == expected.format(folder=tmp_path)
+
+
+@pytest.mark.parametrize("uri", ["zk://a:1;b:2/ledgers", "zk+flat://a:1/x/y"])
+def test_the_uri_of_a_zookeeper_is_no_path(file: Path, uri: str) -> None:
+    text = LEAST.replace("sqlite:cluster.db", uri)
+    assert loaded(file, text).metadata == uri
+
+
 def test_ipv6_and_advertised_host(file: Path) -> None:
     config = loaded(file, LEAST.replace("127.0.0.1", "[::1]"))
     assert (config.listen_host, config.bookie_id) == ("::1", "[::1]:3181")

@@ -33,15 +33,13 @@ from bkbox.client.options import ClientOptions
 from bkbox.errors import ConfigError, EncodingError, MetadataError
 from bkbox.ids import BookieId
 from bkbox.metadata.base import MetadataStore
+from bkbox.metadatauri import ZNODE_PREFIX
 from bkbox.wire.service_info import split_bookie_id
 
 log = logging.getLogger(__name__)
 
 DEFAULT_RACK = "/default-rack"
 """Java: NetworkTopology.DEFAULT_RACK."""
-
-ZNODE_PREFIX = "znode:"
-"""Before the path of a znode where a file could be named as well."""
 
 SCRIPT_TIMEOUT_S = 5.0
 REFRESH_S = 60.0

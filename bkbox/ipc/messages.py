@@ -228,6 +228,7 @@ class OpenRepair(Message):
 
     bookie: str
     metadata: str
+    metadata_wait_s: float
     entries_in_flight: int
     bytes_per_second: int
     ledgers_at_once: int

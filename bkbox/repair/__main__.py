@@ -61,7 +61,7 @@ class RepairProcess:
         assert isinstance(order, messages.OpenRepair)
         rng = random.Random()  # noqa: S311 jitter only
         async with (
-            await self._connect(order.metadata) as store,
+            await self._connect(order) as store,
             _client(store, order, rng) as client,
         ):
             runner = Runner(order, store, client, self._report, rng)
@@ -78,10 +78,10 @@ class RepairProcess:
                 ticker.cancel()
                 await runner.close()
 
-    async def _connect(self, uri: str) -> MetadataStore:
+    async def _connect(self, order: messages.OpenRepair) -> MetadataStore:
         while True:
             try:
-                return await connect(uri)
+                return await connect(order.metadata, order.metadata_wait_s)
             except BkboxError as error:
                 log.warning("repair waits for the metadata store: %s", error)
                 await asyncio.sleep(_RECONNECT_S)

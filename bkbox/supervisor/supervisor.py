@@ -258,6 +258,7 @@ class Supervisor:
             messages.OpenRepair(
                 bookie=config.bookie_id,
                 metadata=config.metadata,
+                metadata_wait_s=config.metadata_wait_s,
                 entries_in_flight=config.repair_entries_in_flight,
                 bytes_per_second=config.repair_bytes_per_second,
                 ledgers_at_once=config.repair_ledgers_at_once,

@@ -2,6 +2,7 @@
 # make test    set everything up, then all checks and tests; those with Apache's own clients and bookies need JDK 17
 #              and Maven on PATH, and say that they were skipped where these are not
 # make check   the checks alone: style, types, import contracts
+# make kernel  compile the kernel again after a change of bkbox/kernel
 # make clean   remove what these made
 #
 # All of it lives in .venv, made with Python 3.11 or 3.12 from PATH, or with uv where there is neither.
@@ -15,7 +16,7 @@ unexport PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test check clean
+.PHONY: demo test check kernel clean
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
 
@@ -31,12 +32,16 @@ check: $(STAMP)
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
+kernel: $(STAMP)
+	$(BIN)/python setup.py --quiet build_ext --inplace
+
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	    .import_linter_cache
+	rm -f bkbox/kernel/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml Makefile
+$(STAMP): pyproject.toml setup.py Makefile
 	@$(make_venv)
 	$(BIN)/python -m pip install --quiet --editable '.[dev]'
 	@touch $@

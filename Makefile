@@ -3,6 +3,11 @@
 #              and Maven on PATH, and say that they were skipped where these are not
 # make check   the checks alone: style, types, import contracts
 # make kernel  compile the kernel again after a change of bkbox/kernel
+# make bench-peers
+#              bkbox beside Apache's bookie, in turn: the tables of docs/performance.md (JDK 17, Maven; ROUNDS=5,
+#              ARGS='--only "window 16" --quick --dir /data')
+# make bench-growth
+#              the bookie with a hundred times as much of everything: the last table there
 # make clean   remove what these made
 #
 # All of it lives in .venv, made with Python 3.11 or 3.12 from PATH, or with uv where there is neither.
@@ -16,7 +21,7 @@ unexport PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test check kernel clean
+.PHONY: demo test check kernel bench-peers bench-growth clean
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
 
@@ -34,6 +39,12 @@ check: $(STAMP)
 
 kernel: $(STAMP)
 	$(BIN)/python setup.py --quiet build_ext --inplace
+
+bench-peers: $(STAMP)
+	$(BIN)/python -m tests.bench.peers --rounds $${ROUNDS:-5} $(ARGS)
+
+bench-growth: $(STAMP)
+	$(BIN)/python -m tests.bench.growth --rounds $${ROUNDS:-5} $(ARGS)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \

@@ -61,7 +61,7 @@ def extensions() -> list[Extension]:
             [str(KERNEL / f"{name}.py")],
             include_dirs=[str(KERNEL)],
             depends=[str(KERNEL / "crc32c.h"), str(KERNEL / "octets.pxd")],
-            extra_compile_args=["-O3"],
+            extra_compile_args=["-O3", "-g0"],
         )
         for name in modules
         if name != "octets"  # inline in the others

@@ -14,7 +14,6 @@ Of what paths lead to only symbolic links are looked at, to see which folders ar
 
 from __future__ import annotations
 
-import difflib
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -280,6 +279,8 @@ def _relation(path: Path, other: Path) -> str | None:
 
 
 def _unknown(name: str, known: Iterable[str]) -> str:
+    import difflib  # only who mistypes needs it
+
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"unknown key {name}" + (f"; did you mean {near[0]}?" if near else "")
 

@@ -166,6 +166,13 @@ class Config:
     connection_inflight_bytes_max: int = field(
         metadata=_key(Whole(1024, _GIB), "Bytes of requests under way per connection.", 8 * _MIB)
     )
+    slow_operation_ms: int = field(
+        metadata=_key(
+            Whole(0, 3_600_000),
+            "A batch of requests that takes longer is logged, with the stages of its way; 0: none is.",
+            1_000,
+        )
+    )
     disk_usage_max: float = field(
         metadata=_key(
             Number(0.01, 1.0), "Share of a disk in use at which it takes no new entries.", 0.95

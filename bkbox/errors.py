@@ -212,3 +212,7 @@ class BootError(OperatorError):
 
 class DemoFailedError(OperatorError):
     """A step of the demo did not come to what it has to show."""
+
+
+class BenchError(OperatorError):
+    """A benchmark could not be run to its end; what it had measured until then says nothing."""

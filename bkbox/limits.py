@@ -23,6 +23,19 @@ RECORD_BODY_BYTES_MAX = 8 << 20
 FOOTER_LEDGERS_MAX = 65_536
 """Ledgers in one footer of a segment; more of them make more footers."""
 
+INDEX_MEMORY_BYTES = 16 << 20
+"""What the index of a disk keeps in memory of what it has not stored yet, 600,000 entries; then a checkpoint is due."""
+
+RUN_CACHE_BYTES = 8 << 20
+"""Stored runs of the index that a disk keeps in memory for readers."""
+
+FRONTEND_HELD_BYTES_MAX = 128 << 20
+"""What the front-end holds for all clients together, beside the batches on their way: parts of frames, and answers that
+nobody takes. Beyond it requests are refused."""
+
+CONNECTION_UNSENT_BYTES_MAX = 32 << 20
+"""Answers that wait for one client to take them; beyond it they come without entries, as too many requests."""
+
 OPEN_SEGMENTS_MAX = 64
 """Entry log segments that a disk keeps open for reading."""
 
@@ -31,9 +44,6 @@ LAST_ENTRIES_CACHED_MAX = 100_000
 
 ZOOKEEPER_SESSION_TIMEOUT_S = 10.0
 """How long ZooKeeper keeps what is ephemeral after it last heard of its owner. BookKeeper: zkTimeout, the same."""
-
-HELD_KEYS_MAX = 65_536
-"""Index keys of deferred adds that a disk holds in memory; more of them are synced unasked."""
 
 KNOWN_LACS_MAX = 100_000
 """Ledgers whose last add confirmed a disk keeps in memory."""
@@ -49,3 +59,19 @@ LONG_POLL_MS_MAX = 300_000
 
 DEFERRED_LEDGERS_MAX = 10_000
 """Ledgers with deferred adds that are remembered for one connection."""
+
+HOT_LEDGERS_MAX = 100_000
+"""Open ledgers whose ordinary adds a disk worker takes without looking them up."""
+
+READ_AHEAD_BYTES = 32 << 20
+"""What a disk has asked for ahead of its readers and they have not read. BookKeeper: dbStorage_readAheadCacheMaxSizeMb,
+a part of its memory; here it is the system's page cache."""
+
+READ_AHEAD_STREAM_BYTES = 2 << 20
+"""The same for one reader of one ledger. BookKeeper: dbStorage_readAheadCacheBatchSize, 100 entries."""
+
+CATCH_UP_LEDGERS_MAX = 1_024
+"""Ledgers whose readers a disk follows at once."""
+
+CATCH_UP_CACHE_BYTES = 128 << 20
+"""What a disk keeps in the page cache of what it brought there for readers that are behind."""

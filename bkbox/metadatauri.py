@@ -12,10 +12,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 from bkbox.configvalues import join_address, split_address
+from bkbox.values import value
 
 FORMS = "sqlite:PATH or zk://HOST:PORT[;HOST:PORT…]/ROOT"
 ZNODE_PREFIX = "znode:"
@@ -28,14 +28,14 @@ class WrongUriError(ValueError):
     """The text is not the URI of a metadata store; the message says what is wrong with it."""
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SqliteUri:
     """A file on this host."""
 
     path: Path
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ZooKeeperUri:
     """``hosts``: HOST:PORT each; ``root`` begins with a slash and ends without; ``layout`` is one
     of LAYOUTS, or None for what the cluster has."""

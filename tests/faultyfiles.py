@@ -273,6 +273,20 @@ class _ReadFile:
             raise DiskError(f"read {self._path}: ordered")
         return self._real.pread(offset, length)
 
+    def read_into(self, offset: int, room: memoryview) -> int:
+        if self._files.fail_read:
+            raise DiskError(f"read {self._path}: ordered")
+        return self._real.read_into(offset, room)
+
+    def read_cached(self, offset: int, room: memoryview) -> int:
+        return self.read_into(offset, room)
+
+    def want(self, offset: int, length: int) -> None:
+        self._real.want(offset, length)
+
+    def release(self, offset: int, length: int) -> None:
+        self._real.release(offset, length)
+
     def size(self) -> int:
         return self._real.size()
 

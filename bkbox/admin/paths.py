@@ -11,8 +11,10 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from bkbox.config import Config
+if TYPE_CHECKING:
+    from bkbox.config import Config
 
 SOCKET_NAME = "admin.sock"
 STATUS_URL = "/api/v1/status"

@@ -1,46 +1,70 @@
-"""The admin server: the status document over HTTP on a unix socket.
+"""The admin server: a unix socket, and the application (application.py) behind it.
 
 Rules:
-- ``GET /api/v1/status`` answers the status document as JSON; there is nothing else yet.
 - The socket has mode 0600 before it listens: who may open it is who may administer the bookie.
 - A socket file that nobody listens on was left by a killed process and is replaced; one that
   answers means that another bookie runs here, which is refused.
+- The application is loaded when the first client connects: aiohttp takes longer to import than a
+  bookie to start, and as much memory as the supervisor.
 """
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import os
 import socket
 import stat
-from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from aiohttp import web
-
-from bkbox.admin.paths import STATUS_URL, short_address
-from bkbox.admin.status import Status, to_json
+from bkbox.admin.paths import short_address
 from bkbox.errors import BookieRunningError, BootError
 
-StatusSource = Callable[[], Awaitable[Status]] | Callable[[], Status]
+if TYPE_CHECKING:
+    from aiohttp import web
+
+    from bkbox.admin.application import StatusSource
+
+_BACKLOG = 100
 
 
 class AdminServer:
     """A server that listens; ``close`` ends it and takes its socket file away."""
 
-    def __init__(self, path: Path, runner: web.AppRunner, server: asyncio.AbstractServer) -> None:
+    def __init__(self, path: Path, listener: socket.socket, status: StatusSource) -> None:
         self._path = path
         self._inode = path.stat().st_ino
-        self._runner = runner
-        self._server = server
+        self._listener = listener
+        self._status = status
+        self._runner: web.AppRunner | None = None
+        self._serving: asyncio.Task[asyncio.Server] | None = None
+        listener.listen(_BACKLOG)
+        asyncio.get_running_loop().add_reader(listener, self._first_client)
+
+    def _first_client(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._serving = asyncio.ensure_future(self._serve())
+
+    async def _serve(self) -> asyncio.Server:
+        from bkbox.admin.application import runner_of
+
+        self._runner = runner_of(self._status)
+        await self._runner.setup()
+        assert self._runner.server is not None
+        return await asyncio.get_running_loop().create_unix_server(
+            self._runner.server, sock=self._listener
+        )
 
     async def close(self) -> None:
         """Stop listening, end open connections, remove the socket file if it is still this
         server's.
         """
-        self._server.close()
-        await self._runner.cleanup()
+        asyncio.get_running_loop().remove_reader(self._listener)
+        if self._serving is not None:
+            (await self._serving).close()
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._listener.close()
         try:
             if self._path.stat().st_ino == self._inode:
                 self._path.unlink()
@@ -54,20 +78,7 @@ async def start(path: Path, status: StatusSource) -> AdminServer:
     Raises BookieRunningError if another process answers there, BootError if the socket cannot be
     made.
     """
-
-    async def answer_status(_request: web.Request) -> web.Response:
-        result = status()
-        document = await result if inspect.isawaitable(result) else result
-        return web.json_response(to_json(document))
-
-    listener = _bind(path)
-    app = web.Application()
-    app.router.add_get(STATUS_URL, answer_status)
-    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-    await runner.setup()
-    assert runner.server is not None
-    server = await asyncio.get_running_loop().create_unix_server(runner.server, sock=listener)
-    return AdminServer(path, runner, server)
+    return AdminServer(path, _bind(path), status)
 
 
 def _bind(path: Path) -> socket.socket:

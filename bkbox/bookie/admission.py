@@ -18,9 +18,9 @@ Source: BP-46; wire-protocol facts of BookieImpl.java, HandleFactoryImpl.java, R
 from __future__ import annotations
 
 import hmac
-from dataclasses import dataclass
 from enum import Enum
 
+from bkbox.values import value
 from bkbox.wire.codes import Code
 
 
@@ -40,7 +40,7 @@ class Request(Enum):
     FENCE = "fence"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Verdict:
     """Answer code for a refusal, or EOK; and the standing from then on."""
 

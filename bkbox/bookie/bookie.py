@@ -1,18 +1,23 @@
-"""What the bookie of one disk answers, both protocol versions alike: a batch of requests in, answers out.
+"""What a bookie answers, both protocol versions alike: groups of requests in, answers out.
 
-Synchronous and deterministic; all effects go through the store, and the time is passed in.
+Synchronous and deterministic; all effects go through the store, and the time is passed in. What is plain
+(kernel/walk.py) is taken without a Python call; the rest comes here one by one.
 
-A batch is carried out in three steps, and the order is what makes the answers true:
+A group is carried out in steps, and their order is what makes the answers true:
 
-1. Adds, explicit LACs and fences, in the order of arrival, are admitted or refused (admission.py) against the state as
-   it will be once the batch is written. Nothing is answered yet.
-2. Everything admitted goes to the store in one write: first the states of ledgers (creation, fence), then the
-   entries grouped by ledger, so that consecutive ones become one run of the index, then the explicit LACs. The store
-   makes durable what ``ack_after`` demands, and a state always; entries that all asked for a deferred sync it only
-   writes. If the write fails, everything of step 1 is answered with the failure and the states are as before. A force
-   then syncs whatever is not: all that was answered before it, and the adds of its own batch.
-3. Reads are served (reading.py). They come last, so that a fencing read sees every add that this batch accepted
-   before the fence: an entry is never both acknowledged and denied to a recovery.
+1. ``begin``: adds, explicit LACs and fences, in the order of arrival, are admitted or refused (admission.py) against
+   the state as it will be once everything before them is durable. Everything admitted goes to the store in one write:
+   first the states of ledgers (creation, fence), then the entries grouped by ledger, so that consecutive ones become
+   one run of the index, then the explicit LACs. Entries can be read from here on, states and LACs show with step 3.
+   If the write fails, everything admitted is answered with the failure and the states are as before.
+2. ``serve``: reads that fence nothing are answered. Nobody waits for a sync to read.
+3. ``settle`` and ``end``, once what the group has to wait for is durable (``waits``; the store says what ``ack_after``
+   demands, states and explicit LACs always are; entries that all asked for a deferred sync are not waited for; a force
+   waits for all that was answered before it): the states take effect, writes are answered in the order of arrival,
+   forces, and at last fencing reads: they see every add that was accepted before the fence, so that an entry is never
+   both acknowledged and denied to a recovery.
+
+Groups overlap: others may begin before one ends. They end in the order in which they began.
 
 Long polls (longpoll.py) are no part of this: each is answered by ``polled``, at once or when its wait is over.
 """
@@ -25,37 +30,35 @@ from dataclasses import dataclass, field
 from struct import Struct
 
 from bkbox.bookie import admission
-from bkbox.bookie.admission import admit
+from bkbox.bookie.admission import Standing, admit
 from bkbox.bookie.answers import Request, bare
-from bkbox.bookie.lac import KnownLacs, lac_field
+from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers, standing
 from bkbox.bookie.longpoll import LongPolls, Poll
 from bkbox.bookie.reading import Reader
 from bkbox.bookie.readonly import DISK_FAILED, DISK_FULL, ReadOnly
 from bkbox.errors import DiskError, DiskFullError
-from bkbox.limits import EXPLICIT_LAC_BYTES_MAX, LONG_POLL_MS_MAX
+from bkbox.kernel.adds import ENTRY_BYTES_MIN, AddBatch, HotLedger
+from bkbox.kernel.answers import AnswerWriter
+from bkbox.kernel.walk import Walk
+from bkbox.limits import EXPLICIT_LAC_BYTES_MAX, HOT_LEDGERS_MAX, LONG_POLL_MS_MAX
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import (
     LAC_PACKET,
     Buffer,
     LedgerRecord,
-    Record,
-    entry_record,
     lac_of,
     lac_record,
     ledger_record,
 )
+from bkbox.storage.segmentlog import Part
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
-from bkbox.wire.frames import bodies
 
-_ENTRY_BYTES_MIN = 24
 _ENTRY_IDS = Struct(">qq")
-_ANSWER_BYTES = 1 << 20
-"""Answers to reads that are held at once; a batch may ask for far more than fits into memory."""
 
-Incoming = tuple[int, int, memoryview]
-"""Connection, number of frames, the frames. No frame at all: the connection is closed."""
+Segment = tuple[int, int, int, int]
+"""Connection, number of frames, start and end of the frames in the area. No frame at all: the connection is closed."""
 
 Answers = tuple[int, list[bytes]]
 """Connection, whole frames."""
@@ -65,44 +68,55 @@ Read = v2.ReadRequest | v2.BatchReadRequest | v3.ReadRequest
 
 
 @dataclass(slots=True)
-class _Batch:
-    """One batch on its way through the three steps."""
+class Work:
+    """One group on its way through the steps. ``waits``: whether something has to be durable before it ends."""
 
+    adds: AddBatch
+    taken_us: int
+    written_us: int = 0
+    indexed_us: int = 0
+    """When the steps of ``begin`` were done."""
+    waits: bool = False
+    failure: Code | None = None
     states: dict[int, LedgerRecord] = field(default_factory=dict)
-    entries: dict[int, list[memoryview]] = field(default_factory=dict)
+    packets: list[Buffer] = field(default_factory=list)
     deferred: int = 0
     """Number of entries that need no sync."""
-    packets: list[Buffer] = field(default_factory=list)
-    writes: list[tuple[int, Request, Code]] = field(default_factory=list)
+    advanced: list[tuple[int, int]] = field(default_factory=list)
+    """Ledgers that somebody watches, with the LAC that the group brought them."""
+    slow: dict[int, HotLedger] = field(default_factory=dict)
+    """Ledgers that are not hot, with entries in the group."""
+    writes: list[tuple[Request, Code]] = field(default_factory=list)
+    """Writes whose answers are no plain ones, by the numbers of their marks."""
     forces: list[tuple[int, Request]] = field(default_factory=list)
     fences: list[tuple[int, Request, Code]] = field(default_factory=list)
     reads: list[tuple[int, Request, Code]] = field(default_factory=list)
     polls: list[tuple[int, v3.ReadRequest]] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
     """Connections that were closed behind all that they sent."""
-    answers: dict[int, list[bytes]] = field(default_factory=dict)
 
-    def answer(self, connection: int, frame: bytes) -> None:
-        self.answers.setdefault(connection, []).append(frame)
-
-    def taken(self) -> Iterator[Answers]:
-        answers, self.answers = self.answers, {}
-        yield from answers.items()
+    @property
+    def is_written(self) -> bool:
+        """Whether there is anything to write."""
+        return bool(self.adds.entries or self.states or self.packets)
 
 
 class Bookie:
     """The ledgers of one disk."""
 
     def __init__(
-        self, store: DiskStore, *, wall_ms: Callable[[], int], ticks_ms: Callable[[], int]
+        self, store: DiskStore, *, wall_ms: Callable[[], int], ticks_us: Callable[[], int]
     ) -> None:
-        """``wall_ms``: ms since 1970; ``ticks_ms``: ms of a clock that only goes forward, for waits."""
-        self._store = store
+        """``wall_ms``: ms since 1970; ``ticks_us``: microseconds of a clock that only goes forward."""
+        self.store = store
         self._wall_ms = wall_ms
-        self._ticks_ms = ticks_ms
+        self._ticks_us = ticks_us
         self._lacs = KnownLacs(store)
         self._polls = LongPolls()
         self._over: deque[tuple[int, v3.ReadRequest, int | None]] = deque()
+        self._walk = Walk()
+        self._spare: list[AddBatch] = []
+        self._pending: dict[int, LedgerRecord] = {}
         self._adds = 0
         self._admissions: dict[type[Request], Callable[..., None]] = {
             v2.AddRequest: self._take_add,
@@ -125,82 +139,105 @@ class Bookie:
     def counts(self) -> dict[str, int]:
         return {"adds": self._adds, "reads": self.reader.reads, "unknown": self.reader.unknown}
 
-    # ---- a batch ------------------------------------------------------------------------------------
+    # ---- a group ------------------------------------------------------------------------------------
 
-    def process(self, incoming: Iterable[Incoming]) -> Iterator[Answers]:
-        """Carry out a batch; (connection, answer frames), a connection may come more than once.
+    def begin(self, area: memoryview, segments: Iterable[Segment]) -> Work:
+        """Steps 1 of a group whose frames lie in ``area``, until it has ended.
 
-        Frames have been found whole and decodable by the front-end. Everything is written before the first answer
-        comes; reads are served as their answers are taken. Take what ``polled`` has afterwards.
+        The front-end has found the frames whole and decodable.
         """
-        batch = _Batch()
-        for connection, count, frames in incoming:
-            if not count:
-                batch.gone.append(connection)
-            for body in bodies(frames, len(frames)):
-                wire = v2 if body[0] < v3.FIRST_BYTE_MIN else v3
-                request = wire.decode_request(body)
-                self._admissions[type(request)](batch, connection, request)
-        failure = self._write(batch)
-        for connection, request, code in batch.writes:
-            answer = failure if failure is not None and code is Code.EOK else code
-            batch.answer(connection, bare(request, answer))
-        if batch.forces:
-            code = self._force(failure)
-            for connection, request in batch.forces:
-                batch.answer(connection, bare(request, code))
-        for connection, poll in batch.polls:
+        adds = self._spare.pop() if self._spare else AddBatch()
+        adds.begin(area)
+        work = Work(adds, self._ticks_us())
+        plain_adds = None if self.read_only or self.store.is_crowded else adds
+        reads = self.reader.plain
+
+        def slow(connection: int, start: int, end: int) -> None:
+            body = area[start:end]
+            wire = v2 if body[0] < v3.FIRST_BYTE_MIN else v3
+            request = wire.decode_request(body)
+            self._admissions[type(request)](work, connection, request)
+
+        for connection, count, start, end in segments:
+            if count:
+                self._walk.over(area, start, end, connection, plain_adds, reads, slow)
+            else:
+                work.gone.append(connection)
+        self._write(work)
+        return work
+
+    def has_reads(self, work: Work) -> bool:
+        """Whether step 2 has anything to do."""
+        return bool(work.reads) or len(self.reader.plain) > 0
+
+    def serve(self, work: Work, out: AnswerWriter) -> None:
+        """Step 2. Raises EOFError."""
+        self.reader.plain.serve(out)
+        for connection, request, code in work.reads:
+            self.reader.answer_into(out, connection, request, code)
+
+    def end(self, work: Work, out: AnswerWriter) -> None:
+        """The answers of step 3, after ``settle``; take what ``polled`` has afterwards. Raises EOFError."""
+        code = work.failure or Code.EOK
+        work.adds.answer(out, code.v2, code.v3, lambda number: self._written(work, number))
+        self._spare.append(work.adds)
+        for connection, request in work.forces:
+            out.put(connection, bare(request, Code.EOK if code is not Code.EIO else code), 1)
+        for connection, poll in work.polls:
             self._begin_poll(connection, poll)
-        for connection in batch.gone:
+        for connection in work.gone:
             self._polls.drop(connection)
-        if failure is not None:
-            batch.fences = [
-                (connection, request, Code.EIO if code is Code.EOK else code)
-                for connection, request, code in batch.fences
-            ]
-        held = 0
-        for connection, request, code in (*batch.fences, *batch.reads):
-            frame = self.reader.answer(request, code)
-            batch.answer(connection, frame)
-            held += len(frame)
-            if held >= _ANSWER_BYTES:
-                yield from batch.taken()
-                held = 0
-        yield from batch.taken()
+        for connection, request, verdict in work.fences:
+            failed = verdict is Code.EOK and work.failure is not None
+            answer = self.reader.answer(request, Code.EIO if failed else verdict)
+            out.put(connection, answer, 1)
+
+    def _written(self, work: Work, number: int) -> bytes:
+        request, code = work.writes[number]
+        if code is Code.EOK and work.failure is not None:
+            code = work.failure
+        return bare(request, code)
 
     # ---- step 1 -------------------------------------------------------------------------------------
 
-    def _take_add(self, batch: _Batch, connection: int, add: Add) -> None:
-        batch.writes.append((connection, add, self._admit_add(batch, add)))
+    def _answer_write(self, work: Work, connection: int, request: Request, code: Code) -> None:
+        work.adds.mark(connection, len(work.writes))
+        work.writes.append((request, code))
 
-    def _take_add_v3(self, batch: _Batch, connection: int, add: v3.AddRequest) -> None:
+    def _take_add(self, work: Work, connection: int, add: Add) -> None:
+        self._answer_write(work, connection, add, self._admit_add(work, add))
+
+    def _take_add_v3(self, work: Work, connection: int, add: v3.AddRequest) -> None:
         """The entry is stored by the ids that are in it, so those beside it must be the same."""
         beside = add.ledger_id, add.entry_id
-        if len(add.entry) < _ENTRY_BYTES_MIN or _ENTRY_IDS.unpack_from(add.entry) != beside:
+        if len(add.entry) < ENTRY_BYTES_MIN or _ENTRY_IDS.unpack_from(add.entry) != beside:
             code = Code.EBADREQ
         else:
-            code = self._admit_add(batch, add)
-            batch.deferred += add.deferred_sync and not add.recovery and code is Code.EOK
-        batch.writes.append((connection, add, code))
+            code = self._admit_add(work, add)
+            work.deferred += add.deferred_sync and not add.recovery and code is Code.EOK
+        self._answer_write(work, connection, add, code)
 
-    def _admit_add(self, batch: _Batch, add: Add) -> Code:
+    def _admit_add(self, work: Work, add: Add) -> Code:
         ledger = add.ledger_id
         if ledger < 0 or add.entry_id < 0:
             return Code.EBADREQ
         if self.read_only and not self.read_only.allows(high_priority=add.high_priority):
             return Code.EREADONLY
+        if self.store.is_crowded:
+            return Code.ETOOMANYREQUESTS
         kind = admission.Request.RECOVERY_ADD if add.recovery else admission.Request.ADD
-        code = self._admit(batch, ledger, kind, add.master_key)
+        code = self._admit(work, ledger, kind, add.master_key)
         if code is Code.EOK:
-            entry = add.entry
-            assert isinstance(entry, memoryview)
-            batch.entries.setdefault(ledger, []).append(entry)
+            group = work.slow.get(ledger)
+            if group is None:
+                group = work.slow[ledger] = HotLedger(ledger, bytes(v2.MASTER_KEY_BYTES))
+            work.adds.put(group, add.entry)
         return code
 
-    def _take_lac(self, batch: _Batch, connection: int, write: v3.WriteLacRequest) -> None:
-        batch.writes.append((connection, write, self._admit_lac(batch, write)))
+    def _take_lac(self, work: Work, connection: int, write: v3.WriteLacRequest) -> None:
+        self._answer_write(work, connection, write, self._admit_lac(work, write))
 
-    def _admit_lac(self, batch: _Batch, write: v3.WriteLacRequest) -> Code:
+    def _admit_lac(self, work: Work, write: v3.WriteLacRequest) -> Code:
         """What counts is the LAC in the packet, which is also what readers get to see."""
         if not LAC_PACKET.size <= len(write.body) <= EXPLICIT_LAC_BYTES_MAX:
             return Code.EBADREQ
@@ -209,103 +246,147 @@ class Bookie:
             return Code.EBADREQ
         if self.read_only:
             return Code.EREADONLY
-        code = self._admit(batch, ledger, admission.Request.WRITE_LAC, write.master_key)
+        code = self._admit(work, ledger, admission.Request.WRITE_LAC, write.master_key)
         if code is Code.EOK:
-            batch.packets.append(write.body)
+            work.packets.append(write.body)
         return code
 
-    def _take_read(self, batch: _Batch, connection: int, read: Read) -> None:
+    def _take_read(self, work: Work, connection: int, read: Read) -> None:
         code = Code.EOK
         if read.ledger_id < 0 or read.entry_id < -1:
             code = Code.EBADREQ
         elif read.fencing:
             key = read.master_key
             kind = admission.Request.FENCE
-            code = Code.EUA if key is None else self._admit(batch, read.ledger_id, kind, key)
-        (batch.fences if read.fencing else batch.reads).append((connection, read, code))
+            code = Code.EUA if key is None else self._admit(work, read.ledger_id, kind, key)
+        (work.fences if read.fencing else work.reads).append((connection, read, code))
 
-    def _take_read_v3(self, batch: _Batch, connection: int, read: v3.ReadRequest) -> None:
+    def _take_read_v3(self, work: Work, connection: int, read: v3.ReadRequest) -> None:
         if read.long_poll:
-            batch.polls.append((connection, read))
+            work.polls.append((connection, read))
         else:
-            self._take_read(batch, connection, read)
+            self._take_read(work, connection, read)
 
     def _take_question(
-        self, batch: _Batch, connection: int, request: v3.ReadLacRequest | v3.ListEntriesRequest
+        self, work: Work, connection: int, request: v3.ReadLacRequest | v3.ListEntriesRequest
     ) -> None:
         code = Code.EBADREQ if request.ledger_id < 0 else Code.EOK
-        batch.reads.append((connection, request, code))
+        work.reads.append((connection, request, code))
 
-    def _take_force(self, batch: _Batch, connection: int, force: v3.ForceRequest) -> None:
-        batch.forces.append((connection, force))
+    def _take_force(self, work: Work, connection: int, force: v3.ForceRequest) -> None:
+        work.forces.append((connection, force))
 
-    def _admit(self, batch: _Batch, ledger: int, kind: admission.Request, key: bytes) -> Code:
-        """Look at the ledger as it will be once the batch is written, and note what the request makes of it."""
-        record = batch.states.get(ledger) or self.ledgers.record(ledger)
+    def _admit(self, work: Work, ledger: int, kind: admission.Request, key: bytes) -> Code:
+        """Look at the ledger as it will be once all before is durable, and note what the request makes of it."""
+        record = work.states.get(ledger) or self._pending.get(ledger) or self.ledgers.record(ledger)
         stored = None if record is None else record.master_key
         verdict = admit(standing(record), kind, stored, key)
         if verdict.code is Code.EOK:
             fences = kind is admission.Request.FENCE
             if record is None:
-                batch.states[ledger] = LedgerRecord(key, fenced=fences)
+                self._change(work, ledger, LedgerRecord(key, fenced=fences))
             elif stored is None or (fences and not record.fenced):
                 # A ledger that was rebuilt without its key gets it now.
-                batch.states[ledger] = LedgerRecord(key, record.fenced or fences, record.limbo)
+                changed = LedgerRecord(key, record.fenced or fences, record.limbo)
+                self._change(work, ledger, changed)
         return verdict.code
 
-    # ---- step 2 -------------------------------------------------------------------------------------
+    def _change(self, work: Work, ledger: int, state: LedgerRecord) -> None:
+        """Its adds have to be looked at one by one until this is durable, and perhaps for good."""
+        work.states[ledger] = state
+        self._walk.hot.pop(ledger, None)
 
-    def _write(self, batch: _Batch) -> Code | None:
-        """Write what was admitted; None, or the code with which all of it failed."""
-        if not (batch.states or batch.entries or batch.packets):
-            return None
+    def _write(self, work: Work) -> None:
+        """Write what was admitted, and find out whether the group has to wait."""
         try:
-            self._append(batch)
+            if work.is_written:
+                self._append(work)
         except DiskFullError as error:
             self.read_only.turn(DISK_FULL, error)
-            return Code.EREADONLY
+            work.failure = Code.EREADONLY
         except DiskError as error:
             self.read_only.turn(DISK_FAILED, error)
-            return Code.EIO
-        self._adds += sum(map(len, batch.entries.values()))
-        return None
+            work.failure = Code.EIO
+        if work.forces and self.store.failed_reason is not None:
+            work.failure = Code.EIO
+        work.adds.ungroup()
+        work.indexed_us = self._ticks_us()
+        written = work.failure is None
+        # A disk that was only full has written nothing, and can sync what was there before.
+        work.waits = work.failure is not Code.EIO and self.store.must_sync(
+            entries=written and work.adds.entries > work.deferred,
+            states=written and bool(work.states or work.packets),
+            force=bool(work.forces),
+        )
 
-    def _append(self, batch: _Batch) -> None:
-        """One write for all of it; returns once it is as durable as it has to be. Raises DiskError."""
-        before = {ledger: self.ledgers.record(ledger) for ledger in batch.states}
-        records: list[Record] = [ledger_record(*state) for state in batch.states.items()]
-        for group in batch.entries.values():
-            records.extend(map(entry_record, group))
-        records.extend(map(lac_record, batch.packets))
-        self._store.append(records)
-        deferred = batch.deferred and batch.deferred == sum(map(len, batch.entries.values()))
-        self._store.commit(deferred=bool(deferred))
-        for ledger, group in batch.entries.items():
-            if ledger in self._lacs or ledger in self._polls:
-                self._advanced(ledger, max(map(lac_field, group)))
-        for packet in batch.packets:
-            self._advanced(LAC_PACKET.unpack_from(packet)[0], lac_of(packet))
-        for ledger, after in batch.states.items():
-            was = before[ledger] or LedgerRecord()
-            self.ledgers.changed(ledger, before[ledger], after)
+    def _append(self, work: Work) -> None:
+        """One write for all of it. Raises DiskError."""
+        parts: list[Part] = [ledger_record(*state) for state in work.states.items()]
+        if work.adds.entries:
+            parts.append(work.adds)
+        parts.extend(map(lac_record, work.packets))
+        self.store.append(parts)
+        work.written_us = self._ticks_us()
+        self.store.index_appended()
+        self._pending.update(work.states)
+        if self._lacs or self._polls:
+            work.advanced = [
+                (group.ledger, group.lac)
+                for group in work.adds.groups
+                if group.ledger in self._lacs or group.ledger in self._polls
+            ]
+        self._adds += work.adds.entries
+
+    # ---- step 3 -------------------------------------------------------------------------------------
+
+    def settle(self, work: Work, error: DiskError | None = None) -> None:
+        """The group need not wait any more: it takes effect; or what it waited for failed with ``error``."""
+        if error is not None:
+            self.read_only.turn(DISK_FAILED, error)
+            work.failure = Code.EIO
+        if work.failure is not None:
+            return
+        for ledger, after in work.states.items():
+            before = self.ledgers.record(ledger)
+            self.store.show(ledger_record(ledger, after))
+            if self._pending.get(ledger) is after:
+                del self._pending[ledger]
+            self.ledgers.changed(ledger, before, after)
+            was = before or LedgerRecord()
             if after.fenced > was.fenced or after.limbo > was.limbo:
                 self._end_polls(self._polls.disturbed(ledger), None)
+        for packet in work.packets:
+            self.store.show(lac_record(packet))
+            self._advanced(LAC_PACKET.unpack_from(packet)[0], lac_of(packet))
+        for ledger, lac in work.advanced:
+            self._advanced(ledger, lac)
+        for ledger, group in work.slow.items():
+            self._warm(ledger, group)
 
-    def _force(self, failure: Code | None) -> Code:
-        """Sync what is not. A disk that was only full has written nothing, and can sync what was there before."""
-        if failure is Code.EIO:
-            return Code.EIO
-        try:
-            self._store.commit(durable=True)
-        except DiskError as error:
-            self.read_only.turn(DISK_FAILED, error)
-            return Code.EIO
-        return Code.EOK
+    def _warm(self, ledger: int, group: HotLedger) -> None:
+        """From here on the ledger's ordinary adds are plain ones, if it is open and nothing else is under way."""
+        record = self.ledgers.record(ledger)
+        if (
+            ledger not in self._pending
+            and standing(record) is Standing.OPEN
+            and record is not None
+            and record.master_key is not None
+            and len(record.master_key) == v2.MASTER_KEY_BYTES
+        ):
+            if len(self._walk.hot) >= HOT_LEDGERS_MAX:
+                self._walk.hot.clear()
+            self._walk.hot[ledger] = HotLedger(ledger, record.master_key)
 
     def set_states(self, states: dict[int, LedgerRecord]) -> None:
-        """Write ledger states, durably as states always are: phase one marks, repair clears. Raises DiskError."""
-        if states:
-            self._append(_Batch(states=states))
+        """Write ledger states, durably: phase one marks, repair clears. No group may be under way. Raises DiskError."""
+        if not states:
+            return
+        work = Work(AddBatch(), self._ticks_us(), states=states)
+        for ledger in states:
+            self._walk.hot.pop(ledger, None)
+        self._append(work)
+        self.store.sync()
+        self.settle(work)
 
     # ---- long polls ---------------------------------------------------------------------------------
 
@@ -314,7 +395,7 @@ class Bookie:
         if (
             wait_ms <= 0
             or not self.reader.must_wait(poll)
-            or not self._polls.park(connection, poll, self._ticks_ms() + wait_ms)
+            or not self._polls.park(connection, poll, self._ticks_us() // 1000 + wait_ms)
         ):
             self._over.append((connection, poll, None))
 
@@ -328,7 +409,7 @@ class Bookie:
 
     def polled(self) -> Iterator[Answers]:
         """Answers to the long polls whose wait is over by now; each is made as it is taken."""
-        self._end_polls(self._polls.expired(self._ticks_ms()), None)
+        self._end_polls(self._polls.expired(self._ticks_us() // 1000), None)
         while self._over:
             connection, poll, advanced_ms = self._over.popleft()
             yield connection, [self.reader.answer_poll(poll, advanced_ms)]
@@ -337,7 +418,7 @@ class Bookie:
     def polls_wait_ms(self) -> int | None:
         """How long until ``polled`` has more to say if nothing happens; None: for ever."""
         deadline = self._polls.next_deadline_ms
-        return None if deadline is None else max(0, deadline - self._ticks_ms())
+        return None if deadline is None else max(0, deadline - self._ticks_us() // 1000)
 
     def forget_polls(self) -> None:
         """The front-end is gone, and with it all connections."""
@@ -346,11 +427,12 @@ class Bookie:
 
     def watch_space(self, usage_max: float, reserve_bytes: int) -> None:
         """See ReadOnly.watch."""
-        self.read_only.watch(self._store.space(), usage_max, reserve_bytes)
+        self.read_only.watch(self.store.space(), usage_max, reserve_bytes)
 
 
-def _refuse(code: Code) -> Callable[[_Batch, int, Request], None]:
-    def refuse(batch: _Batch, connection: int, request: Request) -> None:
-        batch.answer(connection, bare(request, code))
+def _refuse(code: Code) -> Callable[[Work, int, Request], None]:
+    def refuse(work: Work, connection: int, request: Request) -> None:
+        work.adds.mark(connection, len(work.writes))
+        work.writes.append((request, code))
 
     return refuse

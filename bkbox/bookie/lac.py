@@ -32,6 +32,9 @@ class KnownLacs:
         self._store = store
         self._known: OrderedDict[int, int] = OrderedDict()
 
+    def __len__(self) -> int:
+        return len(self._known)
+
     def __contains__(self, ledger: int) -> bool:
         return ledger in self._known
 

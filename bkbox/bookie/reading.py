@@ -7,6 +7,8 @@ or the whole ledger is answered EUNKNOWNLEDGERSTATE; an explicit LAC is EOK with
 
 Source: protocol of versions 2 and 3 (READ_ENTRY, BATCH_READ_ENTRY, READ_LAC, GET_LIST_OF_ENTRIES_OF_LEDGER),
 ReadEntryProcessorV3.java, LongPollReadEntryProcessorV3.java, ReadLacProcessorV3.java.
+
+The frequent reads of entries that are there go another way (kernel/reads.py), which comes here with all others.
 """
 
 from __future__ import annotations
@@ -19,11 +21,15 @@ from bkbox.bookie.answers import Request, bare, on_v2
 from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers, standing
 from bkbox.errors import DiskError
+from bkbox.kernel.answers import AnswerWriter
+from bkbox.kernel.reads import ReadBatch
+from bkbox.kernel.v3plain import NO_LAC
 from bkbox.limits import BATCH_READ_BYTES_MAX, FRAME_BYTES_MAX
 from bkbox.storage.disk import DiskStore
 from bkbox.wire import v2, v3
 from bkbox.wire.availability import encode_folded, encode_runs
 from bkbox.wire.codes import Code
+from bkbox.wire.v3_format import Operation
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +46,9 @@ class Reader:
         self._store = store
         self._ledgers = ledgers
         self._lacs = lacs
-        self.reads = self.unknown = 0
+        self._one_by_one = self.unknown = 0
+        self.plain = ReadBatch(store.finder, store.fetch(), self._plain_lac, self._plain)
+        """Plain reads, to be taken and served."""
         self._answers: dict[type[Request], Callable[..., bytes]] = {
             v2.ReadRequest: self._entry_v2,
             v2.BatchReadRequest: self._batch_v2,
@@ -48,6 +56,31 @@ class Reader:
             v3.ReadLacRequest: self._lac_v3,
             v3.ListEntriesRequest: self._list_v3,
         }
+
+    @property
+    def reads(self) -> int:
+        """Entries that were asked for, since the start; ``unknown`` of them could not be told."""
+        return self._one_by_one + self.plain.served
+
+    def answer_into(self, out: AnswerWriter, connection: int, request: Request, code: Code) -> None:
+        """As ``answer``, into a slot. Raises EOFError."""
+        if (
+            code is Code.EOK
+            and isinstance(request, v2.BatchReadRequest)
+            and request.version == v2.CURRENT_VERSION
+            and request.entry_id >= 0
+            and self.plain.serve_batch(
+                out,
+                connection,
+                request.ledger_id,
+                request.entry_id,
+                request.request_id,
+                request.max_count,
+                min(request.max_size, BATCH_READ_BYTES_MAX),
+            )
+        ):
+            return
+        out.put(connection, self.answer(request, code), 1)
 
     def answer(self, request: Request, code: Code) -> bytes:
         """The answer to a read that was admitted (EOK) or refused with ``code``; one that is no long poll."""
@@ -71,7 +104,7 @@ class Reader:
             log.error("ledger %d entry %d cannot be read: %s", ledger, entry_id, error)
             self.unknown += 1
             return Code.EIO, None
-        self.reads += 1
+        self._one_by_one += 1
         if entry is not None:
             return Code.EOK, entry
         code = ABSENT[standing(record)]
@@ -133,6 +166,20 @@ class Reader:
             entries.append(entry)
             next_id += 1
         return Code.EOK, tuple(entries)
+
+    # ---- plain reads --------------------------------------------------------------------------------
+
+    def _plain(self, version: int, txn: int, ledger: int, entry: int) -> bytes:
+        """The answer to a plain read that has to be looked at: mostly that there is no such entry."""
+        code = Code.EOK if ledger >= 0 and entry >= -1 else Code.EBADREQ
+        if version < v3.CURRENT_VERSION:
+            return self.answer(v2.ReadRequest(version, 0, ledger, entry, None), code)
+        header = v3.Header(Operation.READ_ENTRY, txn)
+        return self.answer(v3.ReadRequest(header, ledger, entry), code)
+
+    def _plain_lac(self, ledger: int) -> int:
+        lac = self._lac_beside(ledger)
+        return NO_LAC if lac is None else lac
 
     # ---- long polls -----------------------------------------------------------------------------------
 

@@ -63,6 +63,7 @@ COMMANDS = {
     "placement": ("bkbox.cli.placement:placement", "Show how bookies are chosen for ledgers."),
     "index": ("bkbox.cli.index:index", "Work on a disk's index while the bookie is stopped."),
     "config": ("bkbox.cli.config:config", "Check a configuration and show what it means."),
+    "bench": ("bkbox.cli.bench:bench", "Measure a bookie and the client on this machine."),
     "demo": ("bkbox.cli.demo:demo", "Run three bookies here, break them, and read all back."),
 }
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
+import signal
 import sys
 
 import click
 
+from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import config_option
 from bkbox.config import Config
-from bkbox.supervisor import supervisor
+from bkbox.supervisor.nursery import Nursery
 
 
 @click.command(no_args_is_help=True)
@@ -31,4 +32,23 @@ def run(ctx: click.Context, config: Config) -> None:
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
     )
-    ctx.exit(asyncio.run(supervisor.run(config, lambda address: click.echo(f"ready {address}"))))
+    # Until the supervisor knows an ordered stop there is nothing to stop but the children that wait.
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: sys.exit(ExitCode.OK))
+    with Nursery() as nursery:
+        for disk in config.disks:
+            nursery.begin("worker", str(disk))
+        nursery.begin("frontend", config.bookie_id)
+        ctx.exit(_supervise(config, nursery))
+
+
+def _supervise(config: Config, nursery: Nursery) -> int:
+    import asyncio
+
+    from bkbox.supervisor import (
+        supervisor,  # what takes a while here, while the children do the same
+    )
+
+    return asyncio.run(
+        supervisor.run(config, nursery, lambda address: click.echo(f"ready {address}"))
+    )

@@ -13,11 +13,9 @@ import asyncio
 from contextlib import suppress
 
 from bkbox.client.driver import LedgerAccess
-from bkbox.client.pool import Reply
-from bkbox.errors import DigestError
+from bkbox.client.matching import BATCH_ENTRIES_AT, Reply
 from bkbox.ids import BookieId, EntryId
 from bkbox.protocol.events import NoAnswer
-from bkbox.wire import v2
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata
 
@@ -27,6 +25,7 @@ class BatchReads:
 
     def __init__(self, access: LedgerAccess) -> None:
         self._access = access
+        self._turn = 0
         self._without: set[BookieId] = set()
 
     def help_with(self, metadata: LedgerMetadata) -> bool:
@@ -44,8 +43,9 @@ class BatchReads:
         ensemble = metadata.fragment_of(first).ensemble
         starts = (each.first_entry for each in metadata.fragments if each.first_entry > first)
         count = min(max_count, next(starts, first + max_count) - first)
+        self._turn += 1  # so that batches under way at the same time come from different bookies
         for step in range(len(ensemble)):
-            bookie = ensemble[(first + step) % len(ensemble)]
+            bookie = ensemble[(self._turn + step) % len(ensemble)]
             if bookie not in self._without and (
                 entries := await self._ask(bookie, first, count, max_bytes)
             ):
@@ -64,9 +64,6 @@ class BatchReads:
                 reply = await asked
         if reply.answer in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
             self._without.add(bookie)
-        entries: list[VerifiedEntry] = []
-        if isinstance(reply.response, v2.BatchReadResponse):
-            with suppress(DigestError):
-                for data in reply.response.entries[:count]:
-                    entries.append(self._access.digests.verify(data, first + len(entries)))
-        return entries
+        if not isinstance(reply.response, bytes):
+            return []
+        return self._access.digests.verify_batch(reply.response, BATCH_ENTRIES_AT, first, count)

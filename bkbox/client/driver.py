@@ -15,9 +15,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from bkbox.client.adds import Add, AddFrames, AddPacker
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement import Placer
-from bkbox.client.pool import Add, BookiePool, Reply
+from bkbox.client.pool import BookiePool, Reply
 from bkbox.errors import DigestError, MetadataError, VersionConflictError
 from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.metadata.base import MetadataStore
@@ -27,7 +28,7 @@ from bkbox.protocol.effects import (
     Outcome,
     PickReplacements,
     ReadMetadata,
-    SendAdd,
+    SendAdds,
     SendForce,
     SendPoll,
     SendRead,
@@ -35,7 +36,8 @@ from bkbox.protocol.effects import (
     WriteMetadata,
 )
 from bkbox.protocol.events import (
-    AddAnswered,
+    AddsAnswered,
+    Answer,
     Event,
     ForceAnswered,
     LacAnswered,
@@ -54,7 +56,8 @@ from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, VerifiedEntry
 
 ADD_OVERHEAD_BYTES = 4_096
-"""What an outstanding add takes here beside its payload, about: what bounds small entries."""
+"""What an outstanding add counts for beside its payload: far more than it takes here, so that it
+bounds how many small entries are on their way, and how long each."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,8 +89,8 @@ class Driver:
         self.unanswered_bytes = 0
         """Size of all adds handed over and not answered yet, each copy counted, reckoned with
         ADD_OVERHEAD_BYTES each."""
-        self.last_add: dict[BookieId, SendAdd] = {}
-        """The last add sent to each bookie."""
+        self._last_adds: dict[BookieId, tuple[SendAdds, EntryId]] = {}
+        self._packer: AddPacker | None = None
         self._handle = handle
         self._access = access
         self._wait_until = wait_until
@@ -111,8 +114,8 @@ class Driver:
         """Send out the requests among these, keep the outcomes for ``step``."""
         for effect in effects:
             match effect:
-                case SendAdd():
-                    self._send_add(effect)
+                case SendAdds():
+                    self._send_adds(effect)
                 case SendForce():
                     for token, bookie in effect.targets:
                         reply = self._access.pool.force(bookie, self._access.ledger_id)
@@ -155,33 +158,42 @@ class Driver:
 
     # ---- bookies --------------------------------------------------------------------------------
 
-    def _send_add(self, effect: SendAdd) -> None:
-        add = self.packaged(effect)
-        size = len(effect.payload) + ADD_OVERHEAD_BYTES
-        self.unanswered_bytes += size * len(effect.targets)
-        for token, bookie in effect.targets:
-            self.last_add[bookie] = effect
-            reply = self._access.pool.add(bookie, add)
-            reply.add_done_callback(partial(self._add_answered, token, size))
+    def _send_adds(self, effect: SendAdds) -> None:
+        run = self._packer_for(effect).pack(effect)
+        for token, bookie, entries in effect.targets:
+            self._last_adds[bookie] = effect, EntryId(entries[-1])
+            frames = run.of(entries)
+            self.unanswered_bytes += _held_bytes(frames, 0, len(entries) - 1)
+            self._access.pool.add_run(
+                bookie,
+                frames,
+                partial(self._adds_answered, token, frames),
+                deferred_sync=effect.deferred_sync,
+            )
 
-    def packaged(self, effect: SendAdd) -> Add:
-        """An add as it is sent; the same entry bytes each time."""
-        entry = self._access.digests.package(
-            effect.entry_id, effect.lac, effect.length, effect.payload
-        )
-        return Add(
-            self._access.ledger_id,
-            effect.entry_id,
-            self._access.master_key,
-            entry,
-            recovery=effect.recovery,
-            deferred_sync=effect.deferred_sync,
-        )
+    def _packer_for(self, effect: SendAdds) -> AddPacker:
+        if self._packer is None:
+            self._packer = self._access.pool.packer(
+                self._access.digests,
+                self._access.master_key,
+                recovery=effect.recovery,
+                deferred_sync=effect.deferred_sync,
+            )
+        return self._packer
 
-    def _add_answered(self, token: int, size: int, reply: asyncio.Future[Reply]) -> None:
-        self.unanswered_bytes -= size
-        answer, _, connection, _ = reply.result()
-        self.post(AddAnswered(token, answer, connection))
+    def last_add(self, bookie: BookieId) -> Add | None:
+        """The last add sent to this bookie, as it was sent."""
+        last = self._last_adds.get(bookie)
+        return None if last is None else self._packer_for(last[0]).single(*last)
+
+    def _adds_answered(
+        self, token: int, frames: AddFrames, first: int, last: int, answer: Answer, connection: int
+    ) -> None:
+        self.unanswered_bytes -= _held_bytes(frames, first, last)
+        entries = frames.entries
+        self.post(
+            AddsAnswered(token, EntryId(entries[first]), EntryId(entries[last]), answer, connection)
+        )
 
     def _force_answered(self, token: int, reply: asyncio.Future[Reply]) -> None:
         answer, _, connection, _ = reply.result()
@@ -291,6 +303,12 @@ class Driver:
             self.post(task.result())
         else:
             self._wake.set()
+
+
+def _held_bytes(frames: AddFrames, first: int, last: int) -> int:
+    """Size of the adds with these indices."""
+    count = last - first + 1
+    return frames.offsets[last + 1] - frames.offsets[first] + count * ADD_OVERHEAD_BYTES
 
 
 class Machine(Protocol):

@@ -12,8 +12,9 @@ import asyncio
 import random
 from collections.abc import Awaitable, Callable
 from enum import Enum
-from functools import partial
+from math import inf
 
+from bkbox.client.adds import AddSend
 from bkbox.client.matching import (
     Decode,
     Key,
@@ -26,9 +27,13 @@ from bkbox.client.matching import (
 )
 from bkbox.client.options import Backoff, ClientOptions
 from bkbox.client.stream import Stream
+from bkbox.client.turn import TurnEnd
 from bkbox.ids import BookieId
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire.service_info import HostPort
+
+_SOON_S = 0.01
+"""What times out within this does so with what times out now."""
 
 Resolve = Callable[[BookieId], Awaitable[HostPort | None]]
 
@@ -60,17 +65,20 @@ class BookieLink:
         resolve: Resolve,
         options: ClientOptions,
         rng: random.Random,
+        turn_end: TurnEnd,
     ) -> None:
         self._bookie = bookie
         self._lane = lane
         self._resolve = resolve
         self._options = options
+        self._turn_end = turn_end
         self._backoff = Backoff(options, rng)
         self._not_before = 0.0
         self._connections = 0
         self._stream: Stream | None = None
         self._connecting: asyncio.Task[None] | None = None
-        self._backlog: list[Request] = []
+        self._backlog: list[Request | AddSend] = []
+        self._sweep: asyncio.TimerHandle | None = None
         self._closed = False
 
     @property
@@ -80,24 +88,32 @@ class BookieLink:
 
     def request(self, key: Key, frame: bytes, timeout_s: float) -> asyncio.Future[Reply]:
         """Send a frame. Cancelling the future forgets the request."""
+        request = Request(key, frame, asyncio.get_running_loop().create_future())
+        self.send(request, timeout_s)
+        return request.reply
+
+    def send(self, item: Request | AddSend, timeout_s: float) -> None:
+        """Send a request or a run of adds."""
         loop = asyncio.get_running_loop()
-        request = Request(key, frame, loop.create_future())
         stream = self._stream
         if self._closed or (stream is None and self._connecting is None and self.suspect):
-            request.end(Reply(NoAnswer.NOT_REACHED))
-            return request.reply
-        request.timer = loop.call_later(timeout_s, partial(self._expired, request))
+            item.fail(NoAnswer.NOT_REACHED)
+            return
+        item.deadline = loop.time() + timeout_s
+        if self._sweep is None or item.deadline < self._sweep.when():
+            self._sweep_at(item.deadline)
         if stream is not None:
-            stream.send(request)
+            stream.send(item)
         else:
-            self._backlog.append(request)
+            self._backlog.append(item)
             if self._connecting is None:
                 self._connecting = loop.create_task(self._connect())
-        return request.reply
 
     async def close(self) -> None:
         """Answer what is outstanding and close the connection."""
         self._closed = True
+        if self._sweep is not None:
+            self._sweep.cancel()
         if self._connecting is not None:
             self._connecting.cancel()
             await asyncio.wait([self._connecting])
@@ -105,11 +121,34 @@ class BookieLink:
             self._stream.abort()
             await asyncio.wait([self._stream.closed])
 
-    def _expired(self, request: Request) -> None:
-        if not request.reply.done():
-            request.end(Reply(NoAnswer.TIMEOUT))
-            if self._stream is not None:
-                self._stream.forget()
+    # ---- time-outs ------------------------------------------------------------------------------
+
+    def _sweep_at(self, when: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep = asyncio.get_running_loop().call_at(when, self._expire)
+
+    def _expire(self) -> None:
+        """One timer for all: it goes off at the deadline of what waited longest when it was set."""
+        self._sweep = None
+        stream = self._stream
+        now = asyncio.get_running_loop().time() + _SOON_S
+        left = inf
+        for item in self._backlog if stream is None else [*stream.waiting.items()]:
+            if item.is_over:
+                continue
+            if item.deadline > now:
+                left = min(left, item.deadline)
+                continue
+            item.fail(NoAnswer.TIMEOUT)
+            if stream is not None:
+                stream.forget(item)
+        if stream is not None:
+            stream.waiting.tidy()
+        if left < inf:
+            self._sweep_at(left)
+
+    # ---- connections ----------------------------------------------------------------------------
 
     async def _connect(self) -> None:
         stream = None
@@ -127,20 +166,22 @@ class BookieLink:
             backlog, self._backlog = self._backlog, []
             if stream is None:
                 self._back_off()
-                for request in backlog:
-                    request.end(Reply(NoAnswer.NOT_REACHED))
+                for item in backlog:
+                    item.fail(NoAnswer.NOT_REACHED)
         if stream is not None:
             self._stream = stream
-            for request in backlog:
-                if not request.reply.done():
-                    stream.send(request)
+            for item in backlog:
+                if not item.is_over:
+                    stream.send(item)
 
     def _new_stream(self) -> Stream:
         self._connections += 1
         waiting = Waiting(numbered=self._lane in (Lane.V2_BATCH, Lane.V3))
         decode = _DECODE[self._lane]
         frame_bytes_max = self._options.frame_bytes_max
-        return Stream(self._connections, decode, waiting, frame_bytes_max, self._lost)
+        return Stream(
+            self._connections, decode, waiting, frame_bytes_max, self._turn_end, self._lost
+        )
 
     def _lost(self, stream: Stream) -> None:
         self._stream = None

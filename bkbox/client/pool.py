@@ -19,18 +19,20 @@ from __future__ import annotations
 
 import asyncio
 import random
-from itertools import count
 from typing import NamedTuple
 
+from bkbox.client.adds import Add, AddFrames, AddPacker, AddSend, Numbers, OnAnswer
 from bkbox.client.link import BookieLink, Lane, Resolve
 from bkbox.client.matching import Reply
 from bkbox.client.options import ClientOptions
+from bkbox.client.turn import TurnEnd
 from bkbox.errors import EncodingError
 from bkbox.ids import NO_ENTRY, BookieId
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire import availability, v2, v3
 from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Code
+from bkbox.wire.digest import DigestManager
 from bkbox.wire.v3_format import Operation
 
 __all__ = ["Add", "BookiePool", "DiskSpace", "Reply"]
@@ -41,61 +43,6 @@ ADD_FRAME_OVERHEAD_BYTES = {"v2": 28, "v3": 128}
 
 _BATCH_ENTRIES_MAX = 2**31 - 1
 """What the count of a batch read can say."""
-
-
-class Add:
-    """One add as it goes to every bookie of its write set. ``entry``: as packaged by digest.py."""
-
-    __slots__ = (
-        "_v2_frame",
-        "deferred_sync",
-        "entry",
-        "entry_id",
-        "ledger_id",
-        "master_key",
-        "recovery",
-    )
-
-    def __init__(
-        self,
-        ledger_id: int,
-        entry_id: int,
-        master_key: bytes,
-        entry: bytes | memoryview,
-        *,
-        recovery: bool = False,
-        deferred_sync: bool = False,
-    ) -> None:
-        self.ledger_id = ledger_id
-        self.entry_id = entry_id
-        self.master_key = master_key
-        self.entry = entry
-        self.recovery = recovery
-        self.deferred_sync = deferred_sync
-        self._v2_frame = b""
-
-    def v2_frame(self) -> bytes:
-        """The same bytes for each bookie."""
-        if not self._v2_frame:
-            flags = v2.FLAG_RECOVERY_ADD | v2.FLAG_HIGH_PRIORITY if self.recovery else 0
-            request = v2.AddRequest(v2.CURRENT_VERSION, flags, self.master_key, self.entry)
-            self._v2_frame = v2.encode_request(request)
-        return self._v2_frame
-
-    def v3_frame(self, number: int) -> bytes:
-        priority = v3.HIGH_PRIORITY if self.recovery else 0
-        header = v3.Header(Operation.ADD_ENTRY, number, priority)
-        return v3.encode_request(
-            v3.AddRequest(
-                header,
-                self.ledger_id,
-                self.entry_id,
-                self.master_key,
-                self.entry,
-                recovery=self.recovery,
-                deferred_sync=self.deferred_sync,
-            )
-        )
 
 
 class DiskSpace(NamedTuple):
@@ -115,20 +62,59 @@ class BookiePool:
         self._resolve = resolve
         self._options = options
         self._rng = rng
+        self.turn_end = TurnEnd()
         self._links: dict[tuple[BookieId, Lane], BookieLink] = {}
-        self._numbers = count(1)
+        self._numbers = Numbers()
         self._is_v3 = options.protocol == "v3"
 
+    def packer(
+        self,
+        digests: DigestManager,
+        master_key: bytes,
+        *,
+        recovery: bool = False,
+        deferred_sync: bool = False,
+    ) -> AddPacker:
+        """What makes the frames for ``add_run``."""
+        numbers = self._numbers if self._adds_in_v3(deferred_sync=deferred_sync) else None
+        return AddPacker(
+            digests, master_key, numbers, recovery=recovery, deferred_sync=deferred_sync
+        )
+
+    def add_run(
+        self,
+        bookie: BookieId,
+        frames: AddFrames,
+        on_answer: OnAnswer,
+        *,
+        deferred_sync: bool = False,
+    ) -> None:
+        """Send adds; ``deferred_sync`` as the packer was told. Those with deferred sync share their
+        connection with ``force``."""
+        lane = Lane.V3 if self._adds_in_v3(deferred_sync=deferred_sync) else Lane.V2
+        self._link(bookie, lane).send(AddSend(frames, on_answer), self._options.add_timeout_s)
+
     def add(self, bookie: BookieId, add: Add) -> asyncio.Future[Reply]:
-        """Send an add. Those with deferred sync share their connection with ``force``."""
-        if self._is_v3 or add.deferred_sync:
-            number = next(self._numbers)
-            key: tuple[int, ...] = (Operation.ADD_ENTRY, number)
-            link, frame = self._link(bookie, Lane.V3), add.v3_frame(number)
+        """Send one add."""
+        entries = (add.entry_id,)
+        if self._adds_in_v3(deferred_sync=add.deferred_sync):
+            keys = (self._numbers.take(),)
+            data = add.v3_frame(keys[0])
         else:
-            key = (v2.OP_ADD, add.ledger_id, add.entry_id)
-            link, frame = self._link(bookie, Lane.V2), add.v2_frame()
-        return link.request(key, frame, self._options.add_timeout_s)
+            keys = entries
+            data = add.v2_frame()
+        reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
+
+        def answered(_first: int, _last: int, answer: Answer, connection: int) -> None:
+            if not reply.done():
+                reply.set_result(Reply(answer, None, connection))
+
+        frames = AddFrames(add.ledger_id, data, (0, len(data)), entries, keys)
+        self.add_run(bookie, frames, answered, deferred_sync=add.deferred_sync)
+        return reply
+
+    def _adds_in_v3(self, *, deferred_sync: bool) -> bool:
+        return self._is_v3 or deferred_sync
 
     def read(
         self, bookie: BookieId, ledger_id: int, entry_id: int, fence_key: bytes | None
@@ -154,8 +140,8 @@ class BookiePool:
         self, bookie: BookieId, ledger_id: int, first: int, max_count: int, max_bytes: int
     ) -> asyncio.Future[Reply]:
         """Read consecutive entries, at most so many and, beyond one, no more than fit into a frame
-        of ``max_bytes``; the response is a v2.BatchReadResponse, which may be short."""
-        number = next(self._numbers)
+        of ``max_bytes``; the response is the body of the answer, which may be short."""
+        number = self._numbers.take()
         max_count = min(max_count, _BATCH_ENTRIES_MAX)
         max_bytes = min(max_bytes, self._options.frame_bytes_max)
         request = v2.BatchReadRequest(
@@ -237,7 +223,7 @@ class BookiePool:
     # ---- shared ---------------------------------------------------------------------------------
 
     def _header(self, operation: Operation, priority: int = 0) -> v3.Header:
-        return v3.Header(operation, next(self._numbers), priority)
+        return v3.Header(operation, self._numbers.take(), priority)
 
     def _ask(
         self, bookie: BookieId, request: v3.Request, wait_s: float = 0.0
@@ -252,6 +238,6 @@ class BookiePool:
     def _link(self, bookie: BookieId, lane: Lane) -> BookieLink:
         link = self._links.get((bookie, lane))
         if link is None:
-            link = BookieLink(bookie, lane, self._resolve, self._options, self._rng)
+            link = BookieLink(bookie, lane, self._resolve, self._options, self._rng, self.turn_end)
             self._links[bookie, lane] = link
         return link

@@ -176,14 +176,23 @@ class LedgerReader:
         Reads ahead of its consumer, within ``read_ahead_bytes``. Raises as ``read_entry``, after
         the entries before the one that failed.
         """
+        async with aclosing(self.read_batches(first, last)) as batches:
+            async for entries in batches:
+                for entry in entries:
+                    yield entry
+
+    async def read_batches(
+        self, first: int = 0, last: int | None = None
+    ) -> AsyncGenerator[list[Entry], None]:
+        """The same in lists as they come, none of them empty; for whoever can use many at once."""
         start = entry_id(first)
         if last is None:
             last = await self.read_last_add_confirmed()
         elif start <= last:
             await self._must_be_confirmed(entry_id(last))
-        async with aclosing(self._read_all(start, last)) as entries:
-            async for entry in entries:
-                yield entry
+        async with aclosing(self._read_all(start, last)) as batches:
+            async for entries in batches:
+                yield entries
 
     async def read_unconfirmed(self, first: int, last: int) -> AsyncGenerator[Entry, None]:
         """The entries from ``first`` to ``last`` as far as any bookie has them, confirmed or not.
@@ -191,11 +200,12 @@ class LedgerReader:
         What is not confirmed may not be in the ledger once it is closed. Raises as ``read_entry``,
         NoSuchEntryError where no bookie has one.
         """
-        async with aclosing(self._read_all(entry_id(first), last)) as entries:
-            async for entry in entries:
-                yield entry
+        async with aclosing(self._read_all(entry_id(first), last)) as batches:
+            async for entries in batches:
+                for entry in entries:
+                    yield entry
 
-    async def _read_all(self, start: EntryId, last: int) -> AsyncGenerator[Entry, None]:
+    async def _read_all(self, start: EntryId, last: int) -> AsyncGenerator[list[Entry], None]:
         ahead: deque[tuple[range, asyncio.Task[list[Entry]]]] = deque()
         next_entry = start
         largest = self._access.options.read_ahead_bytes
@@ -212,10 +222,9 @@ class LedgerReader:
                 entries, task = ahead[0]
                 found = await task
                 while entries:
-                    for entry in found:
-                        size = max(len(entry.payload), 1)
-                        largest = size if entry.entry_id == start else max(largest, size)
-                        yield entry
+                    size = max(1, *(len(entry.payload) for entry in found))
+                    largest = size if entries.start == start else max(largest, size)
+                    yield found
                     entries = entries[len(found) :]
                     found = await self._read_run(entries) if entries else []
                 ahead.popleft()

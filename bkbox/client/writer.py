@@ -41,8 +41,9 @@ from bkbox.wire.digest import HEADER_BYTES
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.write_set import write_set
 
-_APPENDS_PER_TURN = 64
-"""Appends of append_many between two turns of the event loop, where answers are taken in."""
+_APPENDS_PER_TURN = 256
+"""Appends of append_many between two turns of the event loop, where they are sent and answers are
+taken in."""
 
 
 class LedgerWriter:
@@ -55,11 +56,14 @@ class LedgerWriter:
         machine: writer.LedgerWriter,
         on_end: Callable[[LedgerWriter], None],
     ) -> None:
+        options = access.options
         self._access = access
         self._machine = machine
         self._on_end = on_end
         self._driver = Driver(machine.handle, access)
-        self._pending: deque[tuple[asyncio.Future[EntryId], int]] = deque()
+        self._gathered: list[bytes] = []
+        self._next_entry = 0
+        self._pending: deque[tuple[int, int, asyncio.Future[EntryId]]] = deque()
         self._pending_bytes = 0
         self._forces: deque[asyncio.Future[EntryId]] = deque()
         self._room = asyncio.Event()
@@ -68,7 +72,13 @@ class LedgerWriter:
         self._was_left = False
         self._end: BaseException | None = None
         self._mending: asyncio.Task[None] | None = None
-        loop = asyncio.get_running_loop()
+        overhead = ADD_FRAME_OVERHEAD_BYTES["v3" if machine.deferred_sync else options.protocol]
+        self._payload_bytes_max = (
+            options.frame_bytes_max - overhead - HEADER_BYTES - access.digests.digest_size
+        )
+        self._window_bytes = options.window_bytes
+        self._unanswered_bytes_max = options.window_bytes * access.write_quorum
+        self._loop = loop = asyncio.get_running_loop()
         self._telling: asyncio.Task[None] | None = None
         if access.options.explicit_lac_interval_s > 0:
             self._telling = loop.create_task(self._tell_lac())
@@ -103,7 +113,8 @@ class LedgerWriter:
         HandleClosedError, and what ended the writer: LedgerFencedError, LedgerClosedError,
         AddFailedError, UnauthorizedError, MetadataError.
         """
-        await self.drain()
+        if self._is_full():
+            await self.drain()
         return await self.append_nowait(payload)
 
     async def append_many(self, payloads: Iterable[bytes]) -> list[EntryId]:
@@ -111,15 +122,30 @@ class LedgerWriter:
 
         Raises as ``append``; those before the one that failed are in the ledger.
         """
+        first_to_come = self._next_entry
+        entries: list[EntryId] = []
         futures: list[asyncio.Future[EntryId]] = []
+        held = 0
         try:
             for payload in payloads:
-                if len(futures) % _APPENDS_PER_TURN == 0:
+                if self._is_full() or self._next_entry - first_to_come >= _APPENDS_PER_TURN:
+                    if held:
+                        futures.append(self._promise(held))
+                    held = 0
                     await asyncio.sleep(0)
-                await self.drain()
-                futures.append(self.append_nowait(payload))
-            return [await future for future in futures]
+                    await self.drain()
+                    first_to_come = self._next_entry
+                entries.append(EntryId(self._next_entry))
+                held += self._gather(payload)
+            if held:
+                futures.append(self._promise(held))
+            held = 0
+            for future in futures:
+                await future
+            return entries
         finally:
+            if held:
+                futures.append(self._promise(held))
             for future in futures:
                 if not future.cancel() and not future.cancelled():
                     future.exception()
@@ -127,30 +153,49 @@ class LedgerWriter:
     def append_nowait(self, payload: bytes) -> asyncio.Future[EntryId]:
         """Append an entry; the future gives its id when it is acknowledged.
 
-        Raises WindowFullError (then ``await drain()``), else as ``append``, at once or by the
-        future.
+        Entries of one turn of the event loop are sent together at its end. Raises WindowFullError
+        (then ``await drain()``), else as ``append``, at once or by the future.
         """
-        self._must_be_open()
-        options = self._access.options
-        entry_bytes = HEADER_BYTES + self._access.digests.digest_size + len(payload)
-        version = "v3" if self._machine.deferred_sync else options.protocol
-        size = ADD_FRAME_OVERHEAD_BYTES[version] + entry_bytes
-        if size > options.frame_bytes_max:
-            raise EntryTooLargeError(
-                f"an entry of {len(payload)} bytes makes a frame of {size}, "
-                f"{options.frame_bytes_max} are allowed (ledger {self.ledger_id})"
-            )
         if self._is_full():
             raise WindowFullError(
                 f"the writer of ledger {self.ledger_id} holds {self._pending_bytes} bytes that "
                 f"are not acknowledged"
             )
-        future: asyncio.Future[EntryId] = asyncio.get_running_loop().create_future()
-        held = ADD_OVERHEAD_BYTES + len(payload)
-        self._pending.append((future, held))
+        return self._promise(self._gather(payload))
+
+    def _gather(self, payload: bytes) -> int:
+        """Append an entry; returns what it counts for in the window, of which a promise follows
+        before anything else happens."""
+        if self._machine.failure is not None or self._was_left:
+            self._must_be_open()
+        size = len(payload)
+        if size > self._payload_bytes_max:
+            frame_bytes_max = self._access.options.frame_bytes_max
+            raise EntryTooLargeError(
+                f"an entry of {size} bytes makes a frame of "
+                f"{size - self._payload_bytes_max + frame_bytes_max}, "
+                f"{frame_bytes_max} are allowed (ledger {self.ledger_id})"
+            )
+        if not self._gathered:
+            self._access.pool.turn_end.gather(self._hand_over)
+        self._gathered.append(bytes(payload))
+        self._next_entry += 1
+        held = ADD_OVERHEAD_BYTES + size
         self._pending_bytes += held
-        self._driver.feed(Append(bytes(payload)))
+        return held
+
+    def _promise(self, held: int) -> asyncio.Future[EntryId]:
+        """The future of the last entry, and of all since the promise before, which count for so
+        much."""
+        future: asyncio.Future[EntryId] = self._loop.create_future()
+        self._pending.append((self._next_entry - 1, held, future))
         return future
+
+    def _hand_over(self) -> None:
+        """Have what was appended sent."""
+        gathered, self._gathered = self._gathered, []
+        if gathered and self._machine.failure is None:
+            self._driver.feed(Append(gathered))
 
     def _must_be_open(self) -> None:
         if self._machine.failure is not None:
@@ -169,6 +214,7 @@ class LedgerWriter:
         self._must_be_open()
         future: asyncio.Future[EntryId] = asyncio.get_running_loop().create_future()
         self._forces.append(future)
+        self._hand_over()
         self._driver.feed(Force())
         return await future
 
@@ -179,13 +225,12 @@ class LedgerWriter:
             await self._room.wait()
 
     def _is_full(self) -> bool:
-        window = self._access.options.window_bytes
-        copies = self._machine.metadata.write_quorum
-        return (
-            self._machine.failure is None
-            and not self._was_left
-            and (self._pending_bytes >= window or self._driver.unanswered_bytes >= window * copies)
-        )
+        if (
+            self._pending_bytes < self._window_bytes
+            and self._driver.unanswered_bytes < self._unanswered_bytes_max
+        ):
+            return False
+        return self._machine.failure is None and not self._was_left
 
     # ---- end ------------------------------------------------------------------------------------
 
@@ -205,6 +250,7 @@ class LedgerWriter:
         self._room.set()
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
+            self._hand_over()
             self._driver.feed(Close())
         return await asyncio.shield(self._closing)
 
@@ -254,9 +300,10 @@ class LedgerWriter:
 
     def _take(self, outcome: Outcome) -> None:
         match outcome:
-            case Acked(first, last):
-                for entry in range(first, last + 1):
-                    future, size = self._pending.popleft()
+            case Acked(_, last):
+                pending = self._pending
+                while pending and pending[0][0] <= last:
+                    entry, size, future = pending.popleft()
                     self._pending_bytes -= size
                     if not future.done():
                         future.set_result(EntryId(entry))
@@ -272,7 +319,8 @@ class LedgerWriter:
                 self._end_close(error)
 
     def _fail_pending(self, error: BaseException) -> None:
-        futures = [*(future for future, _ in self._pending), *self._forces]
+        futures = [*(future for _, _, future in self._pending), *self._forces]
+        self._gathered.clear()
         self._pending.clear()
         self._forces.clear()
         for future in futures:
@@ -328,10 +376,10 @@ class LedgerWriter:
 
     async def _takes_adds(self, bookie: BookieId) -> bool:
         """Send the bookie once more what it was sent last."""
-        last = self._driver.last_add.get(bookie)
+        last = self._driver.last_add(bookie)
         if last is None:
             return False
-        reply = await self._access.pool.add(bookie, self._driver.packaged(last))
+        reply = await self._access.pool.add(bookie, last)
         return reply.answer is Code.EOK
 
     # ---- readers that would know no better ------------------------------------------------------

@@ -49,24 +49,24 @@ class Routed(NamedTuple):
 
 
 class Intake:
-    """The requests of one connection."""
+    """The requests of one connection. ``tries_v3``: it is taken for version 3 so far."""
 
     def __init__(self, router: Router) -> None:
         self._router = router
-        self._tries_v3 = True
+        self.tries_v3 = True
         self._deferred: OrderedDict[int, DiskLink] = OrderedDict()
 
     def take(self, body: memoryview) -> Routed | bytes:
         """Where a request goes, or the answer where no disk is needed. Raises FrameError: the connection is closed."""
-        if self._tries_v3:
+        if self.tries_v3:
             if body[0] >= v3.FIRST_BYTE_MIN:
                 try:
                     request = v3.decode_request(body)
                 except EncodingError:
-                    self._tries_v3 = False
+                    self.tries_v3 = False
                 else:
                     return self._take_v3(request)
-            self._tries_v3 = False
+            self.tries_v3 = False
         return self._take_v2(body)
 
     # ---- version 2 ----------------------------------------------------------------------------------

@@ -6,14 +6,13 @@ there are too many requests, and the client may ask again.
 
 from __future__ import annotations
 
-from dataclasses import replace
-
+from bkbox.values import replaced
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import bodies
 
 
-def without_entries(frames: bytes) -> bytes:
+def without_entries(frames: bytes | memoryview) -> bytes:
     """Whole frames for whole frames, of either version."""
     return b"".join(
         _light_v2(body) if body[0] < v3.FIRST_BYTE_MIN else _light_v3(body)
@@ -24,7 +23,7 @@ def without_entries(frames: bytes) -> bytes:
 def _light_v2(body: memoryview) -> bytes:
     response = v2.decode_response(body)
     if isinstance(response, v2.ReadResponse | v2.BatchReadResponse) and response.code is Code.EOK:
-        response = replace(response, code=Code.ETOOMANYREQUESTS)  # which carries no entries
+        response = replaced(response, code=Code.ETOOMANYREQUESTS)  # which carries no entries
     return v2.encode_response(response)
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from enum import Enum
 
+from bkbox.kernel.routes import Routes
 from bkbox.wire.codes import Code
 
 
@@ -40,11 +41,13 @@ class Unroutable(Enum):
 
 
 class Places:
-    """Ledger to disk, by the disk's number."""
+    """Ledger to disk, by the disk's number; the table itself is that of ``routes``."""
 
-    def __init__(self, disks: Sequence[str]) -> None:
+    def __init__(self, disks: Sequence[str], routes: Routes) -> None:
         self.disks = tuple(disks)
-        self._place: dict[int, int] = {}
+        self.routes = routes
+        self.routes.lanes[:] = [None] * len(self.disks)
+        self._table = routes.table
         self._listed = [False] * len(self.disks)
         self._ledgers = [0] * len(self.disks)
 
@@ -62,21 +65,21 @@ class Places:
     def record(self, disk: int, ledgers: Iterable[int]) -> None:
         """These ledgers lie on this disk."""
         for ledger in ledgers:
-            before = self._place.get(ledger)
-            if before is not None:
+            before = self._table.put(ledger, disk)
+            if before >= 0:
                 self._ledgers[before] -= 1
-            self._place[ledger] = disk
             self._ledgers[disk] += 1
 
     def find(self, ledger: int) -> int | None:
         """The disk of a ledger, or None where no list names it."""
-        return self._place.get(ledger)
+        disk = self._table.get(ledger)
+        return disk if disk >= 0 else None
 
     def choose(
         self, ledger: int, in_service: Sequence[bool], writable: Sequence[bool]
     ) -> int | Unroutable:
         """The disk of a ledger; one that is in no list yet is given to the disk with the fewest ledgers."""
-        place = self._place.get(ledger)
+        place = self.find(ledger)
         if place is not None:
             return place
         if not self.all_listed():

@@ -1,107 +1,178 @@
 """The front-end process: one listening socket, its sessions, and a link to each disk worker.
 
+One thread and one epoll loop. A turn of it takes what is there from clients and workers, and then sends what came of
+it: one write for each connection that has answers, one message for each disk that has requests. So a turn costs the
+same few system calls for one request as for thousands.
+
 It holds no state that outlives it but the table of places, which it asks the workers for. A request for a disk that
-is out of service is answered with EIO: 'unknown', never 'no such entry'.
+is out of service is answered with EIO: 'unknown', never 'no such entry'. While more is held for clients than
+FRONTEND_HELD_BYTES_MAX, requests are answered with ETOOMANYREQUESTS: nothing was done with them.
 """
 
 from __future__ import annotations
 
-import asyncio
 import itertools
 import logging
+import select
 import socket
 
+from bkbox.errors import FrameError
 from bkbox.frontend.disklink import DiskLink
 from bkbox.frontend.diskspace import space_of
 from bkbox.frontend.routing import ABSENT, Places, Purpose, Unroutable
 from bkbox.frontend.session import Session
 from bkbox.ipc import messages
-from bkbox.ipc.channel import AsyncChannel
+from bkbox.ipc.channel import Channel
+from bkbox.kernel.stream import Stream
+from bkbox.kernel.turns import Turns
+from bkbox.limits import FRONTEND_HELD_BYTES_MAX
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
 
 log = logging.getLogger(__name__)
 
+_BACKLOG = 1024
+_ACCEPT_PAUSE_S = 1.0
+
 
 class Frontend:
     """Routes between sessions and disks; lives as long as its control channel."""
 
-    def __init__(self) -> None:
+    def __init__(self, control: socket.socket) -> None:
+        self._control = Channel(control)
+        self._turns = Turns(FRONTEND_HELD_BYTES_MAX, self._end)
         self._links: dict[int, DiskLink] = {}
-        self._sessions: dict[int, Session] = {}
+        self._sessions: dict[int, Stream] = {}
         self._numbers = itertools.count(1)
         self._open: messages.OpenFrontend | None = None
-        self._places = Places(())
+        self._places = Places((), self._turns.common.routes)
         self._awaited: set[int] = set()
         self._new_ledgers = True
+        self._refused = 0
         self._listener: socket.socket | None = None
-        self._opening: asyncio.Task[None] | None = None
-        self._server: asyncio.Server | None = None
-        self._control: AsyncChannel | None = None
-        self._finished = asyncio.Event()
+        self._listens = False
+        self._accept_paused = False
+        self._running = True
 
-    async def run(self, control: socket.socket) -> None:
+    def run(self) -> None:
         """Serve until the supervisor says stop or is gone."""
-        self._control = AsyncChannel(control, on_message=self._command, on_close=self._finished.set)
-        await self._finished.wait()
-        if self._server is not None:
-            self._server.close()
-        for session in list(self._sessions.values()):
-            session.abort()
+        self._turns.watch(self._control, self._command)
+        try:
+            while self._running:
+                self._turns.turn(_ACCEPT_PAUSE_S if self._accept_paused else None)
+                if self._accept_paused:
+                    self._accept()
+        except EOFError:
+            log.warning("the supervisor is gone")
+        finally:
+            self._close()
+
+    def _close(self) -> None:
+        if self._listener is not None:
+            self._listener.close()
+        for session in self._sessions.values():
+            session.close()
+        for link in self._links.values():
+            link.sock.close()
+        self._control.close()
+        self._turns.close()
+
+    def _end(self, session: Stream, error: Exception) -> None:
+        if isinstance(error, FrameError | ConnectionAbortedError):
+            log.warning("connection %s: %s; closed", session.peer, error)
+        del self._turns.streams[session.sock.fileno()]
+        del self._sessions[session.number]
+        session.close()
+        for link in self._links.values():
+            link.forget(session.number)
 
     # ---- the supervisor's commands ------------------------------------------------------------------
 
-    def _command(self, message: messages.Message, fds: list[int]) -> None:
-        control = self._control
-        assert control is not None
+    def _command(self) -> None:
+        message, fds = self._control.receive()
         if isinstance(message, messages.OpenFrontend):
             self._open = message
-            self._places = Places(message.disks)
+            self._places = Places(message.disks, self._turns.common.routes)
             self._awaited = {self._places.disks.index(disk) for disk in message.attached}
             self._listener = socket.socket(fileno=fds[0])
         elif isinstance(message, messages.AttachDisk):
-            disk = self._places.disks.index(message.disk)
-            before = self._links.pop(disk, None)
-            if before is not None:
-                before.close()
-            self._links[disk] = DiskLink(disk, socket.socket(fileno=fds[0]), self)
+            self._attach(self._places.disks.index(message.disk), socket.socket(fileno=fds[0]))
         elif isinstance(message, messages.DiskAway):
             self._places.unlisted(self._places.disks.index(message.disk))
-            control.send(messages.Done(call=message.call))
+            self._control.send(messages.Done(call=message.call))
         elif isinstance(message, messages.NewLedgers):
             self._new_ledgers = message.allowed
         elif isinstance(message, messages.GetStats):
-            control.send(
-                messages.Stats(call=message.call, values={"connections": len(self._sessions)})
-            )
+            self._control.send(messages.Stats(call=message.call, values=self._stats()))
         elif isinstance(message, messages.Stop):
-            control.send(messages.Stopped(call=message.call, clean=True))
-            asyncio.get_running_loop().call_soon(self._finished.set)
+            self._control.send(messages.Stopped(call=message.call, clean=True))
+            self._running = False
 
-    async def _listen(self) -> None:
+    def _attach(self, disk: int, sock: socket.socket) -> None:
+        before = self._links.get(disk)
+        if before is not None:
+            before.lose()
+            self._turns.links.remove(before)
+        link = self._links[disk] = DiskLink(disk, sock, self, self._sessions)
+        self._turns.links.append(link)
+        self._turns.watch(sock, link.receive)
+
+    def _stats(self) -> dict[str, int]:
+        """``held_bytes``: what is held for clients; ``refused``: requests that found too much of it."""
+        return {
+            "connections": len(self._sessions),
+            "held_bytes": self._turns.common.held,
+            "refused": self._refused,
+        }
+
+    # ---- clients ------------------------------------------------------------------------------------
+
+    def _listen(self) -> None:
+        """A listener that cannot be opened ends the process; the supervisor sees that and says so."""
         assert self._listener is not None
-        assert self._control is not None
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(self._accept, sock=self._listener, backlog=1024)
+        self._listens = True
+        try:
+            self._listener.listen(_BACKLOG)
+        except OSError as error:
+            raise SystemExit(f"cannot listen: {error}") from error
+        self._listener.setblocking(False)
+        self._turns.watch(self._listener, self._accept)
         self._control.send(messages.Listening())
 
-    def _accept(self) -> Session:
+    def _accept(self) -> None:
+        """One connection that waits. Without descriptors or memory for it, others are not looked at for a while."""
+        assert self._listener is not None
+        try:
+            sock, address = self._listener.accept()
+        except (BlockingIOError, ConnectionError):
+            self._pause_accept(paused=False)
+            return
+        except OSError as error:
+            log.warning("a connection cannot be taken: %s", error)
+            self._pause_accept(paused=True)
+            return
+        self._pause_accept(paused=False)
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         assert self._open is not None
-        number = next(self._numbers) & 0xFFFFFFFF
         session = Session(
-            number,
+            next(self._numbers) & 0xFFFFFFFF,
+            sock,
+            str(address),
+            self._turns.poll,
+            self._turns.common,
             self,
             self._open.frame_bytes_max,
             self._open.connection_inflight_bytes_max,
-            self._forget,
         )
-        self._sessions[number] = session
-        return session
+        self._sessions[session.number] = session
+        self._turns.streams[sock.fileno()] = session
 
-    def _forget(self, number: int) -> None:
-        self._sessions.pop(number, None)
-        for link in self._links.values():
-            link.forget(number)
+    def _pause_accept(self, *, paused: bool) -> None:
+        if paused != self._accept_paused:
+            self._accept_paused = paused
+            assert self._listener is not None
+            self._turns.poll.modify(self._listener, 0 if paused else select.EPOLLIN)
 
     # ---- routing ------------------------------------------------------------------------------------
 
@@ -109,6 +180,9 @@ class Frontend:
         """The link to send a request to, or the code to answer it with."""
         if ledger < 0:
             return Code.EBADREQ
+        if self._turns.common.is_full():
+            self._refused += 1
+            return Code.ETOOMANYREQUESTS
         place = self._places.find(ledger)
         if place is None:
             if not self._places.all_listed():
@@ -139,41 +213,21 @@ class Frontend:
 
     # ---- what the links say -------------------------------------------------------------------------
 
-    def deliver(self, connection: int, count: int, frames: bytes) -> None:
-        session = self._sessions.get(connection)
-        if session is not None:
-            session.answer(frames, count)
-
-    def parked(self, connection: int, count: int) -> None:
-        session = self._sessions.get(connection)
-        if session is not None:
-            session.parked(count)
-
-    def polled(self, connection: int, frames: bytes) -> None:
-        session = self._sessions.get(connection)
-        if session is not None:
-            session.polled(frames)
-
     def ledgers(self, disk: int, ledgers: list[int]) -> None:
         self._places.record(disk, ledgers)
 
     def listed(self, disk: int) -> None:
         self._places.listed(disk)
+        self._places.routes.lanes[disk] = self._links[disk].lane
         self._no_longer_awaited(disk)
 
     def lost(self, disk: int) -> None:
         log.warning("disk %s is out of service: its worker is gone", self._places.disks[disk])
+        self._places.routes.lanes[disk] = None
+        self._turns.unwatch(self._links[disk].sock)
         self._no_longer_awaited(disk)
 
     def _no_longer_awaited(self, disk: int) -> None:
         self._awaited.discard(disk)
-        if not self._awaited and self._opening is None:
-            self._opening = asyncio.ensure_future(self._listen())
-            self._opening.add_done_callback(_report)
-
-
-def _report(task: asyncio.Task[None]) -> None:
-    """A listener that could not be opened ends the process; the supervisor sees that and says so."""
-    error = task.exception()
-    if error is not None:
-        raise SystemExit(f"cannot listen: {error}")
+        if not self._awaited and not self._listens:
+            self._listen()

@@ -1,10 +1,10 @@
 """Which requests a dead worker has not answered.
 
-A worker sends all answers of a batch and then says, in one message, which slots are done. One that dies in between
-leaves slots that are not done with requests that were answered. No request may be answered twice: a client would
-take the second answer for that to its next request, or for a broken connection. Version 2 matches answers by
-operation and ids, so that requests may be alike; version 3 by transaction id. Long polls are in no batch: whoever
-remembers them answers them.
+A worker says which slots are done with the last answers to their requests. Where the answers need several messages,
+one that dies in between leaves slots that are not done with requests that were answered. No request may be answered
+twice: a client would take the second answer for that to its next request, or for a broken connection. Version 2
+matches answers by operation and ids, so that requests may be alike; version 3 by transaction id. Long polls are in no
+batch: whoever remembers them answers them.
 """
 
 from __future__ import annotations
@@ -12,28 +12,33 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from bkbox.wire import v2, v3
+from bkbox.kernel.batches import Segment
+from bkbox.wire import protobuf, v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import PREFIX_BYTES, bodies
+from bkbox.wire.v3_format import HEADER
 
 _OPCODE = 1
 _IDS = slice(8, 24)
 """Where an answer of version 2 has its opcode, and its ledger and entry id."""
 
+_HEADER_AT = 2
+"""Where the header of an answer of version 3 begins, after its tag and its size."""
+
 _Key = tuple[int, int, bytes | int]
 
 
 def refusals(
-    requests: Iterable[tuple[int, int, memoryview]], answered: Iterable[tuple[int, bytes]]
+    requests: Iterable[Segment], answered: Iterable[Segment]
 ) -> Iterator[tuple[int, int, bytes]]:
     """(connection, count, frames) of the EIO answers to those of ``requests`` that have none.
 
-    ``requests``: (connection, count, frames) in the order of sending; ``answered``: (connection, frames) of the
-    answers that came since the last slot was done. Requests alike are answered in the order of sending.
+    ``requests``: in the order of sending; ``answered``: of the answers that came to requests among these the frames, or
+    their ``heads``. Requests alike are answered in the order of sending.
     """
     left = Counter(
         _key(connection, answer)
-        for connection, frames in answered
+        for connection, _count, frames in answered
         for answer in bodies(frames, len(frames))
     )
     for connection, _count, frames in requests:
@@ -68,8 +73,11 @@ def _key(connection: int, answer: memoryview) -> _Key:
 
 
 def answered_txn(answer: memoryview) -> int:
-    """The transaction id in an answer of version 3."""
-    response = v3.decode_response(answer)
-    if isinstance(response, v3.AuthResponse | v3.Refused):
-        return response.header.txn_id
-    return response.txn_id
+    """The transaction id in an answer of version 3, as it begins where a bookie of ours has made it: the header comes
+    first, with a size of one byte."""
+    txn: int = protobuf.decode(HEADER, answer[_HEADER_AT : _header_end(answer)])["txnId"]
+    return txn
+
+
+def _header_end(answer: memoryview) -> int:
+    return _HEADER_AT + answer[_HEADER_AT - 1]

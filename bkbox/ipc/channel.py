@@ -1,19 +1,17 @@
-"""Control channels: typed messages over a SOCK_SEQPACKET pair, blocking for workers and asyncio for the others.
+"""Control channels: typed messages over a SOCK_SEQPACKET pair. Here the blocking end, which workers use; the other
+processes have asyncio and its end (asyncchannel.py).
 
-End-of-file on a channel means that the other process is gone; both classes say so with EOFError (blocking) or by
+End-of-file on a channel means that the other process is gone; both classes say so, with EOFError (blocking) or by
 failing all calls with ConnectionLostError and calling ``on_close`` (asyncio).
 """
 
 from __future__ import annotations
 
-import asyncio
-import itertools
-import os
 import socket
 from collections.abc import Callable, Sequence
 
 from bkbox import errors
-from bkbox.errors import BkboxError, BugError, ConnectionLostError
+from bkbox.errors import BkboxError, BugError
 from bkbox.ipc import messages
 from bkbox.ipc.messages import Message, Refused
 
@@ -21,6 +19,7 @@ MESSAGE_BYTES_MAX = 128 * 1024
 FDS_MAX = 4
 
 Handler = Callable[[Message, list[int]], None]
+"""Takes a message and the descriptors that came with it."""
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -73,116 +72,3 @@ class Channel:
 
     def close(self) -> None:
         self.sock.close()
-
-
-class AsyncChannel:
-    """asyncio end: ``call`` waits for the reply; other messages go to ``on_message``."""
-
-    def __init__(
-        self,
-        sock: socket.socket,
-        *,
-        on_message: Handler | None = None,
-        on_close: Callable[[], None] | None = None,
-    ) -> None:
-        sock.setblocking(False)
-        self._sock = sock
-        self._on_message = on_message
-        self._on_close = on_close
-        self._calls: dict[int, asyncio.Future[Message]] = {}
-        self._numbers = itertools.count(1)
-        self._loop = asyncio.get_running_loop()
-        self._queue: list[tuple[bytes, list[int]]] = []
-        self.closed = False
-        self._loop.add_reader(sock.fileno(), self._readable)
-
-    async def call(
-        self, message: Message, fds: Sequence[int] = (), timeout_s: float | None = None
-    ) -> Message:
-        """Send and wait for the reply. Raises what the other process met, ConnectionLostError or TimeoutError."""
-        if self.closed:
-            raise ConnectionLostError("the process at the other end of the control channel is gone")
-        message.call = next(self._numbers)
-        reply: asyncio.Future[Message] = self._loop.create_future()
-        self._calls[message.call] = reply
-        try:
-            self.send(message, fds)
-            answer = await asyncio.wait_for(reply, timeout_s)
-        finally:
-            self._calls.pop(message.call, None)
-        if isinstance(answer, Refused):
-            raise_refusal(answer)
-        return answer
-
-    def send(self, message: Message, fds: Sequence[int] = ()) -> None:
-        """Send without waiting; queued while the socket buffer is full. Nothing happens after the end.
-
-        The descriptors are duplicated: the caller may close its own at once.
-        """
-        if self.closed:
-            return
-        self._queue.append((messages.encode(message), [os.dup(fd) for fd in fds]))
-        if len(self._queue) == 1:
-            self._flush()
-
-    def _flush(self) -> None:
-        while self._queue:
-            data, fds = self._queue[0]
-            try:
-                if fds:
-                    socket.send_fds(self._sock, [data], fds)
-                else:
-                    self._sock.send(data)
-            except BlockingIOError:
-                self._loop.add_writer(self._sock.fileno(), self._flush)
-                return
-            except OSError:
-                self.close()
-                return
-            self._forget_first()
-        self._loop.remove_writer(self._sock.fileno())
-
-    def _forget_first(self) -> None:
-        _data, fds = self._queue.pop(0)
-        for fd in fds:
-            os.close(fd)
-
-    def _readable(self) -> None:
-        while not self.closed:
-            try:
-                data, fds, _flags, _address = socket.recv_fds(
-                    self._sock, MESSAGE_BYTES_MAX, FDS_MAX
-                )
-            except BlockingIOError:
-                return
-            except OSError:
-                data, fds = b"", []
-            if not data:
-                self.close()
-                return
-            message = messages.decode(data)
-            waiting = self._calls.get(message.call) if message.call else None
-            if waiting is not None and not waiting.done():
-                waiting.set_result(message)
-            elif self._on_message is not None:
-                self._on_message(message, fds)
-
-    def close(self) -> None:
-        """Close this end; calls that wait fail with ConnectionLostError."""
-        if self.closed:
-            return
-        self.closed = True
-        self._loop.remove_reader(self._sock.fileno())
-        self._loop.remove_writer(self._sock.fileno())
-        self._sock.close()
-        while self._queue:
-            self._forget_first()
-        for waiting in self._calls.values():
-            if not waiting.done():
-                waiting.set_exception(
-                    ConnectionLostError(
-                        "the process at the other end of the control channel is gone"
-                    )
-                )
-        if self._on_close is not None:
-            self._on_close()

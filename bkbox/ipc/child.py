@@ -9,38 +9,32 @@ which to stop.
 
 from __future__ import annotations
 
-import argparse
 import ctypes
 import os
 import signal
 import socket
-from dataclasses import dataclass
+import sys
 
 _PR_SET_PDEATHSIG = 1
 
 
-@dataclass(frozen=True, slots=True)
-class ChildArguments:
-    """What the supervisor put on the command line."""
-
-    control: socket.socket
-    name: str
+def arguments(control_fd: int, name: str) -> list[str]:
+    """The command line of a child of this process; ``name`` is for people who look at a list of processes."""
+    return ["--control-fd", str(control_fd), "--parent", str(os.getpid()), "--name", name]
 
 
-def begin(role: str) -> ChildArguments:
-    """Read the command line, bind to the parent, take the control channel."""
-    parser = argparse.ArgumentParser(
-        prog=f"bkbox.{role}", description="started by the bkbox supervisor only"
-    )
-    parser.add_argument("--control-fd", type=int, required=True)
-    parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("--name", required=True)
-    arguments = parser.parse_args()
+def begin(role: str) -> socket.socket:
+    """Read the command line, bind to the parent; the control channel."""
+    try:
+        _, control_fd, _, parent, _, _name = sys.argv[1:]
+    except ValueError:
+        sys.stderr.write(f"bkbox.{role} is started by the bkbox supervisor only\n")
+        raise SystemExit(2) from None
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    if os.getppid() != arguments.parent:
+    if os.getppid() != int(parent):
         raise SystemExit("the supervisor was gone before this process began")
-    return ChildArguments(socket.socket(fileno=arguments.control_fd), arguments.name)
+    return socket.socket(fileno=int(control_fd))

@@ -1,22 +1,27 @@
 """The link between the front-end and one disk worker: who owns which slot of shared memory.
 
-One SOCK_SEQPACKET pair a link, so every message arrives whole or not at all, and the death of either side is an
-end-of-file for the other. Two slot areas belong to a link: requests (written by the front-end) and answers
-(written by the worker).
+One AF_UNIX stream pair a link, messages of one fixed size: so few bytes are sent whole or not at all, and one ``recv``
+takes every message that waits. The death of either side is an end-of-file for the other. Two slot areas belong to a
+link: requests (written by the front-end) and answers (written by the worker).
 
-=========  ==================  ========================================================================
-message    from                meaning
-=========  ==================  ========================================================================
-HELLO      front-end           carries the descriptors of both areas; the first message
-LEDGERS    worker              slot of answers holds ledger ids (u64 each) that the disk has; flag: the list ends
-BATCH      front-end           slot of requests is full of frames and now the worker's
-ANSWER     worker              slot of answers is full of frames and now the front-end's
-DONE       worker              used: mask of the slots of a batch; every frame in them was answered, but for long
-                               polls, and they are free again; flag: read-only. One message a batch: all of it is
-                               done, or nothing
-POLLED     worker              as ANSWER; the frames answer long polls, whatever batch they came in
-RELEASE    front-end           the slot of answers was read; it is free again
-=========  ==================  ========================================================================
+=========  ==========  ================================================================================
+message    from        meaning
+=========  ==========  ================================================================================
+HELLO      front-end   carries the descriptors of both areas; the first message
+LEDGERS    worker      slot of answers holds ledger ids (u64 each) that the disk has; flag: the list ends
+BATCH      front-end   slot of requests is full of frames and now the worker's; opened_us: when it was
+                       begun; mask: slots of answers that were read and are free again
+ANSWER     worker      slot of answers (NO_SLOT: none) is full of answers to a group of batches and now the
+                       front-end's; mask: 0, or the request slots of the group, of which every frame has
+                       been answered now, but for long polls, and which are free again; flag (with a mask):
+                       read-only
+POLLED     worker      slot of answers is full of answers to long polls, whatever batch they came in
+RELEASE    front-end   mask: slots of answers that were read and are free again; sent only when there are many
+                       of them and no BATCH that could say so
+=========  ==========  ================================================================================
+
+A worker takes all batches that wait as one group, and numbers its groups. Groups overlap: answers to the next may come
+before the last of the one before. Most groups have one ANSWER, which is the first and the last.
 
 A long poll outlives its batch. When its connection is closed the worker learns it from a segment of that connection
 without any frame, in a batch like any other: behind the poll, and under the same back-pressure.
@@ -25,73 +30,51 @@ without any frame, in a batch like any other: behind the poll, and under the sam
 from __future__ import annotations
 
 import socket
-import struct
-from collections.abc import Iterable
-from dataclasses import dataclass
-from enum import IntEnum
 
-_MESSAGE = struct.Struct("=BBHI")
+from bkbox.ipc.slots import SLOT_COUNT
+from bkbox.kernel.batches import (
+    ANSWER,
+    BATCH,
+    HELLO,
+    LEDGERS,
+    MESSAGE_BYTES,
+    NO_SLOT,
+    POLLED,
+    RELEASE,
+)
 
+__all__ = [
+    "ANSWER",
+    "BATCH",
+    "HELLO",
+    "LEDGERS",
+    "NO_SLOT",
+    "POLLED",
+    "RELEASE",
+    "pair",
+    "receive_hello",
+    "send_hello",
+]
 
-class LinkKind(IntEnum):
-    HELLO = 1
-    LEDGERS = 2
-    BATCH = 3
-    ANSWER = 4
-    DONE = 5
-    RELEASE = 6
-    POLLED = 7
-
-
-@dataclass(frozen=True, slots=True)
-class LinkMessage:
-    kind: LinkKind
-    slot: int = 0
-    used: int = 0
-    flag: bool = False
-
-
-def pack(message: LinkMessage) -> bytes:
-    return _MESSAGE.pack(message.kind, message.flag, message.slot, message.used)
-
-
-def unpack(data: bytes) -> LinkMessage:
-    kind, flag, slot, used = _MESSAGE.unpack(data)
-    return LinkMessage(LinkKind(kind), slot, used, bool(flag))
+assert SLOT_COUNT <= 32  # bits of a mask
 
 
-def slot_mask(slots: Iterable[int]) -> int:
-    """A bit for each slot."""
-    return sum(1 << index for index in slots)
-
-
-def slots_in(mask: int) -> list[int]:
-    """The slots of a mask, ascending."""
-    return [index for index in range(mask.bit_length()) if mask >> index & 1]
+def pair() -> tuple[socket.socket, socket.socket]:
+    """Two connected ends."""
+    return socket.socketpair(socket.AF_UNIX, socket.SOCK_STREAM)
 
 
 def send_hello(sock: socket.socket, request_fd: int, answer_fd: int) -> None:
     """Hand both areas over to the worker."""
-    socket.send_fds(sock, [pack(LinkMessage(LinkKind.HELLO))], [request_fd, answer_fd])
+    socket.send_fds(sock, [bytes([HELLO]).ljust(MESSAGE_BYTES, b"\0")], [request_fd, answer_fd])
 
 
 def receive_hello(sock: socket.socket) -> tuple[int, int]:
     """The descriptors of (requests, answers); blocks. Raises EOFError if the front-end is gone already."""
     try:
-        data, fds, _flags, _address = socket.recv_fds(sock, _MESSAGE.size, 2)
+        data, fds, _flags, _address = socket.recv_fds(sock, MESSAGE_BYTES, 2)
     except ConnectionError:
         data, fds = b"", []
     if not data or len(fds) != 2:
         raise EOFError("the front-end closed the link before its hello")
     return fds[0], fds[1]
-
-
-def receive(sock: socket.socket, flags: int = 0) -> bytes:
-    """One message; empty where the other side is gone. Raises BlockingIOError.
-
-    A process that dies with messages unread resets the connection: that is an end, too.
-    """
-    try:
-        return sock.recv(_MESSAGE.size, flags)
-    except ConnectionError:
-        return b""

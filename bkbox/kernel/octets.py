@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from struct import Struct
 
-from crc32c import crc32c as _crc32c
+from bkbox.kernel.probe import COMPILED
+
+if not COMPILED:  # else it is not used, and takes longer to import than the rest of the kernel
+    from crc32c import crc32c as _crc32c
 
 _U16 = Struct(">H")
 _U32 = Struct(">I")

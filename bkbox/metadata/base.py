@@ -26,6 +26,7 @@ from typing import Generic, Self, TypeVar
 
 from bkbox.errors import MetadataError
 from bkbox.ids import BookieId, LedgerId
+from bkbox.values import value
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo
 
@@ -43,7 +44,7 @@ class Versioned(Generic[T]):
     version: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RegisteredBookie:
     """A bookie that is there now: whether it takes new entries, and where it is reached."""
 

@@ -16,7 +16,7 @@ import logging
 import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import astuple, dataclass
+from dataclasses import astuple
 from typing import NamedTuple
 from uuid import uuid4
 
@@ -25,6 +25,7 @@ from bkbox.ids import BookieId
 from bkbox.metadata.base import Registration
 from bkbox.metadata.database import Database
 from bkbox.metadata.liveness import Life, Process, life_of
+from bkbox.values import value
 
 LEASE_MS = 10_000
 RENEWAL_INTERVAL_S = 2.0
@@ -64,7 +65,7 @@ class Row(NamedTuple):
         return Process(self.boot_id, self.pid_namespace, self.pid, self.started)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Observer:
     """Who looks at registrations, and the clock (ms since boot) it looks with."""
 

@@ -8,42 +8,58 @@ Invariants:
   replacement;
 - answers to what was sent to a bookie before it was replaced, or before it came back, are ignored.
 
+Entries are taken up in runs, sent in runs and answered in runs; what each position holds is kept in
+runs as well (holdings.py).
+
 A failed position gets no adds until it is replaced or its bookie is back; AQ of the others go on
 acknowledging.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from bisect import bisect_left, bisect_right
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 
 from bkbox.ids import BookieId, EntryId
-from bkbox.protocol.effects import Acked, SendAdd, Target, Tokens
-from bkbox.protocol.events import AddAnswered, Answer, NoAnswer, describe
+from bkbox.protocol.effects import Acked, AddTarget, SendAdds, Tokens
+from bkbox.protocol.events import AddsAnswered, Answer, NoAnswer, describe
+from bkbox.protocol.holdings import Holdings
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.codes import Code
 from bkbox.wire.ledger import Fragment
 
 
-class _Add:
-    """One outstanding add: the entry, and the positions that hold it."""
+class _Run:
+    """Consecutive entries that were taken up together, from ``first`` to ``last``."""
 
-    __slots__ = ("entry_id", "holders", "lac", "length", "payload", "write_set")
+    __slots__ = ("first", "lac", "last", "length", "payloads")
 
     def __init__(
-        self,
-        entry_id: EntryId,
-        lac: EntryId,
-        length: int,
-        payload: bytes,
-        write_set: tuple[int, ...],
+        self, first: EntryId, lac: EntryId, length: int, payloads: Sequence[bytes]
     ) -> None:
-        self.entry_id = entry_id
+        self.first = first
+        self.last = EntryId(first + len(payloads) - 1)
         self.lac = lac
         self.length = length
-        self.payload = payload
-        self.write_set = write_set
-        self.holders: set[int] = set()
+        self.payloads = payloads
+
+    def length_at(self, entry: int) -> int:
+        """Payload bytes of the ledger up to and with this entry."""
+        return self.length + sum(map(len, islice(self.payloads, entry - self.first + 1)))
+
+
+class _Sent:
+    """Entries of a run on their way to one position, and how many of them are not answered."""
+
+    __slots__ = ("entries", "position", "unanswered")
+
+    def __init__(self, position: int, entries: Sequence[int]) -> None:
+        self.position = position
+        self.entries = entries
+        self.unanswered = len(entries)
 
 
 class Adds:
@@ -67,14 +83,17 @@ class Adds:
         """Per position, the connections on which adds were stored: of interest to a force, whose
         round empties them. Kept with ``deferred_sync`` only."""
         self.lac = lac
-        self.length = length
+        self._last = lac
+        self._length = length
+        """That up to the LAC, or up to the first run if the LAC lies within it."""
         self._sizes = sizes
         self._recovery = recovery
         self._deferred_sync = deferred_sync
         self._tokens = tokens
         self._write_sets = [sizes.write_set(entry) for entry in range(sizes.ensemble_size)]
-        self._outstanding: dict[EntryId, _Add] = {}
-        self._sent: dict[int, tuple[_Add, int]] = {}
+        self._holdings = Holdings(sizes)
+        self._runs: deque[_Run] = deque()
+        self._sent: dict[int, _Sent] = {}
         # Position -> the last token given out before its bookie joined: what is not above it is
         # stale.
         self._stale = [0] * sizes.ensemble_size
@@ -82,18 +101,31 @@ class Adds:
         self._stored_on: dict[int, int] = {}
 
     def __len__(self) -> int:
-        return len(self._outstanding)
+        return self._last - self.lac
 
-    def send(self, entry_id: EntryId, lac: EntryId, length: int, payload: bytes) -> list[SendAdd]:
-        """Take up the next add. Nothing is sent to positions that have failed."""
-        add = _Add(
-            entry_id, lac, length, payload, self._write_sets[entry_id % self._sizes.ensemble_size]
+    @property
+    def length(self) -> int:
+        if self._runs and self._runs[0].first <= self.lac:
+            return self._runs[0].length_at(self.lac)
+        return self._length
+
+    def send(
+        self, first: EntryId, lac: EntryId, length: int, payloads: Sequence[bytes]
+    ) -> list[SendAdds]:
+        """Take up the next adds; ``length`` is that of the ledger before them. Nothing is sent to
+        positions that have failed."""
+        run = _Run(first, lac, length, payloads)
+        self._runs.append(run)
+        self._last = run.last
+        entries = range(first, run.last + 1)
+        if self._sizes.write_quorum == self._sizes.ensemble_size:
+            return self._send_to(run, dict.fromkeys(self._from(first), entries))
+        return self._send_to(
+            run, {position: self._stripe(position, entries) for position in self._from(first)}
         )
-        self._outstanding[entry_id] = add
-        return self._send_to(add, add.write_set)
 
-    def answered(self, event: AddAnswered) -> Answer | None:
-        """Count an answer. Returns it if a position of the present ensemble fails by it, or says
+    def answered(self, event: AddsAnswered) -> Answer | None:
+        """Count answers. Returns them if a position of the present ensemble fails by them, or says
         that it is fenced.
 
         A bookie that has stored adds, was disconnected, and says now that it is fenced may have
@@ -101,14 +133,21 @@ class Adds:
         failure (CONNECTION_LOST) and no fence. It is safe: if a recovery has fenced it, then
         enough of the others that no add is acknowledged.
         """
-        sent = self._sent.pop(event.token, None)
+        sent = self._sent.get(event.token)
         if sent is None:
             return None
-        add, position = sent
+        sent.unanswered -= bisect_right(sent.entries, event.last) - bisect_left(
+            sent.entries, event.first
+        )
+        if sent.unanswered <= 0:
+            del self._sent[event.token]
+        position = sent.position
         if event.token <= self._stale[position]:
             return None
         if event.answer is Code.EOK:
-            add.holders.add(position)
+            # Entries of the position between these two that were not sent with them are those that
+            # it held already.
+            self._holdings.add(position, event.first, event.last, self.lac)
             self._stored_on[position] = event.connection
             if self._deferred_sync:
                 self.answered_on[position].add(event.connection)
@@ -124,26 +163,28 @@ class Adds:
 
     def advance(self) -> Acked | None:
         """Acknowledge, in order, what has its ack quorum."""
-        first = EntryId(self.lac + 1)
-        while add := self._outstanding.get(EntryId(self.lac + 1)):
-            if len(add.holders) < self._sizes.ack_quorum:
-                break
-            del self._outstanding[add.entry_id]
-            self.lac = add.entry_id
-            self.length = add.length
-        return Acked(first, self.lac) if self.lac >= first else None
+        before = self.lac
+        if before == self._last:
+            return None
+        lac = EntryId(self._holdings.acknowledged(before, self._last))
+        if lac == before:
+            return None
+        self.lac = lac
+        while self._runs and self._runs[0].last <= lac:
+            run = self._runs.popleft()
+            self._length = run.length_at(run.last)
+        return Acked(EntryId(before + 1), lac)
 
-    def replace(self, replacements: Mapping[int, BookieId]) -> list[SendAdd]:
+    def replace(self, replacements: Mapping[int, BookieId]) -> list[SendAdds]:
         """Put other bookies into these positions and send them what is outstanding."""
         for position, bookie in replacements.items():
             self.ensemble[position] = bookie
             self.failed.pop(position, None)
             self._joins(position)
-            for add in self._outstanding.values():
-                add.holders.discard(position)
-        return self._resend(frozenset(replacements))
+            self._holdings.forget(position)
+        return self._resend(replacements.keys())
 
-    def bookie_back(self, bookie: BookieId) -> list[SendAdd]:
+    def bookie_back(self, bookie: BookieId) -> list[SendAdds]:
         """Trust a failed bookie again and send it what is outstanding; nothing if it has not
         failed."""
         positions = {position for position in self.failed if self.ensemble[position] == bookie}
@@ -161,17 +202,20 @@ class Adds:
         positions."""
         if not self.failed or not any(map(self._is_short, self._write_sets)):
             return None
-        for add in self._outstanding.values():
-            reachable = add.holders.union(add.write_set).difference(
-                self.failed.keys() - add.holders
+        for entry in range(self.lac + 1, self._last + 1):
+            reachable = sum(
+                position not in self.failed or self._holdings.holds(position, entry)
+                for position in self._write_set(entry)
             )
-            if len(reachable) < self._sizes.ack_quorum:
-                return add.entry_id
+            if reachable < self._sizes.ack_quorum:
+                return EntryId(entry)
         return None
 
     def drop(self) -> None:
         """Forget all outstanding adds."""
-        self._outstanding.clear()
+        self._length = self.length
+        self._runs.clear()
+        self._last = self.lac
         self._sent.clear()
 
     def failures(self) -> str:
@@ -184,28 +228,49 @@ class Adds:
         healthy = sum(position not in self.failed for position in write_set)
         return healthy < self._sizes.ack_quorum
 
-    def _resend(self, positions: set[int] | frozenset[int]) -> list[SendAdd]:
-        effects: list[SendAdd] = []
-        for add in self._outstanding.values():
-            missing = tuple(p for p in add.write_set if p in positions and p not in add.holders)
-            effects += self._send_to(add, missing)
+    def _write_set(self, entry: int) -> tuple[int, ...]:
+        return self._write_sets[entry % self._sizes.ensemble_size]
+
+    def _from(self, entry: int) -> list[int]:
+        """All positions, those of the entry's write set first and in its order."""
+        size = self._sizes.ensemble_size
+        return [(entry + step) % size for step in range(size)]
+
+    def _stripe(self, position: int, entries: Iterable[int]) -> tuple[int, ...]:
+        return tuple(entry for entry in entries if position in self._write_set(entry))
+
+    def _resend(self, positions: Iterable[int]) -> list[SendAdds]:
+        effects: list[SendAdds] = []
+        positions = set(positions)
+        for run in self._runs if positions else ():
+            entries = range(max(run.first, self.lac + 1), run.last + 1)
+            missing: dict[int, Sequence[int]] = {}
+            for position in self._from(run.first):
+                if position in positions:
+                    lacks = tuple(
+                        entry
+                        for entry in self._stripe(position, entries)
+                        if not self._holdings.holds(position, entry)
+                    )
+                    missing[position] = entries if len(lacks) == len(entries) else lacks
+            effects += self._send_to(run, missing)
         return effects
 
-    def _send_to(self, add: _Add, positions: tuple[int, ...]) -> list[SendAdd]:
+    def _send_to(self, run: _Run, wanted: Mapping[int, Sequence[int]]) -> list[SendAdds]:
         targets = []
-        for position in positions:
-            if position not in self.failed:
+        for position, entries in wanted.items():
+            if entries and position not in self.failed:
                 token = self._tokens.take()
-                self._sent[token] = (add, position)
-                targets.append(Target(token, self.ensemble[position]))
+                self._sent[token] = _Sent(position, entries)
+                targets.append(AddTarget(token, self.ensemble[position], entries))
         if not targets:
             return []
         return [
-            SendAdd(
-                add.entry_id,
-                add.lac,
-                add.length,
-                add.payload,
+            SendAdds(
+                run.first,
+                run.lac,
+                run.length,
+                run.payloads,
                 self._recovery,
                 tuple(targets),
                 self._deferred_sync,

@@ -27,10 +27,10 @@ here.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
 
 from bkbox.ids import BookieId, LedgerId
+from bkbox.values import value
 from bkbox.wire.digest import master_key
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 
@@ -54,7 +54,7 @@ class Identity(Enum):
     FOREIGN = "foreign"
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class RunEvidence:
     """One run in a dirty marker: the kernel's boot id, whether it acknowledged before it synced."""
 
@@ -62,7 +62,7 @@ class RunEvidence:
     acked_unsynced: bool
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class MarkerEvidence:
     """A dirty marker that was found. One that cannot be read has no runs and a failure saying
     so."""
@@ -72,7 +72,7 @@ class MarkerEvidence:
     replaced: bool = False
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class DiskEvidence:
     """All that a verdict rests on. ``marker`` None: there was none, and looking for it was no
     error.
@@ -89,7 +89,7 @@ class DiskEvidence:
     identity: Identity = Identity.OURS
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Verdict:
     """The class of a disk, why, and whether something that it acknowledged may be gone."""
 
@@ -138,7 +138,7 @@ def classify(evidence: DiskEvidence) -> Verdict:
     return Verdict(DiskClass.CLEAN, "it was stopped cleanly", False)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Mark:
     """What phase one writes, durably, for one ledger. ``master_key`` None: the password is
     unknown."""

@@ -7,6 +7,7 @@ anything but a writer) the machine wants nothing more.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -26,21 +27,31 @@ class Target(NamedTuple):
 # ---- requests -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class SendAdd:
-    """Send one entry to each target (AddAnswered each). The driver packages it: digest over these
-    very fields.
+class AddTarget(NamedTuple):
+    """One bookie that gets these entries of a run, ascending: a range where it gets them without a
+    gap. All are answered with this one token."""
 
-    ``length``: payload bytes of the ledger up to and with this entry. LAC and length of an entry
-    are the same whenever it is sent, so that its replicas are byte-identical.
+    token: int
+    bookie: BookieId
+    entries: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True)
+class SendAdds:
+    """Send entries of a run of consecutive ones to each target (AddsAnswered, once for each entry).
+    The driver packages them: digest over these very fields.
+
+    ``payloads`` are those of the entries from ``first`` on. ``length``: payload bytes of the ledger
+    before ``first``. LAC and length of an entry are the same whenever it is sent, so that its
+    replicas are byte-identical.
     """
 
-    entry_id: EntryId
+    first: EntryId
     lac: EntryId
     length: int
-    payload: bytes
+    payloads: Sequence[bytes]
     recovery: bool
-    targets: tuple[Target, ...]
+    targets: tuple[AddTarget, ...]
     deferred_sync: bool = False
 
 
@@ -187,7 +198,7 @@ class Recovered:
 
 
 Request = (
-    SendAdd
+    SendAdds
     | SendForce
     | SendRead
     | SendReadLac

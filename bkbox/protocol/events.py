@@ -1,13 +1,14 @@
 """What a driver tells the machines: calls of the user and answers to the effects.
 
 Every effect that asks for something carries a token (several bookies: a token each). Whatever
-comes of it, the driver answers each token exactly once, with the event that the effect names.
+comes of it, the driver answers each token exactly once, with the event that the effect names; one
+of adds once for each entry, whole runs at a time.
 Answers that nobody waits for any more are ignored.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -51,9 +52,9 @@ def describe(answers: Iterable[tuple[BookieId, Answer | None]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Writer: add this entry; it gets the id ``writer.next_entry``."""
+    """Writer: add these entries, one at least; they get the ids from ``writer.next_entry`` on."""
 
-    payload: bytes
+    payloads: Sequence[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,18 +86,20 @@ class Speculate:
 
 
 @dataclass(frozen=True, slots=True)
-class AddAnswered:
-    """Answers one target of SendAdd. ``connection`` numbers the connections to that bookie,
-    ascending."""
+class AddsAnswered:
+    """Answers entries of one target of SendAdds: those that it was sent with this token from
+    ``first`` to ``last``. ``connection`` numbers the connections to that bookie, ascending."""
 
     token: int
+    first: EntryId
+    last: EntryId
     answer: Answer
     connection: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class ForceAnswered:
-    """Answers one target of SendForce; ``connection`` as in AddAnswered, and the same count."""
+    """Answers one target of SendForce; ``connection`` as in AddsAnswered, and the same count."""
 
     token: int
     answer: Answer
@@ -182,7 +185,7 @@ Event = (
     | Force
     | BookieBack
     | Speculate
-    | AddAnswered
+    | AddsAnswered
     | ForceAnswered
     | ReadAnswered
     | LacAnswered

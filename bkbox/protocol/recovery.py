@@ -9,6 +9,8 @@
    bookie that the fence did not reach must not accept the entry after it has said no.
    One positive: the entry is written back. QC negatives: it was never acknowledged, the ledger
    ends before it. Anything else: aborted, nothing is closed, it may be tried again.
+   Entries are read ahead, the more the more were found, and judged in order: what is said of one
+   behind the end counts for nothing, since an entry is acknowledged only after all before it.
    Reads go to the ensemble *as found*, never to a replacement of step 4, whose 'no' proves nothing.
 4. *Write back* each entry, in order, as it was (its own LAC and length, so that replicas stay
    byte-identical), with the recovery flag that passes the fence, until AQ hold it. Even the bookie
@@ -22,6 +24,7 @@ Source: LedgerRecoveryOp.java, ReadOnlyLedgerHandle.java, the protocol document;
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -47,7 +50,7 @@ from bkbox.protocol.effects import (
     WriteMetadata,
 )
 from bkbox.protocol.events import (
-    AddAnswered,
+    AddsAnswered,
     Answer,
     MetadataConflict,
     MetadataFailed,
@@ -64,7 +67,7 @@ from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 
 RecoveryEvent = (
-    AddAnswered
+    AddsAnswered
     | ReadAnswered
     | ReplacementsPicked
     | MetadataRead
@@ -74,7 +77,11 @@ RecoveryEvent = (
 )
 
 WRITE_BACK_WINDOW = 128
-"""Entries written back and not yet acknowledged at which reading waits; bounds the memory held."""
+"""Entries read ahead, or written back and not yet acknowledged, at which reading waits; bounds the
+memory held."""
+
+READ_AHEAD = 64
+"""Entries that are read at the same time, at most."""
 
 
 class _Step(Enum):
@@ -113,11 +120,12 @@ class _Poll:
             effects.append(SendRead(token, bookie, self.entry, fence=True))
         return effects
 
-    def answered(self, event: ReadAnswered) -> ReadOutcome:
-        position = self._positions.pop(event.token, None)
-        if position is not None:
-            self._answers[position] = event.answer
+    def answered(self, event: ReadAnswered) -> None:
+        self._answers[self._positions.pop(event.token)] = event.answer
+        if event.entry is not None:
             self.found = event.entry
+
+    def outcome(self) -> ReadOutcome:
         evidence = [answer.evidence for answer in self._answers.values()]
         return read_outcome(evidence, len(self._replicas), self._negatives_needed)
 
@@ -143,7 +151,8 @@ class LedgerRecovery:
         self._tokens = Tokens()
         self._waiting: _Waiting | None = None
         self._fence: LacReader | None = None
-        self._poll: _Poll | None = None
+        self._polls: deque[_Poll] = deque()
+        self._poll_of: dict[int, _Poll] = {}
         self._adds: Adds | None = None
         self._fragments = metadata.fragments
         self._start = NO_ENTRY
@@ -162,7 +171,7 @@ class LedgerRecovery:
         match event:
             case ReadAnswered():
                 return self._read_answered(event)
-            case AddAnswered():
+            case AddsAnswered():
                 return self._add_answered(event)
             case ReplacementsPicked():
                 return self._picked(event)
@@ -204,8 +213,10 @@ class LedgerRecovery:
     # ---- 3: read forward ------------------------------------------------------------------------
 
     def _read_answered(self, event: ReadAnswered) -> list[Effect]:
-        if self._poll is not None:
-            return self._poll_answered(self._poll, event)
+        poll = self._poll_of.pop(event.token, None)
+        if poll is not None:
+            poll.answered(event)
+            return self._judge()
         if self._fence is None or self._adds is not None:
             return []
         effects = self._fence.handle(event)
@@ -232,14 +243,24 @@ class LedgerRecovery:
     def _ask(self, entry: EntryId, negatives: int) -> list[SendRead]:
         ensemble = self.metadata.fragment_of(entry).ensemble
         replicas = tuple(ensemble[position] for position in self._sizes.write_set(entry))
-        self._poll = _Poll(entry, replicas, negatives)
-        return self._poll.start(self._tokens)
+        poll = _Poll(entry, replicas, negatives)
+        self._polls.append(poll)
+        effects = poll.start(self._tokens)
+        for effect in effects:
+            self._poll_of[effect.token] = poll
+        return effects
 
-    def _poll_answered(self, poll: _Poll, event: ReadAnswered) -> list[Effect]:
-        outcome = poll.answered(event)
-        if outcome is ReadOutcome.PENDING:
-            return []
-        self._poll = None
+    def _judge(self) -> list[Effect]:
+        """Go on with what the first entries that were asked for have come to."""
+        effects: list[Effect] = []
+        while self._polls and not self._done:
+            outcome = self._polls[0].outcome()
+            if outcome is ReadOutcome.PENDING:
+                break
+            effects += self._judge_one(self._polls.popleft(), outcome)
+        return effects
+
+    def _judge_one(self, poll: _Poll, outcome: ReadOutcome) -> list[Effect]:
         adds = self._outstanding()
         if self._end is not None:
             # The ledger ends at the LAC, and this was the read of that entry for its length.
@@ -252,11 +273,12 @@ class LedgerRecovery:
             return self._abort(f"entry {poll.entry} may exist: {poll.answers()}")
         if poll.found is None:
             self._end = EntryId(poll.entry - 1)
+            self._polls.clear()
             return self._go_on(adds)
         found = poll.found
-        self._next = EntryId(poll.entry + 1)
         self.entries_recovered += 1
-        sends = adds.send(poll.entry, found.lac, found.length, found.payload)
+        length = found.length - len(found.payload)
+        sends = adds.send(poll.entry, found.lac, length, (found.payload,))
         return [*sends, *self._go_on(adds)]
 
     # ---- 4: write back --------------------------------------------------------------------------
@@ -266,7 +288,7 @@ class LedgerRecovery:
             raise BugError("a recovery got an answer to what it has not asked")
         return self._adds
 
-    def _add_answered(self, event: AddAnswered) -> list[Effect]:
+    def _add_answered(self, event: AddsAnswered) -> list[Effect]:
         adds = self._outstanding()
         answer = adds.answered(event)
         if answer is Code.EUA:
@@ -309,9 +331,11 @@ class LedgerRecovery:
                     f"and no replacement is available: {adds.failures()}"
                 )
         if self._end is None:
-            if self._poll is None and len(adds) < WRITE_BACK_WINDOW:
+            ahead = min(max(self.entries_recovered, 1), READ_AHEAD)
+            while len(self._polls) < ahead and len(self._polls) + len(adds) < WRITE_BACK_WINDOW:
                 effects += self._ask(self._next, self._sizes.negative_threshold)
-        elif not len(adds) and self._poll is None and self._waiting is None:
+                self._next = EntryId(self._next + 1)
+        elif not len(adds) and not self._polls and self._waiting is None:
             effects += self._find_length(adds, self._end)
         return effects
 

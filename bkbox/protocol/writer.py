@@ -65,7 +65,7 @@ from bkbox.protocol.effects import (
     WriteMetadata,
 )
 from bkbox.protocol.events import (
-    AddAnswered,
+    AddsAnswered,
     Append,
     BookieBack,
     Close,
@@ -86,7 +86,7 @@ WriterEvent = (
     Append
     | Close
     | Force
-    | AddAnswered
+    | AddsAnswered
     | ForceAnswered
     | BookieBack
     | ReplacementsPicked
@@ -120,7 +120,7 @@ class LedgerWriter:
     """Writes the ledger of this metadata, which its caller has just created (OPEN, one fragment,
     no entry).
 
-    Feed every event to ``handle`` and carry out the effects in order. Effects: SendAdd, SendForce,
+    Feed every event to ``handle`` and carry out the effects in order. Effects: SendAdds, SendForce,
     PickReplacements, WriteMetadata, ReadMetadata; Acked (ascending, without gap), at most one
     Failed, for each Close one Closed or CloseFailed, and for each Force one Forced unless Failed
     comes first.
@@ -185,10 +185,10 @@ class LedgerWriter:
         Failed."""
         effects: Sequence[Effect]
         match event:
-            case AddAnswered():
+            case AddsAnswered():
                 effects = self._add_answered(event)
             case Append():
-                effects = self._append(event.payload)
+                effects = self._append(event.payloads)
             case Force():
                 effects = self._force()
             case ForceAnswered():
@@ -207,19 +207,20 @@ class LedgerWriter:
 
     # ---- adds -----------------------------------------------------------------------------------
 
-    def _append(self, payload: bytes) -> Sequence[Effect]:
+    def _append(self, payloads: Sequence[bytes]) -> Sequence[Effect]:
         self._must_be_writable()
-        entry = self.next_entry
-        self.next_entry = EntryId(entry + 1)
-        self._length += len(payload)
-        return self._adds.send(entry, self._confirmed.lac, self._length, payload)
+        first = self.next_entry
+        length = self._length
+        self.next_entry = EntryId(first + len(payloads))
+        self._length += sum(map(len, payloads))
+        return self._adds.send(first, self._confirmed.lac, length, payloads)
 
     def _must_be_writable(self) -> None:
         if self._closing or self._closed or self.failure is not None:
             why = f": {self.failure}" if self.failure is not None else ""
             raise HandleClosedError(f"ledger {self.metadata.ledger_id} takes no more entries{why}")
 
-    def _add_answered(self, event: AddAnswered) -> Sequence[Effect]:
+    def _add_answered(self, event: AddsAnswered) -> Sequence[Effect]:
         answer = self._adds.answered(event)
         if answer is None:
             return []

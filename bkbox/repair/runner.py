@@ -28,7 +28,7 @@ from bkbox.client.client import Client
 from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
 from bkbox.ids import BookieId, LedgerId
 from bkbox.ipc import messages
-from bkbox.ipc.channel import AsyncChannel
+from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.ipc.messages import OpenRepair
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol import repair as plan

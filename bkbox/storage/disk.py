@@ -2,26 +2,28 @@
 
 Contract:
 
-- ``open``, then ``replay`` once, then everything else. One thread, one process (lock.py).
-- What was appended is invisible to reads until ``commit`` has returned, and may be acknowledged
-  from then on. What a commit promises is the disk's ``ack_after``:
+- ``open``, then ``replay`` once, then everything else. One thread, one process (lock.py); what may run on another
+  thread says so.
+- What was appended survives the process from then on, and entries can be read from then on. What may be said about it
+  when, is the disk's ``ack_after``; ``must_sync`` knows:
 
   =========  ====================================================================================
-  sync       entry log appended and synced
-  write      entry log appended; synced too if the batch changes a ledger's state (fence, limbo)
-  journal    journal appended and synced, entry log appended
+  sync       after a sync of the entry log
+  write      at once; after a sync if it changes a ledger's state (fence, limbo)
+  journal    after a sync of the journal
   =========  ====================================================================================
 
-- A ``deferred`` commit of entries promises only what ``write`` does: they survive the process,
-  and the host from the next commit on that syncs. Until then the index shows them and does not
-  store them, so that after a lost host they are simply not there: they were never promised, and
-  nothing else has to go to limbo for them. (An index that had stored them would look as if the
-  log had lost what was synced.) What they replaced is there again, if that had been synced.
-- No room (DiskFullError from ``append``) leaves the disk alive: nothing of the batch was written.
+- The states of ledgers and explicit LACs are seen (``show``) only once they are durable: a reader may act upon a LAC,
+  and nobody repairs one.
+- A sync is begun and ended here and may run on another thread, while more is appended. It makes durable what was
+  appended before it began. An entry that nobody synced (``write``, deferred adds) is durable with the next one.
+- The stored index knows only what a checkpoint has synced before. So after a lost host it is not ahead of the log: what
+  it lacks was never promised, or is replayed.
+- No room (DiskFullError from ``append``) leaves the disk alive: nothing of it was written.
   After any other failed write or sync nothing is written any more (``failed_reason``), and the
   dirty marker says so to the next start. Reads go on.
 - A replay that is not ``trusted`` holds the checkpoint back, so that every later start finds the
-  same, until the caller has made limbo durable and calls ``checkpoint``.
+  same, until the caller has made limbo durable and calls ``settle``.
 """
 
 from __future__ import annotations
@@ -41,15 +43,17 @@ from bkbox.errors import (
     InvalidIdError,
 )
 from bkbox.ids import MAX_ID
-from bkbox.limits import HELD_KEYS_MAX
+from bkbox.kernel.fetch import Fetch
+from bkbox.kernel.recent import Finder
 from bkbox.storage import marker
 from bkbox.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from bkbox.storage.entrylog import ENTRY_LOG_DIR, EntryLog
 from bkbox.storage.files import Files, Space, remove_flat_dir
 from bkbox.storage.identity import DiskIdentity, read_identity, write_identity
-from bkbox.storage.index import Change, LedgerIndex, changes_of
+from bkbox.storage.index import LedgerIndex
 from bkbox.storage.journal import Journal
 from bkbox.storage.orderedstore import INDEX_DIR, LevelStore, OrderedStore, discard_unsynced
+from bkbox.storage.readahead import ReadAhead
 from bkbox.storage.records import (
     ENTRY_IDS,
     STATE_KINDS,
@@ -59,13 +63,19 @@ from bkbox.storage.records import (
     Location,
     Record,
     forget_record,
-    ledger_record,
 )
 from bkbox.storage.replay import LogReplay, LogReplayer
-from bkbox.storage.segment import RECORD_HEADER_BYTES, SEGMENT_HEADER_BYTES, ScannedRecord
+from bkbox.storage.segment import SEGMENT_HEADER_BYTES, ScannedRecord
+from bkbox.storage.segmentlog import LogSync, Part, record_bytes
+
+WRITEBACK_BYTES = 8 << 20
+"""What is written back to the disk in one piece, where no sync does that."""
 
 HELD = "what an earlier start found missing has not been dealt with"
 """In ReplayReport.damaged while a replay that was not trusted waits for its ``checkpoint``."""
+
+_REAPPLY_BYTES = 4 << 20
+_REAPPLY_RECORDS = 8_192
 
 OpenIndex = Callable[[Files, Path, bool], OrderedStore]
 """Opens the index of a disk; the flag says that only what was flushed can be relied on."""
@@ -101,6 +111,40 @@ class ReplayReport:
     dropped_entries: int
     damaged: tuple[str, ...]
     trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A sync that was begun; ``size``: bytes appended since the one before."""
+
+    size: int
+    of_log: LogSync
+
+    def run(self) -> None:
+        """On any thread, once."""
+        self.of_log.run()
+
+
+@dataclass(slots=True)
+class Checkpointing:
+    """A checkpoint that was begun."""
+
+    sync: Sync | None
+    of_log: LogSync | None
+    _write_frozen: Callable[[Checkpoint], None]
+    checkpoint: Checkpoint
+    error: DiskError | None = None
+
+    def run(self) -> None:
+        """On any thread, once, after ``sync``; a failure is raised by ``end_checkpoint``."""
+        try:
+            if self.of_log is not None:
+                self.of_log.run()
+                if self.of_log.error is not None:
+                    return
+            self._write_frozen(self.checkpoint)
+        except DiskError as error:
+            self.error = error
 
 
 def create_level_store(files: Files, disk: Path) -> None:
@@ -164,8 +208,10 @@ class DiskStore:
         self._last_checkpoint = Checkpoint(0, 1, SEGMENT_HEADER_BYTES, 0, None)
         self._held = False
         self._since_checkpoint = 0
-        self._changes: list[Change] = []
-        self._state_pending = False
+        self._frozen_at = self._last_checkpoint
+        self._unsynced = 0
+        self._unshown = 0
+        self._appended: tuple[Sequence[Part], Sequence[Location]] = (), ()
         self._failed: str | None = None
 
     @classmethod
@@ -232,15 +278,16 @@ class DiskStore:
             journaled = host_crash and journal_first is not None
             replayer = LogReplayer(self._files, self._log, self._index, host_crash=host_crash)
 
-            def before_drop(found: LogReplay) -> None:
+            def before_change(found: LogReplay) -> None:
                 if found.lost or not journaled:
                     self._hold(checkpoint, journal_first)
 
-            found = replayer.run(checkpoint, before_drop)
+            found = replayer.run(checkpoint, before_change)
             journal_records = 0
             if self._journal is not None and journal_first is not None and host_crash:
                 reapply = _Reapply(self._log, self._index)
                 found.lost += self._journal.replay(journal_first, reapply)
+                reapply.flush()
                 journal_records = reapply.records
             self._log.sync()
             if checkpoint is not None and checkpoint.held:
@@ -284,11 +331,16 @@ class DiskStore:
             self._write_checkpoint(replace(at, held=True))
 
     def _begin(self, journal_first: int | None, *, trusted: bool) -> None:
-        """Start the journal of this run, and take a checkpoint if nothing speaks against it."""
+        """Start the journal of this run, and take a checkpoint if nothing speaks against it and the last one does
+        not cover everything.
+        """
         journal = self._journal_in_use
         if journal is not None:
             journal.start(journal_first or 1)
         if trusted:
+            here = self._checkpoint_here(self._journal_first())
+            if self._last_checkpoint == replace(here, number=self._last_checkpoint.number):
+                return
             with suppress(DiskFullError):  # it only makes the next start read less
                 self.checkpoint()
                 return
@@ -299,67 +351,110 @@ class DiskStore:
 
     # ---- writing ---------------------------------------------------------------
 
-    def append(self, batch: Sequence[Record]) -> list[Location]:
-        """Write records, unsynced; they count once ``commit`` has returned.
+    def append(self, parts: Sequence[Part]) -> None:
+        """Write parts, unsynced, in one piece; ``index_appended`` follows.
 
-        DiskFullError: nothing of the batch is there, the disk lives on. DiskFailedError: the disk
-        takes no more writes. InvalidIdError: an entry whose ledger or entry id is negative.
+        DiskFullError: nothing of it is there, the disk lives on. DiskFailedError: the disk
+        takes no more writes. InvalidIdError: a single entry whose ledger or entry id is negative.
         """
         self._require_healthy()
-        for kind, body in batch:
-            if kind is Kind.ENTRY and max(ENTRY_IDS.unpack_from(body)) > MAX_ID:
+        for part in parts:
+            if isinstance(part, Record) and _has_negative_id(part):
                 raise InvalidIdError("an entry with a negative ledger or entry id")
+        size = record_bytes(parts)
         with self._failing():
             if self._journal_in_use is not None:
-                self._journal_in_use.append(batch)
-            locations = self._log.append(batch)
-        changes = changes_of(batch, locations)
-        self._log.count(changes)
-        self._changes += changes
-        self._state_pending = self._state_pending or any(
-            isinstance(change, Record) for change in changes
+                self._journal_in_use.append(parts)
+            locations = self._log.append(parts)
+        self._unsynced += size
+        self._since_checkpoint += size
+        self._unshown += sum(
+            isinstance(part, Record) and part.kind in STATE_KINDS for part in parts
         )
-        self._since_checkpoint += sum(RECORD_HEADER_BYTES + len(body) for _, body in batch)
-        return locations
+        self._appended = parts, locations
 
-    def commit(self, *, durable: bool = False, deferred: bool = False) -> None:
-        """Make good what ``ack_after`` promises, and let reads see it.
+    def index_appended(self) -> None:
+        """Put the entries of what was appended last into the index: from here on they can be read."""
+        self._log.index(*self._appended, self._index.finder.active)
+        self._appended = (), ()
 
-        ``durable``: sync in every mode, also what earlier commits left unsynced. ``deferred``: do
-        not sync, in any mode, unless a ledger's state changes or too much of the index is held.
-        If it raises, nothing appended since the last commit may be acknowledged, and the disk
-        takes no more writes.
+    def show(self, record: Record) -> None:
+        """A state of a ledger or an explicit LAC that was appended is durable: from here on it is seen."""
+        self._index.apply(record)
+        self._unshown -= 1
+
+    @property
+    def has_hidden(self) -> bool:
+        """Whether something was appended that is not shown yet."""
+        return self._unshown > 0
+
+    def write(self, records: Sequence[Record], *, durable: bool = False) -> None:
+        """Append records, make good at once what ``ack_after`` promises (``durable``: all of it, in every mode), and
+        show them.
         """
-        self._require_healthy()
-        changes, self._changes = self._changes, []
-        durable = durable or self._state_pending
-        deferred = deferred and not durable and self._index.held < HELD_KEYS_MAX
-        self._state_pending = False
-        try:
-            with self._failing():
-                if self.ack_after is AckAfter.WRITE:
-                    if durable:
-                        self._log.sync()
-                elif not deferred:
-                    (self._journal_in_use or self._log).sync()
-                self._index.apply(changes, hold=deferred and self.ack_after is not AckAfter.WRITE)
-        except DiskError as error:  # perhaps of the index, which now lacks what the log holds
-            self._failed = str(error)
-            raise
-
-    def set_ledger_state(self, ledger: int, state: LedgerRecord) -> None:
-        """Change the state of a ledger, durably. A fence is never lifted, a known key never
-        forgotten.
-        """
-        self._commit_one(ledger_record(ledger, state))
+        self.append(records)
+        self.index_appended()
+        states = [record for record in records if record.kind in STATE_KINDS]
+        if self.must_sync(entries=True, states=bool(states), force=durable):
+            self.sync()
+        for record in states:
+            self.show(record)
 
     def forget(self, ledger: int) -> None:
         """Remove a ledger, durably: entries and state."""
-        self._commit_one(forget_record(ledger))
+        self.write([forget_record(ledger)])
 
-    def _commit_one(self, record: Record) -> None:
-        self.append([record])
-        self.commit(durable=True)
+    @property
+    def is_crowded(self) -> bool:
+        """Whether there are so many entries that no checkpoint has stored yet that no more should come."""
+        return self._index.is_overfull
+
+    # ---- durability ---------------------------------------------------------------
+
+    def must_sync(self, *, entries: bool, states: bool, force: bool = False) -> bool:
+        """Whether a sync comes before what was just appended may be answered.
+
+        ``entries``: there are some that no deferred sync was asked for; ``states``: there are records of STATE_KINDS;
+        ``force``: all that was appended so far has to be durable.
+        """
+        if self._failed is not None:
+            return False
+        return (
+            states
+            or (force and not self._acknowledger.is_durable)
+            or (entries and self.ack_after is not AckAfter.WRITE)
+        )
+
+    def begin_sync(self) -> Sync:
+        """Everything appended so far: ``run`` it, then ``end_sync``. One at a time. DiskFailedError."""
+        self._require_healthy()
+        size, self._unsynced = self._unsynced, 0
+        return Sync(size, self._acknowledger.begin_sync())
+
+    def end_sync(self, sync: Sync) -> None:
+        """It has run. DiskFailedError: nothing that was appended and not synced before may be acknowledged."""
+        with self._failing():
+            self._acknowledger.end_sync(sync.of_log)
+
+    def sync(self) -> None:
+        """Make everything appended durable, now; no sync may be under way. DiskFailedError."""
+        sync = self.begin_sync()
+        sync.run()
+        self.end_sync(sync)
+
+    def begin_writeback(self) -> Callable[[], None] | None:
+        """If much was written that no sync will make durable soon: the call, for another thread, that has the system
+        begin to write it to the disk, so that a later sync has little to do and the system does not stop the writers
+        to make room.
+        """
+        if self.ack_after is AckAfter.SYNC:
+            return None
+        return self._log.begin_writeback(WRITEBACK_BYTES)
+
+    @property
+    def _acknowledger(self) -> Journal | EntryLog:
+        """Whose sync makes good what is promised."""
+        return self._journal_in_use or self._log
 
     # ---- reading ---------------------------------------------------------------
 
@@ -378,6 +473,16 @@ class DiskStore:
                 "where something else is"
             )
         return bytes(body)
+
+    @property
+    def finder(self) -> Finder:
+        """Where entries lie; for kernel/reads.py."""
+        return self._index.finder
+
+    def fetch(self) -> Fetch:
+        """For reading many entries at once; with readers that are behind followed (readahead.py)."""
+        ahead = ReadAhead(self._index.finder, self._log.reader, lambda: self._log.position.segment)
+        return Fetch(self._log.reader, ahead)
 
     def has_entry(self, ledger: int, entry: int) -> bool:
         """Whether the index has an entry; it is not read."""
@@ -417,31 +522,69 @@ class DiskStore:
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether enough was written since the last checkpoint; ``checkpoint`` belongs between two
-        batches.
-        """
-        return not self._held and self._since_checkpoint >= self._checkpoint_bytes
+        """Whether enough was written since the last checkpoint; one belongs between two appends."""
+        return not self._held and (
+            self._since_checkpoint >= self._checkpoint_bytes or self._index.is_full
+        )
 
-    def checkpoint(self) -> None:
-        """Make logs and index durable, and note how far; lifts the hold of a replay that was not
-        trusted.
+    def begin_checkpoint(self) -> Checkpointing:
+        """Everything appended so far. If it has a ``sync``, carry that out as any other sync first; then ``run`` it
+        and end it. One at a time; no sync may be under way, and nothing hidden: a start would not replay it.
 
-        DiskFullError: no checkpoint was taken, nothing else changed. DiskFailedError.
+        DiskFullError: nothing has changed. DiskFailedError.
         """
         self._require_healthy()
-        if self._changes:
-            raise BugError("a checkpoint between append and commit")
+        if self._unshown:
+            raise BugError("a checkpoint between an append and what makes it seen")
         with self._failing():
-            self._log.write_footer()
-            self._log.sync()
-            self._index.flush()
-            if self._journal_in_use is not None:
-                self._journal_in_use.next_segment()
-            self._write_checkpoint(self._checkpoint_here(self._journal_first()))
+            if not self._index.is_frozen:  # an earlier one did not come to its end
+                self._log.write_footer()
+                self._index.freeze()
+                if self._journal_in_use is not None:
+                    self._journal_in_use.next_segment()
+                self._frozen_at = self._checkpoint_here(self._journal_first())
+                self._since_checkpoint = 0
+        checkpoint = replace(self._frozen_at, number=self._last_checkpoint.number + 1)
+        if self._journal_in_use is not None:
+            return Checkpointing(None, self._log.begin_sync(), self._write_frozen, checkpoint)
+        return Checkpointing(self.begin_sync(), None, self._write_frozen, checkpoint)
+
+    def _write_frozen(self, checkpoint: Checkpoint) -> None:
+        """On any thread: the log is durable up to the checkpoint."""
+        self._index.write_frozen()
+        write_checkpoint(self._files, self._disk, checkpoint)
+
+    def end_checkpoint(self, checkpointing: Checkpointing) -> None:
+        """It has run. DiskFullError: it was not taken, and will be due again. DiskFailedError."""
+        with self._failing():
+            if checkpointing.of_log is not None:
+                self._log.end_sync(checkpointing.of_log)
+            if checkpointing.error is not None:
+                self._since_checkpoint = self._checkpoint_bytes
+                raise checkpointing.error
+            self._index.drop_frozen()
+            self._last_checkpoint = checkpointing.checkpoint
             if self._journal is not None:
                 self._journal.retire(self._last_checkpoint.journal)
         self._held = False
-        self._since_checkpoint = 0
+
+    def checkpoint(self) -> None:
+        """Make logs and index durable, and note how far, now; lifts the hold of a replay that was not
+        trusted. Nothing may be under way.
+
+        DiskFullError: no checkpoint was taken, nothing else changed. DiskFailedError.
+        """
+        checkpointing = self.begin_checkpoint()
+        if checkpointing.sync is not None:
+            checkpointing.sync.run()
+            self.end_sync(checkpointing.sync)
+        checkpointing.run()
+        self.end_checkpoint(checkpointing)
+
+    def settle(self) -> None:
+        """What a replay found missing has been dealt with, durably. Raises as ``checkpoint``."""
+        if self._held:
+            self.checkpoint()
 
     def _journal_first(self) -> int | None:
         """The first segment of the journal that a replay from here has to read."""
@@ -475,12 +618,11 @@ class DiskStore:
             self.abandon()
 
     def _close_durably(self) -> None:
-        if self._changes:
-            raise BugError("a close between append and commit")
         if self._held:
             self._log.sync()
-            self._index.flush()
             return
+        if self._index.is_frozen:
+            self.checkpoint()  # one that failed before; the next one covers the rest
         self.checkpoint()
         if self._last_checkpoint.journal is not None:
             # The log holds it all: the journal need not be there at the next start.
@@ -524,22 +666,40 @@ class DiskStore:
             raise
 
 
+def _has_negative_id(record: Record) -> bool:
+    return record.kind is Kind.ENTRY and max(ENTRY_IDS.unpack_from(record.body)) > MAX_ID
+
+
 class _Reapply:
     """Appends what was journaled to the entry log again, and indexes it."""
 
     def __init__(self, log: EntryLog, index: LedgerIndex) -> None:
         self._log = log
         self._index = index
+        self._batch: list[Record] = []
+        self._bytes = 0
         self.records = 0
 
-    def __call__(self, scanned: list[ScannedRecord]) -> None:
-        batch = [
-            Record(item.kind, item.body)
-            for item in scanned
-            if item.kind is Kind.ENTRY or item.kind in STATE_KINDS
-        ]
-        if batch:
-            changes = changes_of(batch, self._log.append(batch))
-            self._log.count(changes)
-            self._index.apply(changes)
-            self.records += len(batch)
+    def __call__(self, scanned: ScannedRecord) -> None:
+        if scanned.kind is not Kind.ENTRY and scanned.kind not in STATE_KINDS:
+            return
+        alone = scanned.kind is Kind.FORGET  # which voids what comes before it and not what follows
+        if alone or self._bytes >= _REAPPLY_BYTES or len(self._batch) >= _REAPPLY_RECORDS:
+            self.flush()
+        self._batch.append(Record(scanned.kind, scanned.body))
+        self._bytes += len(scanned.body)
+        if alone:
+            self.flush()
+
+    def flush(self) -> None:
+        """Append what waits."""
+        if self._batch:
+            locations = self._log.append(self._batch)
+            self._log.index(self._batch, locations, self._index.finder.active)
+            for record in self._batch:
+                self._index.apply(record)
+            self.records += len(self._batch)
+        self._batch, self._bytes = [], 0
+        if self._index.is_full:
+            self._log.sync()
+            self._index.flush()

@@ -12,42 +12,24 @@ the replay, which reads it anyway.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from uuid import UUID
 
 from bkbox.errors import DamagedError
-from bkbox.limits import FOOTER_LEDGERS_MAX, OPEN_SEGMENTS_MAX
-from bkbox.storage.files import Files, ReadFile
-from bkbox.storage.index import Change, Run
-from bkbox.storage.records import FOOTER_ITEM, GAP_BODY, OFFSET, Kind, Location, Record
+from bkbox.kernel.recent import Recent
+from bkbox.kernel.tally import Tally
+from bkbox.limits import FOOTER_LEDGERS_MAX
+from bkbox.storage.files import Files
+from bkbox.storage.logreader import LogReader
+from bkbox.storage.records import ENTRY_IDS, FOOTER_ITEM, OFFSET, Kind, Location, Record
 from bkbox.storage.segment import (
     ENTRY_LOG_MAGIC,
-    RECORD_HEADER_BYTES,
     SegmentName,
-    decode_record,
 )
-from bkbox.storage.segmentlog import SegmentLog, list_segments
+from bkbox.storage.segmentlog import LogSync, Part, SegmentLog, list_segments
 
 ENTRY_LOG_DIR = "entrylog"
-
-
-class Tally:
-    """Entries and bytes per ledger."""
-
-    def __init__(self) -> None:
-        self.counts: dict[int, tuple[int, int]] = {}
-
-    def add(self, changes: Iterable[Change]) -> None:
-        """Count the entries of runs; other changes count nothing."""
-        for change in changes:
-            if isinstance(change, Run):
-                entries, size = self.counts.get(change.ledger, (0, 0))
-                self.counts[change.ledger] = (
-                    entries + len(change.lengths),
-                    size + sum(change.lengths),
-                )
 
 
 class EntryLog:
@@ -68,7 +50,7 @@ class EntryLog:
         )
         self._tally = Tally()
         self._footer = 0
-        self._open: OrderedDict[int, tuple[ReadFile, int]] = OrderedDict()
+        self.reader = LogReader(files, self._log.path_of, self._log.name_of)
 
     # ---- where it stands ---------------------------------------------------------------
 
@@ -114,41 +96,58 @@ class EntryLog:
 
     # ---- writing ---------------------------------------------------------------
 
-    def append(self, records: Sequence[Record]) -> list[Location]:
-        """Write records, unsynced, into one segment. DiskFullError: nothing of them is there;
+    def append(self, parts: Sequence[Part]) -> list[Location]:
+        """Write parts, unsynced, into one segment. DiskFullError: nothing of them is there;
         DiskFailedError.
         """
-        if self._log.is_full_for(records):
+        if self._log.is_full_for(parts):
             self.seal()
-        return self._log.append(records)
+        return self._log.append(parts)
 
-    def count(self, changes: Iterable[Change]) -> None:
-        """Count, for the footer, entries that were appended to the present segment."""
-        self._tally.add(changes)
+    def index(self, parts: Sequence[Part], locations: Sequence[Location], recent: Recent) -> None:
+        """Put the entries of what was just appended into the index, and count them for the footer."""
+        for part, (segment, offset, length) in zip(parts, locations, strict=True):
+            if not isinstance(part, Record):
+                part.index(recent, self._tally, segment)
+            elif part.kind is Kind.ENTRY:
+                ledger, entry = ENTRY_IDS.unpack_from(part.body)
+                recent.put(ledger, entry, segment, offset, length)
+                self._tally.count(ledger, 1, length)
 
     def write_footer(self) -> None:
-        """Append a footer for what came since the last one, unsynced; nothing if nothing came."""
-        counts = self._tally.counts
-        ledgers = sorted(counts)
-        for start in range(0, len(ledgers), FOOTER_LEDGERS_MAX):
-            part = ledgers[start : start + FOOTER_LEDGERS_MAX]
-            items = (FOOTER_ITEM.pack(ledger, *counts[ledger]) for ledger in part)
-            body = OFFSET.pack(self._footer) + b"".join(items)
+        """Append a footer for what came since the last one, unsynced; nothing if nothing came.
+        DiskFullError: no footer is there.
+        """
+        items = [FOOTER_ITEM.pack(*item) for item in self._tally.items()]
+        for start in range(0, len(items), FOOTER_LEDGERS_MAX):
+            part = items[start : start + FOOTER_LEDGERS_MAX]
+            body = OFFSET.pack(self._footer) + b"".join(part)
             [location] = self._log.append([Record(Kind.FOOTER, body)])
             self._footer = location.offset
-            for ledger in part:
-                del counts[ledger]
-
-    def write_gaps(self, gaps: Iterable[tuple[int, int, bool]]) -> None:
-        """Append a note of (start, end, lost) for parts of the segment that cannot be read."""
-        self._log.append([Record(Kind.GAP, GAP_BODY.pack(*gap)) for gap in gaps])
+        self._tally.clear()
 
     def seal(self) -> None:
-        """Footer, seal and sync the segment; the next append makes the next one."""
-        self._log.sync()
+        """Footer and seal the segment; the next append makes the next one."""
         self.write_footer()
         self._log.roll(self._footer)
         self._footer = 0
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that was appended is."""
+        return self._log.is_durable
+
+    def begin_sync(self) -> LogSync:
+        """See SegmentLog."""
+        return self._log.begin_sync()
+
+    def end_sync(self, sync: LogSync) -> None:
+        """See SegmentLog."""
+        self._log.end_sync(sync)
+
+    def begin_writeback(self, size: int) -> Callable[[], None] | None:
+        """See SegmentLog."""
+        return self._log.begin_writeback(size)
 
     def sync(self) -> None:
         """Make everything appended durable. DiskFailedError ends the log."""
@@ -160,28 +159,7 @@ class EntryLog:
         """The record at a location. DamagedError if it does not verify, DiskError if it cannot be
         read.
         """
-        segment, offset, length = location
-        file, seed = self._open_segment(segment)
-        data = file.pread(offset, RECORD_HEADER_BYTES + length)
-        record = decode_record(data, seed, segment, offset)
-        if record is None or len(record.body) != length:
-            raise DamagedError(
-                f"{self.path_of(segment)}: no good record of {length} bytes at offset {offset}"
-            )
-        return record
-
-    def _open_segment(self, segment: int) -> tuple[ReadFile, int]:
-        if (found := self._open.get(segment)) is not None:
-            self._open.move_to_end(segment)
-            return found
-        path = self.path_of(segment)
-        if not self._files.exists(path):
-            raise DamagedError(f"{path} is missing")
-        while len(self._open) >= OPEN_SEGMENTS_MAX:
-            _, (oldest, _) = self._open.popitem(last=False)
-            oldest.close()
-        self._open[segment] = found = self._files.open_read(path), self.name_of(segment).seed
-        return found
+        return self.reader.read(location)
 
     def read_footers(self, segment: int, last: int) -> dict[int, tuple[int, int]]:
         """Entries and bytes per ledger that the footers of a segment count, following them from
@@ -189,8 +167,7 @@ class EntryLog:
         """
         total: dict[int, tuple[int, int]] = {}
         while last:
-            file, _ = self._open_segment(segment)
-            length = int.from_bytes(file.pread(last, RECORD_HEADER_BYTES)[4:8], "big")
+            length = self.reader.length_at(segment, last)
             kind, body = self.read(Location(segment, last, length))
             if kind is not Kind.FOOTER:
                 raise DamagedError(f"{self.path_of(segment)}: no footer at offset {last}")
@@ -203,6 +180,4 @@ class EntryLog:
     def close(self) -> None:
         """Close all files; syncs nothing."""
         self._log.close()
-        for file, _ in self._open.values():
-            file.close()
-        self._open.clear()
+        self.reader.close()

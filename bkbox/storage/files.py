@@ -16,14 +16,19 @@ Rules:
 
 from __future__ import annotations
 
+import ctypes
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
+
+_sync_file_range = ctypes.CDLL(None).sync_file_range  # which releases the interpreter lock
+_sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
+_SYNC_FILE_RANGE_WRITE = 2
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
@@ -38,7 +43,7 @@ class Space(NamedTuple):
 class AppendFile(Protocol):
     """A file open for appending at its end."""
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes | bytearray | memoryview) -> None:
         """Write all of data at the end. After an error any prefix of it may be there."""
 
     def size(self) -> int: ...
@@ -49,6 +54,11 @@ class AppendFile(Protocol):
     def fdatasync(self) -> None:
         """Make the bytes and the size durable."""
 
+    def writeback(self, offset: int, length: int) -> Callable[[], None]:
+        """A call, for any thread, that has the system begin to write these bytes to the disk.
+        Advice: it never fails, and makes nothing durable.
+        """
+
     def close(self) -> None: ...
 
 
@@ -57,6 +67,19 @@ class ReadFile(Protocol):
 
     def pread(self, offset: int, length: int) -> bytes:
         """Up to ``length`` bytes from ``offset``; fewer only where the file ends."""
+
+    def read_into(self, offset: int, room: memoryview) -> int:
+        """Fill ``room`` from ``offset`` on; the number of bytes, fewer only where the file ends."""
+
+    def read_cached(self, offset: int, room: memoryview) -> int:
+        """As read_into, but only as far as that needs no waiting for the disk."""
+
+    def want(self, offset: int, length: int) -> None:
+        """Have the system read these bytes into memory; does not wait for that. Advice: it never
+        fails."""
+
+    def release(self, offset: int, length: int) -> None:
+        """These bytes need not stay in memory (those that are not written to the disk yet do)."""
 
     def size(self) -> int: ...
 
@@ -149,7 +172,7 @@ class _RealAppendFile:
             flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
             self._fd = os.open(path, flags, 0o600)
 
-    def append(self, data: bytes) -> None:
+    def append(self, data: bytes | bytearray | memoryview) -> None:
         with _changing("write to", self._path):
             written = os.write(self._fd, data)
             while written < len(data):  # a short write: the error comes with the next one
@@ -166,6 +189,15 @@ class _RealAppendFile:
     def fdatasync(self) -> None:
         with _changing("sync", self._path):
             os.fdatasync(self._fd)
+
+    def writeback(self, offset: int, length: int) -> Callable[[], None]:
+        fd = os.dup(self._fd)  # the file may be closed before the call
+
+        def begin() -> None:
+            _sync_file_range(fd, offset, length, _SYNC_FILE_RANGE_WRITE)
+            os.close(fd)
+
+        return begin
 
     def close(self) -> None:
         with _changing("close", self._path):
@@ -187,6 +219,38 @@ class _RealReadFile:
                     break
                 data += more
             return data
+
+    def read_into(self, offset: int, room: memoryview) -> int:
+        filled = 0
+        try:
+            while filled < len(room):
+                more = os.preadv(self._fd, (room[filled:],), offset + filled)
+                if not more:
+                    break
+                filled += more
+        except OSError as error:
+            raise DiskError(f"read {self._path}: {error.strerror}") from error
+        return filled
+
+    def read_cached(self, offset: int, room: memoryview) -> int:
+        try:
+            return os.preadv(self._fd, (room,), offset, os.RWF_NOWAIT)
+        except BlockingIOError:
+            return 0
+        except OSError as error:
+            if error.errno == errno.EOPNOTSUPP:  # a file system that cannot tell
+                return self.read_into(offset, room)
+            raise DiskError(f"read {self._path}: {error.strerror}") from error
+
+    def want(self, offset: int, length: int) -> None:
+        self._advise(offset, length, os.POSIX_FADV_WILLNEED)
+
+    def release(self, offset: int, length: int) -> None:
+        self._advise(offset, length, os.POSIX_FADV_DONTNEED)
+
+    def _advise(self, offset: int, length: int, advice: int) -> None:
+        with suppress(OSError):
+            os.posix_fadvise(self._fd, offset, length, advice)
 
     def size(self) -> int:
         with _reading("size of", self._path):

@@ -1,344 +1,251 @@
-"""The index of a disk: where each entry lies, and the state of each ledger. Derived from the entry
-log, see rebuild.py.
+"""The index of a disk: where each entry lies, and the state of each ledger. Derived from the entry log, see rebuild.py.
 
-Keys (ids big-endian, so that order is numeric) and values, whose first byte is their version (1):
+It has three layers. What was appended since the last checkpoint is in memory, in the active layer. A checkpoint freezes
+that one (``freeze``), which a new active layer covers from then on, writes it to the store (``write_frozen``, on any
+thread) and drops it (``drop_frozen``). Look-ups go from the newest layer to the oldest, and stop where the ledger was
+forgotten. So the store knows nothing that the log has not durably, if the log is synced before ``write_frozen``; after
+a crash a replay of the log makes the layer in memory again.
 
-    L ledger u64               flags u8 | master key                 state of a ledger
-    R ledger u64 | first u64   segment u32 | offset u64 | length u32 per entry    a run
-    X ledger u64               the packet                            explicit LAC of a ledger
-
-A run is a row of consecutive entries whose records follow each other without a gap in one segment:
-``offset`` is the header of the first one, the lengths are those of the bodies.
-
-Invariant: runs of one ledger never overlap. What is written last wins: a run over entries that are
-there already cuts, splits or deletes the runs below it. So a look-up is one seek: the last run
-that begins at or before the entry.
-
-Changes may be applied held: they are seen, but reach the store only with the next change that is
-not. So the store never knows more than what is durable in the log, though entries are served that
-are not, and an entry that it knows and the log has not is always one that was lost.
+All methods but ``write_frozen`` belong to one thread. The store sees a ledger's runs change while others read them;
+what is remembered of them (the last entries, cached runs) therefore changes in ``drop_frozen``, until when the frozen
+layer answers for all that does.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
-from bkbox.errors import DamagedError, DiskError
-from bkbox.limits import LAST_ENTRIES_CACHED_MAX, RUN_ENTRIES_MAX
-from bkbox.storage.orderedstore import HoldingStore, OrderedStore
+from bkbox.errors import BugError, DamagedError
+from bkbox.kernel.recent import MISSING, Finder, Place, Recent
+from bkbox.kernel.runs import Run, RunEncoder
+from bkbox.limits import INDEX_MEMORY_BYTES, LAST_ENTRIES_CACHED_MAX, RUN_CACHE_BYTES
+from bkbox.storage.indexflush import IndexFlush, Layer
+from bkbox.storage.orderedstore import OrderedStore
 from bkbox.storage.records import (
-    ENTRY_IDS,
-    LAC_PACKET,
-    STATE_KINDS,
-    Buffer,
     Kind,
     LedgerRecord,
     Location,
     Record,
     decode_ledger,
     decode_ledger_id,
-    decode_state,
-    encode_state,
     lac_of,
 )
-from bkbox.storage.segment import RECORD_HEADER_BYTES
-
-_ID = struct.Struct(">Q")
-_RUN_HEAD = struct.Struct(">BIQ")
-_VERSION = b"\x01"
-_STATE, _RUN, _LAC = b"L", b"R", b"X"
-
-
-@dataclass(slots=True)
-class Run:
-    """Consecutive entries of a ledger from ``first``, their records back to back from ``offset``
-    of ``segment``.
-
-    ``lengths`` are those of the bodies, in bytes, at least one and at most RUN_ENTRIES_MAX.
-    """
-
-    ledger: int
-    first: int
-    segment: int
-    offset: int
-    lengths: list[int]
-
-    @property
-    def last(self) -> int:
-        return self.first + len(self.lengths) - 1
-
-    @property
-    def end(self) -> int:
-        """Offset behind the last record."""
-        return self.offset + sum(self.lengths) + RECORD_HEADER_BYTES * len(self.lengths)
-
-    def part(self, first: int, last: int) -> Run:
-        """The part of the run from entry ``first`` to entry ``last``, both in it."""
-        skipped = self.lengths[: first - self.first]
-        offset = self.offset + sum(skipped) + RECORD_HEADER_BYTES * len(skipped)
-        lengths = self.lengths[first - self.first : last - self.first + 1]
-        return Run(self.ledger, first, self.segment, offset, lengths)
-
-    def key(self) -> bytes:
-        return _RUN + _ID.pack(self.ledger) + _ID.pack(self.first)
-
-    def value(self) -> bytes:
-        head = _RUN_HEAD.pack(_VERSION[0], self.segment, self.offset)
-        return head + struct.pack(f">{len(self.lengths)}I", *self.lengths)
-
-
-Change = Run | Record
-"""What an append changes in the index: a run of entries, or a record of STATE_KINDS."""
-
-
-def changes_of(records: Sequence[Record], locations: Sequence[Location]) -> list[Change]:
-    """The changes, in order, of records at their locations. Kinds that concern no ledger make
-    none.
-    """
-    changes: list[Change] = []
-    run: Run | None = None
-    follows = (
-        0,
-        0,
-        0,
-        0,
-    )  # ledger, entry, segment, offset with which the next record extends the run
-    for record, (segment, offset, length) in zip(records, locations, strict=True):
-        if record.kind is Kind.ENTRY:
-            ledger, entry = ENTRY_IDS.unpack_from(record.body)
-            if (
-                run is not None
-                and follows == (ledger, entry, segment, offset)
-                and len(run.lengths) < RUN_ENTRIES_MAX
-            ):
-                run.lengths.append(length)
-            else:
-                run = Run(ledger, entry, segment, offset, [length])
-                changes.append(run)
-            follows = (ledger, entry + 1, segment, offset + RECORD_HEADER_BYTES + length)
-        elif record.kind in STATE_KINDS:
-            run = None
-            changes.append(record)
-    return changes
+from bkbox.storage.storedindex import Changes, StoredIndex
 
 
 class LedgerIndex:
     """The index over an ordered store."""
 
     def __init__(self, store: OrderedStore) -> None:
-        self._store = HoldingStore(store)
+        """Raises DamagedError, with the store closed, where the index has to be rebuilt."""
+        try:
+            self._stored = StoredIndex(store)
+        except DamagedError:
+            store.close()
+            raise
+        self.finder = Finder(self._load, RUN_CACHE_BYTES)
+        """For look-ups; its ``active`` takes entries, and is another one after each ``freeze``."""
+        self._active = Layer(self.finder.active)
+        self._frozen: Layer | None = None
+        self._spare: Layer | None = None
+        self._flush: IndexFlush | None = None
         self._last: dict[int, int] = {}
+        """The last stored entry of ledgers."""
+        self._place = Place()
 
     # ---- changes ---------------------------------------------------------------
 
-    def apply(self, changes: Sequence[Change], *, hold: bool = False) -> None:
-        """Carry out changes in order. Applying the same ones again, in order and to the end,
-        changes nothing.
-
-        ``hold``: only show them, and store them together with what comes next without it.
-        """
-        self._store.hold(hold)
-        pending: dict[bytes, bytes | None] = {}
-        for change in changes:
-            if isinstance(change, Run):
-                self._put_run(change, pending)
-            elif change.kind is Kind.LEDGER:
-                self._put_state(*decode_ledger(change.body), pending)
-            elif change.kind is Kind.LAC:
-                self._put_lac(change.body, pending)
-            elif change.kind is Kind.FORGET:
-                self._flush(pending)
-                self._forget(decode_ledger_id(change.body), pending)
-        self._flush(pending)
-
-    def _flush(self, pending: dict[bytes, bytes | None]) -> None:
-        if pending:
-            try:
-                self._store.write(pending)
-            except DiskError:
-                self._last.clear()  # it ran ahead of what is stored
-                raise
-            pending.clear()
-
-    @property
-    def held(self) -> int:
-        """Number of keys that are held."""
-        return self._store.held
-
-    def _put_run(self, run: Run, pending: dict[bytes, bytes | None]) -> None:
-        if run.first <= self.last_entry_id(run.ledger):
-            self._flush(pending)  # what it may overlap has to be seen
-            self._cut_out(run.ledger, run.first, run.last, pending)
-        pending[run.key()] = run.value()
-        self._remember(run.ledger, max(run.last, self._last.get(run.ledger, -1)))
-
-    def _cut_out(
-        self, ledger: int, first: int, last: int, pending: dict[bytes, bytes | None]
-    ) -> None:
-        """Take entries first to last out of the runs that hold them."""
-        for below in self._runs(ledger, last=last, reverse=True):
-            if below.last >= first:
-                pending[below.key()] = None
-                if below.first < first:
-                    left = below.part(below.first, first - 1)
-                    pending[left.key()] = left.value()
-                if below.last > last:
-                    right = below.part(last + 1, below.last)
-                    pending[right.key()] = right.value()
-            if below.first < first:
-                return
-
-    def _put_state(
-        self, ledger: int, state: LedgerRecord, pending: dict[bytes, bytes | None]
-    ) -> None:
-        key = _STATE + _ID.pack(ledger)
-        old = self._decode_state(pending.get(key) or self._store.get(key))
-        if old is not None:
-            master_key = old.master_key if state.master_key is None else state.master_key
-            state = LedgerRecord(master_key, state.fenced or old.fenced, state.limbo)
-        pending[key] = _VERSION + encode_state(state)
-
-    def _put_lac(self, packet: Buffer, pending: dict[bytes, bytes | None]) -> None:
-        key = _LAC + _ID.pack(decode_ledger_id(packet))
-        old = pending.get(key) or self._store.get(key)
-        if old is None or lac_of(packet) >= lac_of(_decode_lac(old)):
-            pending[key] = _VERSION + packet
-
-    def _forget(self, ledger: int, pending: dict[bytes, bytes | None]) -> None:
-        prefix = _RUN + _ID.pack(ledger)
-        for key, _ in self._store.iterate(prefix, prefix + b"\xff" * 9):
-            pending[key] = None
-        pending[_STATE + _ID.pack(ledger)] = None
-        pending[_LAC + _ID.pack(ledger)] = None
-        self._flush(pending)
-        self._last.pop(ledger, None)
-
-    def _remember(self, ledger: int, last: int) -> None:
-        if len(self._last) >= LAST_ENTRIES_CACHED_MAX:
-            self._last.clear()
-        self._last[ledger] = last
+    def apply(self, record: Record) -> None:
+        """Take in a state of a ledger, an explicit LAC or a FORGET; other kinds say nothing. DiskError."""
+        kind, body = record
+        if kind is Kind.LEDGER:
+            ledger, state = decode_ledger(body)
+            complete = state.fenced and state.master_key is not None  # nothing can be added to it
+            old = None if complete else self.ledger_state(ledger)
+            if old is not None:
+                key = old.master_key if state.master_key is None else state.master_key
+                state = LedgerRecord(key, state.fenced or old.fenced, state.limbo)
+            self._active.states[ledger] = state
+        elif kind is Kind.LAC:
+            ledger = decode_ledger_id(body)
+            packet = self.explicit_lac(ledger)
+            if packet is None or lac_of(body) >= lac_of(packet):
+                self._active.lacs[ledger] = bytes(body)
+        elif kind is Kind.FORGET:
+            self._active.forget(decode_ledger_id(body))
 
     # ---- entries ---------------------------------------------------------------
 
     def find(self, ledger: int, entry: int) -> Location | None:
         """Where an entry lies, None if the index has no such entry. DamagedError, DiskError."""
-        prefix = _RUN + _ID.pack(ledger)
-        rows = self._store.iterate(prefix, prefix + _ID.pack(entry) + b"\0", reverse=True)
-        for key, value in rows:
-            [first] = _ID.unpack_from(key, 9)
-            count = entry - first + 1
-            if len(value) < _RUN_HEAD.size + 4 * count:
-                return None
-            version, segment, offset = _RUN_HEAD.unpack_from(value)
-            if version != _VERSION[0]:
-                raise DamagedError(f"index: run {key!r} cannot be decoded")
-            lengths = struct.unpack_from(f">{count}I", value, _RUN_HEAD.size)
-            offset += sum(lengths[:-1]) + RECORD_HEADER_BYTES * (count - 1)
-            return Location(segment, offset, lengths[-1])
-        return None
+        place = self._place
+        if not self.finder.find(ledger, entry, place):
+            return None
+        return Location(place.segment, place.offset, place.length)
 
     def last_entry_id(self, ledger: int) -> int:
         """The highest entry id of a ledger, -1 if it has no entries."""
-        last = self._last.get(ledger)
-        if last is None:
-            run = next(self._runs(ledger, reverse=True), None)
-            last = -1 if run is None else run.last
-            self._remember(ledger, last)
-        return last
+        last = -1
+        for layer in self._layers():
+            last = max(last, layer.entries.last(ledger))
+            if layer.entries.forgets(ledger):
+                return last
+        return max(last, self._stored_last(ledger))
 
     def entries(self, ledger: int) -> list[tuple[int, int]]:
         """Ranges (first, last), both included, of the entries of a ledger, ascending and merged."""
-        ranges: list[tuple[int, int]] = []
+        found: list[tuple[int, int]] = []
         for run in self._runs(ledger):
-            if ranges and ranges[-1][1] + 1 == run.first:
-                ranges[-1] = ranges[-1][0], run.last
+            found += run.ranges()
+        found.sort()
+        ranges: list[tuple[int, int]] = []
+        for first, last in found:
+            if ranges and first <= ranges[-1][1] + 1:
+                ranges[-1] = ranges[-1][0], max(ranges[-1][1], last)
             else:
-                ranges.append((run.first, run.last))
+                ranges.append((first, last))
         return ranges
 
-    def _runs(
-        self, ledger: int, *, last: int | None = None, reverse: bool = False
-    ) -> Iterator[Run]:
-        """Runs of a ledger that begin at or before entry ``last``."""
-        prefix = _RUN + _ID.pack(ledger)
-        stop = prefix + (b"\xff" * 9 if last is None else _ID.pack(last) + b"\0")
-        for key, value in self._store.iterate(prefix, stop, reverse=reverse):
-            yield _decode_run(key, value)
+    def _runs(self, ledger: int) -> Iterator[Run]:
+        """Runs with all entries of a ledger; they overlap."""
+        encoder = RunEncoder()
+        for layer in self._layers():
+            yield from layer.entries.runs_of(ledger, encoder)
+            if layer.entries.forgets(ledger):
+                return
+        yield from self._stored.runs(ledger)
 
-    def find_gone(
-        self, is_gone: Callable[[int, int, int], bool]
-    ) -> tuple[dict[bytes, bytes | None], int]:
-        """What takes out the entries whose records, at [start, end) of a segment, are gone, for
-        ``drop``; and how many they are.
-        """
-        changes: dict[bytes, bytes | None] = {}
-        gone = 0
-        for key, value in self._store.iterate(_RUN, _RUN + b"\xff" * 17):
-            run = _decode_run(key, value)
-            if not is_gone(run.segment, run.offset, run.end):
-                continue
-            changes[key] = None
-            for entry in range(run.first, run.last + 1):
-                one = run.part(entry, entry)
-                if is_gone(one.segment, one.offset, one.end):
-                    gone += 1
-                else:
-                    changes[one.key()] = one.value()
-        return changes, gone
+    def _layers(self) -> tuple[Layer, ...]:
+        """Those in memory, the newest first."""
+        return (self._active,) if self._frozen is None else (self._active, self._frozen)
 
-    def drop(self, changes: dict[bytes, bytes | None]) -> None:
-        """Carry out what ``find_gone`` found."""
-        self._flush(changes)
-        self._last.clear()
+    def _load(self, ledger: int, entry: int) -> Run | None:
+        if entry > self._stored_last(ledger):
+            return None
+        return self._stored.run_with(ledger, entry)
+
+    def _stored_last(self, ledger: int) -> int:
+        last = self._last.get(ledger)
+        if last is None:
+            last = self._stored.last(ledger)
+            self._remember({ledger: last})
+        return last
+
+    def _remember(self, lasts: dict[int, int]) -> None:
+        if len(self._last) + len(lasts) > LAST_ENTRIES_CACHED_MAX:
+            self._last.clear()
+        self._last.update(lasts)
 
     # ---- ledgers ---------------------------------------------------------------
 
     def ledger_state(self, ledger: int) -> LedgerRecord | None:
         """State of a ledger, None if the disk does not know it."""
-        return self._decode_state(self._store.get(_STATE + _ID.pack(ledger)))
-
-    def ledgers(self, after: int = -1) -> Iterator[tuple[int, LedgerRecord]]:
-        """All ledgers with an id > ``after`` that have a state, ascending."""
-        for key, value in self._store.iterate(_STATE + _ID.pack(after + 1), _STATE + b"\xff" * 9):
-            state = self._decode_state(value)
-            assert state is not None
-            yield _ID.unpack_from(key, 1)[0], state
+        for layer in self._layers():
+            state = layer.states.get(ledger)
+            if state is not None or layer.entries.forgets(ledger):
+                return state
+        return self._stored.state(ledger)
 
     def explicit_lac(self, ledger: int) -> bytes | None:
         """The explicit LAC packet of a ledger, None if it has none."""
-        value = self._store.get(_LAC + _ID.pack(ledger))
-        return None if value is None else _decode_lac(value)
+        for layer in self._layers():
+            packet = layer.lacs.get(ledger)
+            if packet is not None or layer.entries.forgets(ledger):
+                return packet
+        return self._stored.lac(ledger)
 
-    def _decode_state(self, value: bytes | None) -> LedgerRecord | None:
-        if value is None:
-            return None
-        if len(value) < 2 or value[:1] != _VERSION:
-            raise DamagedError(f"index: ledger state {value!r} cannot be decoded")
-        return decode_state(value[1:])
+    def ledgers(self, after: int = -1) -> Iterator[tuple[int, LedgerRecord]]:
+        """All ledgers with an id > ``after`` that have a state, ascending, as of the first step."""
+        stored = self._stored.states(after)
+        newer: dict[int, LedgerRecord | None] = {}
+        for layer in reversed(self._layers()):
+            newer.update(dict.fromkeys(layer.entries.forgotten()))
+            newer.update(layer.states)
+        waiting = iter(sorted(ledger for ledger in newer if ledger > after))
+        ahead = next(waiting, None)
+        for ledger, state in stored:
+            while ahead is not None and ahead < ledger:
+                if (new := newer[ahead]) is not None:
+                    yield ahead, new
+                ahead = next(waiting, None)
+            if ledger not in newer:
+                yield ledger, state
+        while ahead is not None:
+            if (new := newer[ahead]) is not None:
+                yield ahead, new
+            ahead = next(waiting, None)
 
-    # ---- the store ---------------------------------------------------------------
+    # ---- checkpoints ---------------------------------------------------------------
+
+    @property
+    def is_full(self) -> bool:
+        """Whether it is time to freeze the active layer for the memory that it takes."""
+        return self._active.memory >= INDEX_MEMORY_BYTES
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether nothing more should be taken in before the frozen layer has been dropped."""
+        return self._active.memory >= 4 * INDEX_MEMORY_BYTES
+
+    @property
+    def is_frozen(self) -> bool:
+        """Whether something was frozen and not dropped yet."""
+        return self._frozen is not None
+
+    def freeze(self) -> None:
+        """What is known now is what ``write_frozen`` is to write."""
+        if self._frozen is not None:
+            raise BugError("an index is frozen twice")
+        self._frozen = self._active
+        self._active = self._spare or Layer(Recent())
+        self._spare = None
+        self.finder.frozen = self._frozen.entries
+        self.finder.active = self._active.entries
+
+    def write_frozen(self) -> None:
+        """Store what was frozen, durably. On any thread; may be done again if it fails. DiskError."""
+        if self._frozen is None:
+            raise BugError("nothing is frozen")
+        self._flush = IndexFlush(self._stored, self._frozen, self._last.get)
+        self._flush.run()
+
+    def drop_frozen(self) -> None:
+        """The frozen layer has been written: the store answers for it from here on."""
+        if self._frozen is None or self._flush is None:
+            raise BugError("nothing was frozen and written")
+        for ledger in self._flush.merged:
+            self.finder.drop(ledger)
+        self._remember(self._flush.lasts)
+        self.finder.frozen = None
+        self._frozen.clear()
+        self._spare, self._frozen, self._flush = self._frozen, None, None
 
     def flush(self) -> None:
-        """Make all changes durable, held ones too."""
-        self._store.flush()
+        """All three at once."""
+        self.freeze()
+        self.write_frozen()
+        self.drop_frozen()
+
+    # ---- after a crash ---------------------------------------------------------------
+
+    def find_gone(self, is_gone: Callable[[int, int, int], bool]) -> tuple[Changes, int]:
+        """What takes out the stored entries whose records, at [start, end) of a segment, are gone, for ``drop``; and
+        how many of them nothing newer is known of.
+        """
+
+        def is_superseded(ledger: int, entry: int) -> bool:
+            return any(
+                layer.entries.look(ledger, entry, self._place) != MISSING
+                for layer in self._layers()
+            )
+
+        return self._stored.find_gone(is_gone, is_superseded)
+
+    def drop(self, changes: Changes) -> None:
+        """Carry out what ``find_gone`` found."""
+        self._stored.write(changes)
+        self._last.clear()
+        self.finder.drop_all()
 
     def close(self) -> None:
-        self._store.close()
-
-
-def _decode_lac(value: bytes) -> bytes:
-    if len(value) < 1 + LAC_PACKET.size or value[:1] != _VERSION:
-        raise DamagedError(f"index: explicit LAC {value!r} cannot be decoded")
-    return value[1:]
-
-
-def _decode_run(key: bytes, value: bytes) -> Run:
-    count, rest = divmod(len(value) - _RUN_HEAD.size, 4)
-    if len(key) != 17 or rest or count < 1 or value[:1] != _VERSION:
-        raise DamagedError(f"index: run {key!r} cannot be decoded")
-    _, segment, offset = _RUN_HEAD.unpack_from(value)
-    ledger, first = _ID.unpack_from(key, 1)[0], _ID.unpack_from(key, 9)[0]
-    lengths = list(struct.unpack_from(f">{count}I", value, _RUN_HEAD.size))
-    return Run(ledger, first, segment, offset, lengths)
+        self._stored.close()

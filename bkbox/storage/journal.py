@@ -14,10 +14,9 @@ from pathlib import Path
 from uuid import UUID
 
 from bkbox.storage.files import Files
-from bkbox.storage.records import Record
-from bkbox.storage.scan import read_segment
+from bkbox.storage.scan import SegmentFindings, read_segment
 from bkbox.storage.segment import JOURNAL_MAGIC, ScannedRecord
-from bkbox.storage.segmentlog import SegmentLog, list_segments
+from bkbox.storage.segmentlog import LogSync, Part, SegmentLog, list_segments
 
 
 class Journal:
@@ -55,44 +54,60 @@ class Journal:
     def start(self, first: int) -> None:
         """Start the segment after all that exist, and not before ``first``."""
         existing = self.segments()
+        self._files.fsync_dir(self._directory)  # a segment whose maker was killed leaves no hole
         self._start(max(first, existing[-1] + 1 if existing else 1))
 
     def next_segment(self) -> None:
-        """Sync, and go on in the next segment, which exists when this returns."""
-        self._log.sync()
-        self._start(self._log.segment + 1)
+        """Go on in the next segment, which exists when this returns; the next sync covers what was left."""
+        self._log.roll(None)
+        self._log.create()
 
     def _start(self, segment: int) -> None:
         self._log.start_at(segment)
         self._log.create()
 
-    def append(self, records: Sequence[Record]) -> None:
-        """Write records, unsynced. DiskFullError: nothing of them is there; DiskFailedError."""
-        if self._log.is_full_for(records):
+    def append(self, parts: Sequence[Part]) -> None:
+        """Write parts, unsynced. DiskFullError: nothing of them is there; DiskFailedError."""
+        if self._log.is_full_for(parts):
             self.next_segment()
-        self._log.append(records)
+        self._log.append(parts)
 
-    def sync(self) -> None:
-        """Make everything appended durable. DiskFailedError ends the journal."""
-        self._log.sync()
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that was appended is."""
+        return self._log.is_durable
 
-    def replay(self, first: int, on_records: Callable[[list[ScannedRecord]], None]) -> list[str]:
+    def begin_sync(self) -> LogSync:
+        """See SegmentLog."""
+        return self._log.begin_sync()
+
+    def end_sync(self, sync: LogSync) -> None:
+        """See SegmentLog."""
+        self._log.end_sync(sync)
+
+    def replay(self, first: int, on_record: Callable[[ScannedRecord], None]) -> list[str]:
         """Hand on all records from segment ``first``, in order; returns what was durable and
         cannot be read, in words.
         """
         lost: list[str] = []
         existing = [segment for segment in self.segments() if segment >= first]
+        read: list[SegmentFindings] = []
         for segment in range(first, max(existing, default=first) + 1):
-            path = self._log.path_of(segment)
-            if segment not in existing:
+            path, name = self._log.path_of(segment), self._log.name_of(segment)
+            if segment in existing:
+                read.append(read_segment(self._files, path, name, 0, on_record))
+            else:
                 lost.append(f"{path} is missing")
-                continue
-            findings = read_segment(self._files, path, self._log.name_of(segment), 0, on_records)
+        for place, findings in enumerate(read):
+            path = self._log.path_of(findings.segment)
             # The last batch of a run need not have been synced, whichever segment it is in.
-            for start, end, was_durable in findings.judge(is_last=True, host_crash=True):
+            is_proven = any(later.proves for later in read[place + 1 :])
+            for start, end, was_durable in findings.judge(
+                is_last=True, is_proven=is_proven, host_crash=True
+            ):
                 if was_durable:
                     lost.append(f"{path} bytes {start} to {end}")
-            if findings.header_problem is not None and not findings.is_stillborn:
+            if findings.header_problem is not None and not findings.is_empty:
                 lost.append(findings.header_problem)
         return lost
 
@@ -100,6 +115,8 @@ class Journal:
         """Remove the segments before ``before``, all if None; a checkpoint that says so is
         durable.
         """
+        if before is not None:
+            self._log.drop(before)
         old = [segment for segment in self.segments() if before is None or segment < before]
         for segment in old:
             self._files.unlink(self._log.path_of(segment))

@@ -111,7 +111,9 @@ def settle(files: Files, disk: Path, run: Run, before: Marker | None) -> None:
     """
     marker = read_marker(files, disk) or Marker()
     own = marker.failures[len(before.failures) if before else 0 :]
-    _write(files, disk, Marker(runs=(run,), failures=own))
+    settled = Marker(runs=(run,), failures=own)
+    if settled != marker:
+        _write(files, disk, settled)
 
 
 def clear(files: Files, disk: Path, run: Run) -> bool:

@@ -15,11 +15,9 @@ What the index needs of it, and no more:
 
 from __future__ import annotations
 
-import heapq
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -29,8 +27,8 @@ from bkbox.errors import DamagedError, DiskError, DiskFailedError, DiskFullError
 from bkbox.storage.files import Files
 
 INDEX_DIR = "index"
-_WRITE_BUFFER_BYTES = 16 << 20
-_CACHE_BYTES = 32 << 20
+_WRITE_BUFFER_BYTES = 8 << 20
+_CACHE_BYTES = 8 << 20
 _OPEN_FILES = 256
 _FLUSHED = b"!flushed"
 """Sorts before all keys of the index."""
@@ -109,9 +107,11 @@ class LevelStore:
             )
 
     def get(self, key: bytes) -> bytes | None:
-        with self._errors(DiskError):
+        try:
             value: bytes | None = self._db.get(key, verify_checksums=True)
-            return value
+        except plyvel.Error as error:
+            raise self._error_of(error, DiskError) from error
+        return value
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
         batch = self._db.write_batch()
@@ -152,81 +152,17 @@ class LevelStore:
     def _errors(self, kind: type[DiskError]) -> Iterator[None]:
         try:
             yield
-        except plyvel.CorruptionError as error:
-            raise DamagedError(f"{self._path}: {error}; {REBUILD_HINT}") from error
         except plyvel.Error as error:
-            # "Invalid argument" is what LevelDB says about a table that is shorter than it should be.
-            if "does not exist" in str(error) or "Invalid argument" in str(error):
-                raise DamagedError(f"{self._path}: {error}; {REBUILD_HINT}") from error
-            full = "No space left" in str(error) or "quota" in str(error)
-            raise (DiskFullError if full else kind)(f"{self._path}: {error}") from error
+            raise self._error_of(error, kind) from error
 
-
-class HoldingStore:
-    """An ``OrderedStore`` that can keep writes back, in memory, without hiding them.
-
-    What is held is written in one piece before the next write that is not, and lost with the
-    process. Nothing may be held while a caller iterates.
-    """
-
-    def __init__(self, store: OrderedStore) -> None:
-        self._store = store
-        self._holding = False
-        self._changes: dict[bytes, bytes | None] = {}
-        self._keys: list[bytes] = []
-
-    @property
-    def held(self) -> int:
-        """Number of keys that are held."""
-        return len(self._keys)
-
-    def hold(self, holding: bool) -> None:
-        """Whether writes are held from now on; if not, those that were are written. Raises DiskError."""
-        self._holding = holding
-        if self._changes and not holding:
-            self._store.write(self._changes)
-            self._changes, self._keys = {}, []
-
-    def get(self, key: bytes) -> bytes | None:
-        if key in self._changes:
-            return self._changes[key]
-        return self._store.get(key)
-
-    def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        if not self._holding:
-            self._store.write(changes)
-            return
-        for key, value in changes.items():
-            if key not in self._changes:
-                insort(self._keys, key)
-            self._changes[key] = value
-
-    def iterate(
-        self, start: bytes, stop: bytes, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        stored = self._store.iterate(start, stop, reverse=reverse)
-        if not self._keys:
-            return stored
-        current = (pair for pair in stored if pair[0] not in self._changes)
-        held = self._held_pairs(start, stop, reverse)
-        return heapq.merge(current, held, key=itemgetter(0), reverse=reverse)
-
-    def _held_pairs(
-        self, start: bytes, stop: bytes, reverse: bool
-    ) -> Iterator[tuple[bytes, bytes]]:
-        places = range(bisect_left(self._keys, start), bisect_left(self._keys, stop))
-        for place in reversed(places) if reverse else places:
-            key = self._keys[place]
-            value = self._changes[key]
-            if value is not None:
-                yield key, value
-
-    def flush(self) -> None:
-        self.hold(False)
-        self._store.flush()
-
-    def close(self) -> None:
-        self._store.close()
+    def _error_of(self, error: Exception, kind: type[DiskError]) -> DiskError:
+        text = str(error)
+        # "Invalid argument" is what LevelDB says about a table that is shorter than it should be.
+        missing = "does not exist" in text or "Invalid argument" in text
+        if isinstance(error, plyvel.CorruptionError) or missing:
+            return DamagedError(f"{self._path}: {error}; {REBUILD_HINT}")
+        full = "No space left" in text or "quota" in text
+        return (DiskFullError if full else kind)(f"{self._path}: {error}")
 
 
 REBUILD_HINT = "rebuild the index from the entry log: bkbox index rebuild --config FILE"

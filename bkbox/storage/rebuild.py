@@ -16,13 +16,13 @@ from bkbox.errors import BootError, DamagedError
 from bkbox.storage.entrylog import ENTRY_LOG_DIR
 from bkbox.storage.files import Files, remove_flat_dir
 from bkbox.storage.identity import read_identity
-from bkbox.storage.index import LedgerIndex, changes_of
+from bkbox.storage.index import LedgerIndex
+from bkbox.storage.logindexer import LogIndexer
 from bkbox.storage.orderedstore import INDEX_DIR, LevelStore
-from bkbox.storage.records import Kind, Location, Record
-from bkbox.storage.scan import SegmentFindings, read_segment
+from bkbox.storage.scan import SegmentFindings
 from bkbox.storage.segment import (
     ENTRY_LOG_MAGIC,
-    ScannedRecord,
+    SEGMENT_HEADER_BYTES,
     SegmentName,
     segment_file_name,
 )
@@ -79,7 +79,6 @@ class _Rebuild:
         self._disk = disk
         self._directory = disk / ENTRY_LOG_DIR
         self._progress = progress
-        self._records = self._entries = 0
         self._unreadable: list[str] = []
 
     def run(self) -> RebuildReport:
@@ -88,45 +87,46 @@ class _Rebuild:
             raise BootError(f"disk {self._disk} is not prepared: there is nothing to rebuild")
         segments = list_segments(self._files, self._directory)
         sizes = {segment: self._size_of(segment) for segment in segments}
+        while segments and sizes[segments[-1]] <= SEGMENT_HEADER_BYTES:
+            segments.pop()  # made ahead of its use
         total, done = sum(sizes.values()), 0
+        indexer = LogIndexer(self._files, self.index, lambda: None)
+        read = []
         for segment in segments:
-            path = self._directory / segment_file_name(segment)
-            findings = read_segment(
-                self._files,
-                path,
-                SegmentName(ENTRY_LOG_MAGIC, identity.uuid, segment),
-                0,
-                lambda batch, segment=segment: self._apply(segment, batch),  # type: ignore[misc]
-            )
-            self._note(path, findings, is_last=segment == segments[-1])
+            name = SegmentName(ENTRY_LOG_MAGIC, identity.uuid, segment)
+            read.append(indexer.read(self._path_of(segment), name, 0))
             done += sizes[segment]
             self._progress(done, total)
+        if done < total:
+            self._progress(total, total)
+        for place, findings in enumerate(read):
+            self._note(findings, read[place + 1 :])
         self.index.flush()
         ledgers = sum(1 for _ in self.index.ledgers())
-        return RebuildReport(self._records, self._entries, ledgers, total, tuple(self._unreadable))
+        return RebuildReport(
+            indexer.records, indexer.entries, ledgers, total, tuple(self._unreadable)
+        )
+
+    def _path_of(self, segment: int) -> Path:
+        return self._directory / segment_file_name(segment)
 
     def _size_of(self, segment: int) -> int:
-        file = self._files.open_read(self._directory / segment_file_name(segment))
+        file = self._files.open_read(self._path_of(segment))
         try:
             return file.size()
         finally:
             file.close()
 
-    def _apply(self, segment: int, batch: list[ScannedRecord]) -> None:
-        records = [Record(item.kind, item.body) for item in batch]
-        locations = [Location(segment, item.offset, len(item.body)) for item in batch]
-        self.index.apply(changes_of(records, locations))
-        self._records += len(batch)
-        self._entries += sum(item.kind is Kind.ENTRY for item in batch)
-
-    def _note(self, path: Path, findings: SegmentFindings, *, is_last: bool) -> None:
-        """Take down what cannot be read and is not accounted for by a GAP; the next start judges a
-        torn tail.
+    def _note(self, findings: SegmentFindings, following: list[SegmentFindings]) -> None:
+        """Take down what cannot be read and is not accounted for by a GAP; the next start judges what was merely
+        written.
         """
-        for region in findings.judge(is_last=is_last, host_crash=True):
+        path = self._path_of(findings.segment)
+        proven = any(later.proves for later in following)
+        for region in findings.judge(is_last=not following, is_proven=proven, host_crash=True):
             if region.lost and (region.start, region.end) not in findings.gaps:
                 self._unreadable.append(f"{path} bytes {region.start} to {region.end}")
-        if findings.header_problem is not None and not (is_last and findings.is_stillborn):
+        if findings.header_problem is not None:
             self._unreadable.append(findings.header_problem)
-        if not is_last and not findings.sealed:
+        if proven and not findings.is_sealed:
             self._unreadable.append(f"{path} ends at {findings.size} without a seal")

@@ -25,9 +25,10 @@ acted upon would be gone for good.
 from __future__ import annotations
 
 import struct
-from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
+
+from bkbox.values import value
 
 Buffer = bytes | bytearray | memoryview
 
@@ -87,7 +88,7 @@ class Location(NamedTuple):
     length: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class LedgerRecord:
     """State of a ledger on this disk. ``master_key`` is None where only fencing or limbo made the
     ledger known.

@@ -1,17 +1,19 @@
 """Bringing the index up to the entry log after a start, and finding out what a crash took.
 
-From the checkpoint on, every good record is applied to the index again, in order; doing it twice
-changes nothing. Bad regions are judged by scan.py. Then, for the last segment:
+From the checkpoint on, every good record is put into the index again, in order; doing it twice changes nothing. Bad
+regions are judged by scan.py, once all segments have been read. Then every segment that is not known to be durable is
+made so, in order, because what is written from now on will say that it is:
 
-- a torn tail is cut off, and the segment goes on from there;
-- any other bad region stays where it is, because good records follow it or because what is there
-  had been durable: the segment notes it in a GAP record, is sealed, and the next one is begun.
-  Good data is never cut.
+- a torn tail is cut off, and the last segment goes on from there;
+- any other bad region stays where it is, because good records follow it or because what is there had been durable: the
+  segment notes it in a GAP record. Good data is never cut;
+- a segment without a seal that has a successor, or that has a GAP, is sealed.
 
-Entries of the index whose records are gone (in a bad region, past the end, in a missing segment)
-are taken out of it, so that repair sees that they are missing. That is only right where the
-ledgers then go to limbo: it happens together with ``lost`` not being empty or ``dropped`` not
-being 0, which the caller has to act on.
+Segments without a single record, at the end of the log, were made ahead of their use and are removed.
+
+Entries of the stored index whose records are gone (in a bad region, past the end, in a missing segment) are taken out
+of it, so that repair sees that they are missing. That is only right where the ledgers then go to limbo: it happens
+together with ``lost`` not being empty or ``dropped`` not being 0, which the caller has to act on.
 """
 
 from __future__ import annotations
@@ -19,20 +21,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from bkbox.kernel.tally import Tally
 from bkbox.storage.checkpoint import Checkpoint
-from bkbox.storage.entrylog import EntryLog, Tally
+from bkbox.storage.entrylog import EntryLog
 from bkbox.storage.files import Files
-from bkbox.storage.index import LedgerIndex, changes_of
-from bkbox.storage.records import Kind, Location, Record
-from bkbox.storage.scan import Region, SegmentFindings, read_segment
-from bkbox.storage.segment import SEGMENT_HEADER_BYTES, ScannedRecord
+from bkbox.storage.index import LedgerIndex
+from bkbox.storage.logindexer import LogIndexer
+from bkbox.storage.mend import cut_segment, finish_segment, sync_segment
+from bkbox.storage.scan import Region, SegmentFindings
+from bkbox.storage.segment import SEGMENT_HEADER_BYTES
+
+_ENDLESS = 1 << 63
 
 
 @dataclass(slots=True)
 class LogReplay:
-    """What a replay read, cut and missed. ``lost`` says, in words, what had been durable and
-    cannot be read.
-    """
+    """What a replay read, cut and missed. ``lost`` says, in words, what had been durable and cannot be read."""
 
     records: int = 0
     entries: int = 0
@@ -42,8 +46,19 @@ class LogReplay:
     lost: list[str] = field(default_factory=list)
 
 
+@dataclass(slots=True)
+class _Segment:
+    """One segment that was read: its last footer, what came after that, and its bad regions."""
+
+    findings: SegmentFindings
+    footer: int
+    tally: Tally = field(default_factory=Tally)
+    regions: list[Region] = field(default_factory=list)
+    is_short: bool = False
+
+
 class LogReplayer:
-    """One replay of an entry log; ``run`` leaves the log ready for appends."""
+    """One replay of an entry log; ``run`` leaves the log ready for appends, and all before them durable."""
 
     def __init__(
         self, files: Files, log: EntryLog, index: LedgerIndex, *, host_crash: bool
@@ -52,128 +67,153 @@ class LogReplayer:
         self._log = log
         self._index = index
         self._host_crash = host_crash
+        self._indexer = LogIndexer(files, index, self._sync_what_was_read)
         self._found = LogReplay()
-        self._tally = Tally()
-        self._gone: dict[int, list[tuple[int, int]]] = {}
+        self._read: list[_Segment] = []
         self._first = 1
+        self._start = SEGMENT_HEADER_BYTES
         self._existing: set[int] = set()
         self._missing: set[int] = set()
+        self._gone: dict[int, list[tuple[int, int]]] = {}
 
     def run(
-        self, checkpoint: Checkpoint | None, before_drop: Callable[[LogReplay], None]
+        self, checkpoint: Checkpoint | None, before_change: Callable[[LogReplay], None]
     ) -> LogReplay:
         """Replay from the checkpoint, or from the first segment where there is none.
 
-        ``before_drop`` is called with what was found before anything is taken out of the index: a
-        later start will not find it missing any more. DiskError, DiskFullError.
+        ``before_change`` is called with what was found before anything is changed in the log or taken out of the index
+        so that a later start could not find it missing any more. DiskError, DiskFullError.
         """
         existing = self._log.segments()
+        self._first = min(existing, default=1)
+        if checkpoint is not None:
+            self._first, self._start = checkpoint.segment, checkpoint.offset
+        begun = self._start > SEGMENT_HEADER_BYTES
+        while existing and self._is_unused(existing[-1]):
+            self._remove(existing.pop())
         self._existing = set(existing)
         newest = existing[-1] if existing else 0
-        first = checkpoint.segment if checkpoint is not None else min(existing, default=1)
-        if checkpoint is not None and newest < first:
-            if checkpoint.offset > SEGMENT_HEADER_BYTES:
-                self._note_missing(first)
-            self._log.start_at(first + (checkpoint.offset > SEGMENT_HEADER_BYTES))
-        elif newest == 0:
-            self._log.start_at(1)
-        self._first = first
-        for segment in range(first, newest + 1):
-            if segment not in existing:
-                self._note_missing(segment)
-                continue
-            at = checkpoint if checkpoint is not None and checkpoint.segment == segment else None
-            self._replay_segment(segment, at, is_last=segment == newest)
+        if begun and newest < self._first:
+            self._note_missing(self._first)
+        for number in range(self._first, newest + 1):
+            if number in self._existing:
+                self._read_segment(number, 0 if checkpoint is None else checkpoint.footer)
+            else:
+                self._note_missing(number)
+        self._found.records, self._found.entries = self._indexer.records, self._indexer.entries
+        for place, segment in enumerate(self._read):
+            self._judge(segment, self._read[place + 1 :])
+        if self._found.lost:
+            before_change(self._found)
+        goes_on = False
+        for segment in self._read:
+            goes_on = self._mend(segment, is_last=segment is self._read[-1])
+        if not goes_on:
+            self._log.start_at(max(newest + 1, self._first + begun))
         if self._host_crash or self._found.lost:
             gone, self._found.dropped = self._index.find_gone(self._is_gone)
             if gone:
-                before_drop(self._found)
+                before_change(self._found)
                 self._index.drop(gone)
         return self._found
 
-    def _note_missing(self, segment: int) -> None:
-        self._missing.add(segment)
-        self._found.lost.append(f"{self._log.path_of(segment)} is missing")
-
-    # ---- one segment ---------------------------------------------------------------
-
-    def _replay_segment(self, segment: int, at: Checkpoint | None, *, is_last: bool) -> None:
-        path = self._log.path_of(segment)
-        start = SEGMENT_HEADER_BYTES if at is None else at.offset
-        self._tally = Tally()
-        findings = read_segment(
-            self._files,
-            path,
-            self._log.name_of(segment),
-            start,
-            lambda batch: self._apply(segment, batch),
-        )
-        if is_last and findings.is_stillborn and start <= SEGMENT_HEADER_BYTES:
-            self._files.unlink(path)
-            self._files.fsync_dir(path.parent)
-            self._existing.remove(segment)
-            self._log.start_at(segment)
-            return
-        self._found.bytes_read += max(0, findings.size - start)
-        if findings.header_problem is not None:
-            self._found.lost.append(findings.header_problem)
-        if findings.size < start:
-            self._found.lost.append(
-                f"{path} ends at {findings.size}, before the checkpoint at {start}"
-            )
-            self._gone.setdefault(segment, []).append((findings.size, 1 << 63))
-            if is_last:
-                self._log.start_at(segment + 1)
-            return
-        regions = findings.judge(is_last=is_last, host_crash=self._host_crash)
-        for region in regions:
-            if region.lost:
-                self._found.lost.append(f"{path} bytes {region.start} to {region.end}")
-        self._gone.setdefault(segment, []).extend((start, end) for start, end, _ in regions)
-        if is_last:
-            self._go_on(findings, regions, 0 if at is None else at.footer)
-        elif not findings.sealed:
-            self._found.lost.append(f"{path} ends at {findings.size} without a seal")
-        self._gone[segment].append((findings.size, 1 << 63))
-
-    def _go_on(self, findings: SegmentFindings, regions: list[Region], footer: int) -> None:
-        """Make the last segment, or the one after it, ready for appends."""
-        segment, size = findings.segment, findings.size
-        footer = findings.footer or footer
-        tail = findings.tail
-        noted = all((start, end) in findings.gaps for start, end, _ in regions)
-        if findings.sealed and noted:
-            self._log.start_at(segment + 1)
-        elif not regions:
-            self._log.continue_in(segment, size, footer, self._tally)
-        elif len(regions) == 1 and tail is not None and not regions[0].lost:
-            self._cut(segment, tail.start)
-            self._found.bytes_cut += size - tail.start
-            self._log.continue_in(segment, tail.start, footer, self._tally)
-        else:
-            self._log.continue_in(segment, size, footer, self._tally)
-            self._log.write_gaps(regions)
-            self._log.seal()
-
-    def _cut(self, segment: int, size: int) -> None:
-        file = self._files.open_append(self._log.path_of(segment))
+    def _is_unused(self, number: int) -> bool:
+        """Whether there is no record in a segment at the end of the log, and none that the checkpoint knows of."""
+        if number < self._first or (number == self._first and self._start > SEGMENT_HEADER_BYTES):
+            return False
+        file = self._files.open_read(self._log.path_of(number))
         try:
-            file.truncate(size)
-            file.fdatasync()
+            return file.size() <= SEGMENT_HEADER_BYTES
         finally:
             file.close()
 
-    def _apply(self, segment: int, batch: list[ScannedRecord]) -> None:
-        records = [Record(item.kind, item.body) for item in batch]
-        locations = [Location(segment, item.offset, len(item.body)) for item in batch]
-        changes = changes_of(records, locations)
-        self._index.apply(changes)
-        if batch[-1].kind is Kind.FOOTER:
-            self._tally = Tally()  # what came before is counted in it
+    def _remove(self, number: int) -> None:
+        path = self._log.path_of(number)
+        self._files.unlink(path)
+        self._files.fsync_dir(path.parent)
+
+    def _note_missing(self, number: int) -> None:
+        self._missing.add(number)
+        self._found.lost.append(f"{self._log.path_of(number)} is missing")
+
+    # ---- reading ---------------------------------------------------------------
+
+    def _read_segment(self, number: int, footer: int) -> None:
+        """Read one segment into the index; ``footer`` is the last one before the checkpoint."""
+        at_checkpoint = number == self._first
+        start = self._start if at_checkpoint else SEGMENT_HEADER_BYTES
+        segment = _Segment(SegmentFindings(number, start), footer if at_checkpoint else 0)
+        self._read.append(segment)  # before it is read: the index may want to be stored meanwhile
+        segment.findings = self._indexer.read(
+            self._log.path_of(number), self._log.name_of(number), start
+        )
+        segment.tally = self._indexer.tally
+        segment.footer = segment.findings.footer or segment.footer
+        self._found.bytes_read += max(0, segment.findings.size - start)
+
+    def _sync_what_was_read(self) -> None:
+        """The index may be stored only as far as the log is durable."""
+        for segment in self._read:
+            sync_segment(self._files, self._log.path_of(segment.findings.segment))
+
+    # ---- judging ---------------------------------------------------------------
+
+    def _judge(self, segment: _Segment, following: list[_Segment]) -> None:
+        findings = segment.findings
+        path = self._log.path_of(findings.segment)
+        start = self._start if findings.segment == self._first else SEGMENT_HEADER_BYTES
+        is_proven = any(later.findings.proves for later in following)
+        self._gone[findings.segment] = [(findings.size, _ENDLESS)]
+        if findings.header_problem is not None:
+            self._found.lost.append(findings.header_problem)
+        if findings.size < start:
+            segment.is_short = True
+            self._found.lost.append(
+                f"{path} ends at {findings.size}, before the checkpoint at {start}"
+            )
+            return
+        segment.regions = findings.judge(
+            is_last=not following, is_proven=is_proven, host_crash=self._host_crash
+        )
+        for region in segment.regions:
+            self._gone[findings.segment].append((region.start, region.end))
+            if region.lost:
+                self._found.lost.append(f"{path} bytes {region.start} to {region.end}")
+        if following and not findings.is_sealed and (is_proven or not self._host_crash):
+            self._found.lost.append(f"{path} ends at {findings.size} without a seal")
+
+    # ---- mending ---------------------------------------------------------------
+
+    def _mend(self, segment: _Segment, *, is_last: bool) -> bool:
+        """Leave a segment durable, and whole but for what it says is not; whether the log goes on in it."""
+        if segment.is_short:
+            return False
+        findings, regions = segment.findings, segment.regions
+        number, size = findings.segment, findings.size
+        path, name = self._log.path_of(number), self._log.name_of(number)
+        if findings.tail is not None and len(regions) == 1 and not regions[0].lost:
+            size = findings.tail.start
+            self._found.bytes_cut += findings.size - size
+            cut_segment(self._files, path, size)
+            regions = []
+        unnoted = [region for region in regions if (region.start, region.end) not in findings.gaps]
+        if findings.is_sealed and not unnoted:
+            sync_segment(self._files, path)
+        elif is_last and not regions:
+            self._log.continue_in(number, size, segment.footer, segment.tally)
+            self._log.sync()
+            return True
         else:
-            self._tally.add(changes)
-        self._found.records += len(batch)
-        self._found.entries += sum(item.kind is Kind.ENTRY for item in batch)
+            finish_segment(
+                self._files,
+                path,
+                name,
+                size,
+                gaps=unnoted,
+                footer=segment.footer,
+                tally=segment.tally,
+            )
+        return False
 
     # ---- what the index must not point to ------------------------------------------------------
 

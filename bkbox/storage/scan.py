@@ -1,16 +1,17 @@
 """Reading back a segment after a start: its records, and which of its bad regions had been durable.
 
-What a bad region means depends on what the segment's SYNCED records prove and on how the last run
-ended:
+What a bad region means depends on what SYNCED records prove and on how the last run ended:
 
-- A segment that has a successor was synced as a whole before that was made: a bad region in it is
-  *lost*.
-- After a host crash, what lies at or after the proven bound of the last segment need not have
-  reached the disk, in any order: a bad region there is merely *torn*. Nothing that was promised
-  after a sync was in it.
-- After a process crash all that write(2) took is there: only a tail that ends inside a record, as
-  a killed write leaves it, is torn.
+- A SYNCED record in a segment proves that all before the offset that it names was durable, and that every segment
+  before this one was, as a whole: a bad region there is *lost*.
+- After a host crash, what nothing proves to have been durable need not have reached the disk, in any order: a bad
+  region there is merely *torn*. Nothing that was promised after a sync was in it.
+- After a process crash all that write(2) took is there: only a tail of the last segment that ends inside a record, as a
+  killed write leaves it, is torn.
 - A GAP record repeats the judgement of an earlier start.
+
+A SEAL says that a segment was left for the next one. It proves nothing by itself, but where it is missing from a
+segment of which all was durable, the end of that segment is lost.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ from bkbox.storage.segment import (
     scan,
 )
 
-_BATCH_BYTES = 4 << 20
-_BATCH_RECORDS = 8_192
+OnRecord = Callable[[ScannedRecord], None]
+
+TakeEntries = Callable[[bytes, int, int, OnRecord], tuple[int, int]]
+"""As segment.Take, with a place to give the records to that are not to be kept."""
 
 
 class Region(NamedTuple):
@@ -48,8 +51,8 @@ class Region(NamedTuple):
 class SegmentFindings:
     """What a scan of one segment found.
 
-    ``size`` of the file, ``bound`` up to which its SYNCED records prove it durable, ``footer`` =
-    offset of the last footer seen (0 none), ``bad`` = (start, end) of bad regions, ``tail`` = the
+    ``size`` of the file, ``bound`` up to which its SYNCED records prove it durable, ``footer`` = offset of the last
+    footer seen (0 none), ``seal_end`` = where the last SEAL ends, ``bad`` = (start, end) of bad regions, ``tail`` = the
     last of them if it reaches the end.
     """
 
@@ -57,39 +60,51 @@ class SegmentFindings:
     size: int
     bound: int = SEGMENT_HEADER_BYTES
     footer: int = 0
-    sealed: bool = False
+    seal_end: int = 0
     header_problem: str | None = None
     bad: list[tuple[int, int]] = field(default_factory=list)
     tail: TornTail | None = None
     gaps: dict[tuple[int, int], bool] = field(default_factory=dict)
 
     @property
-    def is_stillborn(self) -> bool:
-        """Whether the crash came while the segment was being made, so that no record was ever in
-        it.
-        """
-        return self.header_problem is not None and self.size <= SEGMENT_HEADER_BYTES
+    def is_sealed(self) -> bool:
+        """Whether it ends with a SEAL."""
+        return self.seal_end == self.size
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no byte of a record in it: the crash came when it was made, or soon after."""
+        return self.size <= SEGMENT_HEADER_BYTES
+
+    @property
+    def proves(self) -> bool:
+        """Whether it says that all segments before it are durable."""
+        return self.bound > SEGMENT_HEADER_BYTES
 
     def note(self, record: ScannedRecord) -> None:
         """Take in what a record says about its segment."""
-        self.sealed = record.kind is Kind.SEAL
         if record.kind is Kind.SYNCED:
             self.bound = max(self.bound, OFFSET.unpack(record.body)[0])
         elif record.kind is Kind.FOOTER:
             self.footer = record.offset
+        elif record.kind is Kind.SEAL:
+            self.seal_end = record.end
         elif record.kind is Kind.GAP:
             start, end, lost = GAP_BODY.unpack(record.body)
             self.gaps[start, end] = bool(lost)
 
-    def judge(self, *, is_last: bool, host_crash: bool) -> list[Region]:
-        """The bad regions, each with whether it had been durable."""
+    def judge(self, *, is_last: bool, is_proven: bool, host_crash: bool) -> list[Region]:
+        """The bad regions, each with whether it had been durable. ``is_proven``: a later segment says that all of this
+        one was.
+        """
         regions = []
         for start, end in self.bad:
             lost = self.gaps.get((start, end))
-            if lost is None:
+            if lost is None and host_crash:
+                lost = is_proven or start < self.bound
+            elif lost is None:
                 cut = self.tail is not None and self.tail.short and self.tail.start == start
-                unproven = host_crash and start >= self.bound
-                lost = not (is_last and (cut or unproven))
+                lost = not (is_last and cut)
             regions.append(Region(start, end, lost))
         return regions
 
@@ -99,14 +114,23 @@ def read_segment(
     path: Path,
     name: SegmentName,
     start: int,
-    on_records: Callable[[list[ScannedRecord]], None],
+    on_record: OnRecord,
+    take: TakeEntries | None = None,
 ) -> SegmentFindings:
-    """Scan a segment from ``start``, hand its good records on in order, in batches that end at
-    each footer.
+    """Scan a segment from ``start``, and hand on its good records in order, but for those that ``take`` keeps.
 
-    Raises FormatVersionError for a newer format, DiskError where the file cannot be read. A wrong
-    header is noted, and does not keep the records from being read: they do not depend on it.
+    These do not get into the findings. Raises FormatVersionError for a newer format, DiskError where the file cannot be
+    read. A wrong header is noted, and does not keep the records from being read: they do not depend on it.
     """
+
+    def note(record: ScannedRecord) -> None:
+        findings.note(record)
+        on_record(record)
+
+    def take_noting(chunk: bytes, base: int, at: int) -> tuple[int, int]:
+        assert take is not None
+        return take(chunk, base, at, note)
+
     file = files.open_read(path)
     try:
         findings = SegmentFindings(name.segment, file.size())
@@ -114,23 +138,12 @@ def read_segment(
             check_segment_header(file.pread(0, SEGMENT_HEADER_BYTES), name, path)
         except DamagedError as error:
             findings.header_problem = str(error)
-        batch: list[ScannedRecord] = []
-        batch_bytes = 0
-        for item in scan(file, name, start):
-            if not isinstance(item, ScannedRecord):
+        for item in scan(file, name, start, take_noting if take is not None else None):
+            if isinstance(item, ScannedRecord):
+                note(item)
+            else:
                 findings.bad.append((item.start, item.end))
                 findings.tail = item if isinstance(item, TornTail) else None
-                findings.sealed = False
-                continue
-            findings.note(item)
-            batch.append(item)
-            batch_bytes += len(item.body)
-            full = batch_bytes >= _BATCH_BYTES or len(batch) >= _BATCH_RECORDS
-            if full or item.kind is Kind.FOOTER:
-                on_records(batch)
-                batch, batch_bytes = [], 0
-        if batch:
-            on_records(batch)
         return findings
     finally:
         file.close()

@@ -8,9 +8,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from crc32c import crc32c
-
 from bkbox.errors import DamagedError, FormatVersionError
+from bkbox.kernel.checksum import crc32c
 from bkbox.storage.files import Files, write_atomic
 
 

@@ -26,18 +26,17 @@ replay.py.
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
-from crc32c import crc32c
-
 from bkbox.errors import DamagedError, FormatVersionError
+from bkbox.kernel.checksum import crc32c
 from bkbox.limits import RECORD_BODY_BYTES_MAX
 from bkbox.storage.files import ReadFile
 from bkbox.storage.records import OFFSET, Buffer, Kind, Record
+from bkbox.values import value
 
 ENTRY_LOG_MAGIC = b"BKBOXLOG"
 JOURNAL_MAGIC = b"BKBOXJNL"
@@ -56,7 +55,7 @@ _SEGMENT_AT = 8  # offset of the segment id in a record header
 _CHUNK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class SegmentName:
     """Which segment: log (magic), disk, id. Everything a checksum depends on besides offset and
     content.
@@ -106,21 +105,21 @@ def check_segment_header(data: bytes, name: SegmentName, path: Path) -> None:
         raise DamagedError(f"{path}: the header belongs to another segment or disk")
 
 
-def encode_records(
-    records: list[Record], seed: int, segment: int, offset: int
-) -> tuple[bytes, list[int]]:
-    """The bytes of records that go to ``offset`` of a segment, and the offset of each."""
-    parts: list[Buffer] = []
-    offsets: list[int] = []
-    for kind, body in records:
-        length = len(body)
-        check = _header_crc(seed, offset, length, segment, kind)
-        checksum = crc32c(body, check)
-        parts.append(_RECORD_HEADER.pack(checksum, length, segment, _MARK, kind, check & 0xFFFF))
-        parts.append(body)
-        offsets.append(offset)
-        offset += RECORD_HEADER_BYTES + length
-    return b"".join(parts), offsets
+def put_record(
+    room: bytearray, at: int, record: Record, seed: int, segment: int, offset: int
+) -> int:
+    """Write a record to ``room`` from ``at`` on, as it lies at ``offset`` of a segment; its end.
+
+    Batches of entries do the same for each of theirs (kernel/adds.py).
+    """
+    kind, body = record
+    length = len(body)
+    check = _header_crc(seed, offset, length, segment, kind)
+    checksum = crc32c(body, check)
+    _RECORD_HEADER.pack_into(room, at, checksum, length, segment, _MARK, kind, check & 0xFFFF)
+    end = at + RECORD_HEADER_BYTES + length
+    room[at + RECORD_HEADER_BYTES : end] = body
+    return end
 
 
 def decode_record(data: Buffer, seed: int, segment: int, offset: int) -> Record | None:
@@ -157,7 +156,7 @@ def _decode_header(data: Buffer, seed: int, segment: int, offset: int) -> _Heade
     return _Header(checksum, length, kind, crc) if crc & 0xFFFF == check else None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ScannedRecord:
     """A good record and the offset of its header."""
 
@@ -170,7 +169,7 @@ class ScannedRecord:
         return self.offset + RECORD_HEADER_BYTES + len(self.body)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Damage:
     """Bytes [start, end) hold no good record, and a good one follows."""
 
@@ -178,7 +177,7 @@ class Damage:
     end: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class TornTail:
     """Bytes [start, end of file) hold no good record.
 
@@ -191,13 +190,24 @@ class TornTail:
     short: bool
 
 
+Take = Callable[[bytes, int, int], tuple[int, int]]
+"""Takes records out of a chunk: called with its bytes, the offset of the first of them, and the offset where a record
+begins. Returns the offset of the first record that it did not take; and, if that is not whole in the chunk, how many
+bytes of it a chunk has to have for it to go on, otherwise 0.
+"""
+
+
 def scan(
-    file: ReadFile, name: SegmentName, start: int
+    file: ReadFile, name: SegmentName, start: int, take: Take | None = None
 ) -> Iterator[ScannedRecord | Damage | TornTail]:
-    """All of a segment from ``start``, where a record begins, to its end. Raises DiskError."""
+    """All of a segment from ``start``, where a record begins, to its end, but for what is taken. Raises DiskError."""
     reader = _Reader(file, name)
     offset = max(start, SEGMENT_HEADER_BYTES)
     while offset < reader.size:
+        if take is not None:
+            taken, offset = offset, reader.taken_from(offset, take)
+            if offset > taken:
+                continue
         record = reader.record_at(offset)
         if record is not None:
             yield record
@@ -229,6 +239,17 @@ class _Reader:
             self._window = self._file.pread(offset, max(length, _CHUNK_BYTES))
         at = offset - self._base
         return self._window[at : at + length]
+
+    def taken_from(self, offset: int, take: Take) -> int:
+        """The offset of the first record, from ``offset`` on, that is not taken."""
+        wanted = RECORD_HEADER_BYTES
+        while offset + wanted <= self.size:
+            self._bytes(offset, wanted)
+            reached, more = take(self._window, self._base, offset)
+            if more == 0 or (reached == offset and more <= wanted):
+                return reached
+            offset, wanted = reached, more
+        return offset
 
     def _header(self, offset: int) -> _Header | None:
         data = self._bytes(offset, RECORD_HEADER_BYTES)

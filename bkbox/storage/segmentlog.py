@@ -6,40 +6,103 @@ Rules:
 - An append is one write. If it fails, the segment is cut back to where it was. No room alone
   leaves the log usable; any other failure, or a cut that fails, ends it: ``failed`` says why and
   every later call raises DiskFailedError.
+- A sync is begun and ended on the log's thread and may run on another one, while more is appended;
+  one at a time. What was appended before it began is durable once it has ended.
 - A failed sync ends the log too. It is never tried again: the kernel reports it once and may have
   dropped the pages.
 - The first append after a sync starts with a SYNCED record that says how far the segment is
   durable, so that a later start knows what must be intact and what may be torn.
-- A segment that ``roll`` gave a successor is whole: synced, sealed with a SEAL record, and synced again
-  before the successor was made. Ids count from 1 without holes.
+- A full segment gets a last record, SEAL (entry log only), and is left for the next one without
+  waiting. The next sync syncs it before anything else. So a SYNCED record in a segment proves that
+  all segments before it are whole; a SEAL proves nothing. Ids count from 1 without holes.
+- A sync also makes the segment after the present one, once that is nearly full, so that no append
+  waits for it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
+from threading import Lock
 from typing import NoReturn
 from uuid import UUID
 
 from bkbox.errors import BugError, DiskError, DiskFailedError, DiskFullError
+from bkbox.kernel.adds import AddBatch
 from bkbox.storage.files import AppendFile, Files
 from bkbox.storage.records import OFFSET, Kind, Location, Record
 from bkbox.storage.segment import (
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
     SegmentName,
-    encode_records,
     encode_segment_header,
     parse_segment_file_name,
+    put_record,
     segment_file_name,
 )
+
+Part = Record | AddBatch
+"""What is appended: a record, or a batch of entries."""
+
+_ROOM_KEPT_BYTES = 4 << 20
+"""A larger buffer for an append is given back after it."""
 
 
 def list_segments(files: Files, directory: Path) -> list[int]:
     """Ids of the segments in a directory, ascending."""
     ids = (parse_segment_file_name(name) for name in files.listdir(directory))
     return sorted(segment for segment in ids if segment is not None)
+
+
+def record_bytes(parts: Sequence[Part]) -> int:
+    """Bytes of parts in a segment."""
+    return sum(
+        RECORD_HEADER_BYTES + len(part.body) if isinstance(part, Record) else part.record_bytes
+        for part in parts
+    )
+
+
+@dataclass(slots=True)
+class LogSync:
+    """One sync under way; ``run`` may be called on another thread, once."""
+
+    segment: int
+    offset: int
+    left: list[tuple[int, AppendFile]]
+    file: AppendFile | None
+    make_next: Callable[[], AppendFile] | None
+    error: DiskError | None = None
+    _made: AppendFile | None = None
+    _making: Lock = field(default_factory=Lock)
+
+    def run(self) -> None:
+        """Sync; a failure is raised by ``end_sync``."""
+        try:
+            for _, file in self.left:
+                file.fdatasync()
+                file.close()
+            if self.file is not None:
+                self.file.fdatasync()
+        except DiskError as error:
+            self.error = error
+            return
+        with self._making:
+            if self.make_next is not None:
+                try:
+                    self._made = self.make_next()
+                except DiskFullError:
+                    pass  # the append that needs the segment will say so
+                except DiskError as error:
+                    self.error = error
+                self.make_next = None
+
+    def take_next(self) -> AppendFile | None:
+        """The next segment, if this has made it; it will not make it any more."""
+        with self._making:
+            made, self._made, self.make_next = self._made, None, None
+            return made
 
 
 class SegmentLog:
@@ -61,9 +124,13 @@ class SegmentLog:
         self._segment_bytes_max = segment_bytes_max
         self._now_ms = now_ms
         self._file: AppendFile | None = None
+        self._left: list[tuple[int, AppendFile]] = []
+        self._next: AppendFile | None = None
+        self._syncing: LogSync | None = None
+        self._room = bytearray()
+        self._written_back = SEGMENT_HEADER_BYTES
         self._seed = 0
-        self._synced = 0
-        self._announced = 0
+        self._synced = self._announced = SEGMENT_HEADER_BYTES
         self.segment = 1
         self.offset = SEGMENT_HEADER_BYTES
         self.failed: str | None = None
@@ -90,66 +157,90 @@ class SegmentLog:
         """The next append makes this segment."""
         self.close()
         self._enter(segment, SEGMENT_HEADER_BYTES)
+        self._synced = self._announced = SEGMENT_HEADER_BYTES
 
     def create(self) -> None:
-        """Make the segment that ``start_at`` named, header and name synced."""
+        """Make the segment that comes now, header and name synced, unless a sync has made it."""
         self.require_healthy()
-        path = self.path_of(self.segment)
+        file, self._next = self._next, None
+        if file is None and self._syncing is not None:
+            file = self._syncing.take_next()
+        if file is None:
+            try:
+                file = self._make(self.segment)
+            except DiskFullError:
+                raise
+            except DiskError as error:
+                self._fail(error)
+        self._file = file
+        self._synced = self._announced = SEGMENT_HEADER_BYTES
+
+    def _make(self, segment: int) -> AppendFile:
+        """A new segment; what is left of it where that fails is no segment."""
+        path = self.path_of(segment)
         file = self._files.open_append(path)
         try:
             if file.size() > SEGMENT_HEADER_BYTES:
                 raise BugError(f"{path} exists already")
             file.truncate(0)  # what an attempt on a full disk may have left
-            file.append(encode_segment_header(self.name_of(self.segment), self._now_ms()))
-        except DiskFullError:
-            file.close()
-            with suppress(DiskError):
-                self._files.unlink(path)
-            raise
-        except DiskError as error:
-            self._fail(error)
-        try:
+            file.append(encode_segment_header(self.name_of(segment), self._now_ms()))
             file.fdatasync()
             self._files.fsync_dir(self._directory)
         except DiskError as error:
-            self._fail(error)
-        self._file = file
-        self._synced = self._announced = SEGMENT_HEADER_BYTES
+            file.close()
+            if isinstance(error, DiskFullError):
+                with suppress(DiskError):
+                    self._files.unlink(path)
+            raise
+        return file
 
     def _enter(self, segment: int, offset: int) -> None:
         self.segment, self.offset = segment, offset
+        self._written_back = offset
         self._seed = self.name_of(segment).seed
 
     # ---- writing ---------------------------------------------------------------
 
-    def is_full_for(self, records: Sequence[Record]) -> bool:
-        """Whether these records belong into the next segment."""
-        size = sum(RECORD_HEADER_BYTES + len(record.body) for record in records)
+    def is_full_for(self, parts: Sequence[Part]) -> bool:
+        """Whether these parts belong into the next segment."""
         begun = self.offset > SEGMENT_HEADER_BYTES
-        return begun and self.offset + size > self._segment_bytes_max
+        return begun and self.offset + record_bytes(parts) > self._segment_bytes_max
 
-    def append(self, records: Sequence[Record]) -> list[Location]:
-        """Write records, unsynced, in one piece. DiskFullError: nothing of them is there;
-        DiskFailedError.
+    def append(self, parts: Sequence[Part]) -> list[Location]:
+        """Write parts, unsynced, in one piece; where each begins. DiskFullError: nothing of them
+        is there; DiskFailedError.
         """
         self.require_healthy()
         if self._file is None:
             self.create()
         announce = self._synced > self._announced
-        batch = list(records)
+        batch = list(parts)
         if announce:
             batch.insert(0, Record(Kind.SYNCED, OFFSET.pack(self._synced)))
-        data, offsets = encode_records(batch, self._seed, self.segment, self.offset)
-        self._write(data)
+        size = record_bytes(batch)
+        if len(self._room) < size:
+            self._room = bytearray(size)
+        at = 0
+        locations = []
+        for part in batch:
+            offset = self.offset + at
+            if isinstance(part, Record):
+                locations.append(Location(self.segment, offset, len(part.body)))
+                at = put_record(self._room, at, part, self._seed, self.segment, offset)
+            else:
+                locations.append(Location(self.segment, offset, part.record_bytes))
+                at = part.pack(self._room, at, self._seed, self.segment, offset)
+        with memoryview(self._room) as room, room[:at] as packed:
+            self._write(packed)
+        if len(self._room) > _ROOM_KEPT_BYTES:
+            self._room = bytearray()
         if announce:
             self._announced = self._synced
-        return [
-            Location(self.segment, offset, len(record.body))
-            for offset, record in zip(offsets, batch, strict=True)
-        ][announce:]
+        return locations[announce:]
 
-    def _write(self, data: bytes) -> None:
+    def _write(self, data: memoryview) -> None:
         assert self._file is not None
+        size = len(data)
         try:
             self._file.append(data)
         except DiskError as error:
@@ -160,27 +251,80 @@ class SegmentLog:
             if isinstance(error, DiskFullError):
                 raise
             self._fail(error)
-        self.offset += len(data)
+        self.offset += size
+
+    def roll(self, footer: int | None) -> None:
+        """Leave the segment, whose last footer lies at ``footer`` (0 none, None: it is a journal's
+        and gets no seal); the next append goes into the next one. DiskFullError: it goes on.
+        """
+        self.require_healthy()
+        if footer is not None:
+            self.append([Record(Kind.SEAL, OFFSET.pack(footer))])
+        if self._file is not None:
+            self._left.append((self.segment, self._file))
+            self._file = None
+        self._enter(self.segment + 1, SEGMENT_HEADER_BYTES)
+        self._synced = self._announced = SEGMENT_HEADER_BYTES
+
+    def drop(self, before: int) -> None:
+        """The segments before ``before`` need not become durable any more."""
+        for segment, file in self._left:
+            if segment < before:
+                file.close()
+        self._left = [left for left in self._left if left[0] >= before]
+
+    # ---- durability ---------------------------------------------------------------
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that was appended is."""
+        return self._syncing is None and not self._left and self._synced == self.offset
+
+    def begin_sync(self) -> LogSync:
+        """Everything appended so far; ``run`` it, then ``end_sync``. One at a time."""
+        self.require_healthy()
+        if self._syncing is not None:
+            raise BugError("two syncs of a log at once")
+        nearly_full = self.offset > self._segment_bytes_max // 4 * 3
+        following = self.segment + 1
+        self._syncing = LogSync(
+            self.segment,
+            self.offset,
+            self._left,
+            self._file,
+            (lambda: self._make(following)) if nearly_full and self._next is None else None,
+        )
+        self._left = []
+        return self._syncing
+
+    def end_sync(self, sync: LogSync) -> None:
+        """It has run. DiskFailedError ends the log."""
+        self._syncing = None
+        made = sync.take_next()
+        if made is not None:
+            # Of this segment or the next one: whoever enters a segment before takes what a sync has made of it.
+            self._next = made
+        if sync.error is not None:
+            self._fail(sync.error)
+        if sync.segment == self.segment:
+            self._synced = max(self._synced, sync.offset)
+
+    def begin_writeback(self, size: int) -> Callable[[], None] | None:
+        """If ``size`` bytes of the segment were not written back yet: what has them written back, on
+        any thread.
+        """
+        if self._file is None or self.offset - self._written_back < size:
+            return None
+        start, self._written_back = self._written_back, self.offset
+        return self._file.writeback(start, self.offset - start)
 
     def sync(self) -> None:
-        """Make everything appended durable. DiskFailedError ends the log."""
+        """Make everything appended durable, now. DiskFailedError ends the log."""
         self.require_healthy()
-        if self._file is None or self._synced == self.offset:
-            return
-        try:
-            self._file.fdatasync()
-        except DiskError as error:
-            self._fail(error)
-        self._synced = self.offset
-
-    def roll(self, footer: int) -> None:
-        """Seal the segment, whose last footer lies at ``footer`` (0 none); the next append makes
-        the next one.
-        """
-        self.sync()
-        self.append([Record(Kind.SEAL, OFFSET.pack(footer))])
-        self.sync()
-        self.start_at(self.segment + 1)
+        if not self.is_durable:
+            sync = self.begin_sync()
+            sync.run()
+            self.end_sync(sync)
 
     # ---- the end ---------------------------------------------------------------
 
@@ -194,7 +338,9 @@ class SegmentLog:
         raise DiskFailedError(str(error)) from error
 
     def close(self) -> None:
-        """Close the segment without syncing it."""
-        if self._file is not None:
-            file, self._file = self._file, None
-            file.close()
+        """Close the files without syncing them."""
+        for file in (self._file, self._next, *(file for _, file in self._left)):
+            if file is not None:
+                file.close()
+        self._file = self._next = None
+        self._left = []

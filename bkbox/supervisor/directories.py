@@ -12,7 +12,6 @@ store's cookie, and each directory that took part in it holds that version (``EP
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from bkbox.storage.identity import DISK_NAME, DiskIdentity, read_identity
 from bkbox.storage.lock import LOCK_NAME, DiskLock
 from bkbox.storage.marker import MARKER_NAME
 from bkbox.storage.sealed import read_document, write_document
+from bkbox.values import replaced, value
 from bkbox.wire import cookie as cookies
 from bkbox.wire.cookie import Cookie
 
@@ -61,7 +61,7 @@ _OURS = (DirState.GOOD, DirState.STALE, DirState.REPLACED)
 NEVER_WRITTEN_TO = (DirState.OUTDATED, DirState.FOREIGN, DirState.STRANGE, DirState.UNREADABLE)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Directory:
     """One data disk or journal directory as it was found."""
 
@@ -101,7 +101,7 @@ def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Dir
             detail = f"{name} of its {DISK_NAME} file is {theirs}, expected {ours}"
             return Directory(path, DirState.FOREIGN, detail, version, identity)
     compared = _compare_version(files, path, expected, version, identity)
-    return replace(compared, epoch=_read_epoch(files, path))
+    return replaced(compared, epoch=_read_epoch(files, path))
 
 
 def _read_epoch(files: Files, path: Path) -> int:
@@ -131,9 +131,9 @@ def in_time(found: Sequence[Directory], stored: Versioned[bytes] | None) -> tupl
             detail = (
                 "another tool has written the cookie in the metadata store, or it was out of use"
             )
-            return replace(item, state=DirState.BYPASSED, detail=detail)
+            return replaced(item, state=DirState.BYPASSED, detail=detail)
         detail = "it was not in use when the cookies were repaired and knows nothing of what happened since"
-        return replace(item, state=DirState.OUTDATED, detail=detail)
+        return replaced(item, state=DirState.OUTDATED, detail=detail)
 
     return tuple(map(judged, found))
 

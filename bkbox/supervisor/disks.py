@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -48,8 +49,11 @@ class Disk:
         return [str(reason) for reason in self.stats.get("read_only", [])]
 
     async def call(
-        self, message: messages.Message, timeout_s: float | None = None
+        self,
+        message: messages.Message,
+        timeout_s: float | None = None,
+        fds: Sequence[int] = (),
     ) -> messages.Message:
         """Call the disk's worker. Raises what it met, or ConnectionLostError where it is gone."""
         assert self.child is not None
-        return await self.child.control.call(message, timeout_s=timeout_s)
+        return await self.child.control.call(message, fds, timeout_s)

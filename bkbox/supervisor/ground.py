@@ -15,7 +15,6 @@ from bkbox.metadata.base import MetadataStore
 from bkbox.storage.files import Files
 from bkbox.storage.lock import DiskLock
 from bkbox.supervisor import cookies
-from bkbox.supervisor.cookie_repair import carry_out
 from bkbox.supervisor.cookies import Evidence
 from bkbox.supervisor.directories import DirState, lock_all
 from bkbox.supervisor.disks import Disk
@@ -70,6 +69,10 @@ async def _fix_cookies(
     evidence: Evidence,
     locks: dict[Path, DiskLock],
 ) -> Evidence:
+    from bkbox.supervisor.cookie_repair import (
+        carry_out,  # it can format disks: most starts need not
+    )
+
     plan = cookies.plan_of(evidence)
     if plan.refusal is not None or any(d.state is DirState.BYPASSED for d in evidence.directories):
         return evidence  # these need somebody who knows whether the right disks are mounted

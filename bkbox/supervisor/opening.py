@@ -23,20 +23,24 @@ from bkbox.storage.marker import Marker, Run
 from bkbox.storage.records import AckAfter
 from bkbox.supervisor import phase_one
 from bkbox.supervisor.disks import Disk
+from bkbox.supervisor.nursery import Nursery
 from bkbox.supervisor.process import Child
 
 log = logging.getLogger(__name__)
 
 
-async def open_disk(disk: Disk, config: Config, run: Run, on_message: Handler) -> None:
-    """Start the worker, let it replay, classify the disk. Raises BootError and what the worker met."""
+async def open_disk(
+    disk: Disk, config: Config, run: Run, nursery: Nursery, on_message: Handler
+) -> None:
+    """Give the disk and its lock to a worker, let it replay, classify the disk. Raises BootError and what the
+    worker met.
+    """
     before = disk.before
     host_crash = before is not None and (
         config.strict_unclean_shutdown or before.is_host_crash(run.boot_id)
     )
-    disk.child = Child.start(
-        "worker", str(disk.path), on_message=on_message, keep_fds=(disk.lock.fileno(),)
-    )
+    name = str(disk.path)
+    disk.child = Child(nursery.take("worker", name), name, on_message)
     order = messages.OpenDisk(
         path=str(disk.path),
         journal=str(config.journal) if config.journal else "",
@@ -44,11 +48,12 @@ async def open_disk(disk: Disk, config: Config, run: Run, on_message: Handler) -
         host_crash=host_crash,
         segment_bytes_max=config.segment_bytes_max,
         checkpoint_bytes=config.checkpoint_bytes,
+        slow_operation_ms=config.slow_operation_ms,
         disk_usage_max=config.disk_usage_max,
         disk_reserve_bytes=config.disk_reserve_bytes,
     )
     try:
-        opened = await disk.call(order)
+        opened = await disk.call(order, fds=(disk.lock.fileno(),))
     except ConnectionLostError as error:
         ended = await disk.child.wait()
         raise BootError(

@@ -1,24 +1,18 @@
-"""One child process: started with a fresh interpreter, watched through a pidfd, ended in order or by force.
-
-A fresh interpreter (as multiprocessing calls 'spawn') and never fork: neither LevelDB nor threads nor locks survive
-a fork. The child gets one end of a control channel and nothing else but the descriptors named at its start.
-"""
+"""One child process: watched through a pidfd, ended in order or by force. How it begins: nursery.py."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import signal
-import subprocess
-import sys
-from collections.abc import Sequence
-from dataclasses import dataclass
 
-from bkbox.ipc import channel
-from bkbox.ipc.channel import AsyncChannel, Handler
+from bkbox.ipc.asyncchannel import AsyncChannel
+from bkbox.ipc.channel import Handler
+from bkbox.supervisor.nursery import Begun
+from bkbox.values import value
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Exit:
     """How a process ended: exit status, or the negative number of the signal."""
 
@@ -31,52 +25,16 @@ class Exit:
 
 
 class Child:
-    """A running child. Make one with start()."""
+    """A child that runs, or has ended meanwhile. ``name`` is for people."""
 
-    def __init__(
-        self, role: str, name: str, process: subprocess.Popen[bytes], control: AsyncChannel
-    ) -> None:
-        self.role = role
+    def __init__(self, begun: Begun, name: str, on_message: Handler | None = None) -> None:
         self.name = name
-        self.control = control
-        self._process = process
+        self.control = AsyncChannel(begun.control, on_message=on_message)
+        self._process = begun.process
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[Exit] = self._loop.create_future()
-        self._pidfd = os.pidfd_open(process.pid)
+        self._pidfd = os.pidfd_open(begun.process.pid)
         self._loop.add_reader(self._pidfd, self._reap)
-
-    @classmethod
-    def start(
-        cls,
-        role: str,
-        name: str,
-        *,
-        on_message: Handler | None = None,
-        keep_fds: Sequence[int] = (),
-    ) -> Child:
-        """Start ``python -m bkbox.<role>``. ``keep_fds`` stay open in the child under their numbers.
-
-        Has to be called on the main thread: the child dies when the thread that started it does.
-        """
-        ours, theirs = channel.pair()
-        with theirs:
-            process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-m",
-                    f"bkbox.{role}",
-                    "--control-fd",
-                    str(theirs.fileno()),
-                    "--parent",
-                    str(os.getpid()),
-                    "--name",
-                    name,
-                ],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(), *keep_fds),
-            )
-        return cls(role, name, process, AsyncChannel(ours, on_message=on_message))
 
     @property
     def pid(self) -> int:

@@ -7,15 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import bkbox
 from bkbox.admin import status
-from bkbox.admin.status import BookieState as State
 from bkbox.protocol.boot import DiskClass
 
 if TYPE_CHECKING:
     from bkbox.supervisor.disks import Disk
     from bkbox.supervisor.process import Child
     from bkbox.supervisor.supervisor import Supervisor
-
-__all__ = ["State", "status_of"]
 
 _CLASSES: dict[DiskClass, status.CrashClass] = {
     DiskClass.CLEAN: "clean",

@@ -24,10 +24,9 @@ import signal
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from bkbox.admin import server as admin
-from bkbox.admin import status
 from bkbox.admin.paths import admin_socket_path
 from bkbox.config import Config
 from bkbox.errors import (
@@ -38,21 +37,24 @@ from bkbox.errors import (
     MetadataUnavailableError,
 )
 from bkbox.ids import BookieId
-from bkbox.ipc import channel, messages
+from bkbox.ipc import channel, link, messages
 from bkbox.metadata.base import Registration
 from bkbox.storage import marker as markers
 from bkbox.storage.files import Files, RealFiles
 from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter
-from bkbox.supervisor import cookies, ground, opening, report
-from bkbox.supervisor.cookie_repair import write_to_metadata
+from bkbox.supervisor import cookies, ground, opening
 from bkbox.supervisor.directories import stamp
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.ground import Ground
 from bkbox.supervisor.keeper import Keeper
+from bkbox.supervisor.nursery import Nursery
 from bkbox.supervisor.phase_one import PhaseOne
 from bkbox.supervisor.process import Child, Exit
 from bkbox.wire.service_info import rpc_service_info
+
+if TYPE_CHECKING:
+    from bkbox.admin.status import BookieState, Status
 
 log = logging.getLogger(__name__)
 
@@ -73,10 +75,12 @@ def kernel_boot_id() -> str:
 class Supervisor:
     """One bookie."""
 
-    def __init__(self, config: Config, files: Files, on_ready: Callable[[str], None]) -> None:
+    def __init__(
+        self, config: Config, files: Files, nursery: Nursery, on_ready: Callable[[str], None]
+    ) -> None:
         self.config = config
         self.phase = "locks and cookies"
-        self.state: report.State = "starting"
+        self.state: BookieState = "starting"
         self.disks: list[Disk] = []
         self.frontend: Child | None = None
         self.frontend_restarts = 0
@@ -87,6 +91,7 @@ class Supervisor:
         self.instance_id = ""
         self.listen = ""
         self._files = files
+        self._nursery = nursery
         self._bookie = BookieId(config.bookie_id)
         self._on_ready = on_ready
         self._run = Run(kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()))
@@ -169,7 +174,11 @@ class Supervisor:
 
     async def _open(self, disk: Disk) -> None:
         await opening.open_disk(
-            disk, self.config, self._run, lambda message, _fds: self._disk_says(disk, message)
+            disk,
+            self.config,
+            self._run,
+            self._nursery,
+            lambda message, _fds: self._disk_says(disk, message),
         )
 
     async def _account_for_losses(self, base: Ground, opened: list[Disk]) -> None:
@@ -194,6 +203,8 @@ class Supervisor:
 
     async def _stamp(self, base: Ground) -> None:
         """Cookies of replaced disks, held back until phase one was durable."""
+        from bkbox.supervisor.cookie_repair import write_to_metadata  # it can format disks
+
         evidence = await cookies.gather(self.config, base.store, self._files)
         for disk in self.disks:
             if disk.needs_stamp:
@@ -209,7 +220,8 @@ class Supervisor:
                 listening.set()
 
         usable = [disk for disk in self.disks if disk.usable]
-        self.frontend = Child.start("frontend", self.listen, on_message=says)
+        begun = self._nursery.take("frontend", self.config.bookie_id)
+        self.frontend = Child(begun, self.listen, says)
         order = messages.OpenFrontend(
             frame_bytes_max=self.config.frame_bytes_max,
             connection_inflight_bytes_max=self.config.connection_inflight_bytes_max,
@@ -234,7 +246,7 @@ class Supervisor:
         """Connect a disk's worker with the front-end."""
         if self.frontend is None or not self.frontend.running or disk.child is None:
             return
-        front, back = channel.pair()
+        front, back = link.pair()
         with front, back:
             disk.child.control.send(messages.AttachFrontend(), [back.fileno()])
             self.frontend.control.send(messages.AttachDisk(disk=disk.uuid), [front.fileno()])
@@ -253,7 +265,8 @@ class Supervisor:
             if isinstance(message, messages.RepairProgress):
                 self.repair_progress = dict(message.values)
 
-        self.repair = Child.start("repair", config.bookie_id, on_message=says)
+        begun = self._nursery.take("repair", config.bookie_id)
+        self.repair = Child(begun, config.bookie_id, says)
         self.repair.control.send(
             messages.OpenRepair(
                 bookie=config.bookie_id,
@@ -381,7 +394,9 @@ class Supervisor:
         await self._refresh()
         return not self.writable
 
-    async def _status(self) -> status.Status:
+    async def _status(self) -> Status:
+        from bkbox.supervisor import report  # the start need not wait for what may never be asked
+
         await self._refresh()
         return report.status_of(self)
 
@@ -430,10 +445,12 @@ class Supervisor:
         return stopped
 
 
-async def run(config: Config, on_ready: Callable[[str], None]) -> int:
+async def run(config: Config, nursery: Nursery, on_ready: Callable[[str], None]) -> int:
     """Run a bookie until SIGTERM or SIGINT. ``on_ready`` gets HOST:PORT once it answers requests.
+
+    ``nursery``: where its children come from, whether they have begun already or not.
 
     Returns 0 after a clean stop, 1 where a disk could not be left clean. Raises CookieMismatchError,
     BookieRunningError, BootError and other errors that keep a bookie from starting.
     """
-    return await Supervisor(config, RealFiles(), on_ready).run()
+    return await Supervisor(config, RealFiles(), nursery, on_ready).run()

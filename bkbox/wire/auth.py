@@ -5,8 +5,7 @@ Source: BookkeeperProtocol.proto (AuthMessage).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from bkbox.values import value
 from bkbox.wire import protobuf
 from bkbox.wire.protobuf import Field, Kind, Label, Message
 
@@ -19,7 +18,7 @@ FORMAT = Message(
 )
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AuthMessage:
     """One step of an authentication."""
 

@@ -31,13 +31,9 @@ class Code(Enum):
     ETOOMANYREQUESTS = (106, 506)
     EUNKNOWNLEDGERSTATE = (107, 507)
 
-    @property
-    def v2(self) -> int:
-        return self.value[0]
-
-    @property
-    def v3(self) -> int:
-        return self.value[1]
+    def __init__(self, v2: int, v3: int) -> None:
+        self.v2 = v2
+        self.v3 = v3
 
     @property
     def evidence(self) -> Evidence:
@@ -50,8 +46,14 @@ class Code(Enum):
 
 
 _BY_V2 = {code.v2: code for code in Code}
+_BY_V3 = {code.v3: code for code in Code}
 
 
 def code_from_v2(number: int) -> Code | None:
     """The code with this v2 number, or None where BookKeeper defines none."""
     return _BY_V2.get(number)
+
+
+def code_from_v3(number: int) -> Code | None:
+    """The code with this v3 number, or None where BookKeeper defines none."""
+    return _BY_V3.get(number)

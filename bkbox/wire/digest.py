@@ -23,20 +23,24 @@ import hashlib
 import hmac
 import zlib
 from collections.abc import Callable
-from dataclasses import dataclass
+from functools import partial
 from struct import Struct
-
-from crc32c import crc32c
+from typing import NamedTuple
 
 from bkbox.errors import DigestError
 from bkbox.ids import EntryId, LedgerId
+from bkbox.kernel import clientreads
+from bkbox.kernel.checksum import crc32c
 from bkbox.wire.ledger import DigestType
 
 HEADER = Struct(">qqqq")
 HEADER_BYTES = HEADER.size
-MASTER_KEY_BYTES = 20
 DIGEST_BYTES = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
 
+IN_KERNEL = (DigestType.CRC32C, DigestType.DUMMY)
+"""What bkbox.kernel makes and verifies for whole runs of entries."""
+
+_SIZE = Struct(">i")
 _LAC = Struct(">qq")
 _CRC32 = Struct(">Q")
 _CRC32C = Struct(">I")
@@ -55,8 +59,7 @@ def hmac_key(password: bytes) -> bytes:
     return hashlib.sha1(b"mac" + password, usedforsecurity=False).digest()
 
 
-@dataclass(frozen=True, slots=True)
-class VerifiedEntry:
+class VerifiedEntry(NamedTuple):
     """An entry whose digest and ids were right; the payload is a copy, ``length`` is in bytes."""
 
     ledger_id: LedgerId
@@ -66,21 +69,27 @@ class VerifiedEntry:
     payload: bytes
 
 
+_MAKE: Callable[[tuple[int, int, int, int, bytes]], VerifiedEntry] = partial(
+    tuple.__new__, VerifiedEntry
+)
+
+
 class DigestManager:
     """Makes and verifies the entries of one ledger."""
 
-    __slots__ = ("_digest", "digest_size", "digest_type", "ledger_id")
+    __slots__ = ("digest", "digest_size", "digest_type", "ledger_id")
 
     def __init__(self, ledger_id: int, digest_type: DigestType, password: bytes) -> None:
         self.ledger_id = ledger_id
         self.digest_type = digest_type
         self.digest_size = DIGEST_BYTES[digest_type]
-        self._digest = _digest_of(digest_type, password)
+        self.digest = _digest_of(digest_type, password)
+        """The digest over a header and what follows it."""
 
     def package(self, entry_id: int, lac: int, length: int, payload: Buffer) -> bytes:
         """The entry as it is sent and stored. ``length`` counts this payload too."""
         header = HEADER.pack(self.ledger_id, entry_id, lac, length)
-        return b"".join((header, self._digest(header, payload), payload))
+        return b"".join((header, self.digest(header, payload), payload))
 
     def verify(self, entry: Buffer, entry_id: int | None) -> VerifiedEntry:
         """Check digest and ids.
@@ -97,7 +106,7 @@ class DigestManager:
             )
         header = view[:HEADER_BYTES]
         payload = view[start:]
-        if not hmac.compare_digest(view[HEADER_BYTES:start], self._digest(header, payload)):
+        if not hmac.compare_digest(view[HEADER_BYTES:start], self.digest(header, payload)):
             raise DigestError(
                 f"{self.digest_type.name} digest is wrong "
                 f"(ledger {self.ledger_id}, entry {entry_id})"
@@ -110,10 +119,28 @@ class DigestManager:
             )
         return VerifiedEntry(ledger, entry_found, lac, length, bytes(payload))
 
+    def verify_batch(self, body: bytes, start: int, first: int, count: int) -> list[VerifiedEntry]:
+        """The entries ``first``, ``first`` + 1, …, at most ``count``, of the answer to a batch read,
+        up to the first that is not right. ``start``: where they begin in its body."""
+        if self.digest_type in IN_KERNEL:
+            return clientreads.verified(
+                body, start, self.ledger_id, first, count, self.digest_size, _MAKE
+            )
+        entries: list[VerifiedEntry] = []
+        view = memoryview(body)
+        while start < len(body) and len(entries) < count:
+            end = start + _SIZE.size + _SIZE.unpack_from(body, start)[0]
+            try:
+                entries.append(self.verify(view[start + _SIZE.size : end], first + len(entries)))
+            except DigestError:
+                break
+            start = end
+        return entries
+
     def package_lac(self, lac: int) -> bytes:
         """An explicit LAC packet."""
         header = _LAC.pack(self.ledger_id, lac)
-        return header + self._digest(header, b"")
+        return header + self.digest(header, b"")
 
     def verify_lac(self, packet: Buffer) -> EntryId:
         """The LAC of an explicit LAC packet. Raises DigestError."""
@@ -121,7 +148,7 @@ class DigestManager:
         if len(view) != _LAC.size + self.digest_size:
             raise DigestError(f"LAC packet of ledger {self.ledger_id} has {len(view)} bytes")
         header = view[: _LAC.size]
-        if not hmac.compare_digest(view[_LAC.size :], self._digest(header, b"")):
+        if not hmac.compare_digest(view[_LAC.size :], self.digest(header, b"")):
             raise DigestError(f"{self.digest_type.name} digest of a LAC packet is wrong")
         ledger, lac = _LAC.unpack(header)
         if ledger != self.ledger_id:

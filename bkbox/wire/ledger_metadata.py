@@ -155,7 +155,7 @@ def decode(ledger_id: LedgerId, data: bytes, ctime_ms: int = -1) -> LedgerMetada
     if version == 2:
         values = textformat.decode(_FORMAT, textformat.text_of(body))
     elif version == 3:
-        size, at = protobuf.decode_varint(memoryview(body), 0)
+        size, at = protobuf.decode_varint(memoryview(body), 0, len(body))
         if not 0 < size <= len(body) - at:
             raise EncodingError(f"ledger {ledger_id}: metadata of {size} bytes is not whole")
         values = protobuf.decode(_FORMAT, body[at : at + size])

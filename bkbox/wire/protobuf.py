@@ -13,6 +13,7 @@ it is an error. Groups, which nothing in BookKeeper uses, are refused.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as derived
 from enum import Enum, IntEnum
@@ -61,7 +62,8 @@ class Field:
 
     ``strict``: an enum value without a name is an error, not an unknown field. ``key`` and ``tag``
     are what stands before each value: number and wire type, as an int and as its varint;
-    ``members`` are those of the enum by number.
+    ``members`` are those of the enum by number. ``of_number`` or ``of_part`` makes a value of what
+    was read, a number of 64 bits or a view; None is no value.
     """
 
     number: int
@@ -74,12 +76,18 @@ class Field:
     key: int = derived(init=False, repr=False, compare=False)
     tag: bytes = derived(init=False, repr=False, compare=False)
     members: dict[int, IntEnum] = derived(init=False, repr=False, compare=False)
+    of_number: Callable[[int], int | None] = derived(init=False, repr=False, compare=False)
+    of_part: Callable[[memoryview], Any] = derived(init=False, repr=False, compare=False)
+    repeated: bool = derived(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         members = {} if self.enum is None else {member.value: member for member in self.enum}
         object.__setattr__(self, "members", members)
         object.__setattr__(self, "key", self.number << 3 | (2 if self.kind in _DELIMITED else 0))
         object.__setattr__(self, "tag", encode_varint(self.key))
+        object.__setattr__(self, "of_number", _of_number(self))
+        object.__setattr__(self, "of_part", _of_part(self))
+        object.__setattr__(self, "repeated", self.label is Label.REPEATED)
 
 
 class Message:
@@ -125,70 +133,88 @@ _ONE_BYTE = [bytes((value,)) for value in range(0x80)]
 
 def encode(message: Message, values: Values) -> bytes:
     """The bytes of a message. Fields that are None or absent are left out. Raises EncodingError."""
-    check_required(message, values)
     out: list[bytes] = []
+    _encode(message, values, out)
+    return b"".join(out)
+
+
+def _encode(message: Message, values: Values, out: list[bytes]) -> int:
+    """Add the bytes of a message to ``out``; how many they are."""
+    check_required(message, values)
+    size = 0
     for field in message.fields:
         value = values.get(field.name)
         if value is None:
             continue
-        for item in value if field.label is Label.REPEATED else (value,):
-            out.append(field.tag)
+        for item in value if field.repeated else (value,):
             if field.key & 7 == 0:
-                out.append(encode_varint(int(item)))
+                head = field.tag + encode_varint(item)
+                out.append(head)
+                size += len(head)
                 continue
+            place = len(out)
+            out.append(b"")
             if field.message is not None:
-                item = encode(field.message, item)
-            elif field.kind is Kind.STRING:
-                item = item.encode()
-            out += (encode_varint(len(item)), item)
-    out.append(values.get(UNKNOWN, b""))
-    return b"".join(out)
+                length = _encode(field.message, item, out)
+            else:
+                data = item.encode() if isinstance(item, str) else item
+                out.append(data)
+                length = len(data)
+            out[place] = head = field.tag + encode_varint(length)
+            size += len(head) + length
+    unknown = values.get(UNKNOWN, b"")
+    out.append(unknown)
+    return size + len(unknown)
 
 
 # ---- reading ------------------------------------------------------------------------------------
 
 
-def decode_varint(data: memoryview, at: int) -> tuple[int, int]:
-    """(value in 0..2**64-1, offset behind it). Raises EncodingError."""
-    size = len(data)
-    if at < size and data[at] < 0x80:
-        return data[at], at + 1
+def decode_varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
+    """(value in 0..2**64-1, offset behind it) of the varint in data[at:end]. Raises EncodingError."""
     value = shift = 0
-    while True:
-        if at >= size:
-            raise EncodingError("a varint ends too early")
+    while at < end:
         byte = data[at]
         at += 1
-        value |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return value & _U64, at
+            return (value | byte << shift) & _U64, at
+        value |= (byte & 0x7F) << shift
         shift += 7
         if shift >= 70:
             raise EncodingError("a varint has more than ten bytes")
+    raise EncodingError("a varint ends too early")
 
 
 def decode(message: Message, data: bytes | bytearray | memoryview) -> Values:
     """The values of a message; repeated fields are always there, as lists. Raises EncodingError."""
     view = memoryview(data)
+    return _decode(message, view, 0, len(view))
+
+
+def _decode(message: Message, view: memoryview, at: int, end: int) -> Values:
     values: Values = {name: [] for name in message.repeated}
-    at = 0
-    while at < len(view):
+    while at < end:
         start = at
-        key, at = decode_varint(view, at)
+        key, at = decode_varint(view, at, end)
         field = message.by_key.get(key)
-        value = None
+        value: Any = None
         if field is None:
-            at = _skip(message, view, at, key)
+            at = _skip(message, view, at, end, key)
         elif key & 7:
-            part, at = _delimited(view, at)
-            value = _decode_part(field, part)
+            size, at = decode_varint(view, at, end)
+            start_of_part, at = at, _behind(at, size, end)
+            value = (
+                field.of_part(view[start_of_part:at])
+                if field.message is None
+                else _decode(field.message, view, start_of_part, at)
+            )
         else:
-            raw, at = decode_varint(view, at)
-            value = _decode_number(field, raw)
+            raw, at = decode_varint(view, at, end)
+            value = field.of_number(raw)
         if field is None or value is None:
             if message.keeps_unknown:
                 values[UNKNOWN] = values.get(UNKNOWN, b"") + bytes(view[start:at])
-        elif field.label is Label.REPEATED:
+        elif field.repeated:
             values[field.name].append(value)
         else:
             values[field.name] = value
@@ -196,14 +222,32 @@ def decode(message: Message, data: bytes | bytearray | memoryview) -> Values:
     return values
 
 
-def _decode_part(field: Field, data: memoryview) -> Any:
-    if field.message is not None:
-        return decode(field.message, data)
-    if field.kind is Kind.VIEW:
-        return data
-    if field.kind is Kind.BYTES:
-        return bytes(data)
-    return decode_utf8(field, bytes(data))
+def _behind(at: int, size: int, end: int) -> int:
+    """The offset behind a field of ``size`` bytes that begins at ``at``."""
+    if size > end - at:
+        raise EncodingError(f"a field of {size} bytes where {end - at} are left")
+    return at + size
+
+
+def _skip(message: Message, view: memoryview, at: int, end: int, key: int) -> int:
+    """The offset behind an unknown field."""
+    number, wire_type = key >> 3, key & 7
+    if not 0 < number < 1 << 29:
+        raise EncodingError(f"{message.name}: field number {number} cannot be")
+    if wire_type == 0:
+        return decode_varint(view, at, end)[1]
+    if wire_type == 2:
+        size, at = decode_varint(view, at, end)
+        return _behind(at, size, end)
+    if wire_type not in _FIXED:
+        raise EncodingError(f"{message.name}: field {number} has wire type {wire_type}")
+    return _behind(at, _FIXED[wire_type], end)
+
+
+_FIXED = {1: 8, 5: 4}
+
+
+# ---- what was read, as values -------------------------------------------------------------------
 
 
 def decode_utf8(field: Field, data: bytes) -> str:
@@ -214,25 +258,6 @@ def decode_utf8(field: Field, data: bytes) -> str:
         raise EncodingError(f"field {field.name} is not UTF-8") from None
 
 
-def _decode_number(field: Field, raw: int) -> int | None:
-    """The value; None for an enum value without a name."""
-    kind = field.kind
-    if kind is Kind.INT64:
-        return raw if raw <= _I64_MAX else raw - _U64 - 1
-    if kind is Kind.UINT64:
-        return raw
-    if kind is Kind.BOOL:
-        return raw != 0
-    number = raw & 0xFFFFFFFF
-    if kind is Kind.UINT32:
-        return number
-    if number > 0x7FFFFFFF:
-        number -= 1 << 32
-    if kind is Kind.INT32:
-        return number
-    return enum_member(field, number) if field.strict else field.members.get(number)
-
-
 def enum_member(field: Field, number: int) -> IntEnum:
     """The member of an enum field. Raises EncodingError where there is none."""
     member = field.members.get(number)
@@ -241,25 +266,36 @@ def enum_member(field: Field, number: int) -> IntEnum:
     return member
 
 
-def _delimited(view: memoryview, at: int) -> tuple[memoryview, int]:
-    size, at = decode_varint(view, at)
-    if size > len(view) - at:
-        raise EncodingError(f"a field of {size} bytes where {len(view) - at} are left")
-    return view[at : at + size], at + size
+def _of_number(field: Field) -> Callable[[int], int | None]:
+    """How the numbers of a field are read."""
+    match field.kind:
+        case Kind.INT64:
+            return lambda raw: raw if raw <= _I64_MAX else raw - _U64 - 1
+        case Kind.INT32:
+            return _int32
+        case Kind.UINT32:
+            return lambda raw: raw & 0xFFFFFFFF
+        case Kind.BOOL:
+            return bool
+        case Kind.ENUM if field.strict:
+            return lambda raw: enum_member(field, _int32(raw))
+        case Kind.ENUM:
+            return lambda raw: field.members.get(_int32(raw))
+        case _:
+            return lambda raw: raw
 
 
-def _skip(message: Message, view: memoryview, at: int, key: int) -> int:
-    """The offset behind an unknown field."""
-    number, wire_type = key >> 3, key & 7
-    if not 0 < number < 1 << 29:
-        raise EncodingError(f"{message.name}: field number {number} cannot be")
-    if wire_type == 0:
-        return decode_varint(view, at)[1]
-    if wire_type == 2:
-        return _delimited(view, at)[1]
-    size = {1: 8, 5: 4}.get(wire_type)
-    if size is None:
-        raise EncodingError(f"{message.name}: field {number} has wire type {wire_type}")
-    if size > len(view) - at:
-        raise EncodingError("a fixed-size field ends too early")
-    return at + size
+def _of_part(field: Field) -> Callable[[memoryview], Any]:
+    """How the bytes of a field are read that is no message."""
+    match field.kind:
+        case Kind.STRING:
+            return lambda part: decode_utf8(field, bytes(part))
+        case Kind.BYTES:
+            return bytes
+        case _:
+            return lambda part: part
+
+
+def _int32(raw: int) -> int:
+    raw &= 0xFFFFFFFF
+    return raw if raw <= 0x7FFFFFFF else raw - (1 << 32)

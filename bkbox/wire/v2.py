@@ -24,15 +24,14 @@ functions that decode take bodies. Source: BookieProtocol.java, BookieProtoEncod
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from struct import Struct
 from typing import NamedTuple
 
 from bkbox.errors import EncodingError, FrameError
+from bkbox.values import value
 from bkbox.wire import auth
 from bkbox.wire.auth import AuthMessage
 from bkbox.wire.codes import Code, code_from_v2
-from bkbox.wire.digest import MASTER_KEY_BYTES
 from bkbox.wire.frames import PREFIX_BYTES
 
 CURRENT_VERSION = 2
@@ -46,6 +45,8 @@ FLAG_DO_FENCING = 0x0001
 FLAG_RECOVERY_ADD = 0x0002
 FLAG_HIGH_PRIORITY = 0x0004
 
+MASTER_KEY_BYTES = 20
+"""The key that an add or a fencing read carries; how it is made of the password: digest.py."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -73,7 +74,7 @@ _LEAST_BYTES = {
 # ---- requests -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AddRequest:
     """Store an entry; its ids are those in its own header. ``entry`` has 24 bytes or more."""
 
@@ -103,7 +104,7 @@ class AddRequest:
         return bool(self.flags & FLAG_HIGH_PRIORITY)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadRequest:
     """Read an entry (-1: the last one), and fence the ledger first if ``fencing``.
 
@@ -121,7 +122,7 @@ class ReadRequest:
         return bool(self.flags & FLAG_DO_FENCING)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BatchReadRequest:
     """Read consecutive entries from ``entry_id`` on.
 
@@ -143,7 +144,7 @@ class BatchReadRequest:
         return bool(self.flags & FLAG_DO_FENCING)
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AuthRequest:
     """One step of an authentication."""
 
@@ -152,7 +153,7 @@ class AuthRequest:
     message: AuthMessage
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BadVersion:
     """A request of a version that is not served, with what its EBADVERSION answer needs."""
 
@@ -163,7 +164,7 @@ class BadVersion:
     request_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BadAdd:
     """An ADD whose entry has ids and no more; to be answered with EBADREQ."""
 
@@ -178,7 +179,7 @@ Request = AddRequest | ReadRequest | BatchReadRequest | AuthRequest
 # ---- responses ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AddResponse:
     """Answer to an ADD."""
 
@@ -188,7 +189,7 @@ class AddResponse:
     entry_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadResponse:
     """Answer to a READ; ``entry_id`` is that of the request, ``entry`` is there only with EOK."""
 
@@ -199,7 +200,7 @@ class ReadResponse:
     entry: Buffer | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BatchReadResponse:
     """Answer to a BATCH_READ; ``entries`` have consecutive ids from ``entry_id`` on."""
 
@@ -211,7 +212,7 @@ class BatchReadResponse:
     entries: tuple[Buffer, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AuthResponse:
     """One step of an authentication."""
 

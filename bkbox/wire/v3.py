@@ -19,13 +19,13 @@ that begin with ``encode`` give whole frames, length prefix included.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import NamedTuple
 
 from bkbox.errors import FrameError
+from bkbox.values import value
 from bkbox.wire import frames, protobuf
 from bkbox.wire.auth import AuthMessage
-from bkbox.wire.codes import Code
+from bkbox.wire.codes import Code, code_from_v3
 from bkbox.wire.protobuf import Values
 from bkbox.wire.v3_format import (
     DEFERRED_SYNC,
@@ -48,6 +48,13 @@ FIRST_BYTE_MIN = 8
 
 Buffer = bytes | bytearray | memoryview
 
+# Looked up once: members of enums are slow to get at.
+_EOK = Code.EOK
+_AUTH = Operation.AUTH
+_RECOVERY_ADD = AddFlag.RECOVERY_ADD
+_FENCE_LEDGER = ReadFlag.FENCE_LEDGER
+_ENTRY_PIGGYBACK = ReadFlag.ENTRY_PIGGYBACK
+
 
 class Header(NamedTuple):
     """What every request begins with. ``txn_id``: 0 to 2**64 - 1; ``priority``: above 0 is high."""
@@ -61,7 +68,7 @@ class Header(NamedTuple):
 # ---- requests -----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AddRequest:
     """Store an entry. The ids are those beside the entry, which has its own in its header."""
 
@@ -78,7 +85,7 @@ class AddRequest:
         return self.header.priority > 0
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadRequest:
     """Read an entry (-1: the last one); fence the ledger first if ``fencing``; wait for a LAC above
     ``previous_lac`` if that is given and it is not fencing.
@@ -100,7 +107,7 @@ class ReadRequest:
         return self.previous_lac is not None and not self.fencing
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WriteLacRequest:
     """Keep ``body`` (ledger id, LAC, digest) as the ledger's explicit LAC; ``lac`` repeats it."""
 
@@ -111,7 +118,7 @@ class WriteLacRequest:
     body: Buffer
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadLacRequest:
     """The explicit LAC and the last entry."""
 
@@ -119,7 +126,7 @@ class ReadLacRequest:
     ledger_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ForceRequest:
     """Sync all that was answered before."""
 
@@ -127,7 +134,7 @@ class ForceRequest:
     ledger_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListEntriesRequest:
     """Which entries of the ledger the bookie has."""
 
@@ -135,7 +142,7 @@ class ListEntriesRequest:
     ledger_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BookieInfoRequest:
     """Sizes of the bookie's disks, in bytes, as far as wanted."""
 
@@ -144,7 +151,7 @@ class BookieInfoRequest:
     wants_free: bool = True
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AuthRequest:
     """One step of an authentication; a request may come without one."""
 
@@ -152,14 +159,14 @@ class AuthRequest:
     message: AuthMessage | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StartTlsRequest:
     """Speak TLS from here on."""
 
     header: Header
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Unserved:
     """An operation that exists in name only."""
 
@@ -177,7 +184,7 @@ Request = LedgerRequest | BookieInfoRequest | AuthRequest | StartTlsRequest | Un
 # ---- responses ----------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AddResponse:
     """Answer to an add."""
 
@@ -187,7 +194,7 @@ class AddResponse:
     entry_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadResponse:
     """Answer to a read. ``entry_id`` is that of the request; in the answer to a long poll that of
     the entry, or -1. ``lac_updated_ms``: when the LAC moved, ms since 1970."""
@@ -201,7 +208,7 @@ class ReadResponse:
     lac_updated_ms: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class WriteLacResponse:
     """Answer to a write of the LAC."""
 
@@ -210,7 +217,7 @@ class WriteLacResponse:
     ledger_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ReadLacResponse:
     """Answer to a read of the LAC: the packet that was written, and the last entry."""
 
@@ -221,7 +228,7 @@ class ReadLacResponse:
     last_entry: Buffer | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ForceResponse:
     """Answer to a force."""
 
@@ -230,7 +237,7 @@ class ForceResponse:
     ledger_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class ListEntriesResponse:
     """Answer to a request for the list of entries: see availability.py."""
 
@@ -240,7 +247,7 @@ class ListEntriesResponse:
     availability: Buffer | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class BookieInfoResponse:
     """Answer to a request for sizes, in bytes; None for what was not asked for."""
 
@@ -250,7 +257,7 @@ class BookieInfoResponse:
     free_bytes: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class AuthResponse:
     """One step of an authentication; it echoes the header of the request."""
 
@@ -259,14 +266,14 @@ class AuthResponse:
     message: AuthMessage | None
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class StartTlsResponse:
     """The connection speaks TLS from the next byte on."""
 
     txn_id: int
 
 
-@dataclass(frozen=True, slots=True)
+@value
 class Refused:
     """An answer without a part, with the header of the request."""
 
@@ -304,7 +311,7 @@ def decode_request(body: Buffer) -> Request:
                 part["entryId"],
                 part["masterKey"],
                 part["body"],
-                recovery=part.get("flag") is AddFlag.RECOVERY_ADD,
+                recovery=part.get("flag") is _RECOVERY_ADD,
                 deferred_sync=bool(part.get("writeFlags", 0) & DEFERRED_SYNC),
             )
         case Operation.READ_ENTRY:
@@ -314,8 +321,8 @@ def decode_request(body: Buffer) -> Request:
                 part["ledgerId"],
                 part["entryId"],
                 part.get("masterKey"),
-                fencing=part.get("flag") is ReadFlag.FENCE_LEDGER,
-                piggyback=part.get("flag") is ReadFlag.ENTRY_PIGGYBACK,
+                fencing=part.get("flag") is _FENCE_LEDGER,
+                piggyback=part.get("flag") is _ENTRY_PIGGYBACK,
                 previous_lac=part.get("previousLAC"),
                 timeout_ms=part.get("timeOut"),
             )
@@ -373,17 +380,17 @@ def encode_request(request: Request) -> bytes:
                 "masterKey": request.master_key,
                 "body": request.entry,
                 "writeFlags": DEFERRED_SYNC if request.deferred_sync else None,
-                "flag": AddFlag.RECOVERY_ADD if request.recovery else None,
+                "flag": _RECOVERY_ADD if request.recovery else None,
             }
         case ReadRequest():
-            flag = ReadFlag.ENTRY_PIGGYBACK if request.piggyback else None
+            flag = _ENTRY_PIGGYBACK if request.piggyback else None
             values["readRequest"] = {
                 "ledgerId": request.ledger_id,
                 "entryId": request.entry_id,
                 "masterKey": request.master_key,
                 "previousLAC": request.previous_lac,
                 "timeOut": request.timeout_ms,
-                "flag": ReadFlag.FENCE_LEDGER if request.fencing else flag,
+                "flag": _FENCE_LEDGER if request.fencing else flag,
             }
         case WriteLacRequest():
             values["writeLacRequest"] = {
@@ -442,6 +449,7 @@ _ANSWERED_BY: dict[type[Response], tuple[Operation, str]] = {
     BookieInfoResponse: (Operation.GET_BOOKIE_INFO, "getBookieInfoResponse"),
     StartTlsResponse: (Operation.START_TLS, "startTLSResponse"),
 }
+_ANSWER_TO = {operation: (kind, name) for kind, (operation, name) in _ANSWERED_BY.items()}
 
 
 def encode_response(response: Response) -> bytes:
@@ -452,7 +460,7 @@ def encode_response(response: Response) -> bytes:
             values["authResponse"] = _auth_values(response.message)
         return frames.frame(protobuf.encode(RESPONSE, values))
     operation, name = _ANSWERED_BY[type(response)]
-    code = Code.EOK if isinstance(response, StartTlsResponse) else response.code
+    code = _EOK if isinstance(response, StartTlsResponse) else response.code
     values = {
         "header": _header_values(Header(operation, response.txn_id)),
         "status": code.v3,
@@ -505,18 +513,22 @@ def decode_response(body: Buffer) -> Response:
     """
     values = protobuf.decode(RESPONSE, body)
     header = _header_of(values)
-    outer = Code[values["status"].name]
-    if header.operation is Operation.AUTH:
-        return AuthResponse(header, outer, _auth_of(values.get("authResponse")))
-    for kind, (operation, name) in _ANSWERED_BY.items():
-        part = values.get(name)
-        if operation is header.operation and part is not None:
-            if kind is StartTlsResponse and outer is not Code.EOK:
-                break
-            inner = Code[part["status"].name] if "status" in part else outer
-            code = inner if outer is Code.EOK else outer
-            return _response_of(kind, header.txn_id, code, part)
-    return Refused(header, outer)
+    code = _code_of(values)
+    if header.operation is _AUTH:
+        return AuthResponse(header, code, _auth_of(values.get("authResponse")))
+    kind, name = _ANSWER_TO.get(header.operation, (None, ""))
+    part = values.get(name)
+    if kind is None or part is None or (kind is StartTlsResponse and code is not _EOK):
+        return Refused(header, code)
+    if code is _EOK and "status" in part:
+        code = _code_of(part)
+    return _response_of(kind, header.txn_id, code, part)
+
+
+def _code_of(values: Values) -> Code:
+    code = code_from_v3(values["status"])
+    assert code is not None  # the codes are those of the enum of the format
+    return code
 
 
 def _response_of(kind: type[Response], txn_id: int, code: Code, part: Values) -> Response:

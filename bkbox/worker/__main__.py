@@ -11,4 +11,4 @@ if __name__ == "__main__":
     logging.basicConfig(
         level=logging.WARNING, format="%(asctime)s %(levelname)s worker %(message)s"
     )
-    Worker(begin("worker").control).run()
+    Worker(begin("worker")).run()

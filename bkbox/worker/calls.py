@@ -10,14 +10,16 @@ from bkbox.ipc import messages
 from bkbox.ipc.messages import FENCED, LIMBO, PAGE_ITEMS, Message
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import LedgerRecord
+from bkbox.worker.stages import Stages
 
 
 class Calls:
     """The calls that an open disk answers."""
 
-    def __init__(self, store: DiskStore, bookie: Bookie) -> None:
+    def __init__(self, store: DiskStore, bookie: Bookie, stages: Stages) -> None:
         self._store = store
         self._bookie = bookie
+        self._stages = stages
 
     def answer(self, call: Message) -> Message:
         """Carry out one call. Raises BkboxError, which the caller's process gets to see."""
@@ -32,7 +34,7 @@ class Calls:
         if isinstance(call, messages.ClearLimbo):
             return self._clear_limbo(call)
         if isinstance(call, messages.Settle):
-            self._store.checkpoint()
+            self._store.settle()
             return messages.Done()
         if isinstance(call, messages.GetStats):
             return messages.Stats(values=self._stats())
@@ -106,4 +108,5 @@ class Calls:
             "read_only": sorted(self._bookie.read_only.reasons),
             "failed": self._store.failed_reason or "",
             "counts": self._bookie.counts,
+            "stages": self._stages.values(),
         }

@@ -1,7 +1,7 @@
 """The worker process of one disk: one thread, one loop over the control channel, the front-end's link and repair's.
 
-Everything that waits on the link is carried out as one batch: one write, one sync, one answer. Calls come between
-batches, and so do the answers to long polls: after each turn, and when the next deadline comes. When the supervisor is
+Everything that waits on the link is carried out as one group (groups.py). Calls come between groups, and so do the
+answers to long polls: after each turn, and when the next deadline comes. When the supervisor is
 gone the process dies with it; when the front-end is gone the disk stays open and the next front-end is served.
 """
 
@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bkbox.bookie.bookie import Bookie
-from bkbox.errors import BkboxError, BugError, DiskError, EncodingError, FrameError
+from bkbox.errors import BkboxError, BugError, DiskError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel, refusal
 from bkbox.ipc.messages import Message
@@ -24,16 +24,21 @@ from bkbox.storage.files import RealFiles
 from bkbox.storage.records import AckAfter
 from bkbox.worker.calls import Calls
 from bkbox.worker.frontlink import FrontLink
+from bkbox.worker.groups import Groups
+from bkbox.worker.stages import Stages
 
 log = logging.getLogger(__name__)
+
+_LOOK_EVERY_US = 100_000
+"""How often the room on the disk is looked at while there is work."""
 
 
 def _wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
-def _ticks_ms() -> int:
-    return time.monotonic_ns() // 1_000_000
+def _ticks_us() -> int:
+    return time.monotonic_ns() // 1_000
 
 
 class Worker:
@@ -46,11 +51,14 @@ class Worker:
         self._store: DiskStore | None = None
         self._bookie: Bookie | None = None
         self._calls: Calls | None = None
+        self._groups: Groups | None = None
         self._front: FrontLink | None = None
+        self._looked_us = 0
         self._usage_max = 1.0
         self._reserve_bytes = 0
         self._told_trouble = False
         self._running = True
+        self._lock = -1
 
     def run(self) -> None:
         """Until the supervisor says stop or is gone."""
@@ -67,7 +75,7 @@ class Worker:
     def _on_control(self) -> None:
         message, fds = self._control.receive()
         if isinstance(message, messages.OpenDisk):
-            self._reply(self._control, message, lambda: self._open(message))
+            self._reply(self._control, message, lambda: self._open(message, fds))
         elif isinstance(message, messages.AttachFrontend):
             self._attach_front(socket.socket(fileno=fds[0]))
         elif isinstance(message, messages.AttachRepair):
@@ -76,8 +84,8 @@ class Worker:
         elif isinstance(message, messages.Stop):
             self._reply(self._control, message, self._stop)
         else:
-            if isinstance(message, messages.ListLedgers) and self._bookie is not None:
-                self._on_front()  # a ledger that waits there to be created belongs into the list
+            if isinstance(message, messages.ListLedgers) and self._groups is not None:
+                self._groups.take()  # a ledger that waits there to be created belongs into the list
             self._reply(self._control, message, lambda: self._answer(message))
 
     def _on_repair(self, channel: Channel) -> None:
@@ -89,11 +97,13 @@ class Worker:
             channel.close()
 
     def _answer(self, call: Message) -> Message:
-        if self._calls is None:
+        if self._calls is None or self._groups is None or self._bookie is None:
             raise BugError("the disk is not open yet")
-        if isinstance(call, messages.GetStats) and self._bookie is not None:
+        if isinstance(call, messages.GetStats):
             # Nobody writes to a read-only bookie: that there is room again has to be seen without a write.
             self._bookie.watch_space(self._usage_max, self._reserve_bytes)
+        else:
+            self._groups.drain()
         return self._calls.answer(call)
 
     def _reply(self, channel: Channel, call: Message, action: Callable[[], Message]) -> None:
@@ -106,7 +116,8 @@ class Worker:
 
     # ---- the disk -----------------------------------------------------------------------------------
 
-    def _open(self, order: messages.OpenDisk) -> Message:
+    def _open(self, order: messages.OpenDisk, fds: list[int]) -> Message:
+        (self._lock,) = fds  # open as long as this process lives: nobody else may have the disk
         store = DiskStore.open(
             RealFiles(),
             Path(order.path),
@@ -118,8 +129,11 @@ class Worker:
         )
         report = store.replay(order.host_crash)
         self._store = store
-        self._bookie = Bookie(store, wall_ms=_wall_ms, ticks_ms=_ticks_ms)
-        self._calls = Calls(store, self._bookie)
+        self._bookie = Bookie(store, wall_ms=_wall_ms, ticks_us=_ticks_us)
+        stages = Stages(order.slow_operation_ms * 1000, _ticks_us)
+        self._groups = Groups(store, self._bookie, stages, _ticks_us, self._lost_front)
+        self._selector.register(self._groups, selectors.EVENT_READ, self._on_ended)
+        self._calls = Calls(store, self._bookie, stages)
         self._usage_max, self._reserve_bytes = order.disk_usage_max, order.disk_reserve_bytes
         self._bookie.watch_space(self._usage_max, self._reserve_bytes)
         return messages.DiskOpened(
@@ -139,21 +153,21 @@ class Worker:
         if self._store.failed_reason is not None:
             return messages.Stopped(clean=False, reason=self._store.failed_reason)
         try:
+            if self._groups is not None:
+                self._groups.drain()
             self._store.close()
         except DiskError as error:
             return messages.Stopped(clean=False, reason=str(error))
         return messages.Stopped(clean=True)
 
-    def _after_write(self) -> None:
-        """Between batches: a checkpoint where one is due, room on the disk, trouble told once."""
+    def _look_after(self) -> None:
+        """Room on the disk, now and then; trouble, told once."""
         assert self._store is not None
         assert self._bookie is not None
-        if self._store.failed_reason is None and self._store.checkpoint_due:
-            try:
-                self._store.checkpoint()
-            except DiskError as error:
-                log.error("checkpoint: %s", error)
-        self._bookie.watch_space(self._usage_max, self._reserve_bytes)
+        now = _ticks_us()
+        if now - self._looked_us >= _LOOK_EVERY_US:
+            self._looked_us = now
+            self._bookie.watch_space(self._usage_max, self._reserve_bytes)
         if self._store.failed_reason is not None and not self._told_trouble:
             self._told_trouble = True
             self._control.send(messages.DiskTrouble(reason=self._store.failed_reason))
@@ -162,7 +176,9 @@ class Worker:
 
     def _attach_front(self, sock: socket.socket) -> None:
         assert self._store is not None
+        assert self._groups is not None
         self._detach_front()
+        self._groups.drain()
         try:
             front = FrontLink(sock)
             front.announce(ledger for ledger, _record in list(self._store.ledgers()))
@@ -170,6 +186,7 @@ class Worker:
             sock.close()
             return
         self._front = front
+        self._groups.attach(front)
         self._selector.register(front, selectors.EVENT_READ, self._on_front)
         self._on_front()
 
@@ -178,30 +195,20 @@ class Worker:
             self._selector.unregister(self._front)
             self._front.close()
             self._front = None
+        if self._groups is not None:
+            self._groups.detach()
         if self._bookie is not None:
             self._bookie.forget_polls()
 
     def _on_front(self) -> None:
-        front, bookie = self._front, self._bookie
-        assert bookie is not None
-        if front is None:
-            return  # detached by the control channel's turn, after this turn was due
-        try:
-            front.receive()
-            slots, incoming = front.batches()
-            if not slots:
-                return
-            for connection, frames in bookie.process(incoming):
-                front.answer(connection, frames)
-            front.flush()
-            front.done(slots, read_only=bool(bookie.read_only))
-        except EOFError:
-            self._lost_front()
-        except (EncodingError, FrameError) as error:
-            raise BugError(
-                f"the front-end passed on a frame that cannot be decoded: {error}"
-            ) from error
-        self._after_write()
+        assert self._groups is not None
+        self._groups.take()
+        self._look_after()
+
+    def _on_ended(self) -> None:
+        assert self._groups is not None
+        self._groups.ended()
+        self._look_after()
 
     def _lost_front(self) -> None:
         log.warning("the front-end is gone; waiting for the next one")
@@ -216,7 +223,8 @@ class Worker:
             return
         try:
             for connection, frames in self._bookie.polled():
-                self._front.answer_poll(connection, frames)
-            self._front.flush()
+                for frame in frames:
+                    self._front.polled().put(connection, frame, 1)
+            self._front.flush_polled()
         except EOFError:
             self._lost_front()

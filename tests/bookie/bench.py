@@ -5,11 +5,17 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from bkbox.bookie.bookie import Bookie
+from bkbox.bookie.bookie import Bookie, Work
+from bkbox.errors import DiskError
+from bkbox.ipc.slots import SLOT_BYTES
+from bkbox.kernel.answers import AnswerWriter
+from bkbox.kernel.batches import Located
+from bkbox.kernel.batches import segments as slots_segments
 from bkbox.storage.disk import DiskStore, format_disk
 from bkbox.storage.files import RealFiles
 from bkbox.storage.identity import DiskIdentity
 from bkbox.storage.records import AckAfter, LedgerRecord
+from bkbox.wire.frames import bodies
 from tests.harness import raw, raw3
 
 
@@ -47,7 +53,7 @@ def open_store(disk: Path, ack_after: AckAfter = AckAfter.SYNC) -> DiskStore:
 
 def bookie_of(store: DiskStore, clock: Clock | None = None) -> Bookie:
     time = clock or Clock()
-    return Bookie(store, wall_ms=lambda: time.wall_ms, ticks_ms=lambda: time.ticks_ms)
+    return Bookie(store, wall_ms=lambda: time.wall_ms, ticks_us=lambda: time.ticks_ms * 1_000)
 
 
 def put_into_limbo(bookie: Bookie, ledger: int) -> None:
@@ -55,10 +61,49 @@ def put_into_limbo(bookie: Bookie, ledger: int) -> None:
 
 
 def process(bookie: Bookie, *frames: bytes, connection: int = 7) -> list[bytes]:
-    """The bodies of the answers to one batch, in the order in which they come."""
-    joined = memoryview(b"".join(frames))
-    groups = bookie.process([(connection, len(frames), joined)])
-    return [frame[4:] for _connection, group in groups for frame in group]
+    """The bodies of the answers to one group, in the order in which they come."""
+    area = memoryview(b"".join(frames))
+    return [body for _, body in carry_out(bookie, area, [(connection, len(frames), 0, len(area))])]
+
+
+def carry_out(bookie: Bookie, area: memoryview, segments: list[Located]) -> list[tuple[int, bytes]]:
+    """(connection, body) of the answers to one group, as a worker carries it out that does one thing at a time."""
+    slots: list[tuple[memoryview, int]] = []
+
+    def more(used: int) -> memoryview:
+        if slots:
+            slots[-1] = slots[-1][0], used
+        slots.append((memoryview(bytearray(SLOT_BYTES)), 0))
+        return slots[-1][0]
+
+    writer = AnswerWriter(more)
+    work = answer_group(bookie, area, segments, writer)
+    assert work is not None
+    if slots:
+        slots[-1] = slots[-1][0], writer.finish()
+    return [
+        (connection, bytes(body))
+        for slot, used in slots
+        for connection, _count, frames in slots_segments(slot, used)
+        for body in bodies(frames, len(frames))
+    ]
+
+
+def answer_group(
+    bookie: Bookie, area: memoryview, segments: list[Located], out: AnswerWriter
+) -> Work:
+    """All steps of a group, with the sync at once."""
+    work = bookie.begin(area, segments)
+    bookie.serve(work, out)
+    failure = None
+    if work.waits:
+        try:
+            bookie.store.sync()
+        except DiskError as error:
+            failure = error
+    bookie.settle(work, failure)
+    bookie.end(work, out)
+    return work
 
 
 def ask3(bookie: Bookie, *frames: bytes) -> list[raw3.Answer]:

@@ -13,7 +13,7 @@ from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import LedgerRecord
 from bkbox.wire.availability import decode
 from bkbox.wire.codes import Code
-from tests.bookie.bench import bookie_of, new_disk, open_store, put_into_limbo
+from tests.bookie.bench import bookie_of, new_disk, open_store, process, put_into_limbo
 from tests.harness import raw
 
 
@@ -31,13 +31,11 @@ def bookie(store: DiskStore) -> Bookie:
 
 def ask(bookie: Bookie, *frames: bytes) -> list[tuple[int, int, bytes]]:
     """(code, entry id, body) of each answer, adds before reads."""
-    joined = b"".join(frames)
     found = []
-    answers = bookie.process([(7, len(frames), memoryview(joined))])
-    for frame in (frame for _connection, group in answers for frame in group):
-        code = int.from_bytes(frame[8:12], "big", signed=True)
-        entry = int.from_bytes(frame[20:28], "big", signed=True)
-        found.append((code, entry, frame[28:]))
+    for body in process(bookie, *frames):
+        code = int.from_bytes(body[4:8], "big", signed=True)
+        entry = int.from_bytes(body[16:24], "big", signed=True)
+        found.append((code, entry, body[24:]))
     return found
 
 

@@ -119,7 +119,7 @@ def test_a_force_whose_sync_fails(hosts) -> None:
     bookie = bookie_of(host.store)
     assert statuses(bookie, *deferred(0)) == [EOK]
     host.files.fail_sync(1)
-    assert statuses(bookie, *deferred(1), FORCED) == [EOK, EIO]
+    assert statuses(bookie, *deferred(1), FORCED) == [EIO, EIO]  # one group, which waited for it
     assert bookie.read_only.reasons == {DISK_FAILED}
     assert statuses(bookie, FORCED) == [EIO]
     assert statuses(bookie, read3(1, 0)) == [EOK]

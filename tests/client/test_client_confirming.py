@@ -245,10 +245,14 @@ def test_a_lac_is_told_again_until_enough_bookies_have_it(tmp_path: Path) -> Non
     async def test() -> None:
         async with cluster(tmp_path) as made, made.client(explicit_lac_interval_s=0.01) as client:
             writer = await client.create_ledger()
-            await writer.append(b"0")
-            await made.every_copy(writer.ledger_id, 1)
             for bookie in made.bookies.values():
-                bookie.refusal = Code.EIO
+                bookie.hung = True
+            appended = writer.append_nowait(b"0")
+            await until(lambda: all(bookie.held for bookie in made.bookies.values()))
+            for bookie in made.bookies.values():
+                bookie.release()
+                bookie.refusal = Code.EIO  # before the LAC can have moved
+            await appended
 
             def told() -> int:
                 return sum(

@@ -435,11 +435,12 @@ def test_bytes_behind_a_plain_read_are_ignored(client: RawClient, ledger: int) -
 
 
 def test_frames_that_come_byte_by_byte(client: RawClient, ledger: int) -> None:
-    data = add_frame(ledger, 0, b"slow") + read_frame(ledger, 0)
-    for at in range(len(data)):
-        client.send(data[at : at + 1])
-    assert client.answer().code == EOK
-    assert payload_of(client.answer().body) == b"slow"
+    for data in add_frame(ledger, 0, b"slow"), read_frame(ledger, 0):
+        for at in range(len(data)):
+            client.send(data[at : at + 1])
+        answer = client.answer()
+        assert answer.code == EOK
+    assert payload_of(answer.body) == b"slow"
 
 
 def test_many_frames_in_one_segment(client: RawClient, ledger: int) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -17,10 +18,10 @@ from typing import TypeVar
 
 from bkbox.bookie.bookie import Bookie
 from bkbox.frontend.server import Frontend
-from bkbox.ipc import channel, messages
-from bkbox.ipc.channel import AsyncChannel
+from bkbox.ipc import channel, link, messages
+from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.worker.frontlink import FrontLink
-from tests.bookie.bench import bookie_of, new_disk, open_store
+from tests.bookie.bench import answer_group, bookie_of, new_disk, open_store
 from tests.harness.raw3 import RawClient3
 
 T = TypeVar("T")
@@ -40,7 +41,7 @@ class InProcessDisk:
         self._loop = asyncio.get_running_loop()
 
     async def attach(self, control: AsyncChannel, name: str, *, listed: bool = True) -> None:
-        front, back = channel.pair()
+        front, back = link.pair()
         with front:
             control.send(messages.AttachDisk(disk=name), [front.fileno()])
         self.link = await asyncio.to_thread(FrontLink, back)
@@ -64,16 +65,14 @@ class InProcessDisk:
     def _turn(self) -> None:
         assert self.link is not None
         try:
-            self.link.receive()
-            slots, incoming = self.link.batches()
-            if slots:
-                for connection, frames in self.bookie.process(incoming):
-                    self.link.answer(connection, frames)
-                self.link.flush()
-                self.link.done(slots, read_only=False)
+            group = self.link.take()
+            if group is not None:
+                answer_group(self.bookie, group.area, group.segments, self.link.answers(group))
+                self.link.done(group, read_only=False)
             for connection, frames in self.bookie.polled():
-                self.link.answer_poll(connection, frames)
-            self.link.flush()
+                for frame in frames:
+                    self.link.polled().put(connection, frame, 1)
+            self.link.flush_polled()
         except EOFError:
             self.detach()
 
@@ -120,8 +119,8 @@ async def serving(folder: Path, disks: int = 1) -> AsyncIterator[InProcessBookie
         if isinstance(message, messages.Listening):
             listening.set()
 
-    frontend = asyncio.ensure_future(Frontend().run(theirs))
-    await asyncio.sleep(0)
+    frontend = threading.Thread(target=Frontend(theirs).run)
+    frontend.start()
     control = AsyncChannel(ours, on_message=says)
     made = [InProcessDisk(folder / str(number)) for number in range(disks)]
     names = [f"disk {number}" for number in range(disks)]
@@ -145,7 +144,7 @@ async def serving(folder: Path, disks: int = 1) -> AsyncIterator[InProcessBookie
     finally:
         bookie.close_clients()
         await control.call(messages.Stop())
-        await frontend
+        await asyncio.to_thread(frontend.join)
         control.close()
         for disk in made:
             disk.detach()

@@ -11,6 +11,8 @@ from typing import TypeVar
 import pytest
 
 from bkbox.ipc import messages
+from bkbox.wire.frames import frame
+from tests.bookie.bench import carry_out
 from tests.frontend.inprocess import INFLIGHT_BYTES_MAX, InProcessBookie, serving, until
 from tests.harness import raw
 from tests.harness.raw3 import (
@@ -152,16 +154,14 @@ def test_a_worker_that_dies_between_an_answer_and_its_done(tmp_path: Path) -> No
         polls = [client.poll(1, 0, LONG_MS), client.poll(1, 7, LONG_MS)]
         await asyncio.sleep(0.1)
         assert disk.link is not None
-        await until(
-            lambda: disk.link is not None and (disk.link.receive() or disk.link._batches), "it"
-        )
-        _slots, incoming = disk.link.batches()
-        for connection, frames in disk.bookie.process(incoming):
-            disk.link.answer(connection, frames[:2])
-        disk.link.flush()
+        link = disk.link
+        group = await until(link.take, "the requests to come")
+        for connection, body in carry_out(disk.bookie, group.area, group.segments)[:2]:
+            link.answers(group).put(connection, frame(body), 1)
         for connection, frames in disk.bookie.polled():
-            disk.link.answer_poll(connection, frames)
-        disk.link.flush()
+            for one in frames:
+                link.polled().put(connection, one, 1)
+        link.flush_polled()
         disk.detach()
         answers = [await aside(client.answer3) for _ in range(5)]
         found = {answer.txn: answer.status for answer in answers}

@@ -41,11 +41,11 @@ class OneDisk:
     """A router with one link at a time, which writes down what it was asked."""
 
     def __init__(self) -> None:
-        self.link = object.__new__(DiskLink)
+        self.link = DiskLink.__new__(DiskLink)
         self.asked: list[tuple[int, Purpose]] = []
 
     def replace_worker(self) -> None:
-        self.link = object.__new__(DiskLink)
+        self.link = DiskLink.__new__(DiskLink)
 
     def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code:
         self.asked.append((ledger, purpose))

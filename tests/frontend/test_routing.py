@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 from bkbox.frontend.routing import Places, Unroutable
+from bkbox.kernel.routes import Routes
 
 UP = [True, True]
 
 
 def test_a_ledger_stays_where_it_is_recorded() -> None:
-    places = Places(["a", "b"])
+    places = Places(["a", "b"], Routes())
     places.record(1, [10, 11])
     assert [places.choose(ledger, UP, UP) for ledger in (10, 11)] == [1, 1]
     assert places.choose(10, [True, False], UP) == 1
 
 
 def test_nothing_is_placed_before_every_disk_has_listed_its_ledgers() -> None:
-    places = Places(["a", "b"])
+    places = Places(["a", "b"], Routes())
     places.listed(0)
     assert places.choose(5, UP, UP) is Unroutable.UNLISTED
     assert places.find(5) is None
@@ -34,7 +35,7 @@ def test_nothing_is_placed_while_a_disk_is_marked_and_what_it_listed_stays_known
 
 
 def all_listed(*disks: str) -> Places:
-    places = Places(disks)
+    places = Places(disks, Routes())
     for number in range(len(disks)):
         places.listed(number)
     return places

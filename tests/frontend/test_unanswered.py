@@ -16,7 +16,7 @@ def refused(
 ) -> list[tuple[int, int, int, int]]:
     """(connection, opcode, ledger, entry) of what is answered EIO."""
     sent = [(who, len(frames), memoryview(b"".join(frames))) for who, frames in requests]
-    came = [(who, b"".join(frames)) for who, frames in answered]
+    came = [(who, len(frames), memoryview(b"".join(frames))) for who, frames in answered]
     found = []
     for connection, count, frames in refusals(sent, came):
         for body in bodies(frames):

@@ -11,7 +11,8 @@ import pytest
 
 from bkbox.errors import BugError, ConnectionLostError, DiskFullError
 from bkbox.ipc import channel, messages
-from bkbox.ipc.channel import AsyncChannel, Channel
+from bkbox.ipc.asyncchannel import AsyncChannel
+from bkbox.ipc.channel import Channel
 from bkbox.ipc.messages import Done, GetStats, ListLedgers, Message, Page, Stats
 
 

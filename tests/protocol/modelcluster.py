@@ -14,7 +14,7 @@ from typing import Any
 from notation import LEDGER
 
 from bkbox.errors import BkboxError, MetadataUnavailableError
-from bkbox.ids import NO_ENTRY, BookieId
+from bkbox.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.protocol import effects as fx
 from bkbox.protocol import events as ev
 from bkbox.protocol.boot import mark_for
@@ -25,6 +25,14 @@ from bkbox.protocol.writer import LedgerWriter
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
+
+
+def entry_of(effect: fx.SendAdds, entry: int) -> VerifiedEntry:
+    """One entry of a run, as a bookie keeps it."""
+    index = entry - effect.first
+    length = effect.length + sum(map(len, effect.payloads[: index + 1]))
+    return VerifiedEntry(LEDGER, EntryId(entry), effect.lac, length, effect.payloads[index])
+
 
 Machine = LedgerWriter | LedgerRecovery | EntryReader | LacReader
 
@@ -55,16 +63,18 @@ class ModelBookie:
 
 @dataclass(frozen=True)
 class InFlight:
-    """One request of an actor; ``to`` is a bookie, 'metadata' or 'placement'."""
+    """One request of an actor; ``to`` is a bookie, 'metadata' or 'placement'. Of a run of adds each
+    entry is one; ``entry`` is that of an add or read."""
 
     to: str
     token: int
     effect: Any
+    entry: int | None = None
 
     @property
     def kind(self) -> str:
         match self.effect:
-            case fx.SendAdd():
+            case fx.SendAdds():
                 return "recovery add" if self.effect.recovery else "add"
             case fx.SendRead():
                 return "fencing read" if self.effect.fence else "read"
@@ -77,8 +87,7 @@ class InFlight:
     @property
     def text(self) -> str:
         """``add 0``, ``fencing read -1``, ``write``."""
-        entry = getattr(self.effect, "entry_id", None)
-        return self.kind if entry is None else f"{self.kind} {entry}"
+        return self.kind if self.entry is None else f"{self.kind} {self.entry}"
 
 
 class Cluster:
@@ -112,12 +121,10 @@ class Cluster:
         """Do what was asked and return the answer."""
         effect = request.effect
         match effect:
-            case fx.SendAdd():
-                entry = VerifiedEntry(
-                    LEDGER, effect.entry_id, effect.lac, effect.length, effect.payload
-                )
+            case fx.SendAdds():
+                entry = entry_of(effect, request.entry)
                 code = self.bookies[BookieId(request.to)].add(entry, recovery=effect.recovery)
-                return ev.AddAnswered(request.token, code)
+                return ev.AddsAnswered(request.token, entry.entry_id, entry.entry_id, code)
             case fx.SendRead():
                 bookie = self.bookies[BookieId(request.to)]
                 code, found = bookie.read(effect.entry_id, fence=effect.fence)
@@ -137,8 +144,9 @@ class Cluster:
     def no_answer(request: InFlight) -> Any:
         """What the actor sees if the request or its answer is lost."""
         match request.effect:
-            case fx.SendAdd():
-                return ev.AddAnswered(request.token, ev.NoAnswer.CONNECTION_LOST)
+            case fx.SendAdds():
+                lost = EntryId(request.entry)
+                return ev.AddsAnswered(request.token, lost, lost, ev.NoAnswer.CONNECTION_LOST)
             case fx.SendRead():
                 return ev.ReadAnswered(request.token, ev.NoAnswer.TIMEOUT)
             case fx.PickReplacements():
@@ -160,11 +168,17 @@ class Actor:
     def take(self, effects: list[fx.Effect]) -> list[fx.Effect]:
         for effect in effects:
             match effect:
-                case fx.SendAdd():
-                    for token, bookie in effect.targets:
-                        self.in_flight.append(InFlight(bookie, token, effect))
+                case fx.SendAdds():
+                    self.in_flight += (
+                        InFlight(bookie, token, effect, entry)
+                        for entry in range(effect.first, effect.first + len(effect.payloads))
+                        for token, bookie, entries in effect.targets
+                        if entry in entries
+                    )
                 case fx.SendRead():
-                    self.in_flight.append(InFlight(effect.bookie, effect.token, effect))
+                    self.in_flight.append(
+                        InFlight(effect.bookie, effect.token, effect, effect.entry_id)
+                    )
                 case fx.ReadMetadata() | fx.WriteMetadata():
                     self.in_flight.append(InFlight("metadata", effect.token, effect))
                 case fx.PickReplacements():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.protocol.effects import (
     Acked,
@@ -16,7 +18,7 @@ from bkbox.protocol.effects import (
     Polled,
     ReadMetadata,
     Recovered,
-    SendAdd,
+    SendAdds,
     SendForce,
     SendPoll,
     SendRead,
@@ -98,14 +100,44 @@ def show_entry(entry: VerifiedEntry) -> str:
     return f"{entry.entry_id} lac {entry.lac} length {entry.length} {entry.payload.decode()}"
 
 
+def show_range(entries: Sequence[int]) -> str:
+    """``3``, ``3..5`` or, with gaps, ``3,5``."""
+    first, last = entries[0], entries[-1]
+    if len(entries) == 1:
+        return str(first)
+    if len(entries) == last - first + 1:
+        return f"{first}..{last}"
+    return ",".join(map(str, entries))
+
+
+def parse_range(text: str) -> tuple[EntryId, EntryId]:
+    """First and last of ``3`` or ``3..5``."""
+    first, _, last = text.partition("..")
+    return EntryId(int(first)), EntryId(int(last or first))
+
+
+def show_adds(effect: SendAdds) -> str:
+    """``add 3 …``, or ``adds 3..5 …``; what only some targets get is named with them. The length
+    is that with the last entry."""
+    kind = "recovery add" if effect.recovery else "add"
+    kind = "deferred add" if effect.deferred_sync else kind
+    entries = sorted({entry for target in effect.targets for entry in target.entries})
+    kind += "s" * (len(entries) > 1)
+    length = effect.length + sum(map(len, effect.payloads[: entries[-1] - effect.first + 1]))
+    names = " ".join(
+        target.bookie
+        if len(target.entries) == len(entries)
+        else f"{target.bookie}:{show_range(target.entries)}"
+        for target in effect.targets
+    )
+    return f"{kind} {show_range(entries)} lac {effect.lac} length {length} to {names}"
+
+
 def show(effect: Effect) -> str:
     """One effect on one line, without tokens."""
     match effect:
-        case SendAdd():
-            kind = "recovery add" if effect.recovery else "add"
-            kind = "deferred add" if effect.deferred_sync else kind
-            names = " ".join(target.bookie for target in effect.targets)
-            return f"{kind} {effect.entry_id} lac {effect.lac} length {effect.length} to {names}"
+        case SendAdds():
+            return show_adds(effect)
         case SendRead():
             kind = "fencing read" if effect.fence else "read"
             return f"{kind} {effect.entry_id} from {effect.bookie}"

@@ -1,7 +1,9 @@
 """Playbooks: what goes into one machine (``>>``) and what comes out of it (``<<``), line by line.
 
-    >> append hello              >> close           >> back b1        >> speculate   >> force
-    >> b1 add 0 ok               an answer: ok, EIO, EFENCED, …, lost, timeout, rotten
+    >> append hello              three entries at once: >> append a,bb,c
+    >> close           >> back b1        >> speculate   >> force
+    >> b1 add 0 ok               or to a run of them: b1 add 0..2 ok
+                                 an answer: ok, EIO, EFENCED, …, lost, timeout, rotten
     >> b1 add 0 ok@2             the same, on the second connection; without @ it is the first
     >> b1 force ok@2
     >> b1 lac 3 ok               or: b1 lac none EIO
@@ -22,7 +24,7 @@ from difflib import ndiff
 from textwrap import dedent
 from typing import Any
 
-from notation import parse_answer, parse_metadata, show
+from notation import parse_answer, parse_metadata, parse_range, show
 
 from bkbox.errors import MetadataUnavailableError
 from bkbox.ids import BookieId, EntryId
@@ -54,9 +56,10 @@ class Player:
     def _take(self, effects: list[fx.Effect]) -> list[str]:
         for effect in effects:
             match effect:
-                case fx.SendAdd():
-                    for token, bookie in effect.targets:
-                        self._tokens[f"{bookie} add {effect.entry_id}"].append(token)
+                case fx.SendAdds():
+                    for token, bookie, entries in effect.targets:
+                        for entry in entries:
+                            self._tokens[f"{bookie} add {entry}"].append(token)
                 case fx.SendForce():
                     for token, bookie in effect.targets:
                         self._tokens[f"{bookie} force"].append(token)
@@ -77,7 +80,7 @@ class Player:
         word, _, rest = text.partition(" ")
         match word:
             case "append":
-                return ev.Append(rest.encode())
+                return ev.Append(tuple(rest.encode().split(b",")))
             case "close":
                 return ev.Close()
             case "force":
@@ -104,10 +107,16 @@ class Player:
         if kind in ("force", "lac", "poll"):
             return self._other(self._tokens[f"{word} {kind}"].pop(0), kind, entry, fields)
         answer, *fields = fields
-        token = self._tokens[f"{word} {kind} {entry}"].pop(0)
         if kind == "add":
             answer, _, connection = answer.partition("@")
-            return ev.AddAnswered(token, parse_answer(answer), int(connection or 1))
+            first, last = parse_range(entry)
+            (token,) = {
+                tokens.pop(0)
+                for one in range(first, last + 1)
+                if (tokens := self._tokens[f"{word} add {one}"])
+            }
+            return ev.AddsAnswered(token, first, last, parse_answer(answer), int(connection or 1))
+        token = self._tokens[f"{word} {kind} {entry}"].pop(0)
         return ev.ReadAnswered(token, parse_answer(answer), self._entry(entry, fields))
 
     def _other(self, token: int, kind: str, first: str, fields: list[str]) -> Any:

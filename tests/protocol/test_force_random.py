@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from notation import ledger
 
+from bkbox.ids import EntryId
 from bkbox.protocol import effects as fx
 from bkbox.protocol import events as ev
 from bkbox.protocol.writer import LedgerWriter
@@ -29,7 +31,7 @@ class Bookie:
         self.synced: set[int] = set()
         self.unsynced: set[int] = set()
         self.connection = 1
-        self.requests: list[tuple[int, int | None]] = []
+        self.requests: list[tuple[int, EntryId | None]] = []
         self.answers: list[Any] = []
 
     def serve(self) -> None:
@@ -40,7 +42,7 @@ class Bookie:
             self.answers.append(ev.ForceAnswered(token, Code.EOK, self.connection))
         else:
             self.unsynced.add(entry)
-            self.answers.append(ev.AddAnswered(token, Code.EOK, self.connection))
+            self.answers.append(ev.AddsAnswered(token, entry, entry, Code.EOK, self.connection))
 
     def lose_host(self) -> None:
         self.unsynced.clear()
@@ -50,7 +52,7 @@ class Bookie:
             self.answers.append(
                 ev.ForceAnswered(token, lost, 0)
                 if entry is None
-                else ev.AddAnswered(token, lost, 0)
+                else ev.AddsAnswered(token, entry, entry, lost, 0)
             )
         self.requests.clear()
 
@@ -67,9 +69,9 @@ def unforced(seed: int, *, tell_connections: bool = True) -> str | None:
     def take(effects: list[fx.Effect]) -> str | None:
         for effect in effects:
             match effect:
-                case fx.SendAdd(entry_id=entry, targets=targets):
-                    for token, name in targets:
-                        bookies[name].requests.append((token, entry))
+                case fx.SendAdds(targets=targets):
+                    for token, name, entries in targets:
+                        bookies[name].requests += ((token, entry) for entry in entries)
                 case fx.SendForce(targets):
                     for token, name in targets:
                         bookies[name].requests.append((token, None))
@@ -91,10 +93,10 @@ def unforced(seed: int, *, tell_connections: bool = True) -> str | None:
         elif action == "answer" and bookie.answers:
             event = bookie.answers.pop(0)
             if not tell_connections:
-                event = type(event)(event.token, event.answer, 1)
+                event = replace(event, connection=1)
             wrong = take(writer.handle(event))
         elif action in ("append", "force") and writer.failure is None:
-            call = ev.Append(b"x") if action == "append" else ev.Force()
+            call = ev.Append([b"x"] * rng.randrange(1, 4)) if action == "append" else ev.Force()
             wrong = take(writer.handle(call))
         if wrong is not None:
             return wrong

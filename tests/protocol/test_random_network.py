@@ -54,6 +54,7 @@ class Run:
         self.answers: list[tuple[Actor, Any]] = []
         self.wants_close = self.rng.random() < 0.7
         self.hung = self.rng.random() < 0.4
+        self.run_max = self.rng.choice((1, 1, ENTRIES))
 
     def play(self) -> None:
         """Move at random until nothing is left to do."""
@@ -87,8 +88,12 @@ class Run:
                     actor, event = self.answers.pop(self.rng.randrange(len(self.answers)))
                     self._answer(actor, event)
                 case "append":
-                    self.payloads.append(bytes([65 + len(self.payloads)]) * self.rng.randrange(4))
-                    self.writer.handle(Append(self.payloads[-1]))
+                    first = len(self.payloads)
+                    count = self.rng.randrange(1, min(self.run_max, ENTRIES - first) + 1)
+                    self.payloads += (
+                        bytes([65 + first + n]) * self.rng.randrange(4) for n in range(count)
+                    )
+                    self.writer.handle(Append(self.payloads[first:]))
                 case "close":
                     self.wants_close = False
                     self.writer.handle(Close())

@@ -177,6 +177,9 @@ def test_entries_above_the_lac_are_written_back_as_they_were() -> None:
         << fencing read 3 from b1
         << fencing read 3 from b2
         << fencing read 3 from b3
+        << fencing read 4 from b2
+        << fencing read 4 from b3
+        << fencing read 4 from b1
         >> b1 add 2 ok
         >> b2 add 2 ok
         >> b1 read 3 ENOENTRY
@@ -291,6 +294,9 @@ def test_a_replacement_is_written_with_the_close_and_never_asked() -> None:
         << fencing read 2 from b3
         << fencing read 2 from b1
         << fencing read 2 from b2
+        << fencing read 3 from b1
+        << fencing read 3 from b2
+        << fencing read 3 from b3
         >> b4 add 0 ok
         >> b3 add 0 ok
         >> b4 add 1 ok
@@ -312,6 +318,9 @@ def test_a_replacement_counts_from_what_is_written_back() -> None:
         << fencing read 2 from b3
         << fencing read 2 from b1
         << fencing read 2 from b2
+        << fencing read 3 from b1
+        << fencing read 3 from b2
+        << fencing read 3 from b3
         >> b3 add 1 EIO
         << pick for b3 of b1 b2 b3
         >> picked b5
@@ -321,6 +330,56 @@ def test_a_replacement_counts_from_what_is_written_back() -> None:
         >> b1 read 2 ENOENTRY
         >> b2 read 2 ENOENTRY
         << write over 2: CLOSED at 1 length 2 0:b1,b2,b3 1:b1,b2,b5
+        """
+    )
+
+
+def test_what_is_read_ahead_is_judged_in_order() -> None:
+    """Entry 3 is there and 2 is not: 3 was never acknowledged, and its answer may come first."""
+    found().play(
+        """
+        >> b1 add 0 ok
+        >> b2 add 0 ok
+        >> b3 read 1 ok lac 0 length 2 b
+        << recovery add 1 lac 0 length 2 to b2 b3 b1
+        << fencing read 2 from b3
+        << fencing read 2 from b1
+        << fencing read 2 from b2
+        << fencing read 3 from b1
+        << fencing read 3 from b2
+        << fencing read 3 from b3
+        >> b1 read 3 ok lac 0 length 4 d
+        >> b2 read 3 ENOENTRY
+        >> b2 add 1 ok
+        >> b3 add 1 ok
+        >> b1 read 2 ENOENTRY
+        >> b2 read 2 ENOENTRY
+        << write over 2: CLOSED at 1 length 2 0:b1,b2,b3
+        """
+    )
+
+
+def test_an_unknown_entry_behind_the_end_stops_nothing() -> None:
+    found().play(
+        """
+        >> b1 add 0 ok
+        >> b2 add 0 ok
+        >> b3 read 1 ok lac 0 length 2 b
+        << recovery add 1 lac 0 length 2 to b2 b3 b1
+        << fencing read 2 from b3
+        << fencing read 2 from b1
+        << fencing read 2 from b2
+        << fencing read 3 from b1
+        << fencing read 3 from b2
+        << fencing read 3 from b3
+        >> b1 read 3 EIO
+        >> b2 read 3 EIO
+        >> b3 read 3 EIO
+        >> b2 add 1 ok
+        >> b3 add 1 ok
+        >> b1 read 2 ENOENTRY
+        >> b2 read 2 ENOENTRY
+        << write over 2: CLOSED at 1 length 2 0:b1,b2,b3
         """
     )
 

@@ -23,7 +23,7 @@ from modelcluster import Actor, Cluster, lost_entries
 from notation import ledger, show, show_metadata
 
 from bkbox.protocol.effects import Effect
-from bkbox.protocol.events import AddAnswered, Append, Close, ReadAnswered, describe
+from bkbox.protocol.events import AddsAnswered, Append, Close, ReadAnswered, describe
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.protocol.writer import LedgerWriter
 
@@ -52,7 +52,7 @@ class Stage:
                 marks = ["fenced"] * bookie.fenced + ["limbo"] * bookie.limbo
                 return [f"{name} is empty: {', '.join(marks) or 'no marks'}"]
             case [client, "append", payload]:
-                return self._told(client, self.actors[client].handle(Append(payload.encode())))
+                return self._told(client, self.actors[client].handle(Append((payload.encode(),))))
             case [client, "close"]:
                 return self._told(client, self.actors[client].handle(Close()))
             case [client, "recover"]:
@@ -82,7 +82,7 @@ class Stage:
         for request in [r for r in actor.in_flight if r.to == to and r.text.startswith(kind)]:
             actor.in_flight.remove(request)
             event = self.cluster.carry_out(request) if arrives else self.cluster.no_answer(request)
-            if isinstance(event, AddAnswered | ReadAnswered):
+            if isinstance(event, AddsAnswered | ReadAnswered):
                 lines.append(f"{request.text}: {describe([(request.to, event.answer)])}")
             else:
                 lines.append(f"{to}, {request.text}: {type(event).__name__}")

@@ -71,7 +71,7 @@ def test_a_fenced_writer_fails_what_is_outstanding() -> None:
     assert machine.failure.may_have_taken_effect
     assert "b2 answered EFENCED" in str(machine.failure)
     with pytest.raises(HandleClosedError):
-        machine.handle(Append(b"c"))
+        machine.handle(Append((b"c",)))
 
 
 def test_a_bookie_that_was_disconnected_may_have_fenced_the_ledger_itself() -> None:
@@ -463,7 +463,7 @@ def test_close_waits_for_what_is_outstanding() -> None:
         """,
     )
     with pytest.raises(HandleClosedError):
-        machine.handle(Append(b"late"))
+        machine.handle(Append((b"late",)))
 
 
 def test_close_after_a_failure_ends_at_the_lac() -> None:

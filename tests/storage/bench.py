@@ -18,7 +18,14 @@ from bkbox.storage.disk import (
 from bkbox.storage.files import Files
 from bkbox.storage.identity import DiskIdentity
 from bkbox.storage.orderedstore import MemoryStore, OrderedStore
-from bkbox.storage.records import AckAfter, LedgerRecord, Record, entry_record, ledger_record
+from bkbox.storage.records import (
+    STATE_KINDS,
+    AckAfter,
+    LedgerRecord,
+    Record,
+    entry_record,
+    ledger_record,
+)
 from tests.faultyfiles import CrashableFiles, CrashableStore
 
 IDENTITY = DiskIdentity(UUID(int=0x1234), "bookie:3181", "instance")
@@ -79,8 +86,18 @@ class Disk:
 
 
 def put(store: DiskStore, *records: Record) -> None:
+    store.write(records)
+
+
+def defer(store: DiskStore, *records: Record) -> None:
+    """As put, but entries ask for a deferred sync."""
     store.append(records)
-    store.commit()
+    store.index_appended()
+    states = [record for record in records if record.kind in STATE_KINDS]
+    if store.must_sync(entries=False, states=bool(states)):
+        store.sync()
+    for record in states:
+        store.show(record)
 
 
 class Host:

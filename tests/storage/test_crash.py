@@ -28,7 +28,7 @@ from bkbox.storage.records import (
     ledger_record,
 )
 from tests.faultyfiles import Crash, CrashableFiles, CrashableStore
-from tests.storage.bench import Disk, entry
+from tests.storage.bench import Disk, defer, entry, put
 
 LEDGERS = (1, 2, 3)
 ENTRIES = 30
@@ -156,7 +156,7 @@ def random_batch(rng: random.Random) -> list[Record]:
             state = LedgerRecord(key, rng.random() < 0.3, rng.random() < 0.5)
             batch.append(ledger_record(ledger, state))
         elif action < 0.19:
-            batch.append(forget_record(ledger))
+            return batch or [forget_record(ledger)]
         elif action < 0.24:
             batch.append(lac_record(packet_of(ledger, rng.randrange(-1, 50))))
         else:
@@ -173,15 +173,14 @@ def work(store: DiskStore, model: Model, rng: random.Random) -> None:
     for _ in range(rng.randint(5, 40)):
         model.in_flight = random_batch(rng)
         deferred = rng.random() < 0.4
-        store.append(model.in_flight)
-        store.commit(deferred=deferred)
+        (defer if deferred else put)(store, *model.in_flight)
         model.commit(deferred=deferred)
         model.check(store, host_crash=False, may_miss_entries=False)
         if rng.random() < 0.1:
             store.checkpoint()
             model.unsynced.clear()
         elif rng.random() < 0.1:
-            store.commit(durable=True)
+            store.sync()
             model.unsynced.clear()
 
 

@@ -6,14 +6,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from bkbox.errors import DiskFailedError
-from bkbox.storage import disk as disk_module
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import RealFiles
-from bkbox.storage.orderedstore import HoldingStore, MemoryStore
 from bkbox.storage.rebuild import rebuild_index
 from bkbox.storage.records import (
     LAC_PACKET,
@@ -25,16 +21,17 @@ from bkbox.storage.records import (
     ledger_record,
 )
 from tests.faultyfiles import CrashableStore
-from tests.storage.bench import KEY, Disk, Host, entry, entry_bytes, put
+from tests.storage.bench import KEY, Disk, Host, defer, entry, entry_bytes, put
 
 MODES = list(AckAfter)
 DURABLE = [AckAfter.SYNC, AckAfter.JOURNAL]
 SEEDS = range(12)
 
 
-def defer(store: DiskStore, *records: Record) -> None:
-    store.append(records)
-    store.commit(deferred=True)
+def force(store: DiskStore) -> None:
+    """As a force does: all that was appended so far is durable."""
+    if store.must_sync(entries=False, states=False, force=True):
+        store.sync()
 
 
 def lac(ledger: int, number: int) -> Record:
@@ -54,9 +51,9 @@ def test_a_deferred_commit_does_not_sync_and_a_force_does_once(
     assert store.entries(1) == [(0, 4)]
     assert store.last_entry_id(1) == 4
     assert files.syncs == syncs
-    store.commit(durable=True)
+    force(store)
     assert files.syncs == syncs + 1
-    store.commit(durable=True)
+    force(store)
     assert files.syncs == syncs + 1, "there was nothing to sync"
     store.close()
 
@@ -125,7 +122,7 @@ def test_a_lost_host_keeps_what_was_synced_since(
     for number in range(6):
         defer(host.store, entry(1, number))
     if how == "force":
-        host.store.commit(durable=True)
+        force(host.store)
     elif how == "ordinary commit":
         put(host.store, entry(2, 0))
     elif how == "state":
@@ -143,7 +140,7 @@ def test_a_force_on_a_disk_that_only_writes_syncs(ram_path: Path) -> None:
     host = Host(ram_path, AckAfter.WRITE)
     put(host.store, entry(1, 0))
     defer(host.store, entry(1, 1))
-    host.store.commit(durable=True)
+    force(host.store)
     store = host.lose()
     assert store.entries(1) == [(0, 1)]
     assert not host.report.trusted, "others may be missing, and nobody knows which"
@@ -155,22 +152,11 @@ def test_a_force_that_fails_ends_the_writing(ram_path: Path, mode: AckAfter) -> 
     defer(host.store, entry(1, 0))
     host.files.fail_sync(1)
     with pytest.raises(DiskFailedError):
-        host.store.commit(durable=True)
+        host.store.sync()
     with pytest.raises(DiskFailedError):
-        host.store.commit(durable=True)
+        host.store.sync()
     assert host.store.read_entry(1, 0) == entry_bytes(1, 0)
     host.store.abandon()
-
-
-def test_so_much_is_held_and_no_more(ram_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(disk_module, "HELD_KEYS_MAX", 3)
-    host = Host(ram_path, AckAfter.SYNC)
-    syncs = host.files.syncs
-    for number in range(0, 8, 2):
-        defer(host.store, entry(1, number))
-    assert host.files.syncs == syncs + 1
-    assert host.store.entries(1) == [(0, 0), (2, 2), (4, 4), (6, 6)]
-    host.store.close()
 
 
 # ---- explicit LAC -------------------------------------------------------------------------------
@@ -217,36 +203,3 @@ def test_a_rebuild_finds_explicit_lacs(tmp_path: Path) -> None:
     assert store.explicit_lac(1) == lac(1, 7).body
     assert store.explicit_lac(2) is None
     store.close()
-
-
-# ---- the store that holds -----------------------------------------------------------------------
-
-KEYS = st.binary(min_size=1, max_size=2)
-STEPS = st.lists(
-    st.tuples(st.booleans(), st.dictionaries(KEYS, st.none() | st.binary(max_size=2), max_size=5)),
-    max_size=8,
-)
-
-
-@given(STEPS, st.binary(max_size=2), st.binary(max_size=2))
-def test_what_is_held_is_seen_and_not_stored(
-    steps: list[tuple[bool, dict[bytes, bytes | None]]], start: bytes, stop: bytes
-) -> None:
-    stored, seen, expected = MemoryStore(), MemoryStore(), MemoryStore()
-    store = HoldingStore(stored)
-    for holding, changes in steps:
-        store.hold(holding)
-        store.write(changes)
-        seen.write(changes)
-        if not holding:
-            expected.write(dict(seen.iterate(b"", b"\xff" * 3)))
-            gone = {key: None for key, _ in expected.iterate(b"", b"\xff" * 3)}
-            expected.write({key: seen.get(key) for key in gone})
-        assert dict(stored.iterate(b"", b"\xff" * 3)) == dict(expected.iterate(b"", b"\xff" * 3))
-        for reverse in (False, True):
-            found = list(store.iterate(start, stop, reverse=reverse))
-            assert found == list(seen.iterate(start, stop, reverse=reverse))
-        assert all(store.get(key) == seen.get(key) for key in changes)
-    store.flush()
-    assert store.held == 0
-    assert dict(stored.iterate(b"", b"\xff" * 3)) == dict(seen.iterate(b"", b"\xff" * 3))

@@ -20,9 +20,9 @@ from bkbox.storage.segment import (
     SegmentName,
     TornTail,
     check_segment_header,
-    encode_records,
     encode_segment_header,
     parse_segment_file_name,
+    put_record,
     scan,
     segment_file_name,
 )
@@ -30,6 +30,20 @@ from bkbox.storage.segment import (
 NAME = SegmentName(ENTRY_LOG_MAGIC, UUID(int=7), 3)
 BODIES = [b"first", b"", b"third " * 20]
 HEADER = encode_segment_header(NAME, 5)
+
+
+def encode_records(
+    records: list[Record], seed: int, segment: int, offset: int
+) -> tuple[bytes, list[int]]:
+    """The bytes of records that go to ``offset`` of a segment, and the offset of each."""
+    room = bytearray(sum(RECORD_HEADER_BYTES + len(record.body) for record in records))
+    at, offsets = 0, []
+    for record in records:
+        offsets.append(offset + at)
+        at = put_record(room, at, record, seed, segment, offset + at)
+    return bytes(room), offsets
+
+
 DATA, OFFSETS = encode_records(
     [Record(Kind.ENTRY, body) for body in BODIES], NAME.seed, NAME.segment, SEGMENT_HEADER_BYTES
 )

@@ -96,7 +96,7 @@ def _install(side: Path) -> None:
     held: dict[int, bytes] = {}
 
     def late_append(self: Any, data: bytes) -> None:
-        before, held[self._fd] = held.get(self._fd), data
+        before, held[self._fd] = held.get(self._fd), bytes(data)
         if before is not None:
             append(self, before)
 

@@ -9,9 +9,8 @@ import os
 _MEASURES = os.environ.get("UNSAFE_BOOKIE", "").split(",")
 
 if "no-fence-on-boot" in _MEASURES or "no-limbo" in _MEASURES:
-    from dataclasses import replace
-
     from bkbox.protocol import boot
+    from bkbox.values import replaced
 
     _mark_for = boot.mark_for
 
@@ -19,7 +18,7 @@ if "no-fence-on-boot" in _MEASURES or "no-limbo" in _MEASURES:
         mark = _mark_for(metadata, bookie, **evidence)
         if mark is None:
             return None
-        return replace(
+        return replaced(
             mark,
             fence=mark.fence and "no-fence-on-boot" not in _MEASURES,
             limbo=mark.limbo and "no-limbo" not in _MEASURES,

@@ -1,0 +1,1 @@
+"""Benchmarks: load on a bookie, on its client, and what the load generator itself can do."""

@@ -1,0 +1,191 @@
+"""Load on a bookie over its port: connections in a closed loop, and what came of it.
+
+A load is some streams of requests (kernel/load.py) that run side by side. It runs for a time that
+does not count, so that the bookie has its ledgers and its caches as it will have them, then for the
+time that counts, and then until everything is answered.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+
+from bkbox.errors import BenchError
+from bkbox.kernel.histogram import Histogram
+from bkbox.kernel.load import ADD, ENDLESS, Link, Stream, turn
+from bkbox.wire.codes import code_from_v2
+from bkbox.wire.digest import HEADER_BYTES, master_key
+
+_S = 1_000_000_000
+_CONNECT_S = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a load looks like: ``window`` requests on their way per connection, ``size`` bytes of
+    payload, and the ledgers shared out over the connections."""
+
+    ledgers: int
+    connections: int
+    window: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """Answers of one kind within ``seconds``. Latencies are microseconds; ``errors`` counts answers
+    by the name of their code, EOK left out; ``bytes`` are those of entries, with their headers."""
+
+    requests: int
+    seconds: float
+    per_s: float
+    bytes: int
+    p50_us: float
+    p99_us: float
+    p999_us: float
+    max_us: float
+    errors: dict[str, int]
+
+
+class Load:
+    """Connections to one bookie and the streams on them. A context manager.
+
+    Raises BenchError where the bookie cannot be reached, closes a connection, answers nothing for
+    ``silence_s`` seconds; FrameError where it answers what nobody asked.
+    """
+
+    def __init__(self, address: tuple[str, int], silence_s: float) -> None:
+        self._address = address
+        self._silence_ns = int(silence_s * _S)
+        self._exit = ExitStack()
+        self._poll = self._exit.enter_context(select.epoll())
+        self._links: dict[int, Link] = {}
+        self.streams: list[Stream] = []
+
+    def __enter__(self) -> Load:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def add(
+        self, kind: int, shape: Shape, first_ledger: int, entries: int = ENDLESS
+    ) -> list[Stream]:
+        """Connections that add to, or read, the ledgers from ``first_ledger`` on. ``entries``: what
+        each ledger holds."""
+        added = []
+        for first, ledgers in _shares(first_ledger, shape):
+            link = self._connect()
+            stream = Stream(
+                kind, first, ledgers, entries, shape.window, shape.size, master_key(b"")
+            )
+            self._links[link.fileno()] = Link(stream, link, self._poll)
+            added.append(stream)
+        self.streams += added
+        return added
+
+    def run(self, seconds: float | None = None) -> float:
+        """For so long, or (None) until every stream has come to its end; how long it took."""
+        start = time.perf_counter_ns()
+        self._turn(ENDLESS if seconds is None else start + int(seconds * _S))
+        return (time.perf_counter_ns() - start) / _S
+
+    def finish(self) -> None:
+        """Ask nothing more, and wait until everything is answered."""
+        for stream in self.streams:
+            stream.end = min(stream.end, stream.next)
+        self.run()
+
+    def count(self) -> None:
+        """Count from here on."""
+        for stream in self.streams:
+            stream.count()
+
+    def _turn(self, until_ns: int) -> None:
+        with self._explained():
+            if not turn(self._poll, self._links, until_ns, self._silence_ns):
+                raise BenchError(
+                    f"{self._name} has answered nothing for {self._silence_ns / _S:g} s"
+                )
+
+    def _connect(self) -> socket.socket:
+        with self._explained():
+            link = self._exit.enter_context(socket.create_connection(self._address, _CONNECT_S))
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.setblocking(False)
+        return link
+
+    @contextmanager
+    def _explained(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise BenchError(f"{self._name}: {error}") from error
+
+    @property
+    def _name(self) -> str:
+        return f"the bookie at {self._address[0]}:{self._address[1]}"
+
+
+def measured(streams: Sequence[Stream], seconds: float) -> Measured:
+    """What some streams have counted."""
+    latency = Histogram()
+    errors: dict[str, int] = {}
+    for stream in streams:
+        latency.merge(stream.latency)
+        for number, count in enumerate(stream.codes):
+            if number and count:
+                code = code_from_v2(number)
+                name = code.name if code is not None else "another code"
+                errors[name] = errors.get(name, 0) + count
+    return of_histogram(latency, seconds, streams[0].size, errors=errors)
+
+
+def of_histogram(
+    latency: Histogram,
+    seconds: float,
+    size: int,
+    requests: int | None = None,
+    errors: dict[str, int] | None = None,
+) -> Measured:
+    """What a histogram of nanoseconds says. ``size``: payload in bytes; ``requests``: how many were
+    answered, where not each has its latency."""
+    errors = errors or {}
+    good = latency.count - sum(errors.values()) if requests is None else requests
+    return Measured(
+        requests=good,
+        seconds=seconds,
+        per_s=good / seconds,
+        bytes=good * (HEADER_BYTES + size),
+        p50_us=latency.percentile(50) / 1000,
+        p99_us=latency.percentile(99) / 1000,
+        p999_us=latency.percentile(99.9) / 1000,
+        max_us=latency.max / 1000,
+        errors=errors,
+    )
+
+
+def write_ledgers(
+    address: tuple[str, int], shape: Shape, first_ledger: int, entries: int, silence_s: float
+) -> None:
+    """Add ``entries`` entries to each of the ledgers. Raises BenchError also for a refused add."""
+    with Load(address, silence_s) as load:
+        for stream in load.add(ADD, shape, first_ledger):
+            stream.end = entries * stream.ledgers
+        load.run()
+        refused = measured(load.streams, 1.0).errors
+    if refused:
+        raise BenchError(f"the bookie refused entries that were to be read later: {refused}")
+
+
+def _shares(first_ledger: int, shape: Shape) -> Iterable[tuple[int, int]]:
+    """First ledger and number of ledgers of each connection; as even as it goes, one at least."""
+    connections = min(shape.connections, shape.ledgers)
+    for number in range(connections):
+        start = shape.ledgers * number // connections
+        end = shape.ledgers * (number + 1) // connections
+        yield first_ledger + start, end - start

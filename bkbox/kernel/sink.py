@@ -1,0 +1,101 @@
+"""The other end of the load generator: what there is to be measured when a bookie does nothing.
+
+A sink reads only the length of a frame and the ids that its answer has to repeat. It answers every
+add with EOK, having kept nothing or, with a file, having appended the bytes as they came ('the
+limit': no bookie can do less), and every read with an entry that has the right ids. Nothing is
+synced, checked or found again. Layouts: wire/v2.py.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from bkbox.errors import FrameError
+from bkbox.kernel import octets
+
+_REQUEST_BYTES = 1 << 20
+_ADD_ANSWER = 28
+_OP_ADD = 1
+
+
+class Sink:
+    """One connection. ``size``: payload of the entries that reads are answered with, in bytes.
+    ``file``: descriptor of the file that adds are appended to, -1 for none."""
+
+    def __init__(self, link: socket.socket, size: int, file: int) -> None:
+        self.link = link
+        self.file = file
+        requests = bytearray(_REQUEST_BYTES)
+        self.requests = requests
+        self.requests_view = memoryview(requests)
+        self.limit = _REQUEST_BYTES
+        self.filled = 0
+        self.read_answer = _ADD_ANSWER + 32 + size
+        # As many answers as requests of the least size fit, made at once and sent at once.
+        self.answers_limit = 1 << 20
+        answers = bytearray(self.answers_limit + self.read_answer)
+        self.answers = answers
+        self.answers_view = memoryview(answers)
+        self.start = 0
+        self.end = 0
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether answers wait for room in the socket."""
+        return self.start < self.end
+
+    def receive(self) -> bool:
+        """Take what the peer has sent and answer it; False if it has closed the connection. Raises
+        FrameError."""
+        size = self.link.recv_into(self.requests_view[self.filled :])
+        if size == 0:
+            return False
+        self.filled += size
+        self.answer()
+        return True
+
+    def answer(self) -> None:
+        """Answer the whole frames, as far as the socket takes the answers."""
+        while True:
+            if self.start == self.end:
+                done = self._take()
+                if done == 0:
+                    return
+                if self.file >= 0:
+                    os.write(self.file, self.requests_view[:done])
+                self.requests_view[: self.filled - done] = self.requests_view[done : self.filled]
+                self.filled -= done
+            try:
+                self.start += self.link.send(self.answers_view[self.start : self.end])
+            except BlockingIOError:
+                return
+            if self.start < self.end:
+                return
+
+    def _take(self) -> int:
+        at = 0
+        end = 0
+        while self.filled - at >= 24 and end < self.answers_limit:
+            length = octets.u32(self.requests, at) + 4
+            if length > self.limit or length < 24:
+                raise FrameError(f"a request of {length} bytes")
+            if length > self.filled - at:
+                break
+            if octets.u16(self.requests, at + 4) & 0xFF == _OP_ADD:
+                octets.put_u32(self.answers, end, _ADD_ANSWER - 4)
+                octets.copy(self.answers, end + 12, self.requests, at + 28, at + 44)
+                octets.put_u32(self.answers, end + 4, octets.u32(self.requests, at + 4))
+                octets.put_u32(self.answers, end + 8, 0)
+                end += _ADD_ANSWER
+            else:
+                octets.put_u32(self.answers, end, self.read_answer - 4)
+                octets.copy(self.answers, end + 12, self.requests, at + 8, at + 24)
+                octets.copy(self.answers, end + 28, self.requests, at + 8, at + 24)
+                octets.put_u32(self.answers, end + 4, octets.u32(self.requests, at + 4))
+                octets.put_u32(self.answers, end + 8, 0)
+                end += self.read_answer
+            at += length
+        self.start = 0
+        self.end = end
+        return at

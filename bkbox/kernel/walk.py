@@ -1,0 +1,130 @@
+"""The walk over the frames of one connection in a batch: what is plain is taken here, the rest is handed to Python.
+
+Plain are ordinary adds of hot ledgers with the right master key, and reads of one entry by its id that fence nothing
+and wait for nothing, of version 2 and 3. They change nothing but the entries of the ledger, so they need none of the
+rules of bookie/admission.py; a ledger is hot exactly while those rules would admit an ordinary add with that key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bkbox.kernel import octets
+from bkbox.kernel.adds import AddBatch, HotLedger
+from bkbox.kernel.reads import ReadBatch
+from bkbox.kernel.v3plain import PlainV3
+
+_PREFIX_BYTES = 4
+_V3_FIRST_BYTE_MIN = 8
+_V2_ADD = 0x02010000
+_V2_READ = 0x02020000
+"""Version, opcode, flags: an ordinary request."""
+
+_V2_KEY_AT = 4
+_V2_ENTRY_AT = 24
+_V2_READ_BYTES = 20
+_ENTRY_BYTES_MIN = 24
+_NO_TXN = 2**64 - 1
+_NOT_ANSWERED = 2**64 - 2
+_PLAIN_ADD = 1
+_PLAIN_READ = 2
+
+Slow = Callable[[int, int, int], None]
+"""Connection, start and end of a body in the area."""
+
+
+class Walk:
+    """Walks with the hot ledgers of one disk."""
+
+    __slots__ = ("_plain", "hot")
+
+    def __init__(self) -> None:
+        self.hot: dict[int, HotLedger] = {}
+        """The hot ledgers by id."""
+        self._plain = PlainV3()
+
+    def over(
+        self,
+        area: memoryview,
+        start: int,
+        end: int,
+        connection: int,
+        adds: AddBatch | None,
+        reads: ReadBatch,
+        slow: Slow,
+    ) -> None:
+        """Walk over the whole frames in area[start:end].
+
+        ``adds`` is that of ``area``; None where no ordinary adds are taken, so that Python refuses them. ``slow`` is
+        called in the order of arrival, after everything before it was taken; it may change ``hot``.
+        """
+        data = area
+        plain = self._plain
+        while end - start > _PREFIX_BYTES:
+            body = start + _PREFIX_BYTES
+            start = body + octets.u32(data, start)
+            if start > end or start <= body:
+                raise ValueError("the front-end passed on frames that are not whole")
+            if data[body] < _V3_FIRST_BYTE_MIN:
+                if start - body >= _V2_READ_BYTES:
+                    head = octets.u32(data, body)
+                    if head == _V2_ADD and start - body >= _V2_ENTRY_AT + _ENTRY_BYTES_MIN:
+                        if adds is not None and self._add(
+                            data,
+                            adds,
+                            connection,
+                            _NO_TXN,
+                            body + _V2_KEY_AT,
+                            body + _V2_ENTRY_AT,
+                            start,
+                        ):
+                            continue
+                    elif head == _V2_READ and octets.i64(data, body + 12) >= 0:
+                        reads.take(
+                            connection, 2, octets.i64(data, body + 4), octets.i64(data, body + 12)
+                        )
+                        continue
+            else:
+                kind = plain.parse(data, body, start)
+                if kind == _PLAIN_ADD:
+                    if (
+                        adds is not None
+                        and plain.txn < _NOT_ANSWERED
+                        and self._add(
+                            data,
+                            adds,
+                            connection,
+                            plain.txn,
+                            plain.key_at,
+                            plain.body_at,
+                            plain.body_end,
+                        )
+                    ):
+                        continue
+                elif kind == _PLAIN_READ and plain.entry >= 0:
+                    reads.take_v3(connection, plain.txn, plain.ledger, plain.entry)
+                    continue
+            slow(connection, body, start)
+
+    def _add(
+        self,
+        data: memoryview,
+        adds: AddBatch,
+        connection: int,
+        txn: int,
+        key_at: int,
+        entry_at: int,
+        entry_end: int,
+    ) -> bool:
+        """Take an add if its ledger is hot and the key its key."""
+        group = self.hot.get(octets.i64(data, entry_at))
+        if group is None or octets.i64(data, entry_at + 8) < 0:
+            return False
+        if (
+            octets.i64(data, key_at) != group.key_start
+            or octets.i64(data, key_at + 8) != group.key_middle
+            or octets.i32(data, key_at + 16) != group.key_end
+        ):
+            return False
+        adds.take(group, connection, txn, entry_at, entry_end - entry_at)
+        return True

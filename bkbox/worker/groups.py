@@ -1,0 +1,248 @@
+"""Groups of requests on their way through a disk worker: taken, written, waited for, answered; and what goes on behind.
+
+Group commit by overlap: at most one sync is under way, on a thread of its own, and what is taken and written meanwhile
+is the next one's. A sync of little is made at once on the worker's own thread: the disk takes hardly longer for it than
+for nothing, and handing it over would cost more than there is to overlap.
+
+Checkpoints and writeback go on behind the groups, one of each at a time. Only their beginnings and ends are the
+worker's own: what they read and write meanwhile, no group touches.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from typing import NamedTuple
+
+from bkbox.bookie.bookie import Bookie, Work
+from bkbox.errors import BugError, DiskError, EncodingError, FrameError
+from bkbox.storage.disk import Checkpointing, DiskStore, Sync
+from bkbox.worker.frontlink import FrontLink, Group
+from bkbox.worker.stages import Stages
+
+log = logging.getLogger(__name__)
+
+_AT_ONCE_BYTES = 64 << 10
+"""What is synced on the worker's own thread."""
+
+_SWITCH_S = 0.0005
+"""How long a thread behind may hold up the worker at most while both compute; Python's default is ten times that."""
+
+
+class _Taken(NamedTuple):
+    """A group that was written, and whom to answer."""
+
+    front: FrontLink
+    group: Group
+    work: Work
+
+
+class _Behind:
+    """Something that goes on behind: its call, and what the worker does when it has ended."""
+
+    __slots__ = ("ended", "future")
+
+    def __init__(self) -> None:
+        self.future: Future[None] | None = None
+        self.ended: Callable[[], None] | None = None
+
+
+class Groups:
+    """The groups of one disk. ``fileno`` becomes readable when something behind has ended: call ``ended`` then."""
+
+    def __init__(
+        self,
+        store: DiskStore,
+        bookie: Bookie,
+        stages: Stages,
+        ticks_us: Callable[[], int],
+        on_lost: Callable[[], None],
+    ) -> None:
+        """``on_lost``: the front-end is gone; it calls ``detach``."""
+        self._ticks_us = ticks_us
+        self._store = store
+        self._bookie = bookie
+        self._stages = stages
+        self._on_lost = on_lost
+        self._front: FrontLink | None = None
+        self._waiting: list[_Taken] = []
+        self._covered: list[_Taken] = []
+        self._sync: Sync | None = None
+        self._checkpoint: Checkpointing | None = None
+        self._checkpoint_refused = False
+        self._syncing, self._checkpointing, self._writeback = _Behind(), _Behind(), _Behind()
+        self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
+        self._threads = ThreadPoolExecutor(3)
+        sys.setswitchinterval(_SWITCH_S)
+
+    def fileno(self) -> int:
+        return self._event
+
+    # ---- groups -------------------------------------------------------------------------------------
+
+    def attach(self, front: FrontLink) -> None:
+        self._front = front
+
+    def detach(self) -> None:
+        """The front-end is gone: what waits takes effect, and is answered to nobody."""
+        self._front = None
+
+    def take(self) -> None:
+        """Carry out what waits on the link, if anything does."""
+        front = self._front
+        if front is None:
+            return  # detached in the same turn
+        try:
+            group = front.take()
+            if group is None:
+                return
+            work = self._bookie.begin(group.area, group.segments)
+            taken = _Taken(front, group, work)
+            if work.waits:
+                self._waiting.append(taken)
+            if self._bookie.has_reads(work):
+                self._bookie.serve(work, front.answers(group))
+            if not work.waits:
+                self._finish(taken, None)
+        except EOFError:
+            self._on_lost()
+        except (EncodingError, FrameError) as error:
+            raise BugError(
+                f"the front-end passed on a frame that cannot be decoded: {error}"
+            ) from error
+        self._go_on()
+
+    def _finish(self, taken: _Taken, error: DiskError | None) -> None:
+        front, group, work = taken
+        durable_us = self._ticks_us()
+        self._bookie.settle(work, error)
+        if front is not self._front:
+            return
+        try:
+            self._bookie.end(work, front.answers(group))
+            front.done(group, read_only=bool(self._bookie.read_only))
+            self._stages.record(group, work, durable_us)
+        except EOFError:
+            self._on_lost()
+
+    # ---- what goes on behind ------------------------------------------------------------------------
+
+    def _go_on(self) -> None:
+        """Begin what is due and can be begun."""
+        store = self._store
+        if store.failed_reason is not None:
+            self._fail_waiting()
+            return
+        if self._sync is None:
+            if self._checkpoint is None and store.checkpoint_due:
+                if store.has_hidden:
+                    self._begin_sync(store.begin_sync(), at_once=True)
+                self._begin_checkpoint()
+            elif self._waiting:
+                self._begin_sync(store.begin_sync())
+        if self._writeback.future is None:
+            writeback = store.begin_writeback()
+            if writeback is not None:
+                self._start(self._writeback, writeback, lambda: None)
+
+    def _begin_sync(self, sync: Sync, *, at_once: bool = False) -> None:
+        self._covered, self._waiting = self._waiting, []
+        self._sync = sync
+        if at_once or sync.size <= _AT_ONCE_BYTES:
+            sync.run()
+            self._end_sync()
+        else:
+            self._start(self._syncing, sync.run, self._end_sync)
+
+    def _end_sync(self) -> None:
+        sync, self._sync = self._sync, None
+        covered, self._covered = self._covered, []
+        assert sync is not None
+        failure = None
+        try:
+            self._store.end_sync(sync)
+        except DiskError as error:
+            failure = error
+        for taken in covered:
+            self._finish(taken, failure)
+        checkpoint = self._checkpoint
+        if checkpoint is not None and checkpoint.sync is sync and failure is None:
+            self._start(self._checkpointing, checkpoint.run, self._end_checkpoint)
+
+    def _fail_waiting(self) -> None:
+        """The disk has failed: nothing that waits can become durable."""
+        if self._sync is None and self._waiting:
+            waiting, self._waiting = self._waiting, []
+            for taken in waiting:
+                self._finish(taken, DiskError(self._store.failed_reason or ""))
+
+    def _begin_checkpoint(self) -> None:
+        try:
+            self._checkpoint = checkpoint = self._store.begin_checkpoint()
+        except DiskError as error:
+            if not self._checkpoint_refused:
+                log.error("checkpoint: %s", error)
+            self._checkpoint_refused = True
+            if self._waiting and self._store.failed_reason is None:
+                self._begin_sync(self._store.begin_sync())
+            return
+        self._checkpoint_refused = False
+        if checkpoint.sync is not None:
+            self._begin_sync(checkpoint.sync)
+        else:
+            self._start(self._checkpointing, checkpoint.run, self._end_checkpoint)
+
+    def _end_checkpoint(self) -> None:
+        checkpoint, self._checkpoint = self._checkpoint, None
+        assert checkpoint is not None
+        try:
+            self._store.end_checkpoint(checkpoint)
+        except DiskError as error:
+            log.error("checkpoint: %s", error)
+
+    def _start(self, behind: _Behind, call: Callable[[], None], ended: Callable[[], None]) -> None:
+        behind.ended = ended
+        behind.future = self._threads.submit(call)
+        behind.future.add_done_callback(lambda _future: os.eventfd_write(self._event, 1))
+
+    def ended(self) -> None:
+        """See what has ended, and go on."""
+        try:
+            os.eventfd_read(self._event)
+        except BlockingIOError:
+            return
+        self._see()
+        self._go_on()
+
+    def _see(self) -> None:
+        for behind in (self._syncing, self._checkpointing, self._writeback):
+            if behind.future is not None and behind.future.done():
+                future, behind.future = behind.future, None
+                future.result()
+                assert behind.ended is not None
+                behind.ended()
+
+    def drain(self) -> None:
+        """Wait for everything that is under way or waits, and end it; nothing new is begun but syncs."""
+        while True:
+            self._see()
+            if self._store.failed_reason is not None:
+                self._fail_waiting()
+            elif self._sync is None and self._waiting:
+                self._begin_sync(self._store.begin_sync())
+            under_way = [
+                behind.future
+                for behind in (self._syncing, self._checkpointing, self._writeback)
+                if behind.future is not None
+            ]
+            if not under_way and not self._waiting:
+                return
+            wait(under_way)
+
+    def close(self) -> None:
+        """After ``drain``."""
+        self._threads.shutdown()
+        os.close(self._event)

@@ -1,0 +1,240 @@
+"""How bkbox's bookie does when there is more of everything: ``make bench-growth``.
+
+Each row of the table is one measurement, by the command it names or as its function says.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sqlite3
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from bkbox.bench import memory
+from bkbox.bench.bookie import Plan, Target, run
+from bkbox.bench.load import Shape, write_ledgers
+from bkbox.bench.server import Bookie, running, temporary_folder
+from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.wire import ledger_metadata
+from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from tests.bench.peers.report import replace_between
+from tests.harness.java import CHECKOUT
+from tests.harness.processes import bkbox
+
+Row = tuple[str, str, str]
+"""What, how much, how it was measured."""
+
+SMALL_LEDGERS, SHARE = 100, 100
+SIZE = 100
+SILENCE_S = 60.0
+OPEN_LEDGERS = 100_000
+_GIB = 1 << 30
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="What growth costs bkbox's bookie.")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds where there are some (5)")
+    parser.add_argument("--quick", action="store_true", help="a tenth of everything, one round")
+    parser.add_argument("--dir", type=Path, default=Path.cwd(), help="where the bookies write")
+    parser.add_argument(
+        "--docs", type=Path, default=CHECKOUT / "docs", help="where the report goes"
+    )
+    parser.add_argument("--no-report", action="store_true", help="print the table, write nothing")
+    given = parser.parse_args()
+    rounds = 1 if given.quick else given.rounds
+    part = 10 if given.quick else 1
+    rows: list[Row] = []
+    measurements: list[Callable[[Path], list[Row]]] = [
+        lambda root: more_ledgers(root, rounds),
+        lambda root: more_entries(root, 100_000 // part),
+        lambda root: phase_one(root, OPEN_LEDGERS // part),
+    ]
+    for measure in measurements:
+        with temporary_folder(given.dir) as root:
+            found = measure(root)
+        for row in found:
+            print(" | ".join(row), file=sys.stderr)
+        rows += found
+    text = table(rows)
+    print(text)
+    if not given.no_report:
+        page = given.docs / "performance.md"
+        page.write_text(replace_between(page.read_text(), "growth", text))
+    return 0
+
+
+def table(rows: list[Row]) -> str:
+    """In Markdown."""
+    head = ["| what | figure | how |", "|---|--:|---|"]
+    return "\n".join([*head, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def more_ledgers(root: Path, rounds: int) -> list[Row]:
+    """Adds to some ledgers and to a hundred times as many, in turn, each on a new bookie."""
+    plans = [_adds(SMALL_LEDGERS), _adds(SMALL_LEDGERS * SHARE)]
+    rates: list[list[float]] = [[], []]
+    sizes: list[list[float]] = [[], []]
+    rng = random.Random()
+    for number in range(rounds):
+        for which in (0, 1) if number % 2 == 0 else (1, 0):
+            place = root / f"{number}-{which}"
+            bookie = _bookie(place, rng)
+            memory.prime(_GIB)
+            with running(bookie):
+                result = run(_target(bookie), plans[which], rng)
+                assert result.adds is not None
+                rates[which].append(result.adds.per_s)
+            report = _rebuild(bookie)
+            sizes[which].append(_bytes(bookie.disk / "index") / report["entries"])
+            shutil.rmtree(place)
+    command = "bkbox bench bookie --ledgers {} --connections 16 --window 64"
+    rows = []
+    for which, ledgers in enumerate((SMALL_LEDGERS, SMALL_LEDGERS * SHARE)):
+        how = f"`{command.format(ledgers)}`"
+        rows.append((f"adds/s, {ledgers:,} ledgers", f"{_median(rates[which]):,.0f}", how))
+        rows.append(
+            (
+                f"index bytes per entry, {ledgers:,} ledgers",
+                f"{_median(sizes[which]):.2f}",
+                "the size of `index/` after a rebuild",
+            )
+        )
+    ratios = [large / small for small, large in zip(*rates, strict=True)]
+    text = f"{_median(ratios):.2f} ({min(ratios):.2f}, {max(ratios):.2f})"
+    rows.append(("100 x the ledgers: adds/s", text, "large : small, median (least, most)"))
+    return rows
+
+
+def more_entries(root: Path, small: int) -> list[Row]:
+    """Adds to a bookie that holds some entries and then a hundred times as many, and a rebuild."""
+    rng = random.Random()
+    bookie = _bookie(root, rng)
+    plan = _adds(SMALL_LEDGERS)
+    rates = []
+    with running(bookie):
+        for stored in (small, small * (SHARE - 1)):
+            shape = Shape(SMALL_LEDGERS, 4, 256, SIZE)
+            first = rng.randrange(1 << 30, 1 << 40)
+            write_ledgers(bookie.address, shape, first, stored // SMALL_LEDGERS, SILENCE_S)
+            os.sync()
+            memory.prime(_GIB)
+            result = run(_target(bookie), plan, rng)
+            assert result.adds is not None
+            rates.append(result.adds.per_s)
+    index_bytes = _bytes(bookie.disk / "index")
+    start = time.perf_counter()
+    report = _rebuild(bookie)
+    seconds = time.perf_counter() - start
+    start = time.perf_counter()
+    with running(bookie):
+        start_s = time.perf_counter() - start
+    entries = report["entries"]
+    how = f"{SIZE} bytes each, then `bkbox bench bookie --ledgers 100 --connections 16 --window 64`"
+    return [
+        (f"adds/s, {small:,} entries stored", f"{rates[0]:,.0f}", how),
+        (f"adds/s, {small * SHARE:,} entries stored", f"{rates[1]:,.0f}", how),
+        ("100 x the entries: adds/s", f"{rates[1] / rates[0]:.2f}", "large : small"),
+        (
+            f"index bytes per entry, {entries:,} entries",
+            f"{index_bytes / entries:.2f}",
+            "the size of `index/` after a clean stop",
+        ),
+        (
+            "rebuild of the index, entries/s",
+            f"{entries / seconds:,.0f}",
+            f"`bkbox index rebuild`, {entries:,} entries, {report['bytes_read'] / 1e9:.1f} GB",
+        ),
+        (f"start with {entries:,} entries", f"{start_s:.2f} s", "`bkbox run`, until ready"),
+    ]
+
+
+def phase_one(root: Path, ledgers: int) -> list[Row]:
+    """The start of a bookie that may have lost something, with so many open ledgers of its own in the
+    metadata store: every one is fenced and put into limbo before the port opens."""
+    rng = random.Random()
+    bookie = Bookie(
+        root,
+        f"sqlite:{root / 'metadata.db'}",
+        {"ack_after": "write", "strict_unclean_shutdown": "true"},
+        rng,
+    )
+    with running(bookie):
+        pass  # the first start is that of a new bookie
+    begin = time.perf_counter()
+    with running(bookie):
+        start_s = time.perf_counter() - begin
+        os.kill(bookie.pid, signal.SIGKILL)
+    _enter_open_ledgers(root / "metadata.db", bookie, ledgers)
+    begin = time.perf_counter()
+    with running(bookie):
+        seconds = time.perf_counter() - begin
+    return [
+        (
+            f"phase one, {ledgers:,} open ledgers",
+            f"{seconds - start_s:.2f} s",
+            f"`bkbox run` after a kill with `strict_unclean_shutdown`; a clean start takes {start_s:.2f} s",
+        )
+    ]
+
+
+def _enter_open_ledgers(path: Path, bookie: Bookie, count: int) -> None:
+    """All in one transaction: through the store's interface each would have a sync of its own."""
+    me = BookieId(f"{bookie.address[0]}:{bookie.address[1]}")
+    with closing(sqlite3.connect(path)) as database, database:
+        for number in range(count):
+            metadata = LedgerMetadata(
+                ledger_id=LedgerId(number),
+                ensemble_size=1,
+                write_quorum=1,
+                ack_quorum=1,
+                state=LedgerState.OPEN,
+                fragments=(Fragment(EntryId(0), (me,)),),
+                digest_type=DigestType.CRC32C,
+                password=b"",
+                custom=(),
+                creator_token=number + 1,
+            )
+            row = (number, 0, ledger_metadata.encode(metadata))
+            database.execute("INSERT INTO ledger VALUES (?, ?, 0, ?)", row)
+        database.execute("UPDATE cluster SET next_ledger_id = ?", (count,))
+
+
+def _adds(ledgers: int) -> Plan:
+    return Plan("adds", Shape(ledgers, 16, 64, 1024), 3.0, 1.0, None, 0.0, SILENCE_S)
+
+
+def _bookie(root: Path, rng: random.Random) -> Bookie:
+    root.mkdir(exist_ok=True)
+    return Bookie(root, f"sqlite:{root / 'metadata.db'}", {"ack_after": "sync"}, rng)
+
+
+def _target(bookie: Bookie) -> Target:
+    return Target(bookie.address, bookie.pid, bookie.disk)
+
+
+def _rebuild(bookie: Bookie) -> dict[str, Any]:
+    done = bkbox("index", "rebuild", "--config", str(bookie.config), "-o", "json", timeout=600)
+    (report,) = json.loads(done.stdout)
+    return dict(report)
+
+
+def _bytes(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def _median(values: list[float]) -> float:
+    return statistics.median(values)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,51 @@
+"""``python -m tests.bench.peers``: see ``make bench-peers``."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from bkbox.bench.server import temporary_folder
+from tests.bench.peers import report, runner
+from tests.harness.java import CHECKOUT, missing_reason
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="bkbox beside Apache's bookie.")
+    parser.add_argument("--rounds", type=int, default=5, help="rounds (5)")
+    parser.add_argument("--only", action="append", default=[], help="lines that contain this")
+    parser.add_argument("--quick", action="store_true", help="a second for each load")
+    parser.add_argument("--dir", type=Path, default=Path.cwd(), help="where the bookies write")
+    parser.add_argument(
+        "--docs", type=Path, default=CHECKOUT / "docs", help="where the report goes"
+    )
+    parser.add_argument("--no-report", action="store_true", help="print the table, write nothing")
+    parser.add_argument("--list", action="store_true", help="say what lines there are, and stop")
+    given = parser.parse_args()
+    lines = runner.chosen(given.only)
+    if given.list:
+        print("\n".join(f"{line.text} [{line.name}]" for line in lines))
+        return 0
+    reason = missing_reason()
+    if reason is not None:
+        print(f"error: {reason}", file=sys.stderr)
+        return 1
+    found = []
+    with temporary_folder(given.dir) as root:
+        try:
+            for figures in runner.rounds(root, lines, given.rounds, quick=given.quick):
+                found.append(figures)
+        except KeyboardInterrupt:
+            print("interrupted: the rounds that are complete count", file=sys.stderr)
+    if not found:
+        return 1
+    compared = report.compare(lines, found)
+    print(report.table(compared))
+    if not given.no_report:
+        report.write(given.docs, compared, found)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,192 @@
+"""Rounds: each load on each of its subjects, in turn, in the order of the round.
+
+The order is reversed every other round, so that nobody always comes after the same neighbour.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from bkbox.bench import memory
+from bkbox.bench.bookie import Plan, Result, run
+from bkbox.bench.load import Shape
+from tests.bench.peers.clusters import Cluster, best, run_bkbox, run_java
+from tests.bench.peers.java import ZooKeeper
+from tests.bench.peers.scenarios import LINES, LOADS, AnyLoad, ClientLoad, Line, Start
+from tests.bench.peers.systems import Bkbox, Java, Sink, System
+
+Figures = dict[str, float]
+
+_CLIENT_MEMORY_BYTES = 1 << 30
+_CLUSTER_OF = {
+    "bkbox on bkbox": "bkbox",
+    "java on bkbox": "bkbox-zookeeper",
+    "java on java": "java",
+}
+
+
+class Runner:
+    """Everything that takes part. A context manager: nothing is left at its end."""
+
+    def __init__(self, root: Path, rng: random.Random, *, quick: bool) -> None:
+        self._root = root
+        self._rng = rng
+        self._quick = quick
+        self._exit = contextlib.ExitStack()
+        self._zookeeper: ZooKeeper | None = None
+        self._systems: dict[str, System] = {}
+        self._clusters: dict[str, Cluster] = {}
+
+    def __enter__(self) -> Runner:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._exit.close()
+
+    def round(self, lines: list[Line], number: int) -> dict[tuple[str, str], Figures]:
+        """The figures of each load on each subject."""
+        found = {}
+        for load in LOADS:
+            subjects = [
+                subject
+                for line in lines
+                if line.load == load.name
+                for subject in (line.ours, line.theirs)
+            ]
+            subjects = list(dict.fromkeys(subjects))
+            for subject in subjects if number % 2 == 0 else reversed(subjects):
+                start = time.monotonic()
+                figures = self._measure(load, subject)
+                found[load.name, subject] = figures
+                _say(number, load, subject, figures, time.monotonic() - start)
+        return found
+
+    def _measure(self, load: AnyLoad, subject: str) -> Figures:
+        if isinstance(load, ClientLoad):
+            return self._measure_client(load, subject)
+        if isinstance(load, Start):
+            return self._measure_start(load, subject)
+        system = self._system(subject)
+        target = system.ready()
+        memory.prime(int(load.memory_gib * (1 << 30)))
+        plan = replace(load.plan, seconds=1.0) if self._quick else load.plan
+        try:
+            return _figures(run(target, plan, self._rng))
+        finally:
+            system.sleep()
+
+    def _measure_client(self, load: ClientLoad, subject: str) -> Figures:
+        name = _CLUSTER_OF[subject]
+        if name not in self._clusters:
+            cluster = Cluster(name, self._root, self._rng, self._zookeeper_up())
+            self._exit.callback(cluster.stop)
+            self._clusters[name] = cluster
+        cluster = self._clusters[name]
+        cluster.ready()
+        memory.prime(_CLIENT_MEMORY_BYTES)
+        try:
+            if subject == "bkbox on bkbox":
+                return run_bkbox(cluster.uri, load.plan)
+            return best(
+                run_java(cluster.uri, load.plan, "v2", batch=True),
+                *(
+                    ()
+                    if self._quick
+                    else (
+                        run_java(cluster.uri, load.plan, "v2", batch=False),
+                        run_java(cluster.uri, load.plan, "v3", batch=False),
+                    )
+                ),
+            )
+        finally:
+            cluster.sleep()
+
+    def _measure_start(self, load: Start, subject: str) -> Figures:
+        """With what is on the disk not in the page cache's way: it was written a moment ago."""
+        system = self._make(subject, f"{subject}-start")
+        system.forget()
+        try:
+            system.start()
+            if load.entries:
+                plan = Plan("adds", Shape(16, 4, 256, 1024), 0, 0, load.entries, 0, 60)
+                run(system.target, plan, self._rng)
+            system.stop()
+            return {"start_s": system.start()}
+        finally:
+            system.stop()
+            system.forget()
+
+    def _system(self, subject: str) -> System:
+        if subject not in self._systems:
+            self._systems[subject] = self._make(subject, subject)
+            self._exit.callback(self._remove, self._systems[subject])
+        return self._systems[subject]
+
+    def _make(self, subject: str, name: str) -> System:
+        root, rng = self._root, self._rng
+        if subject in ("write", "sync", "journal"):
+            return Bkbox(name, root, rng, subject)
+        if subject == "interpreted":
+            return Bkbox(name, root, rng, "sync", {"BKBOX_KERNEL": "interpreted"})
+        if subject in ("limit", "sink"):
+            return Sink(name, root, rng, appends=subject == "limit")
+        journal = subject == "java-journal"
+        return Java(name, root, rng, self._zookeeper_up(), journal=journal)
+
+    def _zookeeper_up(self) -> ZooKeeper:
+        if self._zookeeper is None:
+            self._zookeeper = ZooKeeper(self._root / "zookeeper")
+            self._exit.callback(self._zookeeper.kill)
+            self._zookeeper.start()
+        return self._zookeeper
+
+    @staticmethod
+    def _remove(system: System) -> None:
+        system.stop()
+        system.forget()
+
+
+def rounds(
+    root: Path, lines: list[Line], count: int, *, quick: bool
+) -> Iterator[dict[tuple[str, str], Figures]]:
+    """The figures of each round."""
+    with Runner(root, random.Random(), quick=quick) as runner:
+        for number in range(count):
+            yield runner.round(lines, number)
+
+
+def chosen(only: list[str]) -> list[Line]:
+    """The lines whose name or text contains one of these; all if there are none."""
+    return [
+        line
+        for line in LINES
+        if not only or any(part in line.name or part in line.text for part in only)
+    ]
+
+
+def _figures(result: Result) -> Figures:
+    figures = {"load_cpu_s_per_million": result.load_cpu_s_per_million}
+    if result.errors:
+        raise AssertionError(f"answers with a wrong code: {result.errors}")
+    for name, part in (("adds", result.adds), ("reads", result.reads)):
+        if part is not None:
+            for key in ("per_s", "p50_us", "p99_us", "p999_us", "max_us"):
+                figures[f"{name} {key}"] = getattr(part, key)
+    if result.cost is not None:
+        figures.update({key: value for key, value in asdict(result.cost).items() if value})
+    return figures
+
+
+def _say(number: int, load: AnyLoad, subject: str, figures: Figures, seconds: float) -> None:
+    main = ", ".join(
+        f"{key} {value:,.2f}"
+        for key, value in figures.items()
+        if "p50" not in key and "max" not in key
+    )
+    print(f"round {number + 1}, {load.name}, {subject} ({seconds:.0f} s): {main}", file=sys.stderr)

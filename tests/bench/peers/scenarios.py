@@ -1,0 +1,186 @@
+"""What is measured, as data: the loads, on whom, and the lines that compare two of them.
+
+A load is run once per round on each subject that a line names, and all its lines are made of that.
+Subjects (systems.py, clusters.py): bkbox by what it acknowledges after (``write``, ``sync``,
+``journal``), ``interpreted`` (sync, without the compiled kernel), ``java`` (no journal) and
+``java-journal``, ``limit`` (appends and acknowledges, no more) and ``sink`` (only acknowledges).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bkbox.bench.bookie import Kind, Plan
+from bkbox.bench.client import ClientPlan
+from bkbox.bench.load import Shape
+
+SECONDS = 3.0
+WARMUP_S = 1.0
+JAVA_FLUSH_S = 12.0
+"""Java's bookie flushes what it holds every 10 s (flushInterval)."""
+
+RATE, TAIL = "per_s", "p999_us"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """One load on one bookie. ``memory_gib``: what a fast bookie takes for it (bench/memory.py)."""
+
+    name: str
+    command: str
+    plan: Plan
+    memory_gib: float
+
+
+@dataclass(frozen=True, slots=True)
+class ClientLoad:
+    """Appends and reads through a client, on a cluster of three."""
+
+    name: str
+    command: str
+    plan: ClientPlan
+
+
+@dataclass(frozen=True, slots=True)
+class Start:
+    """From exec to the first answer, with so many entries of 1 KiB on the disk."""
+
+    name: str
+    command: str
+    entries: int
+
+
+AnyLoad = Load | ClientLoad | Start
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """``ours`` and ``theirs`` are subjects; ``figure`` and ``tail`` name what is compared (figures.py),
+    ``at_least`` and ``at_most`` bound ours : theirs, and ``tail_at_most`` that of the tail."""
+
+    text: str
+    load: str
+    ours: str
+    theirs: str
+    figure: str
+    at_least: float | None = None
+    at_most: float | None = None
+    tail: str | None = None
+    tail_at_most: float | None = None
+
+    @property
+    def name(self) -> str:
+        return f"{self.load}/{self.ours}:{self.theirs}/{self.figure}"
+
+
+def _load(
+    name: str,
+    ledgers: int,
+    connections: int,
+    window: int,
+    size: int,
+    *,
+    kind: Kind = "adds",
+    entries: int | None = None,
+    settle_s: float = 0.0,
+    memory_gib: float = 1.0,
+) -> Load:
+    shape = Shape(ledgers, connections, window, size)
+    command = (
+        f"bkbox bench bookie --load {kind} --ledgers {ledgers} --connections {connections} "
+        f"--window {window} --size {size} --seconds {SECONDS:g}"
+    )
+    if entries is not None:
+        command += f" --entries {entries}"
+    if settle_s:
+        command += f" --settle {settle_s:g}"
+    return Load(
+        name, command, Plan(kind, shape, SECONDS, WARMUP_S, entries, settle_s, 30.0), memory_gib
+    )
+
+
+LOADS: tuple[AnyLoad, ...] = (
+    _load("w256", 16, 4, 256, 1024, memory_gib=3),
+    _load("w16", 16, 4, 16, 1024),
+    _load("w1", 4, 4, 1, 1024, memory_gib=0),
+    _load("100 bytes", 16, 4, 256, 100),
+    _load("1,000 ledgers", 1000, 16, 64, 1024, memory_gib=1.5),
+    _load("10,000 ledgers", 10_000, 16, 64, 1024, memory_gib=1.5),
+    _load("hot reads", 16, 4, 64, 1024, kind="reads", entries=320_000),
+    _load("catch-up", 16, 4, 64, 1024, kind="catchup", entries=640_000, settle_s=JAVA_FLUSH_S),
+    _load("mixed", 16, 4, 64, 1024, kind="mixed", entries=640_000, settle_s=JAVA_FLUSH_S),
+    _load("written", 16, 4, 256, 1024, settle_s=JAVA_FLUSH_S, memory_gib=0),
+    ClientLoad("client", "bkbox bench client", ClientPlan(3, 3, 2, 1000, 1024, SECONDS, WARMUP_S)),
+    Start("start", "bkbox run", 0),
+    Start("start with 1,000,000 entries", "bkbox run", 1_000_000),
+)
+
+
+def _adds(
+    text: str,
+    load: str,
+    ours: str,
+    theirs: str,
+    at_least: float,
+    tail_at_most: float | None,
+    figure: str = "adds",
+) -> Line:
+    tail = None if tail_at_most is None else f"{figure} {TAIL}"
+    return Line(
+        text,
+        load,
+        ours,
+        theirs,
+        f"{figure} {RATE}",
+        at_least=at_least,
+        tail=tail,
+        tail_at_most=tail_at_most,
+    )
+
+
+LINES = (
+    _adds("1 KiB, window 256: write", "w256", "write", "java", 2.5, 0.1),
+    _adds("1 KiB, window 256: sync", "w256", "sync", "java-journal", 3, 0.1),
+    _adds("1 KiB, window 256: journal", "w256", "journal", "java-journal", 1.5, 0.3),
+    _adds("1 KiB, window 16: write", "w16", "write", "java", 1, 0.5),
+    _adds("1 KiB, window 16: sync", "w16", "sync", "java-journal", 3, 0.5),
+    _adds("1 KiB, window 1: write", "w1", "write", "java", 1, 0.5),
+    _adds("1 KiB, window 1: sync", "w1", "sync", "java-journal", 4, 0.5),
+    Line(
+        "bytes written per byte: sync",
+        "written",
+        "sync",
+        "java-journal",
+        "written_per_byte",
+        at_most=0.55,
+    ),
+    _adds("100 bytes, window 256: write", "100 bytes", "write", "java", 2, 0.5),
+    _adds("100 bytes, window 256: sync", "100 bytes", "sync", "java-journal", 2, 0.5),
+    _adds("1,000 ledgers, window 64: write", "1,000 ledgers", "write", "java", 2, 0.1),
+    _adds("1,000 ledgers, window 64: sync", "1,000 ledgers", "sync", "java-journal", 2, 0.1),
+    _adds("10,000 ledgers, window 64: write", "10,000 ledgers", "write", "java", 2, 0.1),
+    _adds("10,000 ledgers, window 64: sync", "10,000 ledgers", "sync", "java-journal", 2, 0.1),
+    _adds("hot reads, window 64", "hot reads", "sync", "java-journal", 1.5, 0.5, "reads"),
+    _adds("catch-up reads, cold cache", "catch-up", "sync", "java-journal", 1.5, 0.5, "reads"),
+    _adds("adds during catch-up: write", "mixed", "write", "java", 2, 0.2),
+    _adds("adds during catch-up: sync", "mixed", "sync", "java-journal", 2, 0.2),
+    _adds("client appends, E3 WQ3 AQ2", "client", "bkbox on bkbox", "java on java", 1.3, 0.5),
+    _adds("client reads", "client", "bkbox on bkbox", "java on java", 1.5, None, "reads"),
+    _adds("Java client, appends", "client", "java on bkbox", "java on java", 1.2, 0.7),
+    _adds("Java client, reads", "client", "java on bkbox", "java on java", 1.2, None, "reads"),
+    Line("write, of the limit", "w256", "write", "limit", f"adds {RATE}", at_least=0.75),
+    Line("load generator's ceiling", "w256", "sink", "limit", f"adds {RATE}"),
+    Line("memory after it, RSS", "w256", "sync", "java-journal", "rss_bytes", at_most=0.1),
+    Line("memory after it, PSS", "w256", "sync", "java-journal", "pss_bytes", at_most=0.1),
+    Line("start, empty disk", "start", "sync", "java-journal", "start_s", at_most=0.2),
+    Line(
+        "start, 1,000,000 entries",
+        "start with 1,000,000 entries",
+        "sync",
+        "java-journal",
+        "start_s",
+        at_most=0.2,
+    ),
+    Line("interpreted, window 256", "w256", "interpreted", "sync", f"adds {RATE}"),
+    Line("interpreted, hot reads", "hot reads", "interpreted", "sync", f"reads {RATE}"),
+)

@@ -1,0 +1,352 @@
+"""A connection on a real socket: frames in, however they are cut; answers out, however slowly they are taken."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+
+from bkbox.kernel.answers import AnswerWriter
+from bkbox.kernel.batches import segments
+from bkbox.kernel.routes import Lane
+from bkbox.kernel.stream import Common, Stream, deliver
+from bkbox.kernel.turns import Turns
+from bkbox.limits import CONNECTION_UNSENT_BYTES_MAX
+from tests.harness import raw
+from tests.harness.raw3 import ADD, FENCE, READ, add_part, read_part, request
+
+KNOWN = 5
+UNKNOWN = 6
+FRAME_MAX = 2 << 20
+INFLIGHT_MAX = 1 << 20
+
+
+class Client(Stream):
+    """``slow``: the frames that are not ordinary."""
+
+    def __init__(self, number: int, sock: socket.socket, turns: Turns) -> None:
+        super().__init__(number, sock, "peer", turns.poll, turns.common, FRAME_MAX, INFLIGHT_MAX)
+        self.slow: list[bytes] = []
+        self.error: Exception | None = None
+        self.speaks3 = False
+
+    def take_slowly(self, frame: memoryview) -> bool:
+        self.slow.append(bytes(frame))
+        return True
+
+    def lighten(self, frames: memoryview) -> bytes:
+        return b"light"
+
+
+class Bench:
+    """One connection, one disk that has the ledger KNOWN, and the turns of the event loop."""
+
+    def __init__(self, held_max: int) -> None:
+        self.turns = Turns(held_max, self._end)
+        self.lane = Lane(self._more)
+        self.slots = 1
+        self.present: memoryview | None = None
+        self.fast: list[bytes] = []
+        routes = self.turns.common.routes
+        routes.lanes.append(self.lane)
+        routes.table.put(KNOWN, 0)
+        self.peer, ours = socket.socketpair()
+        ours.setblocking(False)
+        self.client = Client(1, ours, self.turns)
+        self.turns.streams[ours.fileno()] = self.client
+
+    @property
+    def common(self) -> Common:
+        return self.turns.common
+
+    def _end(self, stream: Stream, error: Exception) -> None:
+        assert isinstance(stream, Client)
+        del self.turns.streams[stream.sock.fileno()]
+        stream.error = error
+        stream.close()
+
+    def _more(self) -> memoryview | None:
+        self.take()
+        if not self.slots:
+            return None
+        self.slots -= 1
+        self.present = memoryview(bytearray(FRAME_MAX + 100))
+        return self.present
+
+    def take(self) -> None:
+        """What was packed for the disk."""
+        if self.present is not None:
+            for _connection, count, frames in segments(self.present, self.lane.finish()):
+                bodies = list(raw_frames(bytes(frames)))
+                assert len(bodies) == count
+                self.fast += bodies
+            self.present = None
+            self.slots += 1
+
+    def send(self, data: bytes) -> None:
+        """Put it into the socket as there is room, with turns between."""
+        self.peer.setblocking(False)
+        at = 0
+        while at < len(data):
+            with suppress(BlockingIOError):
+                at += self.peer.send(data[at : at + 50_000])
+            self.turns.turn(0)
+        self.settle()
+
+    def settle(self) -> None:
+        """Turns until nothing is to be read any more, or nobody reads."""
+        for _ in range(40):
+            self.turns.turn(0)
+
+    def close(self) -> None:
+        self.peer.close()
+        self.client.close()
+        self.turns.close()
+
+
+def raw_frames(data: bytes) -> Iterator[bytes]:
+    at = 0
+    while at < len(data):
+        end = at + 4 + int.from_bytes(data[at : at + 4], "big")
+        yield data[at:end]
+        at = end
+    assert at == len(data)
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    made = Bench(1 << 30)
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def small() -> Iterator[Bench]:
+    """One that holds no more than 500,000 bytes."""
+    made = Bench(500_000)
+    yield made
+    made.close()
+
+
+# ---- requests ---------------------------------------------------------------------------------------
+
+
+def test_frames_come_out_whole_and_in_order_however_they_were_cut(bench: Bench) -> None:
+    chance = random.Random(4)
+    fast, slow = [], []
+    data = b""
+    for number in range(300):
+        payload = bytes(chance.choice((0, 1, 100, 1000, 40_000)))
+        if chance.random() < 0.7:
+            fast.append(raw.add_frame(KNOWN, number, payload))
+            data += fast[-1]
+        else:
+            slow.append(raw.add_frame(UNKNOWN, number, payload))
+            data += slow[-1]
+    at = 0
+    while at < len(data):
+        size = chance.choice((1, 3, 5, 30, 1000, 100_000))
+        bench.peer.sendall(data[at : at + size])
+        bench.turns.turn(0)
+        bench.take()
+        # Each is answered at once, so that nothing waits.
+        bench.client.settle(1000)
+        at += size
+    bench.settle()
+    bench.take()
+    assert bench.fast == fast
+    assert bench.client.slow == slow
+    assert bench.common.held == 0
+
+
+def test_a_large_frame_is_kept_until_it_is_whole(bench: Bench) -> None:
+    large = raw.add_frame(KNOWN, 1, bytes(900_000))
+    before, after = raw.add_frame(KNOWN, 0, b"x"), raw.add_frame(KNOWN, 2, b"x")
+    bench.send(before + large[:-1])
+    assert bench.common.held == len(large)
+    bench.send(large[-1:] + after)
+    bench.take()
+    assert bench.fast == [before, large, after]
+    assert bench.common.held == 0
+
+
+def test_what_is_ordinary(bench: Bench) -> None:
+    """Adds and reads of a known ledger, of both versions, and nothing else."""
+    ordinary = [
+        raw.add_frame(KNOWN, 0, b"x"),
+        raw.read_frame(KNOWN, 0),
+        raw.read_frame(KNOWN, -1),
+    ]
+    other = [
+        raw.add_frame(KNOWN, 0, b"x", raw.RECOVERY),
+        raw.read_frame(KNOWN, 0, raw.FENCE),
+        raw.batch_frame(KNOWN, 0, 1),
+        raw.read_frame(UNKNOWN, 0),
+        raw.read_frame(-KNOWN, 0),
+        b"\0\0\0\x01\x02",
+        b"\0\0\0\x13\x02\x02" + bytes(17),
+    ]
+    bench.send(b"".join(other + ordinary))
+    ordinary3 = [request(ADD, 1, add_part(KNOWN, 0)), request(READ, 2, read_part(KNOWN, 0))]
+    other3 = [
+        request(ADD, 1, add_part(UNKNOWN, 0)),
+        request(ADD, 1, add_part(KNOWN, 0, recovery=True)),
+        request(READ, 2, read_part(KNOWN, 0, flag=FENCE)),
+        raw.read_frame(KNOWN, 0),
+    ]
+    bench.client.speaks3 = True
+    bench.send(b"".join(ordinary3 + other3))
+    bench.take()
+    assert bench.fast == ordinary + ordinary3
+    assert bench.client.slow == other + other3
+
+
+@pytest.mark.parametrize("length", [0, -1, FRAME_MAX - 3])
+def test_a_length_that_cannot_be_ends_the_connection(bench: Bench, length: int) -> None:
+    bench.send(raw.add_frame(KNOWN, 0, b"x") + length.to_bytes(4, "big", signed=True))
+    assert "frame of" in str(bench.client.error)
+    bench.take()
+    assert len(bench.fast) == 1
+
+
+def test_the_end_of_the_connection(bench: Bench) -> None:
+    bench.send(raw.add_frame(KNOWN, 0, b"x")[:-1])
+    bench.peer.close()
+    bench.settle()
+    assert isinstance(bench.client.error, EOFError)
+    assert bench.common.held == 0
+
+
+# ---- what waits -------------------------------------------------------------------------------------
+
+
+def test_without_a_slot_nothing_more_is_read(bench: Bench) -> None:
+    bench.slots = 0
+    frames = [raw.add_frame(KNOWN, number, bytes(1000)) for number in range(100)]
+    bench.send(b"".join(frames))
+    assert bench.lane.waiting == [bench.client]
+    bench.peer.send(raw.add_frame(UNKNOWN, 0, b"x"))
+    bench.settle()
+    assert bench.client.slow == []
+    bench.slots = 1
+    bench.lane.waiting.pop().has_slot()
+    bench.settle()
+    bench.take()
+    assert bench.fast == frames
+    assert len(bench.client.slow) == 1
+
+
+def test_no_more_is_on_its_way_than_there_may_be(bench: Bench) -> None:
+    frames = [raw.add_frame(KNOWN, number, bytes(100_000)) for number in range(25)]
+    for frame in frames[:11]:
+        bench.send(frame)
+    bench.peer.send(frames[11])
+    bench.settle()
+    bench.take()
+    assert bench.fast == frames[:11]
+    bench.client.answered(memoryview(b"a"), 5)
+    bench.settle()
+    assert bench.peer.recv(10) == b"a"
+    bench.take()
+    assert bench.fast == frames[:11], "still more than half"
+    bench.client.answered(memoryview(b"b"), 1)
+    bench.settle()
+    bench.take()
+    assert bench.fast == frames[:12]
+
+
+def test_a_read_costs_what_its_answer_had(bench: Bench) -> None:
+    bench.client.charge(0)
+    bench.client.answered(memoryview(bytes(INFLIGHT_MAX // 2)), 1)
+    frames = [raw.read_frame(KNOWN, number) for number in range(10)]
+    bench.send(b"".join(frames))
+    bench.take()
+    assert bench.fast == frames[:3]
+
+
+# ---- answers ----------------------------------------------------------------------------------------
+
+
+def test_answers_of_a_turn_are_one_write(bench: Bench) -> None:
+    slot = memoryview(bytearray(1000))
+    writer = AnswerWriter(lambda _used: slot)
+    for connection, data in ((1, b"one"), (2, b"gone"), (1, b"two")):
+        writer.put(connection, data, 1)
+    streams: dict[int, Stream] = {1: bench.client}
+    deliver(slot, writer.used, streams)
+    deliver(slot, writer.used, streams)
+    bench.turns.turn(0)
+    slot[:] = bytes(1000)
+    assert bench.peer.recv(100) == b"onetwoonetwo"
+
+
+def test_answers_that_are_taken_slowly_come_all_and_in_order(bench: Bench) -> None:
+    expected = b""
+    chance = random.Random(5)
+    for _ in range(40):
+        data = bytearray(chance.randbytes(100_000))
+        expected += data
+        bench.client.send(memoryview(data))
+        bench.turns.turn(0)
+        data[:] = bytes(100_000)  # as a slot is used again after the turn
+    assert bench.common.held > 1 << 20
+    bench.peer.send(raw.add_frame(UNKNOWN, 0, b"x"))
+    bench.settle()
+    assert bench.client.slow == [], "nothing is read from a client that takes no answers"
+    got = b""
+    while len(got) < len(expected):
+        got += bench.peer.recv(70_000)
+        bench.turns.turn(0)
+    assert got == expected
+    bench.settle()
+    assert len(bench.client.slow) == 1
+    assert bench.common.held == 0
+
+
+def test_what_a_client_does_not_take_loses_its_entries(bench: Bench) -> None:
+    most = CONNECTION_UNSENT_BYTES_MAX
+    data = memoryview(bytes(1 << 20))
+    for _ in range((most >> 20) + 10):
+        bench.client.send(data)
+        bench.turns.turn(0)
+    held = bench.common.held
+    assert most < held < most + (2 << 20)
+    bench.client.send(data)
+    bench.turns.turn(0)
+    assert bench.common.held == held + len(b"light")
+
+
+def test_a_full_front_end_takes_nothing_fast_and_no_large_frame(small: Bench) -> None:
+    bench = small
+    bench.common.held += 400_000
+    bench.send(raw.add_frame(KNOWN, 0, b"x"))
+    bench.common.held += 200_000
+    refused = raw.add_frame(KNOWN, 1, b"x")
+    bench.send(refused)
+    bench.take()
+    assert len(bench.fast) == 1
+    assert bench.client.slow == [refused]
+    bench.client.send(memoryview(b"first"))
+    bench.turns.turn(0)
+    assert bench.peer.recv(100) == b"first", "what is taken at once is sent as it is"
+    bench.send(raw.add_frame(KNOWN, 2, bytes(900_000))[:40_000])
+    assert isinstance(bench.client.error, ConnectionAbortedError)
+
+
+def test_a_full_front_end_reads_from_nobody_whose_answers_wait(small: Bench) -> None:
+    bench = small
+    for _ in range(10):
+        bench.client.send(memoryview(bytes(100_000)))
+        bench.turns.turn(0)
+    assert bench.common.is_full()
+    bench.peer.send(raw.add_frame(UNKNOWN, 0, b"x"))
+    bench.settle()
+    assert bench.client.slow == []
+    while bench.common.held:
+        bench.peer.recv(1 << 20)
+        bench.turns.turn(0)
+    bench.settle()
+    assert len(bench.client.slow) == 1

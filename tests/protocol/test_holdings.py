@@ -1,0 +1,46 @@
+"""Watermarks say the same as a set of positions for every entry."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bkbox.protocol.holdings import Holdings
+from bkbox.protocol.quorum import QuorumSizes
+
+SIZES = st.sampled_from([(1, 1, 1), (3, 3, 2), (3, 3, 3), (3, 2, 1), (3, 2, 2), (5, 3, 2)])
+STEPS = st.lists(
+    st.tuples(st.sampled_from("aaaf"), st.integers(0, 4), st.integers(0, 25), st.integers(0, 8)),
+    max_size=40,
+)
+LAST = 24
+
+
+@given(SIZES, STEPS)
+def test_against_sets(
+    numbers: tuple[int, int, int], steps: list[tuple[str, int, int, int]]
+) -> None:
+    sizes = QuorumSizes(*numbers)
+    holdings = Holdings(sizes)
+    holders: list[set[int]] = [set() for _ in range(LAST + 1)]
+    lac = -1
+    for step, position, first, more in steps:
+        position %= sizes.ensemble_size
+        if step == "f":
+            holdings.forget(position)
+            for held in holders[lac + 1 :]:
+                held.discard(position)
+        elif first <= LAST:
+            last = min(first + more, LAST)
+            holdings.add(position, first, last, lac)
+            for entry in range(first, last + 1):
+                if position in sizes.write_set(entry):
+                    holders[entry].add(position)
+        end = lac
+        while end < LAST and len(holders[end + 1]) >= sizes.ack_quorum:
+            end += 1
+        assert holdings.acknowledged(lac, LAST) == end
+        lac = end
+        for entry in range(lac + 1, LAST + 1):
+            for one in sizes.write_set(entry):
+                assert holdings.holds(one, entry) == (one in holders[entry])

@@ -40,7 +40,7 @@ __all__ = ["Config", "Problem", "load", "metadata_uri_problem", "parse_set", "re
 
 ENVIRONMENT_PREFIX = "BKBOX_"
 
-_OTHER_VARIABLES = frozenset({"BKBOX_LEDGER_PASSWORD"})
+_OTHER_VARIABLES = frozenset({"BKBOX_LEDGER_PASSWORD", "BKBOX_KERNEL"})
 """Variables with the prefix that are no keys: what commands take from the environment."""
 
 

@@ -69,7 +69,12 @@ def test_every_value_has_its_source_and_the_environment_wins(file: Path) -> None
     config = loaded(
         file,
         LEAST + "\n# speed\nrepair_bytes_per_second = 1\nrepair_entries_in_flight = 3\n",
-        {"BKBOX_REPAIR_BYTES_PER_SECOND": "2_000", "HOME": "/", "BKBOX_LEDGER_PASSWORD": "x"},
+        {
+            "BKBOX_REPAIR_BYTES_PER_SECOND": "2_000",
+            "HOME": "/",
+            "BKBOX_LEDGER_PASSWORD": "x",
+            "BKBOX_KERNEL": "interpreted",
+        },
     )
     assert (config.repair_bytes_per_second, config.repair_entries_in_flight) == (2000, 3)
     sources = config.provenance

@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bkbox.bench.load import Load, Measured, Shape, measured, write_ledgers
-from bkbox.bench.usage import Usage, device_written_bytes, drop_cache, usage_of
+from bkbox.bench.usage import Usage, cpu_s, device_written_bytes, drop_cache, tree, usage_of
 from bkbox.errors import BenchError
-from bkbox.kernel.load import ADD, READ
+from bkbox.kernel.load import ADD, READ, Stream
+from bkbox.wire.digest import HEADER_BYTES
 
 Kind = Literal["adds", "reads", "catchup", "mixed"]
 
@@ -106,39 +107,45 @@ class _Run:
 
     def run(self) -> Result:
         plan = self._plan
+        pids = [] if self._target.pid is None else tree(self._target.pid)
         with Load(self._target.address, plan.silence_s) as load:
-            adds, reads = [], []
-            if plan.load != "adds":
-                entries = self._write_ahead()
-                reads = load.add(READ, plan.shape, self._ledger, entries)
-                if plan.load == "catchup":
-                    for stream in reads:
-                        stream.end = stream.total
-            if plan.load in ("adds", "mixed"):
-                adds = load.add(ADD, plan.shape, self._ledger + plan.shape.ledgers)
+            adds, reads = self._streams(load)
             load.run(0 if plan.load == "catchup" else plan.warmup_s)
-            load.count()
             if plan.load == "adds" and plan.entries is not None:
                 for stream in adds:
                     stream.end = stream.next + plan.entries // len(adds)
-            used, own = self._usage(), time.process_time()
-            whole = plan.load == "adds" and plan.entries is not None
-            seconds = load.run(None if whole else plan.seconds)
-            used_then, own = self._usage(), time.process_time() - own
-            result_adds = measured(adds, seconds) if adds else None
-            result_reads = measured(reads, seconds) if reads else None
+            # From here to the end of run() nothing may hold up the loop: requests are on their way.
+            used, own = cpu_s(pids), time.process_time()
+            load.count()
+            seconds = load.run(None if plan.load == "adds" and plan.entries else plan.seconds)
+            used, own = cpu_s(pids) - used, time.process_time() - own
+            of_adds = measured(adds, seconds) if adds else None
+            of_reads = measured(reads, seconds) if reads else None
             load.finish()
-            requests = sum(part.requests for part in (result_adds, result_reads) if part)
-            cost = None
-            if used is not None and used_then is not None:
-                added = sum(stream.next for stream in adds) * (32 + plan.shape.size)
-                cost = Cost(
-                    cpu_s_per_million=(used_then.cpu_s - used.cpu_s) * 1e6 / max(requests, 1),
-                    rss_bytes=used_then.rss_bytes,
-                    pss_bytes=used_then.pss_bytes,
-                    **self._written(added if plan.load == "adds" else 0),
-                )
-        return Result(plan, result_adds, result_reads, cost, own * 1e6 / max(requests, 1))
+        millions = max(sum(part.requests for part in (of_adds, of_reads) if part), 1) / 1e6
+        cost = None
+        if self._before is not None:
+            after = self._usage()
+            assert after is not None
+            added = sum(stream.next for stream in adds) * (HEADER_BYTES + plan.shape.size)
+            written = self._written(added if plan.load == "adds" else 0)
+            cost = Cost(used / millions, after.rss_bytes, after.pss_bytes, *written)
+        return Result(plan, of_adds, of_reads, cost, own / millions)
+
+    def _streams(self, load: Load) -> tuple[list[Stream], list[Stream]]:
+        """Those that add and those that read."""
+        plan = self._plan
+        adds: list[Stream] = []
+        reads: list[Stream] = []
+        if plan.load != "adds":
+            entries = self._write_ahead()
+            reads = load.add(READ, plan.shape, self._ledger, entries)
+        if plan.load == "catchup":
+            for stream in reads:
+                stream.end = stream.total
+        if plan.load in ("adds", "mixed"):
+            adds = load.add(ADD, plan.shape, self._ledger + plan.shape.ledgers)
+        return adds, reads
 
     def _write_ahead(self) -> int:
         """The entries to be read; how many there are in each ledger."""
@@ -155,19 +162,18 @@ class _Run:
             drop_cache(folder)
         return entries
 
-    def _written(self, added: int) -> dict[str, float | None]:
-        """What was written per byte added, once it is on the disk."""
+    def _written(self, added: int) -> tuple[float | None, float | None]:
+        """What the processes and the device wrote per byte added, once it is on the disk."""
         if self._before is None or added == 0 or self._plan.settle_s == 0:
-            return {"written_per_byte": None, "device_written_per_byte": None}
+            return None, None
         time.sleep(self._plan.settle_s)
         self._wait_idle()
-        after, device = self._usage(), self._device_written()
+        device, after = self._device_written(), self._usage()
         assert after is not None
-        of_device = None
-        if device is not None and self._device_before is not None:
-            of_device = (device - self._device_before) / added
         of_processes = (after.written_bytes - self._before.written_bytes) / added
-        return {"written_per_byte": of_processes, "device_written_per_byte": of_device}
+        if device is None or self._device_before is None:
+            return of_processes, None
+        return of_processes, (device - self._device_before) / added
 
     def _wait_idle(self) -> None:
         """Until the bookie does next to nothing in the background."""

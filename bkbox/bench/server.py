@@ -6,6 +6,7 @@ nothing behind.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import random
 import shutil
@@ -25,6 +26,8 @@ _PORTS = range(12_000, 15_000)
 """Below the ports that the kernel hands out by itself."""
 
 _BKBOX = (sys.executable, "-m", "bkbox.cli.main")
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 _STOP_S = 60.0
 _LOG_BYTES = 3000
 
@@ -73,14 +76,12 @@ class Bookie:
         """``bkbox run``; returns at once."""
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [
-                    *(sys.executable, "-m", "bkbox.demo.bound", str(os.getpid())),
-                    *(*_BKBOX, "run", "--config", str(self.config)),
-                ],
+                [*_BKBOX, "run", "--config", str(self.config)],
                 stdout=subprocess.PIPE,
                 stderr=log,
                 stdin=subprocess.DEVNULL,
                 start_new_session=True,
+                preexec_fn=_die_with_parent,
                 env=self._environment,
             )
 
@@ -128,6 +129,12 @@ def running(bookie: Bookie) -> Iterator[Bookie]:
         yield bookie
     finally:
         bookie.stop()
+
+
+def _die_with_parent() -> None:
+    """In a new process before it becomes another program; costs the start no time, as a program that
+    does it would."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 
 def _free_port(rng: random.Random) -> int:

@@ -96,6 +96,11 @@ class Work:
     """Connections that were closed behind all that they sent."""
 
     @property
+    def has_changes(self) -> bool:
+        """Whether anything in it was to change something, refused or not."""
+        return bool(len(self.adds) or self.forces or self.fences)
+
+    @property
     def is_written(self) -> bool:
         """Whether there is anything to write."""
         return bool(self.adds.entries or self.states or self.packets)

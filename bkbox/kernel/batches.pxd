@@ -68,6 +68,8 @@ cdef class RequestEnd:
 
     cdef _send(self, unsigned int kind, unsigned int slot, unsigned int used, unsigned int mask)
 
+    cdef hand_over(self)
+
     @cython.locals(released="unsigned int")
     cdef end_turn(self)
 

@@ -206,8 +206,14 @@ class RequestEnd:
         except OSError:
             return  # the worker is gone: what it has sent is still to be read, and then comes the end
 
+    def hand_over(self) -> None:
+        """Hand the open slot to the worker."""
+        if not self.closed:
+            self._send_batch()
+
     def end_turn(self) -> None:
-        """Hand the open slot to the worker, and give back the slots of answers that were read in this turn."""
+        """The slots of answers that were read in this turn are free: the next batch says so, or else a message when there
+        are many of them."""
         if self.closed:
             return
         self._released |= self._read
@@ -325,6 +331,11 @@ class AnswerEnd:
         self._kind = 0
         self._writing = 0
         self._slot = -1
+
+    @property
+    def has_batches(self) -> bool:
+        """Whether batches came while a slot of answers was waited for: the socket does not show them any more."""
+        return self._next is not None
 
     def take(self) -> Group | None:
         """Everything that waits, without waiting for more; None where nothing does."""

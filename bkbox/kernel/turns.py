@@ -71,6 +71,9 @@ class Turns:
             except (FrameError, OSError) as error:
                 self._end(stream, error)
         common.resumed.clear()
+        for each in self.links:  # the workers begin while the answers are written
+            link = each
+            link.hand_over()
         for due in common.due:
             stream = due
             try:

@@ -101,11 +101,13 @@ class Groups:
                 return
             work = self._bookie.begin(group.area, group.segments)
             taken = _Taken(front, group, work)
-            if work.waits:
+            # Alike requests of version 2 are told apart by the order of their answers.
+            waits = work.waits or (work.has_changes and bool(self._waiting or self._covered))
+            if waits:
                 self._waiting.append(taken)
             if self._bookie.has_reads(work):
                 self._bookie.serve(work, front.answers(group))
-            if not work.waits:
+            if not waits:
                 self._finish(taken, None)
         except EOFError:
             self._on_lost()

@@ -64,8 +64,10 @@ class Worker:
         """Until the supervisor says stop or is gone."""
         try:
             while self._running:
-                for key, _events in self._selector.select(self._polls_wait_s()):
+                for key, _events in self._selector.select(self._wait_s()):
                     key.data()
+                if self._front is not None and self._front.has_batches:
+                    self._on_front()
                 self._answer_polls()
         except EOFError:
             log.warning("the supervisor is gone")
@@ -214,7 +216,10 @@ class Worker:
         log.warning("the front-end is gone; waiting for the next one")
         self._detach_front()
 
-    def _polls_wait_s(self) -> float | None:
+    def _wait_s(self) -> float | None:
+        """How long until there is something to do if nothing comes; None: for ever."""
+        if self._front is not None and self._front.has_batches:
+            return 0
         wait_ms = None if self._bookie is None else self._bookie.polls_wait_ms
         return None if wait_ms is None else wait_ms / 1000
 

@@ -30,10 +30,13 @@ class Clock:
         self.ticks_ms += ms
 
 
+IDENTITY = DiskIdentity(uuid.UUID(int=7), "b:1", "i")
+
+
 def new_disk(folder: Path) -> Path:
     disk = folder / "disk"
     disk.mkdir()
-    format_disk(RealFiles(), disk, DiskIdentity(uuid.uuid4(), "b:1", "i"))
+    format_disk(RealFiles(), disk, IDENTITY)
     return disk
 
 

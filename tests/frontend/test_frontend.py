@@ -11,6 +11,7 @@ from typing import TypeVar
 import pytest
 
 from bkbox.ipc import messages
+from bkbox.kernel.batches import Group
 from bkbox.wire.frames import frame
 from tests.bookie.bench import carry_out
 from tests.frontend.inprocess import INFLIGHT_BYTES_MAX, InProcessBookie, serving, until
@@ -167,6 +168,56 @@ def test_a_worker_that_dies_between_an_answer_and_its_done(tmp_path: Path) -> No
         found = {answer.txn: answer.status for answer in answers}
         assert found == dict.fromkeys([*plain[:2], polls[0]], EOK) | {plain[2]: EIO, polls[1]: EIO}
         assert (await aside(client.read3, 1)).status == EIO
+
+    run(tmp_path, story)
+
+
+def test_a_worker_that_dies_while_groups_overlap(tmp_path: Path) -> None:
+    """The first group is done, of the last some answers came: every request is answered once."""
+
+    async def story(bookie: InProcessBookie) -> None:
+        [disk] = bookie.disks
+        client, old = await bookie.client(), await bookie.client()
+        for entry in range(2):
+            assert await aside(client.add3, 1, entry) == EOK
+            assert await aside(old.add, 2, entry, b"x") == raw.EOK
+        disk.hold()
+        assert disk.link is not None
+        link = disk.link
+        sent, groups = [], []
+        for _ in range(2):
+            sent += [client.post(READ, read_part(1, entry)) for entry in range(2)]
+            old.send(raw.read_frame(2, 0) + raw.read_frame(2, 1))
+            seen = 0
+            while seen < 4:
+                group = await until(link.take, "the requests to come")
+                groups.append((group, carry_out(disk.bookie, group.area, group.segments)))
+                seen += sum(count for _, count, _, _ in group.segments)
+        answered = 0
+
+        def answer(group: Group, bodies: list[tuple[int, bytes]]) -> None:
+            nonlocal answered
+            for connection, body in bodies:
+                link.answers(group).put(connection, frame(body), 1)
+            answered += len(bodies)
+
+        (first, bodies_of_first), *_, (last, bodies_of_last) = groups
+        answer(first, bodies_of_first[:1])
+        answer(last, bodies_of_last[-1:])
+        answer(first, bodies_of_first[1:])
+        link.done(first, read_only=False)
+        disk.detach()
+        found3 = [await aside(client.answer3) for _ in range(4)]
+        assert sorted(each.txn for each in found3) == sorted(sent)
+        found2 = [await aside(old.answer) for _ in range(4)]
+        assert sorted(each.entry for each in found2) == [0, 0, 1, 1]
+        good = [each for each in found3 if each.status == EOK]
+        good2 = [each for each in found2 if each.code == raw.EOK]
+        assert len(good) + len(good2) == answered
+        assert {each.status for each in found3} | {EOK} == {EOK, EIO}
+        # Nothing comes twice: the next answers are those to the next requests.
+        assert (await aside(client.read3, 1)).status == EIO
+        assert (await aside(old.read, 2, 1)).code == raw.EIO
 
     run(tmp_path, story)
 

@@ -182,6 +182,20 @@ def test_slots_of_answers_come_back_with_batches_or_when_there_are_many(pair: Pa
     assert len(pair.front.told) == 6 * SLOTS
 
 
+def test_a_batch_that_came_while_a_slot_was_waited_for_is_not_forgotten(pair: Pair) -> None:
+    for _ in range(SLOTS):
+        answer(pair.worker.polled(), b"poll")
+        pair.worker.flush_polled()
+    assert not pair.worker.has_batches
+    pair.turn()
+    pair.send(b"a")
+    pair.turn()
+    answer(pair.worker.polled(), b"poll")
+    assert pair.worker.has_batches
+    assert frames_of(pair.take()) == [(1, 1, b"a")]
+    assert not pair.worker.has_batches
+
+
 def test_a_slot_of_requests_is_free_only_when_its_group_is_done(pair: Pair) -> None:
     for _ in range(SLOTS):
         pair.send(b"a")

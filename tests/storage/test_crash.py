@@ -296,6 +296,16 @@ def test_committed_survives_any_crash(ram_path: Path, mode: AckAfter, part: int)
 
 
 @pytest.mark.parametrize("mode", list(AckAfter))
+def test_the_same_with_an_index_that_is_stored_while_a_start_replays(
+    ram_path: Path, mode: AckAfter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bkbox.storage.index.INDEX_MEMORY_BYTES", 1_500)
+    monkeypatch.setattr("bkbox.storage.segment._CHUNK_BYTES", 700)
+    for seed in (*range(2_000, 2_020), 2_022):
+        live_through_crashes(ram_path / str(seed), seed, mode, MemoryIndex)
+
+
+@pytest.mark.parametrize("mode", list(AckAfter))
 def test_the_same_with_leveldb(ram_path: Path, mode: AckAfter) -> None:
     for seed in range(6):
         live_through_crashes(ram_path / str(seed), 1_000 + seed, mode, LevelIndex)

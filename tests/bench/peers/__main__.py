@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from bkbox.bench.server import temporary_folder
+from bkbox.errors import BkboxError
 from tests.bench.peers import report, runner
 from tests.harness.java import CHECKOUT, missing_reason
 
@@ -32,19 +33,21 @@ def main() -> int:
         print(f"error: {reason}", file=sys.stderr)
         return 1
     found = []
+    status = 0
     with temporary_folder(given.dir) as root:
         try:
             for figures in runner.rounds(root, lines, given.rounds, quick=given.quick):
                 found.append(figures)
-        except KeyboardInterrupt:
-            print("interrupted: the rounds that are complete count", file=sys.stderr)
+        except (KeyboardInterrupt, BkboxError) as error:
+            print(f"error: {error!r}: the rounds that are complete count", file=sys.stderr)
+            status = 1
     if not found:
         return 1
     compared = report.compare(lines, found)
     print(report.table(compared))
     if not given.no_report:
         report.write(given.docs, compared, found)
-    return 0
+    return status
 
 
 if __name__ == "__main__":

@@ -31,7 +31,6 @@ class Cluster:
         self._root = root
         self._rng = rng
         self._zookeeper = zookeeper
-        self._made = 0
         self.uri = ""
         self.systems: list[System] = []
 
@@ -52,12 +51,12 @@ class Cluster:
             system.forget()
 
     def _make(self) -> None:
-        root = self._root / self.name
+        root = self._root / f"cluster-{self.name}"
         root.mkdir()
         if self.name == "bkbox":
             self.uri = f"sqlite:{root / 'metadata.db'}"
         else:
-            self.uri = self._zookeeper.new_cluster(f"clients-{self.name}")
+            self.uri = self._zookeeper.new_cluster()
         for number in range(BOOKIES):
             name = f"{self.name}-{number}"
             if self.name == "java":

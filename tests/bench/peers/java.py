@@ -7,6 +7,7 @@ conf/bkenv.sh. ZooKeeper is there because Java's bookie needs one.
 
 from __future__ import annotations
 
+import itertools
 import socket
 from pathlib import Path
 
@@ -62,6 +63,7 @@ class ZooKeeper(JavaProcess):
         folder.mkdir(parents=True)
         super().__init__("zookeeper", folder / "log")
         self._folder = folder
+        self._numbers = itertools.count()
         self.port = free_port()
 
     def start(self) -> ZooKeeper:
@@ -77,9 +79,9 @@ class ZooKeeper(JavaProcess):
         self.wait_until(lambda: _connects(self.port))
         return self
 
-    def new_cluster(self, name: str) -> str:
+    def new_cluster(self) -> str:
         """The metadata URI of a new cluster."""
-        uri = f"zk+hierarchical://127.0.0.1:{self.port}/{name}"
+        uri = f"zk+hierarchical://127.0.0.1:{self.port}/cluster{next(self._numbers)}"
         bkbox("cluster", "init", "--metadata", uri)
         return uri
 

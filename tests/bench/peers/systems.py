@@ -194,7 +194,6 @@ class Java(System):
         self._journal = journal
         self._memory_mb = (heap_mb, direct_mb)
         self._cluster = cluster
-        self._made = 0
         self._bookie: JavaBookie | None = None
 
     @property
@@ -208,8 +207,7 @@ class Java(System):
         return Target(("127.0.0.1", self.bookie.port), self.bookie.process.pid, self.root)
 
     def make(self) -> None:
-        self._made += 1
-        uri = self._cluster or self._zookeeper.new_cluster(f"{self.name}-{self._made}")
+        uri = self._cluster or self._zookeeper.new_cluster()
         heap_mb, direct_mb = self._memory_mb
         self._bookie = JavaBookie(
             self.root, uri, journal=self._journal, heap_mb=heap_mb, direct_mb=direct_mb

@@ -1,0 +1,176 @@
+"""A worker's groups over a real disk, and a front-end's end of the link made by hand."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from bkbox.bookie.bookie import Bookie
+from bkbox.errors import DiskFailedError
+from bkbox.ipc import link
+from bkbox.ipc.slots import SLOT_BYTES, SLOT_COUNT
+from bkbox.kernel.batches import AnswerEnd, segments
+from bkbox.storage.disk import DiskStore, format_disk
+from bkbox.storage.files import AppendFile, RealFiles
+from bkbox.storage.records import AckAfter
+from bkbox.wire.frames import bodies
+from bkbox.worker.groups import Groups
+from bkbox.worker.stages import Stages
+from tests.bookie.bench import IDENTITY
+
+MESSAGE = struct.Struct(">BBHIIIq")
+SEGMENT = struct.Struct(">III")
+SMALL_SEGMENT_BYTES = 1 << 22
+
+
+class WatchedFiles(RealFiles):
+    """Counts what is written and synced; a sync of a log waits while ``gate`` is closed, and fails when told to."""
+
+    def __init__(self) -> None:
+        self.appends = self.syncs = self.bytes = 0
+        self.gate = threading.Event()
+        self.gate.set()
+        self.fail = False
+
+    def open_append(self, path: Path) -> AppendFile:
+        return _Watched(self, super().open_append(path), path.suffix == ".log")
+
+
+class _Watched:
+    def __init__(self, files: WatchedFiles, real: AppendFile, is_log: bool) -> None:
+        self._files = files
+        self._real = real
+        self._is_log = is_log
+        self.size, self.truncate = real.size, real.truncate
+        self.writeback, self.close = real.writeback, real.close
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        if self._is_log:
+            self._files.appends += 1
+            self._files.bytes += len(data)
+        self._real.append(data)
+
+    def fdatasync(self) -> None:
+        if self._is_log:
+            self._files.syncs += 1
+            self._files.gate.wait(30)
+            if self._files.fail:
+                raise DiskFailedError("sync: ordered")
+        self._real.fdatasync()
+
+
+def ticks_us() -> int:
+    return time.monotonic_ns() // 1_000
+
+
+class Bench:
+    """One disk, its groups, and the link."""
+
+    def __init__(
+        self,
+        folder: Path,
+        ack_after: AckAfter = AckAfter.SYNC,
+        *,
+        checkpoint_bytes: int = 1 << 30,
+        segment_bytes_max: int = 1 << 30,
+        slow_us: int = 0,
+    ) -> None:
+        self.disk = folder / "disk"
+        self.files = WatchedFiles()
+        if not self.disk.exists():
+            self.disk.mkdir(parents=True)
+            format_disk(self.files, self.disk, IDENTITY)
+        journal = folder / "journal"
+        journal.mkdir(exist_ok=True)
+        self.store = DiskStore.open(
+            self.files,
+            self.disk,
+            ack_after=ack_after,
+            journal_dir=journal if ack_after is AckAfter.JOURNAL else None,
+            segment_bytes_max=segment_bytes_max,
+            checkpoint_bytes=checkpoint_bytes,
+            now_ms=lambda: 0,
+        )
+        self.report = self.store.replay(host_crash=False)
+        self.bookie = Bookie(self.store, wall_ms=lambda: 0, ticks_us=ticks_us)
+        self.stages = Stages(slow_us, ticks_us)
+        self.lost = False
+        self.groups = Groups(self.store, self.bookie, self.stages, ticks_us, self._lose)
+        self.sent = 0
+        self.closed = False
+        self._requests = memoryview(bytearray(SLOT_COUNT * SLOT_BYTES))
+        self._answers = memoryview(bytearray(SLOT_COUNT * SLOT_BYTES))
+        self._slot = 0
+        self.front, self.back = link.pair()
+        slots = [self._answers[i * SLOT_BYTES : (i + 1) * SLOT_BYTES] for i in range(SLOT_COUNT)]
+        self.groups.attach(AnswerEnd(self.back, self._requests, slots))
+
+    def _lose(self) -> None:
+        self.lost = True
+        self.groups.detach()
+
+    def send(self, *frames: bytes, connection: int = 7) -> None:
+        """One batch, which the worker takes as a group of its own."""
+        joined = b"".join(frames)
+        base = self._slot * SLOT_BYTES
+        SEGMENT.pack_into(self._requests, base, connection, len(joined), len(frames))
+        self._requests[base + SEGMENT.size : base + SEGMENT.size + len(joined)] = joined
+        size = SEGMENT.size + len(joined)
+        self.front.send(MESSAGE.pack(link.BATCH, 0, self._slot, size, 0, 0, ticks_us()))
+        self._slot = (self._slot + 1) % SLOT_COUNT
+        self.groups.take()
+
+    def answers(self) -> list[bytes]:
+        """The bodies of the answers that have come."""
+        found: list[bytes] = []
+        released = 0
+        while True:
+            try:
+                data = self.front.recv(1 << 16, socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                break
+            for kind, _flag, slot, used, _mask, _group, _us in MESSAGE.iter_unpack(data):
+                self.sent += 1
+                assert kind == link.ANSWER
+                if slot == link.NO_SLOT:
+                    continue
+                released |= 1 << slot
+                view = self._answers[slot * SLOT_BYTES : (slot + 1) * SLOT_BYTES]
+                for _connection, _count, frames in segments(view, used):
+                    found += [bytes(body) for body in bodies(frames, len(frames))]
+        if released:
+            self.front.send(MESSAGE.pack(link.RELEASE, 0, link.NO_SLOT, 0, released, 0, 0))
+        return found
+
+    def codes(self) -> list[int]:
+        """The codes of the answers that have come, all of version 2."""
+        return [int.from_bytes(body[4:8], "big", signed=True) for body in self.answers()]
+
+    def until(self, done: Callable[[], bool]) -> None:
+        """Go on with what ends behind the groups until something holds."""
+        deadline = time.monotonic() + 30
+        while not done():
+            assert time.monotonic() < deadline
+            self.groups.ended()
+            time.sleep(0.001)
+
+    def close(self, *, clean: bool = True) -> None:
+        if self.closed:
+            return
+        self.closed = True
+        self.files.gate.set()
+        self.groups.drain()
+        self.groups.close()
+        if clean:
+            self.store.close()
+        else:
+            self.store.abandon()
+        self.front.close()
+        self.back.close()
+
+
+

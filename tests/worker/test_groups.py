@@ -1,0 +1,228 @@
+"""Groups that overlap with syncs and checkpoints: what is answered when, and what a start finds afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from bkbox.storage.records import AckAfter
+from tests.harness import raw
+from tests.worker.bench import Bench
+
+LARGE = bytes(50_000)
+MODES = list(AckAfter)
+
+Make = Callable[..., Bench]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Iterator[Make]:
+    made: list[Bench] = []
+
+    def one(*arguments: object, **options: object) -> Bench:
+        made.append(Bench(tmp_path, *arguments, **options))  # type: ignore[arg-type]
+        return made[-1]
+
+    yield one
+    for bench in made:
+        bench.close(clean=False)
+
+
+def adds(ledger: int, first: int, count: int, payload: bytes = LARGE) -> list[bytes]:
+    return [raw.add_frame(ledger, first + i, payload) for i in range(count)]
+
+
+def opened(make: Make, *arguments: object, **options: object) -> Bench:
+    """With ledger 1, which has entry 0."""
+    bench = make(*arguments, **options)
+    bench.send(raw.add_frame(1, 0, b"first"))
+    bench.until(lambda: bench.codes() == [raw.EOK])
+    return bench
+
+
+def test_nothing_is_acknowledged_before_it_is_synced_and_reads_wait_for_no_sync(make: Make) -> None:
+    bench = opened(make)
+    bench.files.gate.clear()
+    bench.send(*adds(1, 1, 3))
+    bench.send(*adds(1, 4, 2))
+    bench.send(raw.read_frame(1, 5), raw.read_frame(1, 0))
+    assert bench.codes() == [raw.EOK] * 2, "only the reads"
+    syncs = bench.files.syncs
+    bench.files.gate.set()
+    found: list[int] = []
+    bench.until(lambda: found.extend(bench.codes()) or len(found) == 5)  # type: ignore[func-returns-value]
+    assert found == [raw.EOK] * 5
+    assert bench.files.syncs == syncs + 1, "the second group came while the first one's sync was under way"
+
+
+def test_a_sync_covers_all_groups_that_came_while_the_one_before_was_under_way(make: Make) -> None:
+    bench = opened(make)
+    bench.files.gate.clear()
+    bench.send(*adds(1, 1, 2))
+    syncs = bench.files.syncs
+    for group in range(5):
+        bench.send(*adds(1, 10 * group + 10, 2))
+    bench.files.gate.set()
+    found: list[int] = []
+    bench.until(lambda: found.extend(bench.codes()) or len(found) == 12)  # type: ignore[func-returns-value]
+    assert bench.files.syncs - syncs <= 2
+
+
+def test_a_failed_sync_acknowledges_nothing_that_waited_for_it_or_came_after(make: Make) -> None:
+    bench = opened(make)
+    bench.files.gate.clear()
+    bench.files.fail = True
+    bench.send(*adds(1, 1, 3))
+    bench.send(*adds(1, 4, 2))
+    bench.files.gate.set()
+    found: list[int] = []
+    bench.until(lambda: found.extend(bench.codes()) or len(found) == 5)  # type: ignore[func-returns-value]
+    assert found == [raw.EIO] * 5
+    bench.send(*adds(1, 6, 1), raw.read_frame(1, 0))
+    assert sorted(bench.codes()) == [raw.EOK, raw.EREADONLY]
+    assert bench.store.failed_reason is not None
+
+
+def test_a_fence_is_answered_when_it_is_durable_and_stops_adds_at_once(make: Make) -> None:
+    bench = opened(make)
+    bench.files.gate.clear()
+    bench.send(*adds(1, 1, 3))
+    bench.send(raw.read_frame(1, -1, raw.FENCE))
+    bench.send(*adds(1, 4, 1, b"late"))
+    assert bench.answers() == []
+    bench.files.gate.set()
+    found: list[int] = []
+    bench.until(lambda: found.extend(bench.codes()) or len(found) == 5)  # type: ignore[func-returns-value]
+    assert found == [raw.EOK] * 3 + [raw.EOK, raw.EFENCED]
+
+
+def test_a_ledger_of_which_the_creation_is_not_durable_yet_keeps_its_key(make: Make) -> None:
+    bench = opened(make)
+    bench.files.gate.clear()
+    bench.send(*adds(2, 0, 2))
+    bench.send(raw.add_frame(2, 2, LARGE, key=raw.master_key(b"other")))
+    bench.files.gate.set()
+    found: list[int] = []
+    bench.until(lambda: found.extend(bench.codes()) or len(found) == 3)  # type: ignore[func-returns-value]
+    assert sorted(found) == [raw.EOK, raw.EOK, raw.EUA]
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_checkpoints_go_on_behind_and_a_killed_process_finds_everything_again(
+    make: Make, mode: AckAfter
+) -> None:
+    bench = opened(make, mode, checkpoint_bytes=1 << 19, segment_bytes_max=1 << 20)
+    for group in range(40):
+        ledger = 2 + group
+        bench.send(*adds(ledger, 0, 2), *adds(1, 1 + group, 1))
+        found: list[int] = []
+        bench.until(lambda found=found: found.extend(bench.codes()) or len(found) == 3)
+        assert found == [raw.EOK] * 3
+    assert bench.store._last_checkpoint.number > 1
+    bench.close(clean=False)
+    again = Bench(bench.disk.parent, mode)
+    try:
+        assert again.report.trusted
+        assert again.report.entries < 121, "what lay before the checkpoint was not read again"
+        assert again.store.entries(1) == [(0, 40)]
+        for group in range(40):
+            assert again.store.entries(2 + group) == [(0, 1)]
+            assert again.store.ledger_state(2 + group) is not None
+        assert len(list(again.store.ledgers())) == 41
+    finally:
+        again.close()
+
+
+def test_a_checkpoint_waits_for_states_that_are_not_durable(make: Make) -> None:
+    """It would forget them: it lies behind their records, and the index it stores does not have them."""
+    bench = opened(make, checkpoint_bytes=1 << 18)
+    bench.files.gate.clear()
+    bench.send(*adds(1, 1, 6))  # due, and under way
+    bench.send(*adds(5, 0, 1))  # creates a ledger
+    bench.files.gate.set()
+    found: list[int] = []
+    bench.until(lambda: found.extend(bench.codes()) or len(found) == 7)  # type: ignore[func-returns-value]
+    bench.groups.drain()
+    bench.close(clean=False)
+    again = Bench(bench.disk.parent)
+    try:
+        assert again.store.ledger_state(5) is not None
+        assert again.store.entries(5) == [(0, 0)]
+    finally:
+        again.close()
+
+
+def test_a_front_end_that_goes_takes_its_answers_with_it_and_nothing_else(make: Make) -> None:
+    bench = opened(make)
+    bench.files.gate.clear()
+    bench.send(*adds(3, 0, 3))
+    bench.groups.detach()
+    bench.files.gate.set()
+    bench.groups.drain()
+    assert bench.store.ledger_state(3) is not None
+    assert bench.store.entries(3) == [(0, 2)]
+    assert bench.answers() == []
+
+
+def test_a_slow_group_is_logged_once_a_second_with_its_stages(
+    make: Make, caplog: pytest.LogCaptureFixture
+) -> None:
+    bench = opened(make, slow_us=1)
+    for entry in range(1, 4):
+        bench.send(raw.add_frame(1, entry, b"x"))
+    lines = [record.getMessage() for record in caplog.records if "slow:" in record.getMessage()]
+    assert len(lines) == 1
+    assert all(f"{stage} " in lines[0] for stage in ("queue", "append", "index", "fsync", "reply"))
+    assert bench.stages.values()["fsync"]["count"] == 4
+
+
+# ---- what a thousand adds cost ----------------------------------------------------------------------
+
+GROUPS = 10
+EACH = 100
+
+
+def thousand(bench: Bench, ledgers: int) -> None:
+    entries = dict.fromkeys(range(1, ledgers + 1), 0)
+    bench.send(*(raw.add_frame(ledger, 0, b"first") for ledger in entries))  # so that they are known
+    bench.until(lambda: len(bench.codes()) == ledgers)
+    bench.files.appends = bench.files.syncs = bench.files.bytes = bench.sent = 0
+    for group in range(GROUPS):
+        frames = []
+        for number in range(EACH):
+            ledger = 1 + (group * EACH + number) % ledgers
+            entries[ledger] += 1
+            frames.append(raw.add_frame(ledger, entries[ledger], bytes(1_000)))
+        bench.send(*frames)
+        found: list[int] = []
+        bench.until(lambda found=found: found.extend(bench.codes()) or len(found) == EACH)  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(("mode", "appends", "syncs"), [("sync", 1, 1), ("write", 1, 0), ("journal", 2, 1)])
+def test_calls_for_a_thousand_adds(make: Make, mode: str, appends: int, syncs: int) -> None:
+    """One write to each log, one sync and one message to the front-end for a group, however many adds it has."""
+    bench = make(AckAfter(mode))
+    thousand(bench, 16)
+    assert bench.files.appends == GROUPS * appends
+    assert bench.files.syncs == GROUPS * syncs
+    assert bench.sent == GROUPS
+
+
+def test_bytes_written_for_a_byte(make: Make) -> None:
+    """An entry of 1,000 bytes and its header, once, with no more than a record's header around it."""
+    bench = make()
+    thousand(bench, 16)
+    assert bench.files.bytes <= 1_000 * (1_000 + 32 + 20 + 16) + GROUPS * 24
+
+
+@pytest.mark.parametrize(("ledgers", "keys"), [(1, 2), (16, 16), (100, 100)])
+def test_index_keys_for_a_thousand_adds(make: Make, ledgers: int, keys: int) -> None:
+    """A key for each ledger and each thousand entries of it, however they were interleaved."""
+    bench = make()
+    thousand(bench, ledgers)
+    bench.groups.drain()
+    bench.store.checkpoint()
+    stored = bench.store._index._stored
+    assert sum(len(list(stored.runs(ledger))) for ledger in range(1, ledgers + 1)) <= keys

@@ -56,6 +56,20 @@ class Replay:
 
 
 @dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage on the way of the adds of a disk (queue, append, index, fsync, reply), since its worker
+    began: how many adds there were and how long it took them, in microseconds.
+    """
+
+    stage: str
+    count: int
+    p50_us: int
+    p99_us: int
+    p999_us: int
+    max_us: int
+
+
+@dataclass(frozen=True, slots=True)
 class DiskStatus:
     """One data disk: what the last start found (``crash_class`` and why) and how it is now.
 
@@ -74,6 +88,7 @@ class DiskStatus:
     total_bytes: int
     read_only: tuple[str, ...] = ()
     replay: Replay = Replay()
+    stages: tuple[Stage, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

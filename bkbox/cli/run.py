@@ -8,9 +8,11 @@ import sys
 
 import click
 
+from bkbox import __version__
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import config_option
 from bkbox.config import Config
+from bkbox.kernel import kernel_in_use
 from bkbox.supervisor.nursery import Nursery
 
 
@@ -31,6 +33,12 @@ def run(ctx: click.Context, config: Config) -> None:
         level=config.log_level.upper(),
         stream=sys.stderr,
         format="%(asctime)s %(levelname)s %(name)s: %(message)s",
+    )
+    logging.getLogger(__name__).log(
+        logging.INFO if kernel_in_use() == "compiled" else logging.WARNING,
+        "bkbox %s starts, with the %s kernel",
+        __version__,
+        kernel_in_use(),
     )
     # Until the supervisor knows an ordered stop there is nothing to stop but the children that wait.
     for number in (signal.SIGTERM, signal.SIGINT):

@@ -46,6 +46,7 @@ def _print(document: Status) -> None:
             ("boot reasons", document.boot.reasons),
             ("instance id", document.instance_id),
             ("version", document.version),
+            ("kernel", document.kernel),
         ]
     )
     click.echo()
@@ -67,6 +68,7 @@ def _print(document: Status) -> None:
         ],
         title="disks",
     )
+    _print_stages(document)
     click.echo()
     print_table(
         ["role", "name", "pid", "running", "restarts"],
@@ -82,6 +84,24 @@ def _print(document: Status) -> None:
             [(warning.text, warning.command) for warning in document.warnings],
             title="warnings",
         )
+
+
+def _print_stages(document: Status) -> None:
+    rows = [
+        (
+            disk.path,
+            stage.stage,
+            stage.count,
+            *(f"{us / 1000:.1f}" for us in (stage.p50_us, stage.p99_us, stage.p999_us, stage.max_us)),
+        )
+        for disk in document.disks
+        for stage in disk.stages
+        if stage.count
+    ]
+    if rows:
+        click.echo()
+        headings = ["disk", "stage", "adds", "p50 ms", "p99 ms", "p99.9 ms", "max ms"]
+        print_table(headings, rows, title="where the time of adds goes")
 
 
 def _print_limbo(limbo: Limbo) -> None:

@@ -212,8 +212,8 @@ class RequestEnd:
             self._send_batch()
 
     def end_turn(self) -> None:
-        """The slots of answers that were read in this turn are free: the next batch says so, or else a message when there
-        are many of them."""
+        """Give back the slots of answers that were read in this turn: the next batch says so, or else a message
+        when there are many of them."""
         if self.closed:
             return
         self._released |= self._read

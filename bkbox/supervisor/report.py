@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import bkbox
 from bkbox.admin import status
+from bkbox.kernel import kernel_in_use
 from bkbox.protocol.boot import DiskClass
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def status_of(bookie: Supervisor) -> status.Status:
         processes=tuple(_processes(bookie)),
         limbo=_limbo(bookie, limbo),
         warnings=tuple(_warnings(bookie, limbo)),
+        kernel=kernel_in_use(),
     )
 
 
@@ -77,6 +79,9 @@ def _disk(disk: Disk) -> status.DiskStatus:
         total_bytes=int(disk.stats.get("total_bytes", 0)),
         read_only=tuple(disk.read_only),
         replay=replay,
+        stages=tuple(
+            status.Stage(stage, **values) for stage, values in disk.stats.get("stages", {}).items()
+        ),
     )
 
 
@@ -147,6 +152,13 @@ def _warnings(bookie: Supervisor, limbo: int) -> list[status.StatusWarning]:
                 f"the metadata store has not known of this bookie for {seconds}: {effect}, and registers again "
                 "by itself",
                 f"bkbox cluster info --metadata '{config.metadata}'",
+            )
+        )
+    if kernel_in_use() == "interpreted":
+        found.append(
+            status.StatusWarning(
+                "the kernel is interpreted: this bookie takes a tenth of the load that it could; install a C compiler "
+                "and install bkbox again, or unset BKBOX_KERNEL"
             )
         )
     if config.ack_after == "write":

@@ -75,6 +75,7 @@ public final class Bench {
         ClientConfiguration configuration = new ClientConfiguration();
         configuration.setMetadataServiceUri(arguments.get("uri"));
         configuration.setUseV2WireProtocol(arguments.get("protocol").equals("v2"));
+        configuration.setThrottleValue(0); // as Pulsar does; 5,000 adds a second otherwise
         client = new BookKeeper(configuration);
         window = number("window");
     }

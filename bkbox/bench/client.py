@@ -18,6 +18,7 @@ from typing import Any, Literal
 from bkbox import client as clients
 from bkbox.bench.load import Measured, of_histogram
 from bkbox.client import Client, LedgerWriter
+from bkbox.errors import WindowFullError
 from bkbox.kernel.histogram import Histogram
 
 _S = 1_000_000_000
@@ -89,7 +90,10 @@ async def _append(writer: LedgerWriter, plan: ClientPlan, seconds: float) -> Mea
     until = start + int(seconds * _S)
     while now < until:
         while len(pending) < plan.window:
-            pending.append((clock(), writer.append_nowait(payload)))
+            try:
+                pending.append((clock(), writer.append_nowait(payload)))
+            except WindowFullError:  # copies that are not answered yet, of entries that are
+                await writer.drain()
         await pending[0][1]
         now = clock()
         while pending and pending[0][1].done():

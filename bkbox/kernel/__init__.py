@@ -1,8 +1,9 @@
 """The compiled kernel: all that runs once per frame or per entry.
 
-Plain typed Python. Beside each module lies a ``.pxd`` with its C types, by which Cython compiles it where a compiler is
-there; where none is, or with ``BKBOX_KERNEL=interpreted`` in the environment, the same source runs as it stands, slower.
-The one exception is octets, whose loads, stores and checksum are C when compiled and ``struct`` and a library when not.
+Plain typed Python. Beside each module lies a ``.pxd`` with its C types, by which Cython compiles it where a compiler
+is there; where none is, or with ``BKBOX_KERNEL=interpreted`` in the environment, the same source runs as it stands,
+slower. The one exception is octets, whose loads, stores and checksum are C when compiled, and ``struct`` and a library
+when not.
 
 Buffers are not checked for bounds when compiled: every function checks lengths before it looks, and says in its
 docstring what it expects of its caller.

@@ -84,7 +84,8 @@ class HotLedger:
 
 
 class AddBatch:
-    """One batch; used again for another one after ``begin``. A ledger is grouped in one batch at a time (``ungroup``)."""
+    """One batch; used again for another one after ``begin``. A ledger is grouped in one batch at a time, until
+    ``ungroup``."""
 
     __slots__ = (
         "_after",

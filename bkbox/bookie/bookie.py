@@ -26,7 +26,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from struct import Struct
 
 from bkbox.bookie import admission
@@ -57,6 +56,9 @@ from bkbox.wire.codes import Code
 
 _ENTRY_IDS = Struct(">qq")
 
+_EOK = Code.EOK
+"""Looking a member up in its class takes longer than all else that is done for a small group."""
+
 Segment = tuple[int, int, int, int]
 """Connection, number of frames, start and end of the frames in the area. No frame at all: the connection is closed."""
 
@@ -67,33 +69,51 @@ Add = v2.AddRequest | v3.AddRequest
 Read = v2.ReadRequest | v2.BatchReadRequest | v3.ReadRequest
 
 
-@dataclass(slots=True)
 class Work:
-    """One group on its way through the steps. ``waits``: whether something has to be durable before it ends."""
+    """One group on its way through the steps.
 
-    adds: AddBatch
-    taken_us: int
-    written_us: int = 0
-    indexed_us: int = 0
-    """When the steps of ``begin`` were done."""
-    waits: bool = False
+    What nothing was put into is not there: most groups are made of plain requests, and there is one for each request
+    where they come one by one. So the collections are the class's own, empty, until ``own`` replaces them.
+    """
+
+    waits = False
+    """Whether something has to be durable before it ends."""
     failure: Code | None = None
-    states: dict[int, LedgerRecord] = field(default_factory=dict)
-    packets: list[Buffer] = field(default_factory=list)
-    deferred: int = 0
+    deferred = 0
     """Number of entries that need no sync."""
-    advanced: list[tuple[int, int]] = field(default_factory=list)
+    written_us = indexed_us = 0
+    """When the write, and the index, were done."""
+    states: dict[int, LedgerRecord] = {}
+    packets: list[Buffer] = []
+    advanced: list[tuple[int, int]] = []
     """Ledgers that somebody watches, with the LAC that the group brought them."""
-    slow: dict[int, HotLedger] = field(default_factory=dict)
+    slow: dict[int, HotLedger] = {}
     """Ledgers that are not hot, with entries in the group."""
-    writes: list[tuple[Request, Code]] = field(default_factory=list)
+    writes: list[tuple[Request, Code]] = []
     """Writes whose answers are no plain ones, by the numbers of their marks."""
-    forces: list[tuple[int, Request]] = field(default_factory=list)
-    fences: list[tuple[int, Request, Code]] = field(default_factory=list)
-    reads: list[tuple[int, Request, Code]] = field(default_factory=list)
-    polls: list[tuple[int, v3.ReadRequest]] = field(default_factory=list)
-    gone: list[int] = field(default_factory=list)
+    forces: list[tuple[int, Request]] = []
+    fences: list[tuple[int, Request, Code]] = []
+    reads: list[tuple[int, Request, Code]] = []
+    polls: list[tuple[int, v3.ReadRequest]] = []
+    gone: list[int] = []
     """Connections that were closed behind all that they sent."""
+
+    def __init__(self, adds: AddBatch, taken_us: int) -> None:
+        self.adds = adds
+        self.taken_us = taken_us
+
+    def own(self) -> None:
+        """Something is about to be put into it."""
+        if "writes" not in self.__dict__:
+            self.states = {}
+            self.packets = []
+            self.slow = {}
+            self.writes = []
+            self.forces = []
+            self.fences = []
+            self.reads = []
+            self.polls = []
+            self.gone = []
 
     @property
     def has_changes(self) -> bool:
@@ -158,6 +178,7 @@ class Bookie:
         reads = self.reader.plain
 
         def slow(connection: int, start: int, end: int) -> None:
+            work.own()
             body = area[start:end]
             wire = v2 if body[0] < v3.FIRST_BYTE_MIN else v3
             request = wire.decode_request(body)
@@ -167,6 +188,7 @@ class Bookie:
             if count:
                 self._walk.over(area, start, end, connection, plain_adds, reads, slow)
             else:
+                work.own()
                 work.gone.append(connection)
         self._write(work)
         return work
@@ -183,11 +205,11 @@ class Bookie:
 
     def end(self, work: Work, out: AnswerWriter) -> None:
         """The answers of step 3, after ``settle``; take what ``polled`` has afterwards. Raises EOFError."""
-        code = work.failure or Code.EOK
+        code = work.failure or _EOK
         work.adds.answer(out, code.v2, code.v3, lambda number: self._written(work, number))
         self._spare.append(work.adds)
         for connection, request in work.forces:
-            out.put(connection, bare(request, Code.EOK if code is not Code.EIO else code), 1)
+            out.put(connection, bare(request, _EOK if code is not Code.EIO else code), 1)
         for connection, poll in work.polls:
             self._begin_poll(connection, poll)
         for connection in work.gone:
@@ -316,13 +338,15 @@ class Bookie:
             work.failure = Code.EIO
         work.adds.ungroup()
         work.indexed_us = self._ticks_us()
-        written = work.failure is None
-        # A disk that was only full has written nothing, and can sync what was there before.
-        work.waits = work.failure is not Code.EIO and self.store.must_sync(
-            entries=written and work.adds.entries > work.deferred,
-            states=written and bool(work.states or work.packets),
-            force=bool(work.forces),
-        )
+        if work.failure is None:
+            work.waits = self.store.must_sync(
+                work.adds.entries > work.deferred,
+                bool(work.states or work.packets),
+                bool(work.forces),
+            )
+        elif work.forces and work.failure is not Code.EIO:
+            # A disk that was only full has written nothing, and can sync what was there before.
+            work.waits = self.store.must_sync(False, False, True)
 
     def _append(self, work: Work) -> None:
         """One write for all of it. Raises DiskError."""
@@ -386,7 +410,8 @@ class Bookie:
         """Write ledger states, durably: phase one marks, repair clears. No group may be under way. Raises DiskError."""
         if not states:
             return
-        work = Work(AddBatch(), self._ticks_us(), states=states)
+        work = Work(AddBatch(), self._ticks_us())
+        work.states = states
         for ledger in states:
             self._walk.hot.pop(ledger, None)
         self._append(work)
@@ -418,6 +443,11 @@ class Bookie:
         while self._over:
             connection, poll, advanced_ms = self._over.popleft()
             yield connection, [self.reader.answer_poll(poll, advanced_ms)]
+
+    @property
+    def has_polls(self) -> bool:
+        """Whether ``polled`` may have something to say, now or later."""
+        return bool(self._over) or bool(self._polls)
 
     @property
     def polls_wait_ms(self) -> int | None:

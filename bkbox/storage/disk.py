@@ -29,7 +29,7 @@ Contract:
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -70,6 +70,8 @@ from bkbox.storage.segmentlog import LogSync, Part, record_bytes
 
 WRITEBACK_BYTES = 8 << 20
 """What is written back to the disk in one piece, where no sync does that."""
+
+_LOOK_BYTES = 64 << 10
 
 HELD = "what an earlier start found missing has not been dealt with"
 """In ReplayReport.damaged while a replay that was not trusted waits for its ``checkpoint``."""
@@ -207,12 +209,15 @@ class DiskStore:
         self._opened_index: LedgerIndex | None = None
         self._last_checkpoint = Checkpoint(0, 1, SEGMENT_HEADER_BYTES, 0, None)
         self._held = False
-        self._since_checkpoint = 0
+        self._since_checkpoint = self._looks_at = 0
         self._frozen_at = self._last_checkpoint
         self._unsynced = 0
         self._unshown = 0
         self._appended: tuple[Sequence[Part], Sequence[Location]] = (), ()
         self._failed: str | None = None
+        self._failing = _Failing(self._fail)
+        self._journal_in_use = journal if ack_after is AckAfter.JOURNAL else None
+        """The journal, if this run acknowledges by it; one may be there only to be replayed."""
 
     @classmethod
     def open(
@@ -273,7 +278,7 @@ class DiskStore:
                 "name its folder in the configuration"
             )
         self._opened_index = LedgerIndex(self._open_index(self._files, self._disk, host_crash))
-        with self._failing():
+        with self._failing:
             # What the index knows and the log lost is in the journal, if there is one to replay.
             journaled = host_crash and journal_first is not None
             replayer = LogReplayer(self._files, self._log, self._index, host_crash=host_crash)
@@ -358,19 +363,20 @@ class DiskStore:
         takes no more writes. InvalidIdError: a single entry whose ledger or entry id is negative.
         """
         self._require_healthy()
-        for part in parts:
-            if isinstance(part, Record) and _has_negative_id(part):
-                raise InvalidIdError("an entry with a negative ledger or entry id")
         size = record_bytes(parts)
-        with self._failing():
+        hidden = 0
+        for part in parts:
+            if isinstance(part, Record):
+                if _has_negative_id(part):
+                    raise InvalidIdError("an entry with a negative ledger or entry id")
+                hidden += part.kind in STATE_KINDS
+        with self._failing:
             if self._journal_in_use is not None:
-                self._journal_in_use.append(parts)
-            locations = self._log.append(parts)
+                self._journal_in_use.append(parts, size)
+            locations = self._log.append(parts, size)
         self._unsynced += size
         self._since_checkpoint += size
-        self._unshown += sum(
-            isinstance(part, Record) and part.kind in STATE_KINDS for part in parts
-        )
+        self._unshown += hidden
         self._appended = parts, locations
 
     def index_appended(self) -> None:
@@ -411,7 +417,7 @@ class DiskStore:
 
     # ---- durability ---------------------------------------------------------------
 
-    def must_sync(self, *, entries: bool, states: bool, force: bool = False) -> bool:
+    def must_sync(self, entries: bool, states: bool, force: bool = False) -> bool:
         """Whether a sync comes before what was just appended may be answered.
 
         ``entries``: there are some that no deferred sync was asked for; ``states``: there are records of STATE_KINDS;
@@ -433,7 +439,7 @@ class DiskStore:
 
     def end_sync(self, sync: Sync) -> None:
         """It has run. DiskFailedError: nothing that was appended and not synced before may be acknowledged."""
-        with self._failing():
+        with self._failing:
             self._acknowledger.end_sync(sync.of_log)
 
     def sync(self) -> None:
@@ -523,9 +529,11 @@ class DiskStore:
     @property
     def checkpoint_due(self) -> bool:
         """Whether enough was written since the last checkpoint; one belongs between two appends."""
-        return not self._held and (
-            self._since_checkpoint >= self._checkpoint_bytes or self._index.is_full
-        )
+        if self._held or self._since_checkpoint < self._looks_at:
+            return False
+        # The memory of the index is looked at now and then only.
+        self._looks_at = self._since_checkpoint + _LOOK_BYTES
+        return self._since_checkpoint >= self._checkpoint_bytes or self._index.is_full
 
     def begin_checkpoint(self) -> Checkpointing:
         """Everything appended so far. If it has a ``sync``, carry that out as any other sync first; then ``run`` it
@@ -536,14 +544,14 @@ class DiskStore:
         self._require_healthy()
         if self._unshown:
             raise BugError("a checkpoint between an append and what makes it seen")
-        with self._failing():
+        with self._failing:
             if not self._index.is_frozen:  # an earlier one did not come to its end
                 self._log.write_footer()
                 self._index.freeze()
                 if self._journal_in_use is not None:
                     self._journal_in_use.next_segment()
                 self._frozen_at = self._checkpoint_here(self._journal_first())
-                self._since_checkpoint = 0
+                self._since_checkpoint = self._looks_at = 0
         checkpoint = replace(self._frozen_at, number=self._last_checkpoint.number + 1)
         if self._journal_in_use is not None:
             return Checkpointing(None, self._log.begin_sync(), self._write_frozen, checkpoint)
@@ -556,11 +564,12 @@ class DiskStore:
 
     def end_checkpoint(self, checkpointing: Checkpointing) -> None:
         """It has run. DiskFullError: it was not taken, and will be due again. DiskFailedError."""
-        with self._failing():
+        with self._failing:
             if checkpointing.of_log is not None:
                 self._log.end_sync(checkpointing.of_log)
             if checkpointing.error is not None:
                 self._since_checkpoint = self._checkpoint_bytes
+                self._looks_at = 0
                 raise checkpointing.error
             self._index.drop_frozen()
             self._last_checkpoint = checkpointing.checkpoint
@@ -590,11 +599,6 @@ class DiskStore:
         """The first segment of the journal that a replay from here has to read."""
         return None if self._journal_in_use is None else self._journal_in_use.segment
 
-    @property
-    def _journal_in_use(self) -> Journal | None:
-        """The journal, if this run acknowledges by it; one may be there only to be replayed."""
-        return self._journal if self.ack_after is AckAfter.JOURNAL else None
-
     def _checkpoint_here(self, journal: int | None) -> Checkpoint:
         segment, offset, _ = self._log.position
         return Checkpoint(
@@ -612,7 +616,7 @@ class DiskStore:
         """
         try:
             if self._opened_index is not None and self.failed_reason is None:
-                with self._failing():
+                with self._failing:
                     self._close_durably()
         finally:
             self.abandon()
@@ -654,16 +658,26 @@ class DiskStore:
         if self._failed is not None:
             raise DiskFailedError(f"disk {self._disk} takes no writes: {self._failed}")
 
-    @contextmanager
-    def _failing(self) -> Iterator[None]:
-        """A DiskFailedError inside ends the writing, and the next start is told."""
-        try:
-            yield
-        except DiskFailedError as error:
-            self._failed = str(error)
-            with suppress(DiskError):  # the disk may be beyond that; the caller has the error
-                marker.record_failure(self._files, self._disk, self._failed)
-            raise
+    def _fail(self, error: DiskFailedError) -> None:
+        self._failed = str(error)
+        with suppress(DiskError):  # the disk may be beyond that; the caller has the error
+            marker.record_failure(self._files, self._disk, self._failed)
+
+
+class _Failing:
+    """A DiskFailedError inside ends the writing, and the next start is told."""
+
+    __slots__ = ("_fail",)
+
+    def __init__(self, fail: Callable[[DiskFailedError], None]) -> None:
+        self._fail = fail
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        if isinstance(error, DiskFailedError):
+            self._fail(error)
 
 
 def _has_negative_id(record: Record) -> bool:
@@ -694,7 +708,7 @@ class _Reapply:
     def flush(self) -> None:
         """Append what waits."""
         if self._batch:
-            locations = self._log.append(self._batch)
+            locations = self._log.append(self._batch, record_bytes(self._batch))
             self._log.index(self._batch, locations, self._index.finder.active)
             for record in self._batch:
                 self._index.apply(record)

@@ -27,7 +27,7 @@ from bkbox.storage.segment import (
     ENTRY_LOG_MAGIC,
     SegmentName,
 )
-from bkbox.storage.segmentlog import LogSync, Part, SegmentLog, list_segments
+from bkbox.storage.segmentlog import LogSync, Part, SegmentLog, list_segments, record_bytes
 
 ENTRY_LOG_DIR = "entrylog"
 
@@ -96,13 +96,13 @@ class EntryLog:
 
     # ---- writing ---------------------------------------------------------------
 
-    def append(self, parts: Sequence[Part]) -> list[Location]:
-        """Write parts, unsynced, into one segment. DiskFullError: nothing of them is there;
-        DiskFailedError.
+    def append(self, parts: Sequence[Part], size: int) -> list[Location]:
+        """Write parts, of ``size`` bytes, unsynced, into one segment. DiskFullError: nothing of them
+        is there; DiskFailedError.
         """
-        if self._log.is_full_for(parts):
+        if self._log.is_full_for(size):
             self.seal()
-        return self._log.append(parts)
+        return self._log.append(parts, size)
 
     def index(self, parts: Sequence[Part], locations: Sequence[Location], recent: Recent) -> None:
         """Put the entries of what was just appended into the index, and count them for the footer."""
@@ -122,7 +122,8 @@ class EntryLog:
         for start in range(0, len(items), FOOTER_LEDGERS_MAX):
             part = items[start : start + FOOTER_LEDGERS_MAX]
             body = OFFSET.pack(self._footer) + b"".join(part)
-            [location] = self._log.append([Record(Kind.FOOTER, body)])
+            footer = [Record(Kind.FOOTER, body)]
+            [location] = self._log.append(footer, record_bytes(footer))
             self._footer = location.offset
         self._tally.clear()
 

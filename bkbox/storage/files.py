@@ -153,8 +153,12 @@ def _changing(action: str, path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        text = f"{action} {path}: {error.strerror}"
-        raise (DiskFullError if error.errno in _NO_ROOM else DiskFailedError)(text) from error
+        raise _failure(action, path, error) from error
+
+
+def _failure(action: str, path: Path, error: OSError) -> DiskError:
+    text = f"{action} {path}: {error.strerror}"
+    return DiskFullError(text) if error.errno in _NO_ROOM else DiskFailedError(text)
 
 
 @contextmanager
@@ -173,10 +177,12 @@ class _RealAppendFile:
             self._fd = os.open(path, flags, 0o600)
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
-        with _changing("write to", self._path):
+        try:
             written = os.write(self._fd, data)
             while written < len(data):  # a short write: the error comes with the next one
                 written += os.write(self._fd, memoryview(data)[written:])
+        except OSError as error:
+            raise _failure("write to", self._path, error) from error
 
     def size(self) -> int:
         with _reading("size of", self._path):

@@ -66,11 +66,11 @@ class Journal:
         self._log.start_at(segment)
         self._log.create()
 
-    def append(self, parts: Sequence[Part]) -> None:
-        """Write parts, unsynced. DiskFullError: nothing of them is there; DiskFailedError."""
-        if self._log.is_full_for(parts):
+    def append(self, parts: Sequence[Part], size: int) -> None:
+        """Write parts, of ``size`` bytes, unsynced. DiskFullError: nothing of them is there; DiskFailedError."""
+        if self._log.is_full_for(size):
             self.next_segment()
-        self._log.append(parts)
+        self._log.append(parts, size)
 
     @property
     def is_durable(self) -> bool:

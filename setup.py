@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
-
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
@@ -26,30 +24,23 @@ required = os.environ.get("BKBOX_REQUIRE_KERNEL") == "1"
 
 
 class BuildKernel(build_ext):
-    """A kernel that does not compile is said, and left out."""
+    """All of the kernel, or, where a module does not compile, nothing of it: modules rely on the types of others."""
+
+    def finalize_options(self) -> None:
+        super().finalize_options()
+        self.parallel = os.cpu_count()
 
     def run(self) -> None:
-        self._unless_required(super().run)
-
-    def build_extension(self, ext: Any) -> None:
-        self._unless_required(lambda: super(BuildKernel, self).build_extension(ext))
-
-    def _unless_required(self, build: Any) -> None:
         try:
-            build()
+            super().run()
         except Exception as error:
             if required:
                 raise
             print(f"the kernel is not compiled, bkbox will run it interpreted: {error}")
-
-    def copy_extensions_to_source(self) -> None:
-        built = [
-            ext
-            for ext in self.extensions
-            if Path(self.build_lib, self.get_ext_filename(self.get_ext_fullname(ext.name))).exists()
-        ]
-        self.extensions = built
-        super().copy_extensions_to_source()
+            for ext in self.extensions:
+                name = self.get_ext_filename(self.get_ext_fullname(ext.name))
+                Path(self.build_lib, name).unlink(missing_ok=True)
+            self.extensions = []
 
 
 def extensions() -> list[Extension]:
@@ -73,7 +64,14 @@ def extensions() -> list[Extension]:
             raise
         print("Cython is not there: the kernel is not compiled, bkbox will run it interpreted")
         return []
-    return list(cythonize(found, build_dir="build/kernel", compiler_directives=DIRECTIVES))
+    return list(
+        cythonize(
+            found,
+            build_dir="build/kernel",
+            compiler_directives=DIRECTIVES,
+            nthreads=os.cpu_count() or 1,
+        )
+    )
 
 
 setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernel})

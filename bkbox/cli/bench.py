@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import random
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
 import click
 
+from bkbox.admin.client import fetch_status
+from bkbox.admin.paths import SOCKET_NAME
 from bkbox.bench import bookie as bookie_bench
 from bkbox.bench import client as client_bench
 from bkbox.bench import memory
@@ -18,17 +21,31 @@ from bkbox.bench.client import ClientPlan
 from bkbox.bench.load import Measured, Shape
 from bkbox.bench.server import Bookie, running, temporary_folder
 from bkbox.cli.exits import ExitCode
-from bkbox.cli.output import message, print_fields, print_json, print_table
+from bkbox.cli.output import (
+    Format,
+    message,
+    output_option,
+    print_fields,
+    print_json,
+    print_stages,
+    print_table,
+)
 from bkbox.cli.output import size as bytes_text
 from bkbox.configvalues import split_address
 
 _COLUMNS = ("", "per second", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "requests", "MB/s")
+_STATUS_S = 10.0
 _DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.group()
 def bench() -> None:
-    """Measure a bookie, the client, and the load generator itself."""
+    """Measure a bookie, the client, and the load generator itself.
+
+    \b
+    Example:
+      bkbox bench bookie --ack-after write --window 16
+    """
 
 
 @bench.command("bookie")
@@ -128,7 +145,7 @@ def bench() -> None:
 @click.option(
     "--data", type=_DIRECTORY, help="Data folder of the bookie at HOST:PORT, for catch-up reads."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@output_option
 @click.pass_context
 def bookie(
     ctx: click.Context,
@@ -149,7 +166,7 @@ def bookie(
     folder: Path,
     pid: int | None,
     data: Path | None,
-    as_json: bool,
+    output: Format,
 ) -> None:
     """Load a bookie with requests of protocol version 2, in a closed loop.
 
@@ -159,7 +176,7 @@ def bookie(
     \b
     Example:
       bkbox bench bookie --ack-after write --window 16
-      bkbox bench bookie --load catchup 127.0.0.1:3181 --data /data/a
+      bkbox bench bookie --load catchup 127.0.0.1:3181 --data .
     """
     rng = random.Random()  # noqa: S311 - ids of ledgers and ports
     if entries is None and load != "adds":
@@ -181,7 +198,10 @@ def bookie(
             target = Target(place, pid, data)
         memory.prime(int(prime * (1 << 30)))
         result = bookie_bench.run(target, plan, rng)
-    if as_json:
+        if address is None:
+            [disk] = fetch_status(own.disk / SOCKET_NAME, _STATUS_S).disks
+            result = replace(result, stages=disk.stages)
+    if output == "json":
         print_json(result.to_json())
     else:
         _show(result)
@@ -276,7 +296,7 @@ def bookie(
     show_default=True,
     help="Protocol version of adds and reads.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@output_option
 def client(
     metadata: str | None,
     *,
@@ -291,7 +311,7 @@ def client(
     seconds: float,
     warmup: float,
     protocol: Literal["v2", "v3"],
-    as_json: bool,
+    output: Format,
 ) -> None:
     """Append to a ledger and read it back through bkbox's own client.
 
@@ -311,7 +331,7 @@ def client(
                 own = Bookie(root / f"bookie{number}", metadata, {"ack_after": ack_after}, rng)
                 stack.enter_context(running(own))
         result = client_bench.run(metadata, plan)
-    if as_json:
+    if output == "json":
         print_json(result.to_json())
         return
     print_table(_COLUMNS, [_row("appends", result.appends), _row("reads", result.reads)])
@@ -380,6 +400,11 @@ def _show(result: Result) -> None:
         if cost.device_written_per_byte is not None:
             fields.append(("the device", f"{cost.device_written_per_byte:.2f} bytes, everybody's"))
     print_fields(fields)
+    if result.stages:
+        print_stages(
+            [("", stage) for stage in result.stages],
+            "where the time of adds went, warm-up included",
+        )
 
 
 def _row(name: str, part: Measured) -> tuple[object, ...]:

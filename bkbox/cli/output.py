@@ -13,6 +13,8 @@ from typing import Any, Literal, TypeVar
 
 import click
 
+from bkbox.admin.status import Stage
+
 Format = Literal["table", "json"]
 Row = Sequence[object]
 
@@ -48,6 +50,25 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "")
         _print_rich(columns, cells, title)
     else:
         _print_plain(columns, cells, title)
+
+
+def print_stages(stages: Sequence[tuple[str, Stage]], title: str) -> None:
+    """Stages of the adds of disks, by the disk's name; none where it is empty."""
+    rows = [
+        (
+            *((disk,) if disk else ()),
+            stage.stage,
+            stage.count,
+            *(
+                f"{us / 1000:.2f}"
+                for us in (stage.p50_us, stage.p99_us, stage.p999_us, stage.max_us)
+            ),
+        )
+        for disk, stage in stages
+    ]
+    disks = ["disk"] if any(disk for disk, _ in stages) else []
+    headings = [*disks, "stage", "adds", "p50 ms", "p99 ms", "p99.9 ms", "max ms"]
+    print_table(headings, rows, title=title)
 
 
 def print_fields(pairs: Sequence[tuple[str, object]], *, title: str = "") -> None:

@@ -8,7 +8,15 @@ from bkbox.admin.client import fetch_status
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Limbo, Status, to_json
 from bkbox.cli.options import config_option
-from bkbox.cli.output import Format, output_option, print_fields, print_json, print_table, size
+from bkbox.cli.output import (
+    Format,
+    output_option,
+    print_fields,
+    print_json,
+    print_stages,
+    print_table,
+    size,
+)
 from bkbox.config import Config
 
 
@@ -87,21 +95,10 @@ def _print(document: Status) -> None:
 
 
 def _print_stages(document: Status) -> None:
-    rows = [
-        (
-            disk.path,
-            stage.stage,
-            stage.count,
-            *(f"{us / 1000:.1f}" for us in (stage.p50_us, stage.p99_us, stage.p999_us, stage.max_us)),
-        )
-        for disk in document.disks
-        for stage in disk.stages
-        if stage.count
-    ]
-    if rows:
+    stages = [(disk.path, stage) for disk in document.disks for stage in disk.stages if stage.count]
+    if stages:
         click.echo()
-        headings = ["disk", "stage", "adds", "p50 ms", "p99 ms", "p99.9 ms", "max ms"]
-        print_table(headings, rows, title="where the time of adds goes")
+        print_stages(stages, "where the time of adds goes")
 
 
 def _print_limbo(limbo: Limbo) -> None:

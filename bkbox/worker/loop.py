@@ -8,7 +8,7 @@ gone the process dies with it; when the front-end is gone the disk stays open an
 from __future__ import annotations
 
 import logging
-import selectors
+import select
 import socket
 import time
 from collections.abc import Callable
@@ -46,8 +46,9 @@ class Worker:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = Channel(control)
-        self._selector = selectors.DefaultSelector()
-        self._selector.register(self._control, selectors.EVENT_READ, self._on_control)
+        self._poll = select.epoll()
+        self._handlers: dict[int, Callable[[], None]] = {}
+        self._watch(self._control.fileno(), self._on_control)
         self._store: DiskStore | None = None
         self._bookie: Bookie | None = None
         self._calls: Calls | None = None
@@ -64,13 +65,24 @@ class Worker:
         """Until the supervisor says stop or is gone."""
         try:
             while self._running:
-                for key, _events in self._selector.select(self._wait_s()):
-                    key.data()
+                for number, _events in self._poll.poll(self._wait_s()):
+                    handler = self._handlers.get(number)
+                    if handler is not None:  # it may have gone in this turn
+                        handler()
                 if self._front is not None and self._front.has_batches:
                     self._on_front()
-                self._answer_polls()
+                if self._bookie is not None and self._bookie.has_polls:
+                    self._answer_polls()
         except EOFError:
             log.warning("the supervisor is gone")
+
+    def _watch(self, number: int, handler: Callable[[], None]) -> None:
+        self._handlers[number] = handler
+        self._poll.register(number, select.EPOLLIN)
+
+    def _unwatch(self, number: int) -> None:
+        del self._handlers[number]
+        self._poll.unregister(number)
 
     # ---- control ------------------------------------------------------------------------------------
 
@@ -82,7 +94,7 @@ class Worker:
             self._attach_front(socket.socket(fileno=fds[0]))
         elif isinstance(message, messages.AttachRepair):
             channel = Channel(socket.socket(fileno=fds[0]))
-            self._selector.register(channel, selectors.EVENT_READ, lambda: self._on_repair(channel))
+            self._watch(channel.fileno(), lambda: self._on_repair(channel))
         elif isinstance(message, messages.Stop):
             self._reply(self._control, message, self._stop)
         else:
@@ -95,7 +107,7 @@ class Worker:
             call, _fds = channel.receive()
             self._reply(channel, call, lambda: self._answer(call))
         except (EOFError, OSError):
-            self._selector.unregister(channel)
+            self._unwatch(channel.fileno())
             channel.close()
 
     def _answer(self, call: Message) -> Message:
@@ -134,7 +146,7 @@ class Worker:
         self._bookie = Bookie(store, wall_ms=_wall_ms, ticks_us=_ticks_us)
         stages = Stages(order.slow_operation_ms * 1000, _ticks_us)
         self._groups = Groups(store, self._bookie, stages, _ticks_us, self._lost_front)
-        self._selector.register(self._groups, selectors.EVENT_READ, self._on_ended)
+        self._watch(self._groups.fileno(), self._on_ended)
         self._calls = Calls(store, self._bookie, stages)
         self._usage_max, self._reserve_bytes = order.disk_usage_max, order.disk_reserve_bytes
         self._bookie.watch_space(self._usage_max, self._reserve_bytes)
@@ -189,12 +201,12 @@ class Worker:
             return
         self._front = front
         self._groups.attach(front)
-        self._selector.register(front, selectors.EVENT_READ, self._on_front)
+        self._watch(front.fileno(), self._on_front)
         self._on_front()
 
     def _detach_front(self) -> None:
         if self._front is not None:
-            self._selector.unregister(self._front)
+            self._unwatch(self._front.fileno())
             self._front.close()
             self._front = None
         if self._groups is not None:
@@ -220,7 +232,9 @@ class Worker:
         """How long until there is something to do if nothing comes; None: for ever."""
         if self._front is not None and self._front.has_batches:
             return 0
-        wait_ms = None if self._bookie is None else self._bookie.polls_wait_ms
+        if self._bookie is None or not self._bookie.has_polls:
+            return None
+        wait_ms = self._bookie.polls_wait_ms
         return None if wait_ms is None else wait_ms / 1000
 
     def _answer_polls(self) -> None:

@@ -88,7 +88,7 @@ def test_the_commands(disk: Path) -> None:
     assert row.startswith("adds")
     assert "PSS" in done.stdout
     done = bkbox(
-        "bench", "client", "--bookies", "1", "-e", "1", "-w", "1", "-a", "1", "--json", *short
+        "bench", "client", "--bookies", "1", "-e", "1", "-w", "1", "-a", "1", "-o", "json", *short
     )
     found = json.loads(done.stdout)
     assert found["appends"]["requests"] > 0

@@ -30,14 +30,16 @@ def figures(adds: float, tail: float, rss: float) -> dict[str, float]:
     return {"adds per_s": adds, "adds p999_us": tail, "rss_bytes": rss}
 
 
-ROUNDS = [
-    {
-        ("w256", "sync"): figures(ours, 10.0, 100 << 20),
-        ("w256", "java-journal"): figures(100.0, theirs_tail, 2000 << 20),
-        ("w256", "interpreted"): figures(50.0, 10.0, 1.0),
-    }
-    for ours, theirs_tail in ((300.0, 100.0), (500.0, 40.0), (320.0, 10.0))
-]
+ROUNDS = {
+    "w256": [
+        {
+            "sync": figures(ours, 10.0, 100 << 20),
+            "java-journal": figures(100.0, theirs_tail, 2000 << 20),
+            "interpreted": figures(50.0, 10.0, 1.0),
+        }
+        for ours, theirs_tail in ((300.0, 100.0), (500.0, 40.0), (320.0, 10.0))
+    ]
+}
 
 
 def test_ratios_are_those_of_each_round() -> None:
@@ -59,25 +61,36 @@ def test_both_targets_have_to_be_reached(change: dict[str, float], reached: bool
     assert found.is_reached is reached
 
 
-def test_a_line_without_figures_is_left_out() -> None:
-    assert report.compare(list(LINES), []) == []
-    assert [each.line for each in report.compare([LINE, PLAIN], [{}, *ROUNDS])] == [LINE, PLAIN]
+def test_what_was_not_measured_is_left_out() -> None:
+    assert report.compare(LINES, {}) == []
+    partly = {"w256": [{"sync": {}}, *ROUNDS["w256"]]}
+    found = report.compare([LINE, PLAIN], partly)
+    assert [each.ratios.rounds for each in found] == [3, 3]
 
 
-def test_the_report_replaces_what_was_between_the_markers(tmp_path: Path) -> None:
+def test_a_run_replaces_its_loads_and_keeps_the_others(tmp_path: Path) -> None:
     page = tmp_path / "performance.md"
     page.write_text("before\n<!-- peers: begin -->\nold\n<!-- peers: end -->\nafter\n")
-    compared = report.compare([LINE, COST, PLAIN], ROUNDS)
-    report.write(tmp_path, compared, ROUNDS)
-    report.write(tmp_path, compared, ROUNDS)
+    report.write(tmp_path, ROUNDS)
+    report.write(
+        tmp_path, {"w1": [{"sync": {"adds per_s": 8.0}, "java-journal": {"adds per_s": 4.0}}]}
+    )
     text = page.read_text()
-    assert text.startswith("before\n<!-- peers: begin -->\n3 rounds")
+    assert text.startswith("before\n<!-- peers: begin -->\nMedians of 1 rounds or more.")
     assert text.endswith("<!-- peers: end -->\nafter\n")
     assert "old" not in text
-    assert text.count("| adds: sync, against Java |") == 1
+    assert (
+        text.count("| 1 KiB, window 256: sync, against Java | 320 | 100 | 3.20 (3.00, 5.00)") == 1
+    )
+    assert (
+        text.count("| 1 KiB, window 1: sync, against Java | 8.00 | 4.00 | 2.00 (2.00, 2.00)") == 1
+    )
     document = json.loads(tmp_path.joinpath("performance.json").read_text())
-    assert [each["reached"] for each in document["lines"]] == [True, True, None]
-    assert len(document["rounds"]) == 3
+    assert set(document["loads"]) == {"w256", "w1"}
+    assert len(document["loads"]["w256"]["rounds"]) == 3
+    report.write(tmp_path, {"w256": ROUNDS["w256"][:1]})
+    document = json.loads(tmp_path.joinpath("performance.json").read_text())
+    assert len(document["loads"]["w256"]["rounds"]) == 1
     with pytest.raises(ValueError, match="growth"):
         report.replace_between(text, "growth", "")
 
@@ -96,5 +109,8 @@ def test_every_line_names_a_load_and_can_be_chosen() -> None:
     assert {line.load for line in LINES} == loads
     assert len({line.name for line in LINES}) == len(LINES)
     assert len({line.text for line in LINES}) == len(LINES)
-    assert runner.chosen([]) == list(LINES)
-    assert [line.name for line in runner.chosen(["w1/sync"])] == ["w1/sync:java-journal/adds per_s"]
+    assert runner.chosen([], whole_loads=False) == list(LINES)
+    (line,) = runner.chosen(["w1/sync"], whole_loads=False)
+    assert line.name == "w1/sync:java-journal/adds per_s"
+    lines = runner.chosen(["w1/sync"], whole_loads=True)
+    assert [line.ours for line in lines] == ["write", "sync"]

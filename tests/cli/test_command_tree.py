@@ -45,6 +45,7 @@ def test_the_commands_that_scripts_rely_on() -> None:
         *("ledger create", "ledger list", "ledger show", "ledger read", "ledger write"),
         *("ledger recover", "ledger delete"),
         *("index rebuild", "config validate", "config show", "placement explain"),
+        *("bench bookie", "bench client", "bench sink"),
     }
 
 
@@ -82,7 +83,7 @@ def test_every_example_is_a_command_line_that_parses(
 
 
 def test_commands_that_print_data_offer_json() -> None:
-    silent = {"init", "run", "demo", "cookie repair", "cluster init", "ledger delete"}
+    silent = {"init", "run", "demo", "cookie repair", "cluster init", "ledger delete", "bench sink"}
     for path, command in TREE.items():
         if isinstance(command, click.Group):
             continue

@@ -48,7 +48,9 @@ def read(ledger: int, number: int, flags: int = 0) -> bytes:
 class Walked:
     """One walk over frames of one connection."""
 
-    def __init__(self, frames: list[bytes], hot: tuple[int, ...] = (1, 2), *, adds: bool = True) -> None:
+    def __init__(
+        self, frames: list[bytes], hot: tuple[int, ...] = (1, 2), *, adds: bool = True
+    ) -> None:
         self.area = memoryview(b"junk" + b"".join(frames))
         self.batch = AddBatch()
         self.batch.begin(self.area)
@@ -64,7 +66,9 @@ class Walked:
         )
         walk = Walk()
         walk.hot.update({ledger: HotLedger(ledger, KEY) for ledger in hot})
-        walk.over(self.area, 4, len(self.area), 7, self.batch if adds else None, self.reads, self._slow)
+        walk.over(
+            self.area, 4, len(self.area), 7, self.batch if adds else None, self.reads, self._slow
+        )
 
     def _slow(self, connection: int, start: int, end: int) -> None:
         assert connection == 7
@@ -79,7 +83,9 @@ class Walked:
         """Frames that the batch answers with, the marks as themselves."""
         slot = bytearray(1 << 16)
         writer = AnswerWriter(lambda _used: memoryview(slot))
-        self.batch.answer(writer, code.v2, code.v3, lambda number: b"\0\0\0\x02#" + bytes((number,)))
+        self.batch.answer(
+            writer, code.v2, code.v3, lambda number: b"\0\0\0\x02#" + bytes((number,))
+        )
         used = writer.used
         return [bytes(body) for body in bodies(memoryview(slot)[12:used], used)] if used else []
 
@@ -104,7 +110,12 @@ class Walked:
 def test_plain_adds_are_grouped_by_ledger_in_the_log_and_answered_in_the_order_of_arrival() -> None:
     walked = Walked([add(1, 5), add(2, 0), add_v3(77, 1, 6), add(2, 1)])
     assert walked.slow == []
-    assert [body for _, body in walked.records()] == [entry(1, 5), entry(1, 6), entry(2, 0), entry(2, 1)]
+    assert [body for _, body in walked.records()] == [
+        entry(1, 5),
+        entry(1, 6),
+        entry(2, 0),
+        entry(2, 1),
+    ]
     responses = walked.answers()
     assert v2.decode_response(responses[0]) == v2.AddResponse(2, Code.EOK, 1, 5)
     assert v2.decode_response(responses[1]) == v2.AddResponse(2, Code.EOK, 2, 0)
@@ -166,7 +177,11 @@ def test_entries_from_elsewhere_are_stored_and_answered_by_their_mark() -> None:
     walked.batch.put(group, memoryview(entry(3, 1)))
     walked.batch.put(group, entry(3, 2, lac=1, size=100))
     walked.batch.mark(7, 9)
-    assert [body for _, body in walked.records()] == [entry(1, 4), entry(3, 1), entry(3, 2, lac=1, size=100)]
+    assert [body for _, body in walked.records()] == [
+        entry(1, 4),
+        entry(3, 1),
+        entry(3, 2, lac=1, size=100),
+    ]
     assert (group.count, group.bytes, group.lac) == (2, 132, 1)
     answers = walked.answers()
     assert answers[1:] == [b"#\x09"]
@@ -181,7 +196,11 @@ def test_what_was_packed_is_found_by_the_index_and_counted() -> None:
     walked.batch.index(recent, tally, 12)
     for number in numbers:
         assert recent.find(1 + number % 2, number, place)
-        assert (place.segment, place.offset, place.length) == (12, records[1 + number % 2, number], 32)
+        assert (place.segment, place.offset, place.length) == (
+            12,
+            records[1 + number % 2, number],
+            32,
+        )
     assert tally.items() == [(1, 1500, 1500 * 32), (2, 1500, 1500 * 32)]
 
 

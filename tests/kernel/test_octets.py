@@ -15,7 +15,9 @@ def test_the_checksum_is_that_of_the_standard() -> None:
 
 def test_the_checksum_can_be_continued() -> None:
     data = bytes(range(256))
-    assert octets.crc32c(data, 100, 256, octets.crc32c(data, 0, 100, 0)) == octets.crc32c(data, 0, 256, 0)
+    assert octets.crc32c(data, 100, 256, octets.crc32c(data, 0, 100, 0)) == octets.crc32c(
+        data, 0, 256, 0
+    )
 
 
 @pytest.mark.parametrize("value", [0, 1, -1, 2**63 - 1, -(2**63)])

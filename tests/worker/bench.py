@@ -171,6 +171,3 @@ class Bench:
             self.store.abandon()
         self.front.close()
         self.back.close()
-
-
-

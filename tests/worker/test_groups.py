@@ -54,7 +54,9 @@ def test_nothing_is_acknowledged_before_it_is_synced_and_reads_wait_for_no_sync(
     found: list[int] = []
     bench.until(lambda: found.extend(bench.codes()) or len(found) == 5)  # type: ignore[func-returns-value]
     assert found == [raw.EOK] * 5
-    assert bench.files.syncs == syncs + 1, "the second group came while the first one's sync was under way"
+    assert bench.files.syncs == syncs + 1, (
+        "the second group came while the first one's sync was under way"
+    )
 
 
 def test_a_sync_covers_all_groups_that_came_while_the_one_before_was_under_way(make: Make) -> None:
@@ -186,7 +188,9 @@ EACH = 100
 
 def thousand(bench: Bench, ledgers: int) -> None:
     entries = dict.fromkeys(range(1, ledgers + 1), 0)
-    bench.send(*(raw.add_frame(ledger, 0, b"first") for ledger in entries))  # so that they are known
+    bench.send(
+        *(raw.add_frame(ledger, 0, b"first") for ledger in entries)
+    )  # so that they are known
     bench.until(lambda: len(bench.codes()) == ledgers)
     bench.files.appends = bench.files.syncs = bench.files.bytes = bench.sent = 0
     for group in range(GROUPS):
@@ -200,7 +204,9 @@ def thousand(bench: Bench, ledgers: int) -> None:
         bench.until(lambda found=found: found.extend(bench.codes()) or len(found) == EACH)  # type: ignore[misc]
 
 
-@pytest.mark.parametrize(("mode", "appends", "syncs"), [("sync", 1, 1), ("write", 1, 0), ("journal", 2, 1)])
+@pytest.mark.parametrize(
+    ("mode", "appends", "syncs"), [("sync", 1, 1), ("write", 1, 0), ("journal", 2, 1)]
+)
 def test_calls_for_a_thousand_adds(make: Make, mode: str, appends: int, syncs: int) -> None:
     """One write to each log, one sync and one message to the front-end for a group, however many adds it has."""
     bench = make(AckAfter(mode))

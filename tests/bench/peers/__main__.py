@@ -24,7 +24,7 @@ def main() -> int:
     parser.add_argument("--no-report", action="store_true", help="print the table, write nothing")
     parser.add_argument("--list", action="store_true", help="say what lines there are, and stop")
     given = parser.parse_args()
-    lines = runner.chosen(given.only)
+    lines = runner.chosen(given.only, whole_loads=not given.no_report)
     if given.list:
         print("\n".join(f"{line.text} [{line.name}]" for line in lines))
         return 0
@@ -32,21 +32,21 @@ def main() -> int:
     if reason is not None:
         print(f"error: {reason}", file=sys.stderr)
         return 1
-    found = []
+    found: report.Rounds = {}
     status = 0
     with temporary_folder(given.dir) as root:
         try:
             for figures in runner.rounds(root, lines, given.rounds, quick=given.quick):
-                found.append(figures)
-        except (KeyboardInterrupt, BkboxError) as error:
+                for load, of_subjects in figures.items():
+                    found.setdefault(load, []).append(of_subjects)
+        except (KeyboardInterrupt, BkboxError, AssertionError) as error:
             print(f"error: {error!r}: the rounds that are complete count", file=sys.stderr)
             status = 1
     if not found:
         return 1
-    compared = report.compare(lines, found)
-    print(report.table(compared))
+    print(report.table(report.compare(lines, found)))
     if not given.no_report:
-        report.write(given.docs, compared, found)
+        report.write(given.docs, found)
     return status
 
 

@@ -77,7 +77,16 @@ class Cluster:
 
 def run_bkbox(uri: str, plan: ClientPlan) -> dict[str, Any]:
     """bkbox's client."""
-    arguments = ["bench", "client", "--json", "--metadata", uri, "--protocol", plan.protocol]
+    arguments = [
+        "bench",
+        "client",
+        "--output",
+        "json",
+        "--metadata",
+        uri,
+        "--protocol",
+        plan.protocol,
+    ]
     arguments += ["-e", str(plan.ensemble), "-w", str(plan.write_quorum)]
     arguments += ["-a", str(plan.ack_quorum), "--window", str(plan.window)]
     arguments += ["--size", str(plan.size), "--seconds", str(plan.seconds)]

@@ -1,4 +1,8 @@
-"""What the rounds say: ratios with their spread, as a table, as JSON and as a picture."""
+"""What the rounds say: ratios with their spread, as a table, as JSON and as a picture.
+
+``performance.json`` holds all figures, load by load. A run replaces the loads that it has measured, as a
+whole; table and picture are always made of all that the file holds.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +10,15 @@ import json
 import os
 import platform
 import statistics
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from tests.bench.peers import picture
-from tests.bench.peers.scenarios import LOADS, Line
+from tests.bench.peers.scenarios import LINES, LOADS, Line
 
-Round = dict[tuple[str, str], dict[str, float]]
+Rounds = dict[str, list[dict[str, dict[str, float]]]]
+"""By load; of each round, by subject, what was measured."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +66,7 @@ class Compared:
         return not self.missed
 
 
-def compare(lines: list[Line], rounds: list[Round]) -> list[Compared]:
+def compare(lines: Sequence[Line], rounds: Rounds) -> list[Compared]:
     """The lines for which there are figures."""
     found = []
     for line in lines:
@@ -102,43 +108,41 @@ def table(compared: list[Compared]) -> str:
     return "\n".join(rows)
 
 
-def write(docs: Path, compared: list[Compared], rounds: list[Round]) -> None:
+def write(docs: Path, rounds: Rounds) -> None:
     """performance.json, performance.svg, and the table between the markers of performance.md."""
-    machine = {
-        "cores": os.cpu_count(),
-        "memory_gib": round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-        "rounds": len(rounds),
-    }
-    document = {
-        "machine": machine,
-        "loads": {load.name: load.command for load in LOADS},
-        "lines": [
-            {
-                **asdict(each.line),
-                "ratios": asdict(each.ratios),
-                "tail_ratios": None if each.tail is None else asdict(each.tail),
-                "reached": each.is_reached,
-            }
-            for each in compared
-        ],
-        "rounds": [
-            [
-                {"load": load, "subject": subject, "figures": figures}
-                for (load, subject), figures in each.items()
-            ]
-            for each in rounds
-        ],
-    }
-    docs.joinpath("performance.json").write_text(json.dumps(document, indent=1) + "\n")
+    file = docs / "performance.json"
+    loads = json.loads(file.read_text())["loads"] if file.exists() else {}
+    for load in LOADS:
+        if load.name in rounds:
+            measured = {"command": load.command, "machine": machine(), "rounds": rounds[load.name]}
+            loads[load.name] = measured
+    known = {load.name: loads[load.name] for load in LOADS if load.name in loads}
+    compared = compare(LINES, {name: each["rounds"] for name, each in known.items()})
+    lines = [
+        {
+            **asdict(each.line),
+            "ratios": asdict(each.ratios),
+            "tail_ratios": None if each.tail is None else asdict(each.tail),
+            "reached": each.is_reached,
+        }
+        for each in compared
+    ]
+    file.write_text(json.dumps({"lines": lines, "loads": known}, indent=1) + "\n")
     docs.joinpath("performance.svg").write_text(picture.draw(compared))
-    text = (
-        f"{len(rounds)} rounds on {machine['cores']} cores with {machine['memory_gib']} GiB, Linux "
-        f"{machine['kernel']}, Python {machine['python']}; medians.\n\n{table(compared)}"
-    )
+    machines = "; ".join(sorted({each["machine"] for each in known.values()}))
+    least = min(len(each["rounds"]) for each in known.values())
+    text = f"Medians of {least} rounds or more. {machines}.\n\n{table(compared)}"
     page = docs / "performance.md"
     page.write_text(replace_between(page.read_text(), "peers", text))
+
+
+def machine() -> str:
+    """What this is measured on."""
+    gib = round(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30)
+    return (
+        f"{os.cpu_count()} cores, {gib} GiB, Linux {platform.release()}, "
+        f"Python {platform.python_version()}"
+    )
 
 
 def replace_between(page: str, name: str, text: str) -> str:
@@ -151,11 +155,11 @@ def replace_between(page: str, name: str, text: str) -> str:
     return f"{head}{begin}\n{text}\n{end}{tail}"
 
 
-def _ratios(line: Line, figure: str, rounds: list[Round]) -> Ratios | None:
+def _ratios(line: Line, figure: str, rounds: Rounds) -> Ratios | None:
     pairs = []
-    for each in rounds:
-        ours = each.get((line.load, line.ours), {}).get(figure)
-        theirs = each.get((line.load, line.theirs), {}).get(figure)
+    for each in rounds.get(line.load, []):
+        ours = each.get(line.ours, {}).get(figure)
+        theirs = each.get(line.theirs, {}).get(figure)
         if ours is not None and theirs:
             pairs.append((ours, theirs))
     if not pairs:

@@ -50,9 +50,9 @@ class Runner:
     def __exit__(self, *_: object) -> None:
         self._exit.close()
 
-    def round(self, lines: list[Line], number: int) -> dict[tuple[str, str], Figures]:
-        """The figures of each load on each subject."""
-        found = {}
+    def round(self, lines: list[Line], number: int) -> dict[str, dict[str, Figures]]:
+        """The figures of each load, on each subject."""
+        found: dict[str, dict[str, Figures]] = {}
         for load in LOADS:
             subjects = [
                 subject
@@ -64,7 +64,7 @@ class Runner:
             for subject in subjects if number % 2 == 0 else reversed(subjects):
                 start = time.monotonic()
                 figures = self._measure(load, subject)
-                found[load.name, subject] = figures
+                found.setdefault(load.name, {})[subject] = figures
                 _say(number, load, subject, figures, time.monotonic() - start)
         return found
 
@@ -157,20 +157,23 @@ class Runner:
 
 def rounds(
     root: Path, lines: list[Line], count: int, *, quick: bool
-) -> Iterator[dict[tuple[str, str], Figures]]:
+) -> Iterator[dict[str, dict[str, Figures]]]:
     """The figures of each round."""
     with Runner(root, random.Random(), quick=quick) as runner:
         for number in range(count):
             yield runner.round(lines, number)
 
 
-def chosen(only: list[str]) -> list[Line]:
-    """The lines whose name or text contains one of these; all if there are none."""
-    return [
+def chosen(only: list[str], *, whole_loads: bool) -> list[Line]:
+    """The lines whose name or text contains one of these; all if there are none. ``whole_loads``: with
+    them all other lines of the same loads."""
+    lines = [
         line
         for line in LINES
         if not only or any(part in line.name or part in line.text for part in only)
     ]
+    loads = {line.load for line in lines}
+    return [line for line in LINES if line in lines or (whole_loads and line.load in loads)]
 
 
 def _figures(result: Result) -> Figures:

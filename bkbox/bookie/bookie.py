@@ -25,7 +25,8 @@ Long polls (longpoll.py) are no part of this: each is answered by ``polled``, at
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from struct import Struct
 
 from bkbox.bookie import admission
@@ -69,61 +70,68 @@ Add = v2.AddRequest | v3.AddRequest
 Read = v2.ReadRequest | v2.BatchReadRequest | v3.ReadRequest
 
 
-class Work:
-    """One group on its way through the steps.
+@dataclass(slots=True)
+class Odd:
+    """What of a group is not plain."""
 
-    What nothing was put into is not there: most groups are made of plain requests, and there is one for each request
-    where they come one by one. So the collections are the class's own, empty, until ``own`` replaces them.
-    """
-
-    waits = False
-    """Whether something has to be durable before it ends."""
-    failure: Code | None = None
-    deferred = 0
+    states: dict[int, LedgerRecord] = field(default_factory=dict)
+    packets: list[Buffer] = field(default_factory=list)
+    deferred: int = 0
     """Number of entries that need no sync."""
-    written_us = indexed_us = 0
-    """When the write, and the index, were done."""
-    states: dict[int, LedgerRecord] = {}
-    packets: list[Buffer] = []
-    advanced: list[tuple[int, int]] = []
-    """Ledgers that somebody watches, with the LAC that the group brought them."""
-    slow: dict[int, HotLedger] = {}
+    groups: dict[int, HotLedger] = field(default_factory=dict)
     """Ledgers that are not hot, with entries in the group."""
-    writes: list[tuple[Request, Code]] = []
+    writes: list[tuple[Request, Code]] = field(default_factory=list)
     """Writes whose answers are no plain ones, by the numbers of their marks."""
-    forces: list[tuple[int, Request]] = []
-    fences: list[tuple[int, Request, Code]] = []
-    reads: list[tuple[int, Request, Code]] = []
-    polls: list[tuple[int, v3.ReadRequest]] = []
-    gone: list[int] = []
+    forces: list[tuple[int, Request]] = field(default_factory=list)
+    fences: list[tuple[int, Request, Code]] = field(default_factory=list)
+    reads: list[tuple[int, Request, Code]] = field(default_factory=list)
+    polls: list[tuple[int, v3.ReadRequest]] = field(default_factory=list)
+    gone: list[int] = field(default_factory=list)
     """Connections that were closed behind all that they sent."""
+
+
+_NOTHING = Odd()
+"""Of all groups without anything odd, which are nearly all; nobody puts anything into it."""
+
+
+class Work:
+    """One group on its way through the steps. ``waits``: whether something has to be durable before it ends."""
+
+    __slots__ = (
+        "adds",
+        "advanced",
+        "failure",
+        "indexed_us",
+        "odd",
+        "taken_us",
+        "waits",
+        "written_us",
+    )
 
     def __init__(self, adds: AddBatch, taken_us: int) -> None:
         self.adds = adds
-        self.taken_us = taken_us
+        self.odd = _NOTHING
+        self.taken_us = self.written_us = self.indexed_us = taken_us
+        """When it was taken, written and indexed."""
+        self.waits = False
+        self.failure: Code | None = None
+        self.advanced: Sequence[tuple[int, int]] = ()
+        """Ledgers that somebody watches, with the LAC that the group brought them."""
 
     def own(self) -> None:
-        """Something is about to be put into it."""
-        if "writes" not in self.__dict__:
-            self.states = {}
-            self.packets = []
-            self.slow = {}
-            self.writes = []
-            self.forces = []
-            self.fences = []
-            self.reads = []
-            self.polls = []
-            self.gone = []
+        """Something odd is about to be put into it."""
+        if self.odd is _NOTHING:
+            self.odd = Odd()
 
     @property
     def has_changes(self) -> bool:
         """Whether anything in it was to change something, refused or not."""
-        return bool(len(self.adds) or self.forces or self.fences)
+        return bool(len(self.adds) or self.odd.forces or self.odd.fences)
 
     @property
     def is_written(self) -> bool:
         """Whether there is anything to write."""
-        return bool(self.adds.entries or self.states or self.packets)
+        return bool(self.adds.entries or self.odd.states or self.odd.packets)
 
 
 class Bookie:
@@ -189,18 +197,18 @@ class Bookie:
                 self._walk.over(area, start, end, connection, plain_adds, reads, slow)
             else:
                 work.own()
-                work.gone.append(connection)
+                work.odd.gone.append(connection)
         self._write(work)
         return work
 
     def has_reads(self, work: Work) -> bool:
         """Whether step 2 has anything to do."""
-        return bool(work.reads) or len(self.reader.plain) > 0
+        return bool(work.odd.reads) or len(self.reader.plain) > 0
 
     def serve(self, work: Work, out: AnswerWriter) -> None:
         """Step 2. Raises EOFError."""
         self.reader.plain.serve(out)
-        for connection, request, code in work.reads:
+        for connection, request, code in work.odd.reads:
             self.reader.answer_into(out, connection, request, code)
 
     def end(self, work: Work, out: AnswerWriter) -> None:
@@ -208,19 +216,19 @@ class Bookie:
         code = work.failure or _EOK
         work.adds.answer(out, code.v2, code.v3, lambda number: self._written(work, number))
         self._spare.append(work.adds)
-        for connection, request in work.forces:
+        for connection, request in work.odd.forces:
             out.put(connection, bare(request, _EOK if code is not Code.EIO else code), 1)
-        for connection, poll in work.polls:
+        for connection, poll in work.odd.polls:
             self._begin_poll(connection, poll)
-        for connection in work.gone:
+        for connection in work.odd.gone:
             self._polls.drop(connection)
-        for connection, request, verdict in work.fences:
+        for connection, request, verdict in work.odd.fences:
             failed = verdict is Code.EOK and work.failure is not None
             answer = self.reader.answer(request, Code.EIO if failed else verdict)
             out.put(connection, answer, 1)
 
     def _written(self, work: Work, number: int) -> bytes:
-        request, code = work.writes[number]
+        request, code = work.odd.writes[number]
         if code is Code.EOK and work.failure is not None:
             code = work.failure
         return bare(request, code)
@@ -228,8 +236,8 @@ class Bookie:
     # ---- step 1 -------------------------------------------------------------------------------------
 
     def _answer_write(self, work: Work, connection: int, request: Request, code: Code) -> None:
-        work.adds.mark(connection, len(work.writes))
-        work.writes.append((request, code))
+        work.adds.mark(connection, len(work.odd.writes))
+        work.odd.writes.append((request, code))
 
     def _take_add(self, work: Work, connection: int, add: Add) -> None:
         self._answer_write(work, connection, add, self._admit_add(work, add))
@@ -241,7 +249,7 @@ class Bookie:
             code = Code.EBADREQ
         else:
             code = self._admit_add(work, add)
-            work.deferred += add.deferred_sync and not add.recovery and code is Code.EOK
+            work.odd.deferred += add.deferred_sync and not add.recovery and code is Code.EOK
         self._answer_write(work, connection, add, code)
 
     def _admit_add(self, work: Work, add: Add) -> Code:
@@ -255,9 +263,9 @@ class Bookie:
         kind = admission.Request.RECOVERY_ADD if add.recovery else admission.Request.ADD
         code = self._admit(work, ledger, kind, add.master_key)
         if code is Code.EOK:
-            group = work.slow.get(ledger)
+            group = work.odd.groups.get(ledger)
             if group is None:
-                group = work.slow[ledger] = HotLedger(ledger, bytes(v2.MASTER_KEY_BYTES))
+                group = work.odd.groups[ledger] = HotLedger(ledger, bytes(v2.MASTER_KEY_BYTES))
             work.adds.put(group, add.entry)
         return code
 
@@ -275,7 +283,7 @@ class Bookie:
             return Code.EREADONLY
         code = self._admit(work, ledger, admission.Request.WRITE_LAC, write.master_key)
         if code is Code.EOK:
-            work.packets.append(write.body)
+            work.odd.packets.append(write.body)
         return code
 
     def _take_read(self, work: Work, connection: int, read: Read) -> None:
@@ -286,11 +294,11 @@ class Bookie:
             key = read.master_key
             kind = admission.Request.FENCE
             code = Code.EUA if key is None else self._admit(work, read.ledger_id, kind, key)
-        (work.fences if read.fencing else work.reads).append((connection, read, code))
+        (work.odd.fences if read.fencing else work.odd.reads).append((connection, read, code))
 
     def _take_read_v3(self, work: Work, connection: int, read: v3.ReadRequest) -> None:
         if read.long_poll:
-            work.polls.append((connection, read))
+            work.odd.polls.append((connection, read))
         else:
             self._take_read(work, connection, read)
 
@@ -298,14 +306,16 @@ class Bookie:
         self, work: Work, connection: int, request: v3.ReadLacRequest | v3.ListEntriesRequest
     ) -> None:
         code = Code.EBADREQ if request.ledger_id < 0 else Code.EOK
-        work.reads.append((connection, request, code))
+        work.odd.reads.append((connection, request, code))
 
     def _take_force(self, work: Work, connection: int, force: v3.ForceRequest) -> None:
-        work.forces.append((connection, force))
+        work.odd.forces.append((connection, force))
 
     def _admit(self, work: Work, ledger: int, kind: admission.Request, key: bytes) -> Code:
         """Look at the ledger as it will be once all before is durable, and note what the request makes of it."""
-        record = work.states.get(ledger) or self._pending.get(ledger) or self.ledgers.record(ledger)
+        record = (
+            work.odd.states.get(ledger) or self._pending.get(ledger) or self.ledgers.record(ledger)
+        )
         stored = None if record is None else record.master_key
         verdict = admit(standing(record), kind, stored, key)
         if verdict.code is Code.EOK:
@@ -320,7 +330,7 @@ class Bookie:
 
     def _change(self, work: Work, ledger: int, state: LedgerRecord) -> None:
         """Its adds have to be looked at one by one until this is durable, and perhaps for good."""
-        work.states[ledger] = state
+        work.odd.states[ledger] = state
         self._walk.hot.pop(ledger, None)
 
     def _write(self, work: Work) -> None:
@@ -334,30 +344,30 @@ class Bookie:
         except DiskError as error:
             self.read_only.turn(DISK_FAILED, error)
             work.failure = Code.EIO
-        if work.forces and self.store.failed_reason is not None:
+        if work.odd.forces and self.store.failed_reason is not None:
             work.failure = Code.EIO
         work.adds.ungroup()
         work.indexed_us = self._ticks_us()
         if work.failure is None:
             work.waits = self.store.must_sync(
-                work.adds.entries > work.deferred,
-                bool(work.states or work.packets),
-                bool(work.forces),
+                work.adds.entries > work.odd.deferred,
+                bool(work.odd.states or work.odd.packets),
+                bool(work.odd.forces),
             )
-        elif work.forces and work.failure is not Code.EIO:
+        elif work.odd.forces and work.failure is not Code.EIO:
             # A disk that was only full has written nothing, and can sync what was there before.
             work.waits = self.store.must_sync(False, False, True)
 
     def _append(self, work: Work) -> None:
         """One write for all of it. Raises DiskError."""
-        parts: list[Part] = [ledger_record(*state) for state in work.states.items()]
+        parts: list[Part] = [ledger_record(*state) for state in work.odd.states.items()]
         if work.adds.entries:
             parts.append(work.adds)
-        parts.extend(map(lac_record, work.packets))
+        parts.extend(map(lac_record, work.odd.packets))
         self.store.append(parts)
         work.written_us = self._ticks_us()
         self.store.index_appended()
-        self._pending.update(work.states)
+        self._pending.update(work.odd.states)
         if self._lacs or self._polls:
             work.advanced = [
                 (group.ledger, group.lac)
@@ -375,7 +385,7 @@ class Bookie:
             work.failure = Code.EIO
         if work.failure is not None:
             return
-        for ledger, after in work.states.items():
+        for ledger, after in work.odd.states.items():
             before = self.ledgers.record(ledger)
             self.store.show(ledger_record(ledger, after))
             if self._pending.get(ledger) is after:
@@ -384,12 +394,12 @@ class Bookie:
             was = before or LedgerRecord()
             if after.fenced > was.fenced or after.limbo > was.limbo:
                 self._end_polls(self._polls.disturbed(ledger), None)
-        for packet in work.packets:
+        for packet in work.odd.packets:
             self.store.show(lac_record(packet))
             self._advanced(LAC_PACKET.unpack_from(packet)[0], lac_of(packet))
         for ledger, lac in work.advanced:
             self._advanced(ledger, lac)
-        for ledger, group in work.slow.items():
+        for ledger, group in work.odd.groups.items():
             self._warm(ledger, group)
 
     def _warm(self, ledger: int, group: HotLedger) -> None:
@@ -411,7 +421,8 @@ class Bookie:
         if not states:
             return
         work = Work(AddBatch(), self._ticks_us())
-        work.states = states
+        work.own()
+        work.odd.states = states
         for ledger in states:
             self._walk.hot.pop(ledger, None)
         self._append(work)
@@ -467,7 +478,7 @@ class Bookie:
 
 def _refuse(code: Code) -> Callable[[Work, int, Request], None]:
     def refuse(work: Work, connection: int, request: Request) -> None:
-        work.adds.mark(connection, len(work.writes))
-        work.writes.append((request, code))
+        work.adds.mark(connection, len(work.odd.writes))
+        work.odd.writes.append((request, code))
 
     return refuse

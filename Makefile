@@ -31,6 +31,8 @@ demo: $(STAMP)
 
 test: check
 	$(BIN)/python -m pytest -n 2 --dist worksteal
+	BKBOX_KERNEL=interpreted $(BIN)/python -m pytest -n 2 --dist worksteal \
+	    tests/kernel tests/bookie tests/worker tests/frontend tests/ipc
 
 check: $(STAMP)
 	$(BIN)/ruff check .

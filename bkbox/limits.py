@@ -60,6 +60,9 @@ LONG_POLL_MS_MAX = 300_000
 DEFERRED_LEDGERS_MAX = 10_000
 """Ledgers with deferred adds that are remembered for one connection."""
 
+PATIENCE_US = 50
+"""How long the front-end and the workers look for more before they sleep."""
+
 HOT_LEDGERS_MAX = 100_000
 """Open ledgers whose ordinary adds a disk worker takes without looking them up."""
 

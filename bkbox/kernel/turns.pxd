@@ -1,6 +1,7 @@
 cimport cython
 
 from bkbox.kernel.batches cimport RequestEnd
+from bkbox.kernel.patience cimport next_events
 from bkbox.kernel.stream cimport Common, Stream
 
 

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from bkbox.errors import FrameError
 from bkbox.kernel.batches import RequestEnd
+from bkbox.kernel.patience import next_events
 from bkbox.kernel.stream import Common, Stream
 
 
@@ -50,7 +51,7 @@ class Turns:
 
     def turn(self, wait_s: float | None) -> None:
         """Wait until something is there, or so long at most. Raises what handlers raise."""
-        for number, events in self.poll.poll(wait_s):
+        for number, events in next_events(self.poll, wait_s):
             stream = self.streams.get(number)
             if stream is not None:
                 try:

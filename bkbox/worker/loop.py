@@ -19,6 +19,7 @@ from bkbox.errors import BkboxError, BugError, DiskError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel, refusal
 from bkbox.ipc.messages import Message
+from bkbox.kernel.patience import next_events
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import RealFiles
 from bkbox.storage.records import AckAfter
@@ -28,6 +29,14 @@ from bkbox.worker.groups import Groups
 from bkbox.worker.stages import Stages
 
 log = logging.getLogger(__name__)
+
+_CONCERNING_STATES = (
+    messages.ListLedgers,
+    messages.MarkLedgers,
+    messages.ClearLimbo,
+    messages.Settle,
+)
+"""Calls that have to see, or change, the states of ledgers as they are once nothing is under way."""
 
 _LOOK_EVERY_US = 100_000
 """How often the room on the disk is looked at while there is work."""
@@ -65,7 +74,7 @@ class Worker:
         """Until the supervisor says stop or is gone."""
         try:
             while self._running:
-                for number, _events in self._poll.poll(self._wait_s()):
+                for number, _events in next_events(self._poll, self._wait_s()):
                     handler = self._handlers.get(number)
                     if handler is not None:  # it may have gone in this turn
                         handler()
@@ -116,7 +125,7 @@ class Worker:
         if isinstance(call, messages.GetStats):
             # Nobody writes to a read-only bookie: that there is room again has to be seen without a write.
             self._bookie.watch_space(self._usage_max, self._reserve_bytes)
-        else:
+        elif isinstance(call, _CONCERNING_STATES):
             self._groups.drain()
         return self._calls.answer(call)
 

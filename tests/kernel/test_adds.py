@@ -9,6 +9,7 @@ import pytest
 
 from bkbox.kernel.adds import AddBatch, HotLedger
 from bkbox.kernel.answers import AnswerWriter
+from bkbox.kernel.fetch import Fetch
 from bkbox.kernel.reads import ReadBatch
 from bkbox.kernel.recent import Finder, Place, Recent
 from bkbox.kernel.tally import Tally
@@ -59,8 +60,7 @@ class Walked:
         self.slots: list[bytearray] = []
         self.reads = ReadBatch(
             Finder(lambda _ledger, _entry: None, 1),
-            None,  # type: ignore[arg-type]
-            None,  # type: ignore[arg-type]
+            Fetch(None, None),  # type: ignore[arg-type]
             lambda _ledger: -2,
             self._read,
         )

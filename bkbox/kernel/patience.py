@@ -1,8 +1,8 @@
 """Waiting for what comes next, with a little patience: looking again for a moment before going to sleep.
 
-Between the front-end and a worker an answer is often only microseconds away, and to be put to sleep and woken again takes
-longer than that, on a virtual machine much longer. So who has just had something to do looks again for PATIENCE_US,
-letting others have the processor in between, and sleeps then. An idle bookie sleeps.
+Between the front-end and a worker an answer is often only microseconds away, and to be put to sleep and woken again
+takes longer than that, on a virtual machine much longer. So who has just had something to do looks again for
+PATIENCE_US, letting others have the processor in between, and sleeps then. An idle bookie sleeps.
 """
 
 from __future__ import annotations

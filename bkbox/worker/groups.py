@@ -28,6 +28,12 @@ log = logging.getLogger(__name__)
 _AT_ONCE_BYTES = 64 << 10
 """What is synced on the worker's own thread."""
 
+_MOMENT = 4
+_MOMENT_US = 500
+"""A worker waits for more, before it syncs little, as long as a quarter of a sync takes, and this long at most."""
+
+_FEW_ADDS = 128
+
 _SWITCH_S = 0.0005
 """How long a thread behind may hold up the worker at most while both compute; Python's default is ten times that."""
 
@@ -71,6 +77,7 @@ class Groups:
         self._waiting: list[_Taken] = []
         self._covered: list[_Taken] = []
         self._sync: Sync | None = None
+        self._sync_us = self._last_sync_us = self._last_adds = 0
         self._checkpoint: Checkpointing | None = None
         self._checkpoint_refused = False
         self._syncing, self._checkpointing, self._writeback = _Behind(), _Behind(), _Behind()
@@ -92,6 +99,10 @@ class Groups:
 
     def take(self) -> None:
         """Carry out what waits on the link, if anything does."""
+        self._take()
+        self._go_on()
+
+    def _take(self) -> None:
         front = self._front
         if front is None:
             return  # detached in the same turn
@@ -115,7 +126,6 @@ class Groups:
             raise BugError(
                 f"the front-end passed on a frame that cannot be decoded: {error}"
             ) from error
-        self._go_on()
 
     def _finish(self, taken: _Taken, error: DiskError | None) -> None:
         front, group, work = taken
@@ -144,15 +154,33 @@ class Groups:
                     self._begin_sync(store.begin_sync(), at_once=True)
                 self._begin_checkpoint()
             elif self._waiting:
+                self._gather()
                 self._begin_sync(store.begin_sync())
         if self._writeback.future is None:
             writeback = store.begin_writeback()
             if writeback is not None:
                 self._start(self._writeback, writeback, lambda: None)
 
+    def _gather(self) -> None:
+        """Wait a moment for those whom the last sync answered, if some of them have not asked for more yet.
+
+        Clients that wait for each answer come back one after the other. Without this the first of them would get a
+        sync of its own, and the others the next one, for ever. The moment is a part of what a sync takes.
+        """
+        missing = self._last_adds - sum(taken.work.adds.entries for taken in self._waiting)
+        if missing <= 0 or self._last_adds > _FEW_ADDS:
+            return
+        end = self._ticks_us() + min(self._last_sync_us // _MOMENT, _MOMENT_US)
+        while missing > 0 and self._ticks_us() < end:
+            os.sched_yield()
+            before = len(self._waiting)
+            self._take()
+            missing -= sum(taken.work.adds.entries for taken in self._waiting[before:])
+
     def _begin_sync(self, sync: Sync, *, at_once: bool = False) -> None:
         self._covered, self._waiting = self._waiting, []
         self._sync = sync
+        self._sync_us = self._ticks_us()
         if at_once or sync.size <= _AT_ONCE_BYTES:
             sync.run()
             self._end_sync()
@@ -163,6 +191,8 @@ class Groups:
         sync, self._sync = self._sync, None
         covered, self._covered = self._covered, []
         assert sync is not None
+        self._last_sync_us = self._ticks_us() - self._sync_us
+        self._last_adds = sum(taken.work.adds.entries for taken in covered)
         failure = None
         try:
             self._store.end_sync(sync)

@@ -148,14 +148,16 @@ class Groups:
         if store.failed_reason is not None:
             self._fail_waiting()
             return
-        if self._sync is None:
-            if self._checkpoint is None and store.checkpoint_due:
-                if store.has_hidden:
-                    self._begin_sync(store.begin_sync(), at_once=True)
-                self._begin_checkpoint()
-            elif self._waiting:
-                self._gather()
-                self._begin_sync(store.begin_sync())
+        if self._sync is None and self._checkpoint is None and store.checkpoint_due:
+            if store.has_hidden:
+                self._begin_sync(store.begin_sync(), at_once=True)
+            self._begin_checkpoint()
+        if self._sync is None and self._waiting:
+            self._gather()
+            if store.failed_reason is not None:
+                self._fail_waiting()
+                return
+            self._begin_sync(store.begin_sync())
         if self._writeback.future is None:
             writeback = store.begin_writeback()
             if writeback is not None:
@@ -218,8 +220,6 @@ class Groups:
             if not self._checkpoint_refused:
                 log.error("checkpoint: %s", error)
             self._checkpoint_refused = True
-            if self._waiting and self._store.failed_reason is None:
-                self._begin_sync(self._store.begin_sync())
             return
         self._checkpoint_refused = False
         if checkpoint.sync is not None:

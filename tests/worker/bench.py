@@ -28,20 +28,28 @@ SMALL_SEGMENT_BYTES = 1 << 22
 
 
 class WatchedFiles(RealFiles):
-    """Counts what is written and synced; a sync of a log waits while ``gate`` is closed, and fails when told to."""
+    """Counts what is written and synced; a sync of a log waits while ``gate`` is closed, one of the entry log while
+    ``log_gate`` is, and fails when told to.
+    """
 
     def __init__(self) -> None:
         self.appends = self.syncs = self.bytes = 0
         self.gate = threading.Event()
         self.gate.set()
+        self.log_gate = threading.Event()
+        self.log_gate.set()
         self.fail = False
 
     def open_append(self, path: Path) -> AppendFile:
-        return _Watched(self, super().open_append(path), path.suffix == ".log")
+        is_log, is_entry_log = path.suffix == ".log", path.parent.name == "entrylog"
+        return _Watched(self, super().open_append(path), is_log, is_entry_log)
 
 
 class _Watched:
-    def __init__(self, files: WatchedFiles, real: AppendFile, is_log: bool) -> None:
+    def __init__(
+        self, files: WatchedFiles, real: AppendFile, is_log: bool, is_entry_log: bool
+    ) -> None:
+        self._is_entry_log = is_entry_log
         self._files = files
         self._real = real
         self._is_log = is_log
@@ -58,6 +66,8 @@ class _Watched:
         if self._is_log:
             self._files.syncs += 1
             self._files.gate.wait(30)
+            if self._is_entry_log:
+                self._files.log_gate.wait(30)
             if self._files.fail:
                 raise DiskFailedError("sync: ordered")
         self._real.fdatasync()
@@ -163,6 +173,7 @@ class Bench:
             return
         self.closed = True
         self.files.gate.set()
+        self.files.log_gate.set()
         self.groups.drain()
         self.groups.close()
         if clean:

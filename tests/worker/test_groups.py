@@ -137,6 +137,16 @@ def test_checkpoints_go_on_behind_and_a_killed_process_finds_everything_again(
         again.close()
 
 
+def test_with_a_journal_nobody_waits_for_a_checkpoint(make: Make) -> None:
+    bench = opened(make, AckAfter.JOURNAL, checkpoint_bytes=1 << 18)
+    bench.files.log_gate.clear()
+    for group in range(10):
+        bench.send(*adds(1, 1 + 2 * group, 2))
+        found: list[int] = []
+        bench.until(lambda found=found: found.extend(bench.codes()) or len(found) == 2)
+    assert bench.groups._checkpoint is not None, "it is under way all the time"
+
+
 def test_a_checkpoint_waits_for_states_that_are_not_durable(make: Make) -> None:
     """It would forget them: it lies behind their records, and the index it stores does not have them."""
     bench = opened(make, checkpoint_bytes=1 << 18)

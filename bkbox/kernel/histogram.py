@@ -60,17 +60,6 @@ class Histogram:
                 return min(_end(bucket) - 1, self.max)
         return 0
 
-    def to_dict(self) -> dict[str, int]:
-        """``count``, ``mean``, ``p50``, ``p99``, ``p999`` and ``max``."""
-        return {
-            "count": self.count,
-            "mean": round(self.total / self.count) if self.count else 0,
-            "p50": self.percentile(50),
-            "p99": self.percentile(99),
-            "p999": self.percentile(99.9),
-            "max": self.max,
-        }
-
 
 def _end(bucket: int) -> int:
     """The least value above those of a bucket."""

@@ -163,10 +163,3 @@ cpdef Py_ssize_t put_add_head(
 ) noexcept
 
 cdef Py_ssize_t _add_fields(long long ledger, long long entry, Py_ssize_t length) noexcept
-
-cpdef Py_ssize_t read_size(unsigned long long txn, long long ledger, long long entry) noexcept
-
-@cython.locals(part=Py_ssize_t)
-cpdef Py_ssize_t put_read(
-    unsigned char[::1] room, Py_ssize_t at, unsigned long long txn, long long ledger, long long entry
-) noexcept

@@ -361,20 +361,3 @@ def put_add_head(
 
 def _add_fields(ledger: int, entry: int, length: int) -> int:
     return 5 + _KEY_BYTES + _size(ledger) + _size(entry) + _size(length)
-
-
-def read_size(txn: int, ledger: int, entry: int) -> int:
-    """Bytes of the frame of a read without a master key."""
-    return 16 + _size(txn) + _size(ledger) + _size(entry)
-
-
-def put_read(room: Room, at: int, txn: int, ledger: int, entry: int) -> int:
-    """Write the frame of a read without a master key; its end."""
-    part = 2 + _size(ledger) + _size(entry)
-    at = _put_header(room, at, 14 + _size(txn) + part, _OP_READ, txn)
-    octets.put_u16(room, at, _READ_PART)
-    room[at + 2] = part
-    room[at + 3] = 0x08
-    at = _put(room, at + 4, ledger)
-    room[at] = 0x10
-    return _put(room, at + 1, entry)

@@ -392,13 +392,3 @@ def test_adds_that_are_written(txn: int, ledger: int, entry: int, rest: bytes) -
     end = v3plain.put_add_head(where, MARGIN, txn, ledger, entry, KEY, len(request.entry))
     assert end == MARGIN + head
     assert written(where, head) + bytes(request.entry) == expected
-
-
-@given(TXNS, SIGNED, SIGNED)
-def test_reads_that_are_written(txn: int, ledger: int, entry: int) -> None:
-    header = Header(Operation.READ_ENTRY, txn)
-    expected = v3.encode_request(v3.ReadRequest(header, ledger, entry))
-    size = v3plain.read_size(txn, ledger, entry)
-    where = room(size)
-    assert v3plain.put_read(where, MARGIN, txn, ledger, entry) == MARGIN + size
-    assert written(where, size) == expected

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+
 from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from struct import Struct
 
 from bkbox.bookie import admission
@@ -155,8 +156,8 @@ class Bookie:
             v2.AddRequest: self._take_add,
             v2.ReadRequest: self._take_read,
             v2.BatchReadRequest: self._take_read,
-            v2.BadAdd: _refuse(Code.EBADREQ),
-            v2.BadVersion: _refuse(Code.EBADVERSION),
+            v2.BadAdd: partial(self._answer_write, code=Code.EBADREQ),
+            v2.BadVersion: partial(self._answer_write, code=Code.EBADVERSION),
             v3.AddRequest: self._take_add_v3,
             v3.ReadRequest: self._take_read_v3,
             v3.WriteLacRequest: self._take_lac,
@@ -175,7 +176,7 @@ class Bookie:
     # ---- a group ------------------------------------------------------------------------------------
 
     def begin(self, area: memoryview, segments: Iterable[Segment]) -> Work:
-        """Steps 1 of a group whose frames lie in ``area``, until it has ended.
+        """Step 1 of a group, whose frames lie in ``area`` until it has ended.
 
         The front-end has found the frames whole and decodable.
         """
@@ -399,10 +400,10 @@ class Bookie:
             self._advanced(LAC_PACKET.unpack_from(packet)[0], lac_of(packet))
         for ledger, lac in work.advanced:
             self._advanced(ledger, lac)
-        for ledger, group in work.odd.groups.items():
-            self._warm(ledger, group)
+        for ledger in work.odd.groups:
+            self._warm(ledger)
 
-    def _warm(self, ledger: int, group: HotLedger) -> None:
+    def _warm(self, ledger: int) -> None:
         """From here on the ledger's ordinary adds are plain ones, if it is open and nothing else is under way."""
         record = self.ledgers.record(ledger)
         if (
@@ -474,11 +475,3 @@ class Bookie:
     def watch_space(self, usage_max: float, reserve_bytes: int) -> None:
         """See ReadOnly.watch."""
         self.read_only.watch(self.store.space(), usage_max, reserve_bytes)
-
-
-def _refuse(code: Code) -> Callable[[Work, int, Request], None]:
-    def refuse(work: Work, connection: int, request: Request) -> None:
-        work.adds.mark(connection, len(work.odd.writes))
-        work.odd.writes.append((request, code))
-
-    return refuse

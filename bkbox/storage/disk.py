@@ -547,9 +547,9 @@ class DiskStore:
         with self._failing:
             if not self._index.is_frozen:  # an earlier one did not come to its end
                 self._log.write_footer()
-                self._index.freeze()
                 if self._journal_in_use is not None:
                     self._journal_in_use.next_segment()
+                self._index.freeze()  # last: where it lies is what the next attempt is to write
                 self._frozen_at = self._checkpoint_here(self._journal_first())
                 self._since_checkpoint = self._looks_at = 0
         checkpoint = replace(self._frozen_at, number=self._last_checkpoint.number + 1)

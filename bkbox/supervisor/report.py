@@ -157,7 +157,7 @@ def _warnings(bookie: Supervisor, limbo: int) -> list[status.StatusWarning]:
     if kernel_in_use() == "interpreted":
         found.append(
             status.StatusWarning(
-                "the kernel is interpreted: this bookie takes a tenth of the load that it could; install a C compiler "
+                "the kernel is interpreted: this bookie takes a small part of the load that it could; install a C compiler "
                 "and install bkbox again, or unset BKBOX_KERNEL"
             )
         )

@@ -33,6 +33,7 @@ _MOMENT_US = 500
 """A worker waits for more, before it syncs little, as long as a quarter of a sync takes, and this long at most."""
 
 _FEW_ADDS = 128
+"""Where the last sync covered more, the next group is large enough as it comes."""
 
 _SWITCH_S = 0.0005
 """How long a thread behind may hold up the worker at most while both compute; Python's default is ten times that."""

@@ -4,8 +4,8 @@
 queue    from when the front-end began the batch until the worker took it
 append   looking at the requests, and one write for all that was admitted
 index    putting the entries into the index in memory
-fsync    until what the group waits for is durable: its turn and the sync
-reply    packing the answers, and reading the entries that were asked for
+fsync    until what the group waits for is durable: its turn and the sync; its reads are answered meanwhile
+reply    packing the answers to what waited
 =======  ===========================================================================================
 
 A group counts as often as it has adds, so that a percentile is one of adds; one without adds counts once.

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.errors import DiskFailedError
+from bkbox.errors import DiskFailedError, DiskFullError
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import RealFiles
 from bkbox.storage.rebuild import rebuild_index
@@ -203,3 +203,20 @@ def test_a_rebuild_finds_explicit_lacs(tmp_path: Path) -> None:
     assert store.explicit_lac(1) == lac(1, 7).body
     assert store.explicit_lac(2) is None
     store.close()
+
+
+def test_a_checkpoint_for_which_the_journal_had_no_room_comes_later_and_covers_everything(
+    ram_path: Path,
+) -> None:
+    """One that named a place or a journal segment of before would not be that of what it stores."""
+    host = Host(ram_path, AckAfter.JOURNAL)
+    put(host.store, entry(1, 0))
+    host.files.fail_append(2, DiskFullError, 0)  # after the footer: the header of the next segment
+    with pytest.raises(DiskFullError):
+        host.store.checkpoint()
+    put(host.store, entry(1, 1))
+    host.store.checkpoint()
+    taken, position = host.store._last_checkpoint, host.store._log.position
+    assert (taken.segment, taken.offset) == (position.segment, position.offset)
+    put(host.store, entry(1, 2))
+    assert host.lose().entries(1) == [(0, 2)]

@@ -157,8 +157,8 @@ def _warnings(bookie: Supervisor, limbo: int) -> list[status.StatusWarning]:
     if kernel_in_use() == "interpreted":
         found.append(
             status.StatusWarning(
-                "the kernel is interpreted: this bookie takes a small part of the load that it could; install a C compiler "
-                "and install bkbox again, or unset BKBOX_KERNEL"
+                "the kernel is interpreted: this bookie takes a small part of the load that it could; install a C "
+                "compiler and install bkbox again, or unset BKBOX_KERNEL"
             )
         )
     if config.ack_after == "write":

@@ -8,6 +8,8 @@
 #              ARGS='--only "window 16" --quick --dir /data')
 # make bench-growth
 #              the bookie with a hundred times as much of everything: the last table there
+# make soak    simulated clusters through faults of all kinds, for 20 minutes (MINUTES=480): the table of
+#              docs/verification.md
 # make wheels  manylinux wheels with the compiled kernel for CPython 3.11 and 3.12, in dist/; wants both, and a C compiler
 # make clean   remove what these made
 #
@@ -22,7 +24,7 @@ unexport PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test check kernel wheels bench-peers bench-growth clean
+.PHONY: demo test check kernel wheels bench-peers bench-growth soak clean
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
 
@@ -48,6 +50,9 @@ bench-peers: $(STAMP)
 
 bench-growth: $(STAMP)
 	$(BIN)/python -m tests.bench.growth --rounds $${ROUNDS:-5} $(ARGS)
+
+soak: $(STAMP)
+	$(BIN)/bkbox sim --jobs 2 --minutes $${MINUTES:-20}
 
 wheels: $(STAMP)
 	@$(make_wheels)

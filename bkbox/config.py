@@ -148,7 +148,8 @@ class _Reader:
         except UnicodeDecodeError as error:
             self._problem(str(self._path), f"byte {error.start} is not UTF-8")
             return None
-        except ValueError as error:  # TOMLDecodeError, or an absurdly long number
+        # TOMLDecodeError, an absurdly long number, or absurdly many brackets
+        except (ValueError, RecursionError) as error:
             reason, line = _syntax_error(str(error), text)
             self._problem(f"{self._path}:{line}", f"not TOML: {reason}")
             return None

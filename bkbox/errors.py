@@ -65,6 +65,10 @@ class QuorumSizeError(CallerError):
     """Ensemble size, write quorum and ack quorum do not fit: E >= WQ >= AQ >= 1."""
 
 
+class ModelTooLargeError(CallerError):
+    """A model to be searched has more different parts than a state has room for: take smaller sizes."""
+
+
 class EntryTooLargeError(CallerError):
     """The entry does not fit into one frame."""
 
@@ -216,3 +220,7 @@ class DemoFailedError(OperatorError):
 
 class BenchError(OperatorError):
     """A benchmark could not be run to its end; what it had measured until then says nothing."""
+
+
+class ChaosError(OperatorError):
+    """A chaos run could not be carried out; nothing follows from that for what it ran."""

@@ -5,8 +5,9 @@ What is durable, and what ``lose_host`` may do with the rest:
 
 - The bytes of a file are durable as of its last fdatasync. Of what was appended since, any prefix
   stays (drawn from the random generator); within it, any 512-byte sectors may be zeros or garbage
-  instead, in any order, as pages that never reached the disk under a size that did. A truncate
-  that was not synced may or may not have happened.
+  instead, in any order, as pages that never reached the disk under a size that did. What was written over
+  filler that is durable is there, or the filler is, sector by sector, in any order. A truncate that was not
+  synced may or may not have happened.
 - A name is durable as of the last fsync_dir of its folder. Each creation, rename and removal since
   may be there or not, each for itself. Folders themselves are durable at once.
 - What was synced is never touched.
@@ -20,8 +21,8 @@ Faults, counted from the call that orders them:
   raises DiskFullError.
 - ``fail_truncate``, ``fail_read``: while set, truncates raise DiskFailedError, reads DiskError.
 - ``crash_at(n)``: the n-th call that changes anything raises ``Crash``; an append first writes a
-  part of its data, as a killed process leaves it (``rng`` decides how much). After it nothing
-  changes the folder any more.
+  part of its data, as a killed process leaves it (``rng`` decides how much; over filler, up to the end of a sector).
+  After it nothing changes the folder any more.
 
 ``calls`` counts the calls that change anything.
 """
@@ -29,6 +30,7 @@ Faults, counted from the call that orders them:
 from __future__ import annotations
 
 import random
+from bisect import bisect_left
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -125,21 +127,24 @@ class CrashableFiles:
             return node.durable
         if not current.startswith(node.durable) and self._rng.random() < 0.5:
             return node.durable  # the truncate did not happen
-        common = 0
-        if current.startswith(node.durable):
-            common = len(node.durable)
-        elif node.durable.startswith(current):
+        if node.durable.startswith(current):
             return current
-        else:
-            while common < min(len(current), len(node.durable)) and (
-                current[common] == node.durable[common]
-            ):
-                common += 1
-        data = bytearray(current[: self._rng.randint(common, len(current))])
+        both = min(len(current), len(node.durable))
+        common = bisect_left(
+            range(both), True, key=lambda at: current[: at + 1] != node.durable[: at + 1]
+        )
+        least = max(common, both)
+        data = bytearray(current[: self._rng.randint(least, len(current))])
+        back = self._rng.choice((0.0, 0.5, 1.0))
+        for start in range(common - common % SECTOR_BYTES, least, SECTOR_BYTES):
+            if self._rng.random() < back:
+                low, high = max(start, common), min(start + SECTOR_BYTES, least)
+                data[low:high] = node.durable[low:high]
         if self._rng.random() < 0.6:
             for start in range(common - common % SECTOR_BYTES, len(data), SECTOR_BYTES):
-                if self._rng.random() < 0.3:
-                    low, high = max(start, common), min(start + SECTOR_BYTES, len(data))
+                low, high = max(start, common), min(start + SECTOR_BYTES, len(data))
+                untouched = current[low:high] == node.durable[low:high]
+                if not untouched and self._rng.random() < 0.3:
                     zeros = self._rng.random() < 0.5
                     data[low:high] = bytes(high - low) if zeros else self._rng.randbytes(high - low)
         return bytes(data)
@@ -160,9 +165,15 @@ class CrashableFiles:
             self._crashed = True
             raise Crash
 
-    def _append(self, path: Path, write: Callable[[bytes], None], data: bytes) -> None:
+    def _append(
+        self, path: Path, write: Callable[[bytes], None], data: bytes, over: int | None = None
+    ) -> None:
+        """``over``: the offset of data that goes over filler."""
         if not self._crashed and self.calls + 1 == self._crash_at:
-            write(data[: self._rng.randint(0, len(data))])
+            written = self._rng.randint(0, len(data))
+            if over is not None and written < len(data):
+                written = max(0, written - (over + written) % SECTOR_BYTES)
+            write(data[:written])
         self._change()
         self.appends += 1
         if self.appends == self._fail_append_at:
@@ -241,9 +252,16 @@ class _AppendFile:
         self._path = path
         self._node = node
         self._real = real
+        self._end = real.size()
 
     def append(self, data: bytes) -> None:
-        self._files._append(self._path, self._real.append, data)
+        end = self._end
+        over = end if end < self._real.size() else None
+        self._files._append(self._path, self._real.append, data, over)
+        self._end += len(data)
+
+    def fill(self, offset: int, data: bytes) -> None:
+        self._files._append(self._path, lambda part: self._real.fill(offset, part), data)
 
     def size(self) -> int:
         return self._real.size()
@@ -253,6 +271,7 @@ class _AppendFile:
         if self._files.fail_truncate:
             raise DiskFailedError(f"truncate {self._path}: ordered")
         self._real.truncate(size)
+        self._end = size
 
     def fdatasync(self) -> None:
         self._files._sync(self._path)

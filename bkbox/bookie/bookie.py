@@ -10,7 +10,8 @@ A group is carried out in steps, and their order is what makes the answers true:
    first the states of ledgers (creation, fence), then the entries grouped by ledger, so that consecutive ones become
    one run of the index, then the explicit LACs. Entries can be read from here on, states and LACs show with step 3.
    If the write fails, everything admitted is answered with the failure and the states are as before.
-2. ``serve``: reads that fence nothing are answered. Nobody waits for a sync to read.
+2. ``serve``: reads that fence nothing are answered. Nobody waits for a sync to read. Those that have to wait for the
+   disk are left for ``serve_late``, once somebody has waited: alike reads have alike answers, so their order is free.
 3. ``settle`` and ``end``, once what the group has to wait for is durable (``waits``; the store says what ``ack_after``
    demands, states and explicit LACs always are; entries that all asked for a deferred sync are not waited for; a force
    waits for all that was answered before it): the states take effect, writes are answered in the order of arrival,
@@ -36,7 +37,7 @@ from bkbox.bookie.answers import Request, bare
 from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers, standing
 from bkbox.bookie.longpoll import LongPolls, Poll
-from bkbox.bookie.reading import Reader
+from bkbox.bookie.reading import LateReads, Reader
 from bkbox.bookie.readonly import DISK_FAILED, DISK_FULL, ReadOnly
 from bkbox.errors import DiskError, DiskFullError
 from bkbox.kernel.adds import ENTRY_BYTES_MIN, AddBatch, HotLedger
@@ -96,13 +97,17 @@ _NOTHING = Odd()
 
 
 class Work:
-    """One group on its way through the steps. ``waits``: whether something has to be durable before it ends."""
+    """One group on its way through the steps. ``waits``: whether something has to be durable before it ends; ``late``:
+    its reads that have to wait for the disk, until they are answered.
+    """
 
     __slots__ = (
         "adds",
         "advanced",
+        "ended",
         "failure",
         "indexed_us",
+        "late",
         "odd",
         "taken_us",
         "waits",
@@ -114,8 +119,9 @@ class Work:
         self.odd = _NOTHING
         self.taken_us = self.written_us = self.indexed_us = taken_us
         """When it was taken, written and indexed."""
-        self.waits = False
+        self.waits = self.ended = False
         self.failure: Code | None = None
+        self.late: LateReads | None = None
         self.advanced: Sequence[tuple[int, int]] = ()
         """Ledgers that somebody watches, with the LAC that the group brought them."""
 
@@ -167,6 +173,7 @@ class Bookie:
         }
         self.ledgers = Ledgers(store)
         self.reader = Reader(store, self.ledgers, self._lacs)
+        self._late = self.reader.late()
         self.read_only = ReadOnly()
 
     @property
@@ -207,10 +214,20 @@ class Bookie:
         return bool(work.odd.reads) or len(self.reader.plain) > 0
 
     def serve(self, work: Work, out: AnswerWriter) -> None:
-        """Step 2. Raises EOFError."""
-        self.reader.plain.serve(out)
+        """Step 2; ``late`` is what it leaves. Raises EOFError."""
+        late = self._late
+        self.reader.plain.serve(out, late.plain)
         for connection, request, code in work.odd.reads:
-            self.reader.answer_into(out, connection, request, code)
+            self.reader.answer_into(out, connection, request, code, late)
+        if late:
+            work.late = late
+            self._late = self.reader.late()
+
+    def serve_late(self, work: Work, out: AnswerWriter) -> None:
+        """The rest of step 2, at any time; ``late`` is None then. Raises EOFError."""
+        late, work.late = work.late, None
+        assert late is not None
+        self.reader.serve_late(late, out)
 
     def end(self, work: Work, out: AnswerWriter) -> None:
         """The answers of step 3, after ``settle``; take what ``polled`` has afterwards. Raises EOFError."""
@@ -467,11 +484,20 @@ class Bookie:
         deadline = self._polls.next_deadline_ms
         return None if deadline is None else max(0, deadline - self._ticks_us() // 1000)
 
-    def forget_polls(self) -> None:
-        """The front-end is gone, and with it all connections."""
+    def forget_connections(self) -> None:
+        """The front-end is gone, and with it all connections: what they asked for is answered to nobody, not even to
+        those of the next front-end that have the same numbers.
+        """
         self._polls = LongPolls()
         self._over.clear()
+        self.reader.plain.clear()
+        self._late = self.reader.late()
 
     def watch_space(self, usage_max: float, reserve_bytes: int) -> None:
-        """See ReadOnly.watch."""
-        self.read_only.watch(self.store.space(), usage_max, reserve_bytes)
+        """See ReadOnly.watch. A disk that does not even tell its room is not there any more: it takes nothing more."""
+        try:
+            space = self.store.space()
+        except DiskError as error:
+            self.read_only.turn(DISK_FAILED, error)
+        else:
+            self.read_only.watch(space, usage_max, reserve_bytes)

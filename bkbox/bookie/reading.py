@@ -8,7 +8,8 @@ or the whole ledger is answered EUNKNOWNLEDGERSTATE; an explicit LAC is EOK with
 Source: protocol of versions 2 and 3 (READ_ENTRY, BATCH_READ_ENTRY, READ_LAC, GET_LIST_OF_ENTRIES_OF_LEDGER),
 ReadEntryProcessorV3.java, LongPollReadEntryProcessorV3.java, ReadLacProcessorV3.java.
 
-The frequent reads of entries that are there go another way (kernel/reads.py), which comes here with all others.
+The frequent reads of entries that are there go another way (kernel/reads.py), which comes here with all others. What
+of them is not in memory is put aside as late reads, for somebody to wait for the disk who has nothing else to do.
 """
 
 from __future__ import annotations
@@ -21,7 +22,9 @@ from bkbox.bookie.answers import Request, bare, on_v2
 from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers, standing
 from bkbox.errors import DiskError
+from bkbox.ids import MAX_ID
 from bkbox.kernel.answers import AnswerWriter
+from bkbox.kernel.fetch import FETCHED, LATE, Range
 from bkbox.kernel.reads import ReadBatch
 from bkbox.kernel.v3plain import NO_LAC
 from bkbox.limits import BATCH_READ_BYTES_MAX, FRAME_BYTES_MAX
@@ -39,6 +42,25 @@ _LIST_BYTES_MAX = FRAME_BYTES_MAX - 128
 """Room for a list of entries in the frame of its answer."""
 
 
+class LateReads:
+    """Reads of one group of which something is not in memory. ``batches``: connections and their batch reads."""
+
+    __slots__ = ("batch_ranges", "batches", "plain")
+
+    def __init__(self, plain: ReadBatch) -> None:
+        self.plain = plain
+        self.batches: list[tuple[int, v2.BatchReadRequest]] = []
+        self.batch_ranges: list[Range] = []
+
+    def __bool__(self) -> bool:
+        return len(self.plain) > 0 or bool(self.batches)
+
+    @property
+    def ranges(self) -> list[Range]:
+        """Where what is not in memory lies."""
+        return self.plain.ranges + self.batch_ranges
+
+
 class Reader:
     """The reads of one disk."""
 
@@ -47,7 +69,8 @@ class Reader:
         self._ledgers = ledgers
         self._lacs = lacs
         self._one_by_one = self.unknown = 0
-        self.plain = ReadBatch(store.finder, store.fetch(), self._plain_lac, self._plain)
+        self._fetch = store.fetch()
+        self.plain = self._batch_of_reads()
         """Plain reads, to be taken and served."""
         self._answers: dict[type[Request], Callable[..., bytes]] = {
             v2.ReadRequest: self._entry_v2,
@@ -62,14 +85,36 @@ class Reader:
         """Entries that were asked for, since the start; ``unknown`` of them could not be told."""
         return self._one_by_one + self.plain.served
 
-    def answer_into(self, out: AnswerWriter, connection: int, request: Request, code: Code) -> None:
-        """As ``answer``, into a slot. Raises EOFError."""
+    def _batch_of_reads(self) -> ReadBatch:
+        return ReadBatch(self._store.finder, self._fetch, self._plain_lac, self._plain)
+
+    def late(self) -> LateReads:
+        """A place for late reads."""
+        return LateReads(self._batch_of_reads())
+
+    def serve_late(self, late: LateReads, out: AnswerWriter) -> None:
+        """Answer late reads; what is still not in memory is waited for. Raises EOFError."""
+        late.plain.serve(out)
+        for connection, request in late.batches:
+            self.answer_into(out, connection, request, Code.EOK)
+
+    def answer_into(
+        self,
+        out: AnswerWriter,
+        connection: int,
+        request: Request,
+        code: Code,
+        late: LateReads | None = None,
+    ) -> None:
+        """As ``answer``, into a slot, or put aside as a late read (None: the disk is waited for). Raises EOFError."""
         if (
             code is Code.EOK
             and isinstance(request, v2.BatchReadRequest)
             and request.version == v2.CURRENT_VERSION
             and request.entry_id >= 0
-            and self.plain.serve_batch(
+        ):
+            ranges: list[Range] | None = None if late is None else []
+            done = self.plain.serve_batch(
                 out,
                 connection,
                 request.ledger_id,
@@ -77,9 +122,14 @@ class Reader:
                 request.request_id,
                 request.max_count,
                 min(request.max_size, BATCH_READ_BYTES_MAX),
+                ranges,
             )
-        ):
-            return
+            if done == LATE and late is not None and ranges is not None:
+                late.batches.append((connection, request))
+                late.batch_ranges += ranges
+                return
+            if done == FETCHED:
+                return
         out.put(connection, self.answer(request, code), 1)
 
     def answer(self, request: Request, code: Code) -> bytes:
@@ -154,6 +204,7 @@ class Reader:
         next_id = read.entry_id + 1
         while (
             read.entry_id >= 0
+            and next_id <= MAX_ID
             and (read.max_count <= 0 or len(entries) < read.max_count)
             and size < limit
         ):

@@ -48,6 +48,7 @@ _BY_ERROR: tuple[tuple[type[errors.BkboxError], ExitCode], ...] = (
     (errors.MetadataUnavailableError, ExitCode.TRY_AGAIN),
     (errors.ConnectionLostError, ExitCode.TRY_AGAIN),
     (errors.RequestTimeoutError, ExitCode.TRY_AGAIN),
+    (errors.ChaosError, ExitCode.TRY_AGAIN),
 )
 
 

@@ -64,6 +64,12 @@ COMMANDS = {
     "index": ("bkbox.cli.index:index", "Work on a disk's index while the bookie is stopped."),
     "config": ("bkbox.cli.config:config", "Check a configuration and show what it means."),
     "bench": ("bkbox.cli.bench:bench", "Measure a bookie and the client on this machine."),
+    "sim": ("bkbox.cli.sim:sim", "Run a simulated cluster through faults of all kinds."),
+    "model-check": ("bkbox.cli.modelcheck:model_check", "Look at every state of the limbo model."),
+    "chaos": (
+        "bkbox.cli.chaos:chaos",
+        "Run a real cluster under load, break it, judge its history.",
+    ),
     "demo": ("bkbox.cli.demo:demo", "Run three bookies here, break them, and read all back."),
 }
 

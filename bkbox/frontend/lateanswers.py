@@ -6,10 +6,11 @@ there are too many requests, and the client may ask again.
 
 from __future__ import annotations
 
+from bkbox.errors import EncodingError
 from bkbox.values import replaced
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
-from bkbox.wire.frames import bodies
+from bkbox.wire.frames import bodies, frame
 
 
 def without_entries(frames: bytes | memoryview) -> bytes:
@@ -28,7 +29,11 @@ def _light_v2(body: memoryview) -> bytes:
 
 
 def _light_v3(body: memoryview) -> bytes:
-    response = v3.decode_response(body)
+    try:
+        response = v3.decode_response(body)
+    except EncodingError:
+        # The refusal of an unknown version, which it repeats in its first byte: that may be any.
+        return frame(body)
     late = Code.ETOOMANYREQUESTS
     if not isinstance(response, v3.StartTlsResponse) and response.code is Code.EOK:
         match response:

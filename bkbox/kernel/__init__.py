@@ -1,4 +1,4 @@
-"""The compiled kernel: all that runs once per frame or per entry.
+"""The compiled kernel: all that runs once per frame or per entry, or per state of a search.
 
 Plain typed Python. Beside each module lies a ``.pxd`` with its C types, by which Cython compiles it where a compiler
 is there; where none is, or with ``BKBOX_KERNEL=interpreted`` in the environment, the same source runs as it stands,

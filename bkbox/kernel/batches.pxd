@@ -128,7 +128,7 @@ cdef class AnswerEnd:
 
     cpdef AnswerWriter answers(self, Group group)
     cpdef AnswerWriter polled(self)
-    cpdef flush_polled(self)
+    cpdef flush(self)
     cdef _write_for(self, int kind, unsigned int group)
     cpdef _more(self, Py_ssize_t used)
     cdef _send_open(self, unsigned int mask, bint flag)

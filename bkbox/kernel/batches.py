@@ -297,7 +297,7 @@ class AnswerEnd:
     """Takes groups of batches, and packs answers into slots.
 
     All methods raise EOFError once the front-end is gone. What ``answers`` and ``polled`` give is good until the next
-    call of any of ``answers``, ``polled``, ``done`` and ``flush_polled``.
+    call of any of ``answers``, ``polled``, ``done`` and ``flush``.
     """
 
     __slots__ = (
@@ -382,10 +382,9 @@ class AnswerEnd:
         self._write_for(_POLLED, 0)
         return self._writer
 
-    def flush_polled(self) -> None:
-        """Send the answers to long polls that are not sent yet."""
-        if self._kind == _POLLED:
-            self._send_open(0, False)
+    def flush(self) -> None:
+        """Send the answers that are not sent yet."""
+        self._send_open(0, False)
 
     def _write_for(self, kind: int, group: int) -> None:
         if kind != self._kind or group != self._writing:

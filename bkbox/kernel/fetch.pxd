@@ -3,6 +3,9 @@ cimport cython
 from bkbox.kernel cimport octets
 from bkbox.kernel.recent cimport Place
 
+cdef int _BROKEN
+cdef int _FETCHED
+cdef int _LATE
 cdef Py_ssize_t _RECORD_HEADER_BYTES
 cdef unsigned char _RECORD_MARK
 cdef unsigned char _RECORD_ENTRY
@@ -18,6 +21,7 @@ cdef class Fetch:
     cdef object _follower
     cdef public Py_ssize_t count
     cdef readonly long long fetched
+    cdef public bint waited
     cdef unsigned char[::1] _stage
     cdef object _stage_view
     cdef Py_ssize_t _run_bytes
@@ -37,11 +41,16 @@ cdef class Fetch:
     @cython.locals(index=Py_ssize_t)
     cpdef void add(self, long long ledger, long long entry, Place place, Py_ssize_t at) noexcept
 
-    @cython.locals(good=bint)
-    cpdef bint fetch(self, unsigned char[::1] slot) except -1
+    @cython.locals(done=int)
+    cpdef int fetch(self, unsigned char[::1] slot, list late=*) except -1
+
+    cpdef bint is_late(self, Py_ssize_t number) noexcept
 
     @cython.locals(start=Py_ssize_t, end=Py_ssize_t)
-    cdef bint _load(self, unsigned char[::1] room) except -1
+    cdef int _load(self, unsigned char[::1] room, list late) except -1
+
+    @cython.locals(index=Py_ssize_t, number=Py_ssize_t)
+    cdef int _leave_run(self, Py_ssize_t start, Py_ssize_t end, list late) except -1
 
     @cython.locals(
         index=Py_ssize_t,

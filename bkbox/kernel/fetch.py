@@ -5,7 +5,7 @@ nearly so are read with one call, into a buffer that stays in the processor's ca
 entry is copied to its place, so the one copy costs nothing. A read of the disk thus serves as many requests as
 possible, whoever asked and in whatever order.
 
-What is in memory is read first; what is not is asked for all at once, and waited for then.
+What is in memory is read first; what is not is asked for all at once, and waited for then, or left to be fetched later.
 """
 
 from __future__ import annotations
@@ -20,6 +20,13 @@ from bkbox.kernel.recent import Place
 TOGETHER_MAX = 1_024
 """Entries that are fetched together."""
 
+BROKEN, FETCHED, LATE = range(3)
+"""What may come of a fetch."""
+
+Range = tuple[int, int, int]
+"""Bytes of a segment: its id, offset, length."""
+
+_BROKEN, _FETCHED, _LATE = BROKEN, FETCHED, LATE
 _RECORD_HEADER_BYTES = 16
 _RECORD_MARK = 0xB5
 _RECORD_ENTRY = 1
@@ -65,7 +72,7 @@ class Follower(Protocol):
 class Fetch:
     """Gathers up to TOGETHER_MAX entries (``count`` so far), and fetches them.
 
-    ``fetched``: how many were, since the start.
+    ``fetched``: how many were, since the start; ``waited``: what is to be fetched now was waited for before.
     """
 
     __slots__ = (
@@ -88,6 +95,7 @@ class Fetch:
         "_stage_view",
         "count",
         "fetched",
+        "waited",
     )
 
     def __init__(self, source: Source, follower: Follower) -> None:
@@ -95,6 +103,7 @@ class Fetch:
         self._follower = follower
         self.count = 0
         self.fetched = 0
+        self.waited = False
         stage = bytearray(_STAGE_BYTES)
         self._stage = stage
         self._stage_view = memoryview(stage)
@@ -125,21 +134,27 @@ class Fetch:
         self._order[index] = index
         self.count = index + 1
 
-    def fetch(self, slot: memoryview) -> bool:
-        """Fetch what was added; False where a record cannot be read or is not the one that it should be.
+    def fetch(self, slot: memoryview, late: list[Range] | None = None) -> int:
+        """Fetch what was added: FETCHED; BROKEN where a record cannot be read or is not the one that it should be;
+        LATE, unless ``late`` is None, where something is not in memory: ``late`` has got where it lies, and ``is_late``
+        says what it is.
 
         Whatever comes out, nothing is left to be fetched.
         """
         self._sort()
-        good = self._load(slot)
-        if good:
+        done = self._load(slot, late)
+        if done == _FETCHED:
             self.fetched += self.count
         self.count = 0
-        return good
+        return done
+
+    def is_late(self, number: int) -> bool:
+        """Whether the entry that was added as this one has to be fetched later; right after a fetch said LATE."""
+        return self._at[number] < 0
 
     # ---- reading ------------------------------------------------------------------------------------
 
-    def _load(self, room: memoryview) -> bool:
+    def _load(self, room: memoryview, late: list[Range] | None) -> int:
         missed = []
         start = 0
         try:
@@ -148,18 +163,27 @@ class Fetch:
                 if not self._read_run(start, False):
                     missed.append(start)
                 elif not self._check_run(room, start, end):
-                    return False
-                elif self._follower.following:
-                    self._tell(start, end, False)
+                    return _BROKEN
+                elif self.waited or self._follower.following:
+                    self._tell(start, end, self.waited)
                 start = end
             for start in missed:
                 end = self._run_end(start)
+                if late is not None:
+                    self._leave_run(start, end, late)
+                    continue
                 if not self._read_run(start, True) or not self._check_run(room, start, end):
-                    return False
+                    return _BROKEN
                 self._tell(start, end, True)
         except DiskError:
-            return False
-        return True
+            return _BROKEN
+        return _LATE if missed and late is not None else _FETCHED
+
+    def _leave_run(self, start: int, end: int, late: list[Range]) -> None:
+        index = self._order[start]
+        late.append((self._segment[index], self._offset[index], self._run_bytes))
+        for number in range(start, end):
+            self._at[self._order[number]] = -1
 
     def _run_end(self, start: int) -> int:
         """Up to where, in the order of the log, records are read with one call; ``_run_bytes`` is how much that is."""

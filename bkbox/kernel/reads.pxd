@@ -6,6 +6,9 @@ from bkbox.kernel.fetch cimport Fetch
 from bkbox.kernel.recent cimport Finder, Place
 from bkbox.kernel.v3plain cimport put_read_head, put_read_tail, read_head_size, read_tail_size
 
+cdef int _BROKEN
+cdef int _FETCHED
+cdef int _LATE
 cdef Py_ssize_t _V2_HEAD_BYTES
 cdef unsigned int _V2_READ
 cdef Py_ssize_t _V2_BATCH_HEAD_BYTES
@@ -21,6 +24,7 @@ cdef class ReadBatch:
     cdef object _lac_of
     cdef object _slow
     cdef Place _place
+    cdef public list ranges
     cdef dict _lacs
     cdef Py_ssize_t _capacity
     cdef Py_ssize_t _used
@@ -55,7 +59,7 @@ cdef class ReadBatch:
     @cython.locals(
         fetch=Fetch, index=Py_ssize_t, connection="long long", size=Py_ssize_t, at=Py_ssize_t
     )
-    cpdef serve(self, AnswerWriter out)
+    cpdef serve(self, AnswerWriter out, ReadBatch late=*)
 
     cdef bint _find(self, long long ledger, long long entry) except -1
 
@@ -75,8 +79,21 @@ cdef class ReadBatch:
     )
     cdef Py_ssize_t _put_head(self, AnswerWriter out, Py_ssize_t index, Py_ssize_t at) except -1
 
-    @cython.locals(index=Py_ssize_t)
-    cdef int _fill(self, AnswerWriter out, Py_ssize_t end) except -1
+    @cython.locals(index=Py_ssize_t, done=int, end_here=Py_ssize_t)
+    cdef int _fill(self, AnswerWriter out, Py_ssize_t end, ReadBatch late) except -1
+
+    @cython.locals(
+        fetch=Fetch,
+        number=Py_ssize_t,
+        kept=Py_ssize_t,
+        index=Py_ssize_t,
+        connection="long long",
+        size=Py_ssize_t,
+        at=Py_ssize_t,
+    )
+    cdef Py_ssize_t _leave(self, AnswerWriter out, Py_ssize_t end, ReadBatch late) except -1
+
+    cdef void _move(self, Py_ssize_t index, Py_ssize_t to) noexcept
 
     @cython.locals(
         fetch=Fetch,
@@ -84,10 +101,12 @@ cdef class ReadBatch:
         size="long long",
         with_it="long long",
         at=Py_ssize_t,
+        number="long long",
         entry="long long",
-        good=bint,
+        done=int,
+        is_late=bint,
     )
-    cpdef bint serve_batch(
+    cpdef int serve_batch(
         self,
         AnswerWriter out,
         long long connection,
@@ -96,6 +115,7 @@ cdef class ReadBatch:
         long long request_id,
         long long count_max,
         long long size_max,
+        list late=*,
     ) except -1
 
 

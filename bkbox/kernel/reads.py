@@ -4,6 +4,9 @@ Plain are reads of one entry by its id, that fence nothing and wait for nothing.
 the index, so the answer is put into the slot, in the order of arrival, before its entry is read; the entries are then
 fetched to their places, many at once (fetch.py).
 
+What is not in memory is not waited for: it goes into another batch, which is served when somebody else has waited for
+the disk.
+
 A record that cannot be read or does not verify is rare and may cost something: everything since the last fetch is
 answered again, one by one, by the part of the bookie that knows what to say (bookie/reading.py). The same part answers
 whatever is not in the index.
@@ -17,7 +20,7 @@ from collections.abc import Callable
 from bkbox.errors import DiskError
 from bkbox.kernel import octets
 from bkbox.kernel.answers import AnswerWriter
-from bkbox.kernel.fetch import TOGETHER_MAX, Fetch
+from bkbox.kernel.fetch import BROKEN, FETCHED, LATE, TOGETHER_MAX, Fetch, Range
 from bkbox.kernel.recent import Finder, Place
 from bkbox.kernel.v3plain import (
     NO_LAC,
@@ -35,11 +38,15 @@ _V2_BATCH_HEAD_BYTES = 36
 _V2_BATCH_READ = 0x02070000
 _SIZE_BYTES = 4
 _TOGETHER_MAX = TOGETHER_MAX
+_BROKEN, _FETCHED, _LATE = BROKEN, FETCHED, LATE
 _NO_LAC = NO_LAC
 
 
 class ReadBatch:
-    """Takes the plain reads of one batch, and answers them."""
+    """Takes the plain reads of one batch, and answers them.
+
+    ``ranges``: where what it has to read lies on the disk, if another batch found that it was not in memory.
+    """
 
     __slots__ = (
         "_begin",
@@ -56,6 +63,7 @@ class ReadBatch:
         "_txn",
         "_used",
         "_version",
+        "ranges",
     )
 
     def __init__(
@@ -74,6 +82,7 @@ class ReadBatch:
         self._lac_of = lac_of
         self._slow = slow
         self._place = Place()
+        self.ranges: list[Range] = []
         self._lacs: dict[int, int] = {}
         none = memoryview(array("q"))
         self._connection = self._version = self._ledger = self._entry = none
@@ -125,29 +134,34 @@ class ReadBatch:
 
     # ---- answering ----------------------------------------------------------------------------------
 
-    def serve(self, out: AnswerWriter) -> None:
-        """Answer everything that was taken, for each connection in the order of arrival. Raises EOFError."""
+    def serve(self, out: AnswerWriter, late: ReadBatch | None = None) -> None:
+        """Answer everything that was taken, for each connection in the order of arrival. Raises EOFError.
+
+        ``late`` gets what is not in memory; None: the disk is waited for.
+        """
         fetch = self._fetch
         self._lacs = {}
         self._begin = 0
         fetch.count = 0
+        fetch.waited = len(self.ranges) > 0
         out.mark()
         for index in range(self._used):
             connection = self._connection[index]
             if self._find(self._ledger[index], self._entry[index]):
                 size = self._answer_size(index)
                 if fetch.count and (fetch.count == _TOGETHER_MAX or size > out.room(connection)):
-                    self._fill(out, index)
+                    self._fill(out, index, late)
                 at = self._put_head(out, index, out.reserve(connection, size, 1))
                 fetch.add(self._ledger[index], self._entry[index], self._place, at)
             else:
                 answer = self._answer(index)
                 if fetch.count and len(answer) > out.room(connection):
-                    self._fill(out, index)
+                    self._fill(out, index, late)
                 out.put(connection, answer, 1)
         if fetch.count:
-            self._fill(out, self._used)
+            self._fill(out, self._used, late)
         self._used = 0
+        self.ranges = []
 
     def _find(self, ledger: int, entry: int) -> bool:
         """Whether the index has an entry; ``_place`` is where its record lies then."""
@@ -196,14 +210,55 @@ class ReadBatch:
         put_read_tail(room, at + length, lac)
         return at
 
-    def _fill(self, out: AnswerWriter, end: int) -> None:
+    def _fill(self, out: AnswerWriter, end: int, late: ReadBatch | None) -> None:
         """Fetch the entries of the answers since ``_begin``, of which the last one is before ``end``."""
-        if not self._fetch.fetch(out.slot):
+        done = self._fetch.fetch(out.slot, None if late is None else late.ranges)
+        if done == _LATE and late is not None:
             out.rewind()
-            for index in range(self._begin, end):
+            end_here = self._leave(out, end, late)
+            done = self._fetch.fetch(out.slot)
+        else:
+            end_here = end
+        if done == _BROKEN:
+            out.rewind()
+            for index in range(self._begin, end_here):
                 out.put(self._connection[index], self._answer(index), 1)
         out.mark()
         self._begin = end
+
+    def _leave(self, out: AnswerWriter, end: int, late: ReadBatch) -> int:
+        """Give ``late`` what is late, and put the answers to the others once more; before which they end now."""
+        fetch = self._fetch
+        number = 0
+        kept = self._begin
+        for index in range(self._begin, end):
+            connection = self._connection[index]
+            if self._find(self._ledger[index], self._entry[index]):
+                number += 1
+                if fetch.is_late(number - 1):
+                    late._take(
+                        connection,
+                        self._version[index],
+                        self._txn[index],
+                        self._ledger[index],
+                        self._entry[index],
+                    )
+                    continue
+                size = self._answer_size(index)
+                at = self._put_head(out, index, out.reserve(connection, size, 1))
+                fetch.add(self._ledger[index], self._entry[index], self._place, at)
+            else:
+                out.put(connection, self._answer(index), 1)
+            self._move(index, kept)
+            kept += 1
+        return kept
+
+    def _move(self, index: int, to: int) -> None:
+        self._connection[to] = self._connection[index]
+        self._version[to] = self._version[index]
+        self._txn[to] = self._txn[index]
+        self._ledger[to] = self._ledger[index]
+        self._entry[to] = self._entry[index]
 
     # ---- batch reads --------------------------------------------------------------------------------
 
@@ -216,11 +271,13 @@ class ReadBatch:
         request_id: int,
         count_max: int,
         size_max: int,
-    ) -> bool:
+        late: list[Range] | None = None,
+    ) -> int:
         """Answer a batch read of version 2: entries from ``first`` on, until one is not in the index.
 
         ``count_max``: entries at most, no bound if <= 0; ``size_max``: bytes of the frame at most, but for the first
-        entry. False if nothing was answered: the bookie has to look what is wrong.
+        entry. FETCHED if that is done. LATE if something of it is not in memory: ``late``, unless None, has got where
+        that lies. BROKEN: the bookie has to look what is wrong.
         """
         fetch = self._fetch
         count = 0
@@ -234,7 +291,7 @@ class ReadBatch:
             size = with_it
             count += 1
         if count == 0:
-            return False
+            return _BROKEN
         out.mark()
         at = out.reserve(connection, size, 1)
         octets.put_u32(out.slot, at, size - 4)
@@ -245,19 +302,27 @@ class ReadBatch:
         octets.put_i64(out.slot, at + 28, request_id)
         at += _V2_BATCH_HEAD_BYTES
         fetch.count = 0
-        for entry in range(first, first + count):
-            good = self._find(ledger, entry)
-            if good:
+        fetch.waited = late is None
+        is_late = False
+        for number in range(count):  # not to ``first + count``, which need not be an id
+            entry = first + number
+            done = _FETCHED if self._find(ledger, entry) else _BROKEN
+            if done == _FETCHED:
                 octets.put_u32(out.slot, at, self._place.length)
                 at += _SIZE_BYTES
                 fetch.add(ledger, entry, self._place, at)
                 at += self._place.length
-                if fetch.count == _TOGETHER_MAX or entry == first + count - 1:
-                    good = fetch.fetch(out.slot)
-            if not good:
+                if fetch.count == _TOGETHER_MAX or number == count - 1:
+                    done = fetch.fetch(out.slot, late)
+            if done == _BROKEN:
                 out.rewind()
-                return False
-        return True
+                return _BROKEN
+            if done == _LATE:
+                is_late = True
+        if is_late:
+            out.rewind()
+            return _LATE
+        return _FETCHED
 
 
 def _wider(column: memoryview, capacity: int) -> memoryview:

@@ -10,6 +10,8 @@ cdef int _IDS
 cdef int _OFFSETS
 cdef int _LENGTHS
 cdef long long _REACH_MAX
+cdef unsigned int _OFFSET_HIGH_MAX
+cdef long long _ID_MAX
 
 
 @cython.final
@@ -42,6 +44,7 @@ cdef class Run:
     cpdef list ranges(self)
 
 
+@cython.locals(high="unsigned int")
 cdef unsigned int _u32(const unsigned char *data, Py_ssize_t at) noexcept
 
 

@@ -35,6 +35,8 @@ _IDS = 1
 _OFFSETS = 2
 _LENGTHS = 4
 _REACH_MAX = 2**32 - 1
+_OFFSET_HIGH_MAX = 2**16 - 1  # an offset of 2**48 or more is in no segment
+_ID_MAX = 2**63 - 1
 
 
 class Run:
@@ -66,12 +68,18 @@ class Run:
         self._columns = value[1]
         self.count = _u32(self._data, 0) & 0xFFFF
         self.segment = _u32(self._data, 4)
-        self.offset = _u32(self._data, 8)
-        self.offset = self.offset << 32 | _u32(self._data, 12)
         columns = self._columns
         wide = (columns & 1) + (columns >> 1 & 1) + (columns >> 2 & 1)
-        if self.count == 0 or columns > 7 or size != _HEAD_BYTES + 4 * self.count * wide:
+        if (
+            self.count == 0
+            or columns > 7
+            or size != _HEAD_BYTES + 4 * self.count * wide
+            or _u32(self._data, 8) > _OFFSET_HIGH_MAX
+            or self.first > _ID_MAX - self._id(self.count - 1)
+        ):
             raise DamagedError(f"the run from entry {first} of ledger {ledger} is malformed")
+        self.offset = _u32(self._data, 8)
+        self.offset = self.offset << 32 | _u32(self._data, 12)
         self.last = first + self._id(self.count - 1)
 
     def _id(self, index: int) -> int:
@@ -154,7 +162,8 @@ class Run:
 
 
 def _u32(data: bytes, at: int) -> int:
-    return data[at] << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3]
+    high = data[at]  # unsigned in C, where it would be shifted into the sign
+    return high << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3]
 
 
 class RunEncoder:

@@ -94,8 +94,14 @@ class MetadataStore(ABC):
         """
 
     @abstractmethod
-    async def read_ledger(self, ledger: LedgerId) -> Versioned[LedgerMetadata]:
-        """Raises NoSuchLedgerError; MetadataError if what is stored cannot be read."""
+    async def read_ledger(
+        self, ledger: LedgerId, *, latest: bool = False
+    ) -> Versioned[LedgerMetadata]:
+        """``latest``: not older than anything that anyone was told before this call. Otherwise it may be what was true
+        a while ago, which a later write with its version finds out.
+
+        Raises NoSuchLedgerError; MetadataError if what is stored cannot be read.
+        """
 
     @abstractmethod
     async def write_ledger(

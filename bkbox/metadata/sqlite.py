@@ -142,7 +142,10 @@ class SqliteStore(MetadataStore):
 
         return await self._database.write(insert)
 
-    async def read_ledger(self, ledger: LedgerId) -> Versioned[LedgerMetadata]:
+    async def read_ledger(
+        self, ledger: LedgerId, *, latest: bool = False
+    ) -> Versioned[LedgerMetadata]:
+        # One file: what is read is always the latest.
         stored = await self._find_ledger(ledger)
         if stored is None:
             raise NoSuchLedgerError(f"there is no ledger {ledger}")

@@ -155,7 +155,8 @@ class Runner:
         return None
 
     async def _settled_metadata(self, ledger: LedgerId) -> LedgerMetadata:
-        metadata = (await self._store.read_ledger(ledger)).value
+        # Metadata of before this bookie joined an ensemble would say that nothing is missing.
+        metadata = (await self._store.read_ledger(ledger, latest=True)).value
         return (
             await self._client.recover(ledger)
             if plan.needs_recovery(metadata, self._me)

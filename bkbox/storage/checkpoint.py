@@ -55,7 +55,7 @@ def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:
             None if journal is None else int(journal),
             bool(fields["held"]),
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise DamagedError(f"{path}: not a checkpoint") from error
 
 

@@ -43,7 +43,7 @@ from bkbox.errors import (
     InvalidIdError,
 )
 from bkbox.ids import MAX_ID
-from bkbox.kernel.fetch import Fetch
+from bkbox.kernel.fetch import Fetch, Range
 from bkbox.kernel.recent import Finder
 from bkbox.storage import marker
 from bkbox.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
@@ -489,6 +489,10 @@ class DiskStore:
         """For reading many entries at once; with readers that are behind followed (readahead.py)."""
         ahead = ReadAhead(self._index.finder, self._log.reader, lambda: self._log.position.segment)
         return Fetch(self._log.reader, ahead)
+
+    def await_read(self, ranges: Sequence[Range]) -> None:
+        """On any thread, one at a time: wait until these bytes of the log are in memory, or cannot be read."""
+        self._log.await_read(ranges)
 
     def has_entry(self, ledger: int, entry: int) -> bool:
         """Whether the index has an entry; it is not read."""

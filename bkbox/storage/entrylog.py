@@ -17,6 +17,7 @@ from pathlib import Path
 from uuid import UUID
 
 from bkbox.errors import DamagedError
+from bkbox.kernel.fetch import Range
 from bkbox.kernel.recent import Recent
 from bkbox.kernel.tally import Tally
 from bkbox.limits import FOOTER_LEDGERS_MAX
@@ -51,6 +52,7 @@ class EntryLog:
         self._tally = Tally()
         self._footer = 0
         self.reader = LogReader(files, self._log.path_of, self._log.name_of)
+        self._awaiting = LogReader(files, self._log.path_of, self._log.name_of)
 
     # ---- where it stands ---------------------------------------------------------------
 
@@ -162,6 +164,11 @@ class EntryLog:
         """
         return self.reader.read(location)
 
+    def await_read(self, ranges: Sequence[Range]) -> None:
+        """On any thread, one at a time: wait until these bytes are in memory, or cannot be read."""
+        for segment, offset, size in ranges:
+            self._awaiting.await_read(segment, offset, size)
+
     def read_footers(self, segment: int, last: int) -> dict[int, tuple[int, int]]:
         """Entries and bytes per ledger that the footers of a segment count, following them from
         the ``last`` one.
@@ -182,3 +189,4 @@ class EntryLog:
         """Close all files; syncs nothing."""
         self._log.close()
         self.reader.close()
+        self._awaiting.close()

@@ -41,15 +41,23 @@ class Space(NamedTuple):
 
 
 class AppendFile(Protocol):
-    """A file open for appending at its end."""
+    """A file open for appending at its end: where it ended when it was opened, and from then on where the last append
+    or truncate left it.
+    """
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         """Write all of data at the end. After an error any prefix of it may be there."""
 
-    def size(self) -> int: ...
+    def fill(self, offset: int, data: bytes) -> None:
+        """Write all of data from ``offset`` on, which lies at the end or beyond. The end stays where it is: what is
+        appended next overwrites it. After an error any prefix of it may be there.
+        """
+
+    def size(self) -> int:
+        """Bytes in the file, with what it was filled with beyond its end."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file to its first ``size`` bytes."""
+        """Cut the file to its first ``size`` bytes: its end, too."""
 
     def fdatasync(self) -> None:
         """Make the bytes and the size durable."""
@@ -173,14 +181,21 @@ class _RealAppendFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         with _changing("open", path):
-            flags = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC
-            self._fd = os.open(path, flags, 0o600)
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._end = os.fstat(self._fd).st_size
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
+        self._write(self._end, data)
+        self._end += len(data)
+
+    def fill(self, offset: int, data: bytes) -> None:
+        self._write(offset, data)
+
+    def _write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         try:
-            written = os.write(self._fd, data)
+            written = os.pwrite(self._fd, data, offset)
             while written < len(data):  # a short write: the error comes with the next one
-                written += os.write(self._fd, memoryview(data)[written:])
+                written += os.pwrite(self._fd, memoryview(data)[written:], offset + written)
         except OSError as error:
             raise _failure("write to", self._path, error) from error
 
@@ -191,6 +206,7 @@ class _RealAppendFile:
     def truncate(self, size: int) -> None:
         with _changing("truncate", self._path):
             os.ftruncate(self._fd, size)
+            self._end = size
 
     def fdatasync(self) -> None:
         with _changing("sync", self._path):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from bkbox.errors import DamagedError
 from bkbox.kernel.logscan import LogScan
 from bkbox.kernel.tally import Tally
 from bkbox.storage.files import Files
@@ -46,8 +45,6 @@ class LogIndexer:
             return reached, scan.wanted
 
         def on_record(record: ScannedRecord) -> None:
-            if record.kind is Kind.ENTRY:
-                raise DamagedError(f"{path}: the record at {record.offset} is an entry without ids")
             if record.kind is Kind.FOOTER:
                 self.tally.clear()  # what came before is counted in it
             self._index.apply(Record(record.kind, record.body))

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
-from bkbox.errors import DamagedError
+from bkbox.errors import DamagedError, DiskError
 from bkbox.limits import OPEN_SEGMENTS_MAX
 from bkbox.storage.files import Files, ReadFile
 from bkbox.storage.records import Location, Record
 from bkbox.storage.segment import RECORD_HEADER_BYTES, SegmentName, decode_record
+
+_ROOM_BYTES = 64 << 10
 
 
 class LogReader:
@@ -26,7 +29,8 @@ class LogReader:
         self._files = files
         self._path_of = path_of
         self._name_of = name_of
-        self._probe = memoryview(bytearray(1))
+        self._room = memoryview(bytearray(_ROOM_BYTES))
+        self._probe = self._room[:1]
         self._open: OrderedDict[int, tuple[ReadFile, int]] = OrderedDict()
 
     def read(self, location: Location) -> Record:
@@ -57,6 +61,15 @@ class LogReader:
     def read_cached(self, segment: int, offset: int, room: memoryview) -> int:
         """As read_into, but only as far as that needs no waiting for the disk."""
         return self._segment(segment)[0].read_cached(offset, room)
+
+    def await_read(self, segment: int, offset: int, size: int) -> None:
+        """Wait until bytes are in memory. An error is for those to find who read them."""
+        end = offset + size
+        with suppress(DiskError):
+            while offset < end:
+                room = self._room[: end - offset]
+                self._segment(segment)[0].read_into(offset, room)
+                offset += len(room)
 
     def is_cached(self, segment: int, offset: int) -> bool:
         """Whether a byte is in memory."""

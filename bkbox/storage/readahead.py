@@ -23,6 +23,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 
 from bkbox.errors import DiskError
+from bkbox.ids import MAX_ID
 from bkbox.kernel.ahead import GAP_MAX, stretch
 from bkbox.kernel.recent import Finder
 from bkbox.limits import (
@@ -165,7 +166,10 @@ class ReadAhead:
         if wanted <= 0:
             return
         begin = max(stream.ahead, stream.next)
-        last = begin + _ENTRIES_MAX
+        last = min(begin + _ENTRIES_MAX, MAX_ID - 1)  # so that one more is an id, too
+        if begin > last:
+            self._end(ledger, stream)
+            return
         try:
             stream.ahead, size, ranges = stretch(self._finder, ledger, begin, last, wanted)
             if size < _CRUMB_BYTES * (len(ranges) - 1):

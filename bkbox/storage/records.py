@@ -28,6 +28,7 @@ import struct
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
+from bkbox.ids import MAX_ID
 from bkbox.values import value
 
 Buffer = bytes | bytearray | memoryview
@@ -78,6 +79,32 @@ class Record(NamedTuple):
 
     kind: Kind
     body: Buffer
+
+
+_BODY_BYTES = {
+    Kind.ENTRY: ENTRY_IDS.size,
+    Kind.LEDGER: _LEDGER_ID.size + 1,
+    Kind.SYNCED: OFFSET.size,
+    Kind.FORGET: _LEDGER_ID.size,
+    Kind.FOOTER: OFFSET.size,
+    Kind.SEAL: OFFSET.size,
+    Kind.GAP: GAP_BODY.size,
+    Kind.LAC: LAC_PACKET.size,
+}
+_LONGER = frozenset({Kind.ENTRY, Kind.LEDGER, Kind.FOOTER, Kind.LAC})
+_OF_LEDGERS = frozenset({Kind.ENTRY, Kind.LEDGER, Kind.FORGET, Kind.LAC})
+
+
+def is_sound(kind: Kind, body: Buffer) -> bool:
+    """Whether a body is one that its kind can have. A record that verifies and is not sound is not bkbox's."""
+    more = len(body) - _BODY_BYTES[kind]
+    if more < 0 or (more and kind not in _LONGER):
+        return False
+    if kind is Kind.ENTRY:
+        return bool(max(ENTRY_IDS.unpack_from(body)) <= MAX_ID)
+    if kind is Kind.FOOTER:
+        return more % FOOTER_ITEM.size == 0
+    return kind not in _OF_LEDGERS or decode_ledger_id(body) >= 0
 
 
 class Location(NamedTuple):

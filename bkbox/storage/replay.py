@@ -142,7 +142,7 @@ class LogReplayer:
         """Read one segment into the index; ``footer`` is the last one before the checkpoint."""
         at_checkpoint = number == self._first
         start = self._start if at_checkpoint else SEGMENT_HEADER_BYTES
-        segment = _Segment(SegmentFindings(number, start), footer if at_checkpoint else 0)
+        segment = _Segment(SegmentFindings(number, start, start), footer if at_checkpoint else 0)
         self._read.append(segment)  # before it is read: the index may want to be stored meanwhile
         segment.findings = self._indexer.read(
             self._log.path_of(number), self._log.name_of(number), start
@@ -191,6 +191,8 @@ class LogReplayer:
         findings, regions = segment.findings, segment.regions
         number, size = findings.segment, findings.size
         path, name = self._log.path_of(number), self._log.name_of(number)
+        if size < findings.file_bytes:
+            cut_segment(self._files, path, size)  # the filler
         if findings.tail is not None and len(regions) == 1 and not regions[0].lost:
             size = findings.tail.start
             self._found.bytes_cut += findings.size - size

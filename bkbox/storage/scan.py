@@ -23,12 +23,13 @@ from typing import NamedTuple
 
 from bkbox.errors import DamagedError
 from bkbox.storage.files import Files
-from bkbox.storage.records import GAP_BODY, OFFSET, Kind
+from bkbox.storage.records import GAP_BODY, OFFSET, Kind, is_sound
 from bkbox.storage.segment import (
     SEGMENT_HEADER_BYTES,
     ScannedRecord,
     SegmentName,
     TornTail,
+    Unwritten,
     check_segment_header,
     scan,
 )
@@ -51,13 +52,14 @@ class Region(NamedTuple):
 class SegmentFindings:
     """What a scan of one segment found.
 
-    ``size`` of the file, ``bound`` up to which its SYNCED records prove it durable, ``footer`` = offset of the last
-    footer seen (0 none), ``seal_end`` = where the last SEAL ends, ``bad`` = (start, end) of bad regions, ``tail`` = the
-    last of them if it reaches the end.
+    ``size`` of the file without filler, ``file_bytes`` with it, ``bound`` up to which its SYNCED records prove it
+    durable, ``footer`` = offset of the last footer seen (0 none), ``seal_end`` = where the last SEAL ends, ``bad`` =
+    (start, end) of bad regions, ``tail`` = the last of them if nothing but filler follows.
     """
 
     segment: int
     size: int
+    file_bytes: int
     bound: int = SEGMENT_HEADER_BYTES
     footer: int = 0
     seal_end: int = 0
@@ -120,10 +122,15 @@ def read_segment(
     """Scan a segment from ``start``, and hand on its good records in order, but for those that ``take`` keeps.
 
     These do not get into the findings. Raises FormatVersionError for a newer format, DiskError where the file cannot be
-    read. A wrong header is noted, and does not keep the records from being read: they do not depend on it.
+    read, DamagedError for a good record that cannot have been written. A wrong header is noted, and does not keep the
+    records from being read: they do not depend on it.
     """
 
     def note(record: ScannedRecord) -> None:
+        if not is_sound(record.kind, record.body):
+            raise DamagedError(
+                f"{path}: the record at {record.offset} is of kind {record.kind.name} and cannot be"
+            )
         findings.note(record)
         on_record(record)
 
@@ -133,7 +140,8 @@ def read_segment(
 
     file = files.open_read(path)
     try:
-        findings = SegmentFindings(name.segment, file.size())
+        size = file.size()
+        findings = SegmentFindings(name.segment, size, size)
         try:
             check_segment_header(file.pread(0, SEGMENT_HEADER_BYTES), name, path)
         except DamagedError as error:
@@ -141,6 +149,8 @@ def read_segment(
         for item in scan(file, name, start, take_noting if take is not None else None):
             if isinstance(item, ScannedRecord):
                 note(item)
+            elif isinstance(item, Unwritten):
+                findings.size = item.start
             else:
                 findings.bad.append((item.start, item.end))
                 findings.tail = item if isinstance(item, TornTail) else None

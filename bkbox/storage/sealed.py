@@ -34,7 +34,14 @@ def read_document(files: Files, path: Path, version: int) -> dict[str, Any] | No
     try:
         fields = json.loads(line)
         found = int(fields.pop("format"))
-    except (ValueError, KeyError, AttributeError, TypeError) as error:
+    except (
+        ValueError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
         raise DamagedError(f"{path}: not a document of bkbox") from error
     if found > version:
         raise FormatVersionError(f"{path}: format {found}, this version reads up to {version}")

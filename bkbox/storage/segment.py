@@ -17,15 +17,19 @@ for, and a search for the next good record after a bad one does not take the pay
 or what a block held before, for a record. The header check tells a record that was cut short from
 one whose length is wrong.
 
-A scan finds, in order: good records, ``Damage`` (a bad region with a good record after it) and at
-most one ``TornTail`` (a bad region that reaches the end of the file). It judges nothing: whether a
-region may be cut or has lost something that was promised depends on what was synced, see
-replay.py.
+After the last record there may be filler: a pattern of 8 bytes that depends on the segment and lies at multiples of 8.
+It is what a segment was filled with ahead of its records (segmentlog.py), and no part of it: the segment ends where its
+filler begins.
+
+A scan finds, in order: good records, ``Damage`` (a bad region with a good record after it), at most one ``TornTail``
+(a bad region that reaches the end of the file or its filler) and at most one ``Unwritten`` (filler). It judges nothing:
+whether a region may be cut or has lost something that was promised depends on what was synced, see replay.py.
 """
 
 from __future__ import annotations
 
 import struct
+from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -52,7 +56,12 @@ _MARK = 0xB5
 _KINDS = frozenset(int(kind) for kind in Kind)
 _SEGMENT_AT = 8  # offset of the segment id in a record header
 
+FILLED_BYTES_MAX = 512 << 10
+"""How far a segment may be filled ahead of its records."""
+
 _CHUNK_BYTES = 1 << 20
+_FILLER_BYTES = 8
+_SECTOR_BYTES = 512
 
 
 @value
@@ -103,6 +112,18 @@ def check_segment_header(data: bytes, name: SegmentName, path: Path) -> None:
         raise FormatVersionError(f"{path}: format {version}, this version reads up to {FORMAT}")
     if (magic, segment, disk) != (name.magic, name.segment, name.disk.bytes):
         raise DamagedError(f"{path}: the header belongs to another segment or disk")
+
+
+def filler(seed: int, start: int, end: int) -> bytes:
+    """What a segment with this seed holds from ``start`` to ``end`` where it is filled and not written.
+
+    Not zeros, which a lost write leaves, too, and nothing that an entry can hold unless it knows the disk's uuid.
+    """
+    unit = crc32c(b"filler", seed).to_bytes(4, "big") + crc32c(b"unwritten", seed).to_bytes(
+        4, "big"
+    )
+    phase = start % _FILLER_BYTES
+    return (unit * ((end - start) // _FILLER_BYTES + 2))[phase : phase + end - start]
 
 
 def put_record(
@@ -179,7 +200,7 @@ class Damage:
 
 @value
 class TornTail:
-    """Bytes [start, end of file) hold no good record.
+    """Bytes [start, end) hold no good record, and nothing but filler follows.
 
     ``short``: what is there may be the beginning of a record, as a write that was cut leaves it;
     otherwise the bytes of a whole record are there and wrong.
@@ -188,6 +209,13 @@ class TornTail:
     start: int
     end: int
     short: bool
+
+
+@value
+class Unwritten:
+    """Bytes [start, end of file) are filler."""
+
+    start: int
 
 
 Take = Callable[[bytes, int, int], tuple[int, int]]
@@ -199,7 +227,7 @@ bytes of it a chunk has to have for it to go on, otherwise 0.
 
 def scan(
     file: ReadFile, name: SegmentName, start: int, take: Take | None = None
-) -> Iterator[ScannedRecord | Damage | TornTail]:
+) -> Iterator[ScannedRecord | Damage | TornTail | Unwritten]:
     """All of a segment from ``start``, where a record begins, to its end, but for what is taken. Raises DiskError."""
     reader = _Reader(file, name)
     offset = max(start, SEGMENT_HEADER_BYTES)
@@ -213,9 +241,13 @@ def scan(
             yield record
             offset = record.end
             continue
-        found = reader.next_good(offset + 1)
+        filled = reader.filled_from(offset)
+        found = reader.next_good(offset + 1) if filled > offset else None
         if found is None:
-            yield TornTail(offset, reader.size, reader.is_cut_at(offset))
+            if filled > offset:
+                yield TornTail(offset, filled, reader.is_cut_at(offset, filled))
+            if filled < reader.size:
+                yield Unwritten(filled)
             return
         yield Damage(offset, found)
         offset = found
@@ -263,12 +295,30 @@ class _Reader:
         record = decode_record(data, self._seed, self._segment, offset)
         return None if record is None else ScannedRecord(offset, record.kind, bytes(record.body))
 
-    def is_cut_at(self, offset: int) -> bool:
-        """Whether the file ends inside a record that may begin at offset."""
-        if offset + RECORD_HEADER_BYTES > self.size:
+    def filled_from(self, offset: int) -> int:
+        """From where on, not before ``offset``, all is filler; the end of the file if nothing is."""
+        start = max(offset, self.size - FILLED_BYTES_MAX)
+        data = self._bytes(start, self.size - start)
+        expected = filler(self._seed, start, self.size)
+        if data[-1:] != expected[-1:]:
+            return self.size
+        return start + bisect_left(
+            range(len(data)), True, key=lambda at: data[at:] == expected[at:]
+        )
+
+    def is_cut_at(self, offset: int, end: int) -> bool:
+        """Whether a record that may begin at offset is not whole at ``end``, where the file ends or its filler begins.
+
+        A whole record may end with a few bytes that are filler by chance, but a write that is cut ends with a page.
+        """
+        if offset + RECORD_HEADER_BYTES > end:
             return True
         header = self._header(offset)
-        return header is not None and offset + RECORD_HEADER_BYTES + header.length > self.size
+        if header is None:
+            return False
+        missing = offset + RECORD_HEADER_BYTES + header.length - end
+        at_page = end == self.size or end % _SECTOR_BYTES == 0
+        return missing >= (1 if at_page else _FILLER_BYTES)
 
     def next_good(self, offset: int) -> int | None:
         """The first offset from ``offset`` on where a record verifies."""

@@ -16,6 +16,7 @@ import struct
 from collections.abc import Callable, Iterable, Iterator
 
 from bkbox.errors import DamagedError
+from bkbox.ids import MAX_ID
 from bkbox.kernel.runs import RUN_VERSION, Run, RunEncoder
 from bkbox.storage.orderedstore import REBUILD_HINT, OrderedStore
 from bkbox.storage.records import LAC_PACKET, LedgerRecord, decode_state, encode_state
@@ -173,6 +174,8 @@ def _decode_run(key: bytes, value: bytes) -> Run:
     if len(key) != _RUN_KEY.size:
         raise _cannot_decode(f"run {key!r}")
     _, ledger, first = _RUN_KEY.unpack(key)
+    if max(ledger, first) > MAX_ID:
+        raise _cannot_decode(f"run {key!r}")
     try:
         return Run(ledger, first, value)
     except DamagedError as error:

@@ -40,7 +40,13 @@ _NOT_DATA = frozenset(
 )
 """What may stand in a directory that counts as empty: a repair that was interrupted leaves some of these."""
 
-_WRITTEN_BY_INIT = _NOT_DATA | {DISK_NAME, VERSION_NAME, f"{VERSION_NAME}.new"}
+_ENTRY_LOG = "entrylog"
+_HALF_PREPARED = _NOT_DATA | {_ENTRY_LOG, "index", "CHECKPOINT", "CHECKPOINT.new"}
+"""The same while a disk is being prepared, as long as nothing is in its entry log. Spelled out here: the modules that
+these names belong to load LevelDB.
+"""
+
+_WRITTEN_BY_INIT = _HALF_PREPARED | {DISK_NAME, VERSION_NAME, f"{VERSION_NAME}.new"}
 
 
 class DirState(Enum):
@@ -85,7 +91,7 @@ def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Dir
     except DiskError as error:
         return Directory(path, DirState.UNREADABLE, str(error))
     if identity is None:
-        if version is None and set(names) <= _NOT_DATA:
+        if version is None and (not names or _holds_only(files, path, _HALF_PREPARED)):
             return Directory(
                 path,
                 DirState.EMPTY,
@@ -102,6 +108,12 @@ def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Dir
             return Directory(path, DirState.FOREIGN, detail, version, identity)
     compared = _compare_version(files, path, expected, version, identity)
     return replaced(compared, epoch=_read_epoch(files, path))
+
+
+def _holds_only(files: Files, path: Path, allowed: frozenset[str]) -> bool:
+    """Whether there is nothing else in a directory, and nothing at all in its entry log."""
+    log = path / _ENTRY_LOG
+    return set(files.listdir(path)) <= allowed and not (files.exists(log) and files.listdir(log))
 
 
 def _read_epoch(files: Files, path: Path) -> int:
@@ -183,7 +195,7 @@ def lock_all(config: Config, files: Files, *, create: bool) -> dict[Path, DiskLo
     try:
         for path in (*config.disks, *((config.journal,) if config.journal else ())):
             if create:
-                files.mkdir(path)
+                make_directory(files, path)
             if files.exists(path):
                 held[path] = DiskLock(path)
     except (DiskError, OperatorError):
@@ -193,6 +205,16 @@ def lock_all(config: Config, files: Files, *, create: bool) -> dict[Path, DiskLo
     return held
 
 
+def make_directory(files: Files, path: Path) -> None:
+    """Create a directory and its missing parents, durably: what is synced below a name that is lost is lost, too."""
+    missing = [path]
+    while not files.exists(missing[-1].parent):
+        missing.append(missing[-1].parent)
+    for each in reversed(missing):
+        files.mkdir(each)
+        files.fsync_dir(each.parent)
+
+
 def only_from_init(files: Files, path: Path) -> bool:
-    """Whether a directory holds nothing but what `bkbox init` writes."""
-    return not files.exists(path) or set(files.listdir(path)) <= _WRITTEN_BY_INIT
+    """Whether a directory holds nothing but what `bkbox init` writes, and no bookie has written to it since."""
+    return not files.exists(path) or _holds_only(files, path, _WRITTEN_BY_INIT)

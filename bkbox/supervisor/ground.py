@@ -16,7 +16,7 @@ from bkbox.storage.files import Files
 from bkbox.storage.lock import DiskLock
 from bkbox.supervisor import cookies
 from bkbox.supervisor.cookies import Evidence
-from bkbox.supervisor.directories import DirState, lock_all
+from bkbox.supervisor.directories import DirState, lock_all, make_directory
 from bkbox.supervisor.disks import Disk
 
 log = logging.getLogger(__name__)
@@ -80,7 +80,7 @@ async def _fix_cookies(
         log.warning("auto_fix_cookies: %s", step)
     for item in evidence.directories:
         if item.path not in locks:
-            files.mkdir(item.path)
+            make_directory(files, item.path)
             locks[item.path] = DiskLock(item.path)
     await carry_out(evidence, store, files)
     return await cookies.gather(config, store, files)

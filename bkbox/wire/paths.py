@@ -94,7 +94,7 @@ def ledger_of_path(root: str, layout: PathLayout, path: str) -> LedgerId:
         known = path.startswith(f"{root}/") and len(parts) in lengths
         # The first character of the last part is dropped whatever it is, as Java's reader does.
         digits = "".join((*parts[:-1], parts[-1][1:])) if known else ""
-    if not re.fullmatch("[0-9]+", digits) or int(digits) > MAX_ID:
+    if not re.fullmatch("[0-9]{1,32}", digits) or int(digits) > MAX_ID:
         raise EncodingError(f"{path} is not the path of a ledger in the layout {layout.value}")
     return LedgerId(int(digits))
 
@@ -126,7 +126,7 @@ def underreplicated_lock_path(root: str, ledger: int) -> str:
 
 def ledger_of_underreplicated(path: str) -> LedgerId:
     """The ledger of a mark's or a lock's path. Raises EncodingError."""
-    match = re.search("/urL([0-9]+)$", path)
+    match = re.search("/urL([0-9]{1,32})$", path)
     if match is None or int(match[1]) > MAX_ID:
         raise EncodingError(f"{path} is not the path of an under-replicated ledger")
     return LedgerId(int(match[1]))
@@ -151,9 +151,12 @@ def generated_id(created: str) -> LedgerId | None:
     None: the generator overflowed and the next one has to be used. Raises EncodingError.
     """
     match = re.search("(?:/HOB-([0-9]+))?/ID-(-?[0-9]+)$", created)
-    if match is None:
+    if match is None or max(map(len, match.groups("0"))) > 32:
         raise EncodingError(f"{created} is not a node of the id generator")
     low = int(match[2])
     if not 0 <= low < SHORT_ID_END:
         return None
-    return LedgerId((int(match[1] or "0") << 32) + low)
+    ledger = (int(match[1] or "0") << 32) + low
+    if ledger > MAX_ID:
+        raise EncodingError(f"{created} stands for an id that no ledger can have")
+    return LedgerId(ledger)

@@ -52,6 +52,7 @@ Buffer = bytes | bytearray | memoryview
 
 _HEADER = Struct(">BBH")
 _INT = Struct(">i")
+_HEAD = Struct(">iI")  # of a frame: its length, and the packet header
 _IDS = Struct(">qq")
 _BATCH = Struct(">qqqiq")
 _ENTRY_HEAD = Struct(">qqq")
@@ -363,7 +364,7 @@ def encode_request(request: Request) -> bytes:
 
 def _frame(version: int, opcode: int, flags: int, *parts: Buffer) -> bytes:
     size = _HEADER.size + sum(map(len, parts))
-    return b"".join((_INT.pack(size), _INT.pack(_packet_int(version, opcode, flags)), *parts))
+    return b"".join((_HEAD.pack(size, _packet_int(version, opcode, flags)), *parts))
 
 
 # ---- responses and their bytes ------------------------------------------------------------------

@@ -8,9 +8,38 @@ from bkbox.bookie.bookie import Bookie
 from bkbox.errors import BugError, DamagedError, DiskError
 from bkbox.ipc import messages
 from bkbox.ipc.messages import FENCED, LIMBO, PAGE_ITEMS, Message
-from bkbox.storage.disk import DiskStore
+from bkbox.storage.disk import DiskStore, ReplayReport
 from bkbox.storage.records import LedgerRecord
+from bkbox.worker.groups import Groups
 from bkbox.worker.stages import Stages
+
+
+def opened(store: DiskStore, report: ReplayReport) -> messages.DiskOpened:
+    """What is said of a disk that was opened."""
+    return messages.DiskOpened(
+        disk=str(store.identity.uuid),
+        records=report.records,
+        entries=report.entries,
+        replayed_bytes=report.bytes_read,
+        cut_bytes=report.bytes_cut,
+        damaged=list(report.damaged)[:20],
+        trusted=report.trusted,
+    )
+
+
+def stopped(store: DiskStore | None, groups: Groups | None) -> messages.Stopped:
+    """Close a disk in order, if one is open, and say whether that left it clean."""
+    if store is None:
+        return messages.Stopped(clean=True)
+    if store.failed_reason is not None:
+        return messages.Stopped(clean=False, reason=store.failed_reason)
+    try:
+        if groups is not None:
+            groups.drain()
+        store.close()
+    except DiskError as error:
+        return messages.Stopped(clean=False, reason=str(error))
+    return messages.Stopped(clean=True)
 
 
 class Calls:

@@ -6,6 +6,9 @@ for nothing, and handing it over would cost more than there is to overlap.
 
 Checkpoints and writeback go on behind the groups, one of each at a time. Only their beginnings and ends are the
 worker's own: what they read and write meanwhile, no group touches.
+
+Who waits for the disk to read waits behind, too: late reads of all groups so far are waited for together, while others
+gather. A group is done when its writes and its late reads are answered.
 """
 
 from __future__ import annotations
@@ -81,9 +84,11 @@ class Groups:
         self._sync_us = self._last_sync_us = self._last_adds = 0
         self._checkpoint: Checkpointing | None = None
         self._checkpoint_refused = False
+        self._late: list[_Taken] = []
         self._syncing, self._checkpointing, self._writeback = _Behind(), _Behind(), _Behind()
+        self._reading = _Behind()
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._threads = ThreadPoolExecutor(3)
+        self._threads = ThreadPoolExecutor(4)
         sys.setswitchinterval(_SWITCH_S)
 
     def fileno(self) -> int:
@@ -119,8 +124,12 @@ class Groups:
                 self._waiting.append(taken)
             if self._bookie.has_reads(work):
                 self._bookie.serve(work, front.answers(group))
+            if work.late is not None:
+                self._late.append(taken)
             if not waits:
                 self._finish(taken, None)
+            else:
+                self._send(taken)  # nobody who reads waits for those who write
         except EOFError:
             self._on_lost()
         except (EncodingError, FrameError) as error:
@@ -136,16 +145,37 @@ class Groups:
             return
         try:
             self._bookie.end(work, front.answers(group))
-            front.done(group, read_only=bool(self._bookie.read_only))
+            work.ended = True
+            self._send(taken)
             self._stages.record(group, work, durable_us)
         except EOFError:
             self._on_lost()
+
+    def _serve_late(self, awaited: list[_Taken]) -> None:
+        for taken in awaited:
+            if taken.front is not self._front:
+                continue
+            try:
+                self._bookie.serve_late(taken.work, taken.front.answers(taken.group))
+                self._send(taken)
+            except EOFError:
+                self._on_lost()
+
+    def _send(self, taken: _Taken) -> None:
+        """Send the answers that there are; with the last of them the group is done. Raises EOFError."""
+        front, group, work = taken
+        if work.ended and work.late is None:
+            front.done(group, read_only=bool(self._bookie.read_only))
+        else:
+            front.flush()
 
     # ---- what goes on behind ------------------------------------------------------------------------
 
     def _go_on(self) -> None:
         """Begin what is due and can be begun."""
         store = self._store
+        if self._late and self._reading.future is None:
+            self._await_late()
         if store.failed_reason is not None:
             self._fail_waiting()
             return
@@ -179,6 +209,15 @@ class Groups:
             before = len(self._waiting)
             self._take()
             missing -= sum(taken.work.adds.entries for taken in self._waiting[before:])
+
+    def _await_late(self) -> None:
+        awaited, self._late = self._late, []
+        ranges = [found for taken in awaited if taken.work.late for found in taken.work.late.ranges]
+        self._start(
+            self._reading,
+            lambda: self._store.await_read(ranges),
+            lambda: self._serve_late(awaited),
+        )
 
     def _begin_sync(self, sync: Sync, *, at_once: bool = False) -> None:
         self._covered, self._waiting = self._waiting, []
@@ -251,7 +290,7 @@ class Groups:
         self._go_on()
 
     def _see(self) -> None:
-        for behind in (self._syncing, self._checkpointing, self._writeback):
+        for behind in (self._syncing, self._checkpointing, self._writeback, self._reading):
             if behind.future is not None and behind.future.done():
                 future, behind.future = behind.future, None
                 future.result()
@@ -262,13 +301,15 @@ class Groups:
         """Wait for everything that is under way or waits, and end it; nothing new is begun but syncs."""
         while True:
             self._see()
+            late, self._late = self._late, []
+            self._serve_late(late)
             if self._store.failed_reason is not None:
                 self._fail_waiting()
             elif self._sync is None and self._waiting:
                 self._begin_sync(self._store.begin_sync())
             under_way = [
                 behind.future
-                for behind in (self._syncing, self._checkpointing, self._writeback)
+                for behind in (self._syncing, self._checkpointing, self._writeback, self._reading)
                 if behind.future is not None
             ]
             if not under_way and not self._waiting:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bkbox.bookie.bookie import Bookie
-from bkbox.errors import BkboxError, BugError, DiskError
+from bkbox.errors import BkboxError, BugError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel, refusal
 from bkbox.ipc.messages import Message
@@ -23,7 +23,7 @@ from bkbox.kernel.patience import next_events
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import RealFiles
 from bkbox.storage.records import AckAfter
-from bkbox.worker.calls import Calls
+from bkbox.worker.calls import Calls, opened, stopped
 from bkbox.worker.frontlink import FrontLink
 from bkbox.worker.groups import Groups
 from bkbox.worker.stages import Stages
@@ -159,29 +159,11 @@ class Worker:
         self._calls = Calls(store, self._bookie, stages)
         self._usage_max, self._reserve_bytes = order.disk_usage_max, order.disk_reserve_bytes
         self._bookie.watch_space(self._usage_max, self._reserve_bytes)
-        return messages.DiskOpened(
-            disk=str(store.identity.uuid),
-            records=report.records,
-            entries=report.entries,
-            replayed_bytes=report.bytes_read,
-            cut_bytes=report.bytes_cut,
-            damaged=list(report.damaged)[:20],
-            trusted=report.trusted,
-        )
+        return opened(store, report)
 
     def _stop(self) -> Message:
         self._running = False
-        if self._store is None:
-            return messages.Stopped(clean=True)
-        if self._store.failed_reason is not None:
-            return messages.Stopped(clean=False, reason=self._store.failed_reason)
-        try:
-            if self._groups is not None:
-                self._groups.drain()
-            self._store.close()
-        except DiskError as error:
-            return messages.Stopped(clean=False, reason=str(error))
-        return messages.Stopped(clean=True)
+        return stopped(self._store, self._groups)
 
     def _look_after(self) -> None:
         """Room on the disk, now and then; trouble, told once."""
@@ -221,7 +203,7 @@ class Worker:
         if self._groups is not None:
             self._groups.detach()
         if self._bookie is not None:
-            self._bookie.forget_polls()
+            self._bookie.forget_connections()
 
     def _on_front(self) -> None:
         assert self._groups is not None
@@ -253,6 +235,6 @@ class Worker:
             for connection, frames in self._bookie.polled():
                 for frame in frames:
                     self._front.polled().put(connection, frame, 1)
-            self._front.flush_polled()
+            self._front.flush()
         except EOFError:
             self._lost_front()

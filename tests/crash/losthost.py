@@ -5,7 +5,8 @@ of them were killed, ``HostLoss.lose`` puts the folders into a state that a powe
 left:
 
 - Of what was appended to a file after its last fdatasync any prefix stays; within it any sectors
-  of 512 bytes are zeros or garbage.
+  of 512 bytes are zeros or garbage. What was appended over filler that is durable is there, or the filler is, sector
+  by sector, and the file is at least as long as that.
 - Each name that was made, replaced or removed after the last sync of its folder is as it was then
   or as it is now, each for itself.
 - LevelDB syncs its tables and its manifest by itself; its write-ahead log keeps what was there at
@@ -41,7 +42,9 @@ class HostLoss:
     def __init__(self, folders: Sequence[Path], side: Path) -> None:
         self._folders = folders
         self._side = side
+        self._ends: dict[int, int] = {}
         self._sizes: dict[int, int] = {}
+        self._fillers: dict[int, list[tuple[int, bytes]]] = {}
         self._names: dict[Path, dict[str, int]] = {}
         self._index_logs: dict[Path, int] = {}
         self.lost_bytes = self.lost_names = 0
@@ -65,6 +68,7 @@ class HostLoss:
             for folder, names in self._names.items()
             for name, ino in names.items()
         }
+        self._ends, self._fillers = dict(self._sizes), {}
         self._index_logs = {path: path.stat().st_size for path in self._present_index_logs()}
 
     @property
@@ -84,7 +88,7 @@ class HostLoss:
     def _read_log(self) -> None:
         log = self._side / "log"
         for line in log.read_bytes().splitlines() if log.exists() else ():
-            kind, where, what = json.loads(line)
+            kind, where, what, *more = json.loads(line)
             if kind == "dir":
                 self._names[Path(where)] = {
                     name: ino for name, ino in what.items() if name not in _NOT_STORED
@@ -92,8 +96,12 @@ class HostLoss:
             elif kind == "index":
                 self._index_logs[Path(where)] = what
             elif kind == "sync":
-                self._sizes[where] = max(self._sizes.get(where, 0), what)
+                self._ends[where] = max(self._ends.get(where, 0), what)
+                self._sizes[where] = max(self._sizes.get(where, 0), *more)
+            elif kind == "fill":
+                self._fillers.setdefault(where, []).append((what, bytes.fromhex(*more)))
             else:
+                self._ends[where] = min(self._ends.get(where, 0), what)
                 self._sizes[where] = min(self._sizes.get(where, 0), what)
 
     def lose(self, rng: random.Random) -> None:
@@ -108,7 +116,7 @@ class HostLoss:
                     os.link(folder / name, kept)
                     by_inode[ino] = kept
         for ino in sorted(by_inode):
-            self._tear(by_inode[ino], self._sizes.get(ino, 0), rng)
+            self._tear(by_inode[ino], ino, rng)
         for folder in folders:
             self._rewind_names(folder, by_inode, rng)
         for path in self._present_index_logs():
@@ -120,20 +128,38 @@ class HostLoss:
             _another_boot(folder)
         self.begin()
 
-    def _tear(self, path: Path, durable: int, rng: random.Random) -> None:
+    def _tear(self, path: Path, ino: int, rng: random.Random) -> None:
+        durable, filled = self._ends.get(ino, 0), self._sizes.get(ino, 0)
         size = path.stat().st_size
         if size <= durable:
             return
-        kept = rng.choice((durable, size, rng.randint(durable, size)))
+        least = max(durable, min(filled, size))
+        kept = rng.choice((least, size, rng.randint(least, size)))
         self.lost_bytes += size - kept
+        back = rng.choice((0, 0.3, 1))
         with path.open("r+b") as file:
             file.truncate(kept)
             for start in range(durable - durable % SECTOR_BYTES, kept, SECTOR_BYTES):
-                if rng.random() < 0.15:
-                    first, last = max(start, durable), min(start + SECTOR_BYTES, kept)
+                first, last = max(start, durable), min(start + SECTOR_BYTES, kept)
+                before = self._filler(ino, first, min(last, filled))
+                file.seek(first)
+                if before and file.read(len(before)) == before:
+                    continue  # nothing was written over it
+                if before and rng.random() < back:
+                    file.seek(first)
+                    file.write(before)
+                    self.lost_bytes += len(before)
+                elif rng.random() < 0.15:
                     length = last - first
                     file.seek(first)
                     file.write(rng.choice((bytes(length), rng.randbytes(length))))
+
+    def _filler(self, ino: int, start: int, end: int) -> bytes:
+        """What was there before something was appended over it."""
+        for offset, unit in self._fillers.get(ino, ()) if start < end else ():
+            phase = (start - offset) % len(unit)
+            return (unit * ((end - start) // len(unit) + 2))[phase : phase + end - start]
+        return b""
 
     def _rewind_names(self, folder: Path, by_inode: dict[int, Path], rng: random.Random) -> None:
         now, then = _names(folder), self._names.get(folder, {})

@@ -72,7 +72,7 @@ class InProcessDisk:
             for connection, frames in self.bookie.polled():
                 for frame in frames:
                     self.link.polled().put(connection, frame, 1)
-            self.link.flush_polled()
+            self.link.flush()
         except EOFError:
             self.detach()
 
@@ -82,7 +82,7 @@ class InProcessDisk:
             self._loop.remove_reader(self.link)
             self.link.close()
             self.link = None
-            self.bookie.forget_polls()
+            self.bookie.forget_connections()
 
 
 class InProcessBookie:
@@ -119,7 +119,7 @@ async def serving(folder: Path, disks: int = 1) -> AsyncIterator[InProcessBookie
         if isinstance(message, messages.Listening):
             listening.set()
 
-    frontend = threading.Thread(target=Frontend(theirs).run)
+    frontend = threading.Thread(target=Frontend(theirs).run, name="frontend")
     frontend.start()
     control = AsyncChannel(ours, on_message=says)
     made = [InProcessDisk(folder / str(number)) for number in range(disks)]

@@ -162,7 +162,7 @@ def test_a_worker_that_dies_between_an_answer_and_its_done(tmp_path: Path) -> No
         for connection, frames in disk.bookie.polled():
             for one in frames:
                 link.polled().put(connection, one, 1)
-        link.flush_polled()
+        link.flush()
         disk.detach()
         answers = [await aside(client.answer3) for _ in range(5)]
         found = {answer.txn: answer.status for answer in answers}

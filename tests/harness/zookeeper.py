@@ -162,7 +162,7 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
 
 # ---- proxy --------------------------------------------------------------------------------------
 
-CREATE, DELETE, SET, MULTI, CREATE2 = 1, 2, 5, 14, 15
+CREATE, DELETE, SET, SYNC, MULTI, CREATE2 = 1, 2, 5, 9, 14, 15
 """Types of requests (ZooDefs.OpCode)."""
 
 _PREFIX = struct.Struct(">i")

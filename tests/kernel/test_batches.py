@@ -144,12 +144,12 @@ def test_groups_overlap_and_every_part_is_of_one_of_them(pair: Pair) -> None:
 
 
 def test_answers_to_long_polls_are_sent_when_they_are_flushed(pair: Pair) -> None:
-    pair.worker.flush_polled()
+    pair.worker.flush()
     answer(pair.worker.polled(), b"poll")
     pair.turn()
     assert pair.front.told == []
-    pair.worker.flush_polled()
-    pair.worker.flush_polled()
+    pair.worker.flush()
+    pair.worker.flush()
     pair.turn()
     assert pair.front.told == [(link.POLLED, 0, (1, 1, b"poll"))]
 
@@ -170,7 +170,7 @@ def test_a_group_without_answers_takes_no_slot(pair: Pair) -> None:
 def test_slots_of_answers_come_back_with_batches_or_when_there_are_many(pair: Pair) -> None:
     for _ in range(3 * SLOTS):  # each of them in a turn of its own, with no batch that could say it
         answer(pair.worker.polled(), b"poll")
-        pair.worker.flush_polled()
+        pair.worker.flush()
         pair.turn()
     for _ in range(3 * SLOTS):
         pair.send(b"a")
@@ -185,7 +185,7 @@ def test_slots_of_answers_come_back_with_batches_or_when_there_are_many(pair: Pa
 def test_a_batch_that_came_while_a_slot_was_waited_for_is_not_forgotten(pair: Pair) -> None:
     for _ in range(SLOTS):
         answer(pair.worker.polled(), b"poll")
-        pair.worker.flush_polled()
+        pair.worker.flush()
     assert not pair.worker.has_batches
     pair.turn()
     pair.send(b"a")

@@ -12,7 +12,7 @@ import pytest
 from bkbox.errors import DiskError
 from bkbox.kernel.answers import AnswerWriter
 from bkbox.kernel.batches import segments
-from bkbox.kernel.fetch import Fetch
+from bkbox.kernel.fetch import LATE, Fetch
 from bkbox.kernel.reads import ReadBatch
 from bkbox.kernel.recent import Finder
 from bkbox.kernel.runs import Run
@@ -137,7 +137,7 @@ def served(version: int, txn: int, ledger: int, entry: int, body: bytes, lac: in
     return v2.encode_response(v2.ReadResponse(version, Code.EOK, ledger, entry, body))
 
 
-def serve(batch: ReadBatch) -> dict[int, bytes]:
+def serve(batch: ReadBatch, late: ReadBatch | None = None) -> dict[int, bytes]:
     """The answers by connection."""
     answers: dict[int, bytes] = {}
     slots: list[memoryview] = []
@@ -154,10 +154,82 @@ def serve(batch: ReadBatch) -> dict[int, bytes]:
 
     asked = len(batch)
     writer = AnswerWriter(more)
-    batch.serve(writer)
+    batch.serve(writer, late)
     more(writer.finish())
-    assert counts == asked
+    assert counts == asked - (0 if late is None else len(late))
     return answers
+
+
+def test_what_is_not_in_memory_is_left_for_later_and_the_rest_is_answered(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    for number in range(400):
+        log.write(1 + number % 2, entry_of(5, number, 100 + number))
+    log.missing = {2}
+    batch, late = log.batch(), log.batch()
+    for number in range(402):
+        if number % 3:
+            batch.take(number % 7, 2, 5, number)
+        else:
+            batch.take_v3(number % 7, 9_000 + number, 5, number)
+    now = serve(batch, late)
+    assert not [call for call in log.calls if call[0] == "into"], "nobody waited for the disk"
+    assert {segment for segment, _offset, _size in late.ranges} == {2}
+    assert len(late) == 200
+    assert len(log.slow) == 4, "two that are not there, answered again"
+    asked = list(late.ranges)
+    log.missing.clear()
+    log.seen.clear()
+    then = serve(late)
+    assert late.ranges == []
+    assert len(late) == 0
+    assert {(segment, start, waited) for _l, _f, _t, segment, start, _e, waited in log.seen} == {
+        (segment, offset, True) for segment, offset, _size in asked
+    }
+    for connection in range(7):
+        numbers = [number for number in range(402) if number % 7 == connection]
+
+        def answer(number: int) -> bytes:
+            version, txn = (2, 0) if number % 3 else (3, 9_000 + number)
+            if number >= 400:
+                return refusal(version, txn, 5, number)
+            return served(version, txn, 5, number, log.entries[5, number], None)
+
+        here = [number for number in numbers if number % 2 == 0 or number >= 400]
+        gone = [number for number in numbers if number % 2 and number < 400]
+        assert now.get(connection, b"") == b"".join(map(answer, here))
+        assert then.get(connection, b"") == b"".join(map(answer, gone))
+
+
+def test_a_record_that_is_wrong_among_late_ones_is_told_once(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    for number in range(20):
+        log.write(1 + number % 2, entry_of(5, number, 100))
+    log.spoil(1, log.places[5, 8][1] + 40)
+    log.missing = {2}
+    batch, late = log.batch(), log.batch()
+    for number in range(20):
+        batch.take(1, 2, 5, number)
+    serve(batch, late)
+    assert len(late) in (0, 10)
+    before = len(log.slow)
+    assert before == 20 - len(late), "everything that was looked at with it, one by one"
+    serve(late)
+    assert len(log.slow) == before
+
+
+def test_a_batch_read_that_is_not_in_memory_is_left_for_later(tmp_path: Path) -> None:
+    log = Log(tmp_path)
+    log.write(1, *(entry_of(5, number, 100) for number in range(1_500)))
+    log.missing = {1}
+    slot = memoryview(bytearray(1 << 20))
+    writer = AnswerWriter(lambda used: slot)
+    ranges: list[tuple[int, int, int]] = []
+    batch = log.batch()
+    assert batch.serve_batch(writer, 3, 5, 0, 77, 1_400, 1 << 20, ranges) == LATE
+    assert writer.finish() == 0
+    assert sum(size for _segment, _offset, size in ranges) == 1_400 * 116
+    assert not [call for call in log.calls if call[0] == "into"]
+    assert serve_batch(log.batch(), 0, 1_400, 1 << 20) == batch_answer(log, 0, 1_400)
 
 
 @pytest.fixture

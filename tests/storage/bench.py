@@ -15,7 +15,7 @@ from bkbox.storage.disk import (
     format_disk,
     open_level_store,
 )
-from bkbox.storage.files import Files
+from bkbox.storage.files import Files, RealFiles
 from bkbox.storage.identity import DiskIdentity
 from bkbox.storage.orderedstore import MemoryStore, OrderedStore
 from bkbox.storage.records import (
@@ -26,6 +26,8 @@ from bkbox.storage.records import (
     entry_record,
     ledger_record,
 )
+from bkbox.storage.scan import read_segment
+from bkbox.storage.segment import ENTRY_LOG_MAGIC, SegmentName
 from tests.faultyfiles import CrashableFiles, CrashableStore
 
 IDENTITY = DiskIdentity(UUID(int=0x1234), "bookie:3181", "instance")
@@ -83,6 +85,11 @@ class Disk:
 
     def segment(self, number: int = 1) -> Path:
         return self.path / "entrylog" / f"{number:010d}.log"
+
+    def end_of_segment(self, number: int = 1) -> int:
+        """Where the last record of a whole segment ends, and its filler begins."""
+        name = SegmentName(ENTRY_LOG_MAGIC, IDENTITY.uuid, number)
+        return read_segment(RealFiles(), self.segment(number), name, 0, lambda _record: None).size
 
 
 def put(store: DiskStore, *records: Record) -> None:

@@ -27,7 +27,7 @@ from bkbox.storage.index import LedgerIndex
 from bkbox.storage.orderedstore import MemoryStore
 from bkbox.storage.rebuild import rebuild_index
 from bkbox.storage.records import AckAfter, LedgerRecord, ledger_record
-from tests.faultyfiles import Crash, CrashableFiles
+from tests.faultyfiles import SECTOR_BYTES, Crash, CrashableFiles
 from tests.storage.bench import IDENTITY, KEY, Disk, entry, entry_bytes, put
 
 STATE = LedgerRecord(KEY)
@@ -229,11 +229,11 @@ def test_replaying_twice_changes_nothing(disk: Disk) -> None:
 def test_a_write_that_a_kill_cut_is_cut_off(disk: Disk, kept: int) -> None:
     store = disk.start(AckAfter.WRITE)
     fill(store, entries=3)
-    before = disk.segment().stat().st_size
+    before = disk.end_of_segment()
     put(store, entry(1, 3, b""))
     store.abandon()
     data = disk.segment().read_bytes()
-    assert len(data) == before + 16 + 32
+    assert disk.end_of_segment() == before + 16 + 32
     disk.segment().write_bytes(data[: before + kept])
     store = disk.open()
     report = store.replay(False)
@@ -242,6 +242,66 @@ def test_a_write_that_a_kill_cut_is_cut_off(disk: Disk, kept: int) -> None:
     put(store, entry(1, 3, b"again"))
     assert store.read_entry(1, 3) == entry_bytes(1, 3, b"again")
     store.close()
+
+
+@pytest.mark.parametrize("kept", range(1, 48))
+def test_a_write_over_filler_that_a_kill_cut_is_cut_off(disk: Disk, kept: int) -> None:
+    store = disk.start(AckAfter.WRITE)
+    fill(store, entries=3)
+    padding = -(disk.end_of_segment() + 16 + 32 + kept) % SECTOR_BYTES
+    put(store, entry(1, 3, bytes(padding)))
+    before, filled = disk.end_of_segment(), disk.segment().read_bytes()
+    put(store, entry(1, 4, b""))
+    store.abandon()
+    whole = disk.segment().read_bytes()
+    assert disk.end_of_segment() == before + 16 + 32
+    cut = before + kept
+    assert cut % SECTOR_BYTES == 0  # a write is cut where a page ends
+    disk.segment().write_bytes(whole[:cut] + filled[cut:])
+    store = disk.open()
+    report = store.replay(False)
+    assert (report.bytes_cut, report.trusted) == (kept, True)
+    assert store.entries(1) == [(0, 3)]
+    put(store, entry(1, 4, b"again"))
+    assert store.read_entry(1, 4) == entry_bytes(1, 4, b"again")
+    store.close()
+
+
+@pytest.mark.parametrize("filled", [1, 7, 8, 4096, 200_003])
+def test_filler_need_not_be_whole(disk: Disk, filled: int) -> None:
+    store = disk.start()
+    fill(store, entries=3)
+    store.abandon()
+    end = disk.end_of_segment()
+    disk.segment().write_bytes(disk.segment().read_bytes()[: end + filled])
+    store = disk.open()
+    report = store.replay(False)
+    assert (report.bytes_cut, report.trusted) == (0, True)
+    assert store.entries(1) == [(0, 2)]
+    put(store, entry(1, 3))
+    assert store.read_entry(1, 3) == entry_bytes(1, 3)
+    store.close()
+
+
+def test_filler_is_cut_off_a_segment_that_is_left(disk: Disk) -> None:
+    store = disk.open(segment_bytes_max=300 << 10)
+    store.replay(False)
+    fill(store, entries=40, size=10_000)
+    assert disk.segment(2).exists()
+    assert disk.segment(1).stat().st_size == disk.end_of_segment(1) <= 300 << 10
+    store.close()
+
+
+def test_syncs_of_little_go_over_filler_and_large_ones_do_without(disk: Disk) -> None:
+    store = disk.start()
+    fill(store, entries=3)
+    assert disk.segment().stat().st_size > disk.end_of_segment()
+    large = [entry(1, 3 + number, bytes(100_000)) for number in range(4)]
+    put(store, *large)
+    assert disk.segment().stat().st_size == disk.end_of_segment()
+    put(store, *[entry(1, 7 + number, bytes(100_000)) for number in range(4)])
+    assert disk.segment().stat().st_size == disk.end_of_segment()
+    store.abandon()
 
 
 @pytest.mark.parametrize("number", [2, 9])
@@ -378,7 +438,7 @@ def test_an_entry_that_the_index_knows_and_the_log_lost_is_not_passed_over(real_
     fill(store)
     store._index.flush()
     store.abandon()
-    flip(disk.segment(), disk.segment().stat().st_size - 1)
+    flip(disk.segment(), disk.end_of_segment() - 1)
     for again in range(2):
         store = disk.open()
         report = store.replay(True)

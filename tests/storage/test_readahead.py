@@ -273,3 +273,14 @@ def test_a_file_system_that_cannot_tell_is_waited_for(
     assert room == bytes(range(20, 70))
     assert log.read_cached(1, 80, room) == 20
     log.close()
+
+
+def test_a_reader_at_the_last_possible_entries_is_not_followed_beyond_them() -> None:
+    """There is no id behind the last one, so nothing is looked up there."""
+    disk = Disk()
+    first = 2**63 - 40
+    disk.write(1, 5, first, 40, 20_000)
+    for entry in range(first, 2**63):
+        segment, offset, size = disk.places[5, entry]
+        disk.ahead.read(5, entry, entry, segment, offset, offset + size, True)
+    assert disk.ahead.asked == 0

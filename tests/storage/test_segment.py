@@ -19,8 +19,10 @@ from bkbox.storage.segment import (
     ScannedRecord,
     SegmentName,
     TornTail,
+    Unwritten,
     check_segment_header,
     encode_segment_header,
+    filler,
     parse_segment_file_name,
     put_record,
     scan,
@@ -72,6 +74,52 @@ def test_layout() -> None:
 
 def test_all_records_are_found(tmp_path: Path) -> None:
     assert scanned(tmp_path / "s", WHOLE) == good(0, 1, 2)
+
+
+def filled(data: bytes, size: int = 4096) -> bytes:
+    return data + filler(NAME.seed, len(data), size)
+
+
+def test_a_segment_ends_where_its_filler_begins(tmp_path: Path) -> None:
+    for size in (len(WHOLE) + 1, len(WHOLE) + 8, 4096, 300_000):
+        assert scanned(tmp_path / "s", filled(WHOLE, size)) == [
+            *good(0, 1, 2),
+            Unwritten(len(WHOLE)),
+        ]
+    assert scanned(tmp_path / "s", filled(HEADER)) == [Unwritten(len(HEADER))]
+
+
+def test_filler_is_the_segments_own(tmp_path: Path) -> None:
+    other = filler(SegmentName(ENTRY_LOG_MAGIC, UUID(int=7), 4).seed, len(WHOLE), 4096)
+    for tail in (other, bytes(4096), filler(NAME.seed, len(WHOLE) + 1, 4096)):
+        found = scanned(tmp_path / "s", WHOLE + tail)
+        assert found == [*good(0, 1, 2), TornTail(len(WHOLE), len(WHOLE + tail), False)]
+
+
+def test_a_record_that_was_cut_over_filler_is_a_short_tail(tmp_path: Path) -> None:
+    for end in range(OFFSETS[2] + 1, len(WHOLE) - 7):
+        found = scanned(tmp_path / "s", filled(WHOLE[:end]))
+        assert found == [*good(0, 1), TornTail(OFFSETS[2], end, True), Unwritten(end)]
+
+
+def test_a_wrong_last_record_is_not_taken_for_one_that_was_cut(tmp_path: Path) -> None:
+    """Whatever its body ends with: filler of less than a unit by chance is no sign of a cut."""
+    for last in range(8):
+        end = len(WHOLE) + 16 + 40
+        body = bytes(40 - last) + filler(NAME.seed, end - last, end)
+        record = Record(Kind.ENTRY, body)
+        added, _ = encode_records([record], NAME.seed, NAME.segment, len(WHOLE))
+        data = filled(WHOLE + added)
+        assert scanned(tmp_path / "s", data)[-2:] == [
+            ScannedRecord(len(WHOLE), Kind.ENTRY, body),
+            Unwritten(end),
+        ]
+        for at in range(len(WHOLE), end - last):
+            wrong = bytearray(data)
+            wrong[at] ^= 1
+            found = scanned(tmp_path / "s", bytes(wrong))
+            torn = end - last
+            assert found == [*good(0, 1, 2), TornTail(len(WHOLE), torn, False), Unwritten(torn)]
 
 
 @pytest.mark.parametrize("end", range(OFFSETS[2] + 1, len(WHOLE)))

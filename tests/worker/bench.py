@@ -15,7 +15,7 @@ from bkbox.ipc import link
 from bkbox.ipc.slots import SLOT_BYTES, SLOT_COUNT
 from bkbox.kernel.batches import AnswerEnd, segments
 from bkbox.storage.disk import DiskStore, format_disk
-from bkbox.storage.files import AppendFile, RealFiles
+from bkbox.storage.files import AppendFile, ReadFile, RealFiles
 from bkbox.storage.records import AckAfter
 from bkbox.wire.frames import bodies
 from bkbox.worker.groups import Groups
@@ -29,7 +29,7 @@ SMALL_SEGMENT_BYTES = 1 << 22
 
 class WatchedFiles(RealFiles):
     """Counts what is written and synced; a sync of a log waits while ``gate`` is closed, one of the entry log while
-    ``log_gate`` is, and fails when told to.
+    ``log_gate`` is, and fails when told to; ``cold``: see _Cold.
     """
 
     def __init__(self) -> None:
@@ -39,10 +39,39 @@ class WatchedFiles(RealFiles):
         self.log_gate = threading.Event()
         self.log_gate.set()
         self.fail = False
+        self.cold = False
+        self.read_gate = threading.Event()
+        self.read_gate.set()
+        self.read: set[tuple[Path, int]] = set()
+
+    def open_read(self, path: Path) -> ReadFile:
+        return _Cold(self, path, super().open_read(path))
 
     def open_append(self, path: Path) -> AppendFile:
         is_log, is_entry_log = path.suffix == ".log", path.parent.name == "entrylog"
         return _Watched(self, super().open_append(path), is_log, is_entry_log)
+
+
+class _Cold:
+    """While files are ``cold`` nothing is in memory but what was waited for, at ``read_gate``."""
+
+    def __init__(self, files: WatchedFiles, path: Path, real: ReadFile) -> None:
+        self._files = files
+        self._path = path
+        self._real = real
+        self.pread, self.want, self.release = real.pread, real.want, real.release
+        self.size, self.close = real.size, real.close
+
+    def read_into(self, offset: int, room: memoryview) -> int:
+        if self._files.cold:
+            assert self._files.read_gate.wait(30)
+            self._files.read.add((self._path, offset))
+        return self._real.read_into(offset, room)
+
+    def read_cached(self, offset: int, room: memoryview) -> int:
+        if self._files.cold and (self._path, offset) not in self._files.read:
+            return 0
+        return self._real.read_into(offset, room)
 
 
 class _Watched:
@@ -53,7 +82,7 @@ class _Watched:
         self._files = files
         self._real = real
         self._is_log = is_log
-        self.size, self.truncate = real.size, real.truncate
+        self.size, self.truncate, self.fill = real.size, real.truncate, real.fill
         self.writeback, self.close = real.writeback, real.close
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
@@ -111,6 +140,8 @@ class Bench:
         self.lost = False
         self.groups = Groups(self.store, self.bookie, self.stages, ticks_us, self._lose)
         self.sent = 0
+        self.done = 0
+        """Batches of which everything was answered."""
         self.closed = False
         self._requests = memoryview(bytearray(SLOT_COUNT * SLOT_BYTES))
         self._answers = memoryview(bytearray(SLOT_COUNT * SLOT_BYTES))
@@ -143,8 +174,9 @@ class Bench:
                 data = self.front.recv(1 << 16, socket.MSG_DONTWAIT)
             except BlockingIOError:
                 break
-            for kind, _flag, slot, used, _mask, _group, _us in MESSAGE.iter_unpack(data):
+            for kind, _flag, slot, used, mask, _group, _us in MESSAGE.iter_unpack(data):
                 self.sent += 1
+                self.done += mask.bit_count()
                 assert kind == link.ANSWER
                 if slot == link.NO_SLOT:
                     continue

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.kernel.answers import AnswerWriter
 from bkbox.storage.records import AckAfter
 from tests.harness import raw
 from tests.worker.bench import Bench
@@ -85,6 +86,98 @@ def test_a_failed_sync_acknowledges_nothing_that_waited_for_it_or_came_after(mak
     bench.send(*adds(1, 6, 1), raw.read_frame(1, 0))
     assert sorted(bench.codes()) == [raw.EOK, raw.EREADONLY]
     assert bench.store.failed_reason is not None
+
+
+def codes_until(bench: Bench, count: int) -> list[int]:
+    found: list[int] = []
+    bench.until(lambda: found.extend(bench.codes()) or len(found) >= count)  # type: ignore[func-returns-value]
+    return found
+
+
+def cold(make: Make, **options: object) -> Bench:
+    """With ledger 1, of which nothing is in memory, and a disk that does not answer."""
+    bench = opened(make, **options)
+    bench.send(*adds(1, 1, 4, b"second"))
+    assert codes_until(bench, 4) == [raw.EOK] * 4
+    bench.files.cold = True
+    bench.files.read_gate.clear()
+    bench.done = 0
+    return bench
+
+
+def test_a_read_that_waits_for_the_disk_holds_up_nobody_else(make: Make) -> None:
+    bench = cold(make)
+    bench.send(raw.read_frame(1, 0), raw.add_frame(1, 5, b"x"), raw.read_frame(1, 77))
+    bench.send(raw.batch_frame(1, 1, 3, 1 << 20), raw.add_frame(1, 6, b"x"))
+    bench.send(raw.add_frame(1, 7, b"x"))
+    assert sorted(codes_until(bench, 4)) == sorted([raw.ENOENTRY, *[raw.EOK] * 3])
+    assert bench.done == 1, "only the third one was answered whole"
+    bench.files.read_gate.set()
+    answers: list[bytes] = []
+    bench.until(lambda: answers.extend(bench.answers()) or len(answers) == 2)  # type: ignore[func-returns-value]
+    assert answers[0].endswith(b"first")
+    assert answers[1].count(b"second") == 3
+    assert bench.done == 3
+
+
+def test_late_reads_are_answered_before_a_call_that_waits_for_all(make: Make) -> None:
+    bench = cold(make)
+    bench.send(raw.read_frame(1, 0))
+    bench.send(raw.read_frame(1, 1))
+    bench.files.read_gate.set()
+    bench.groups.drain()
+    assert bench.codes() == [raw.EOK] * 2
+    assert bench.done == 2
+
+
+def test_a_late_read_of_a_front_end_that_is_gone_is_answered_to_nobody(make: Make) -> None:
+    bench = cold(make)
+    bench.send(raw.read_frame(1, 0), raw.add_frame(1, 5, b"x"))
+    assert codes_until(bench, 1) == [raw.EOK]
+    bench.groups.detach()
+    bench.files.read_gate.set()
+    bench.groups.drain()
+    assert bench.answers() == []
+    assert bench.store.read_entry(1, 5) is not None
+
+
+@pytest.mark.parametrize("slots", [0, 1])
+def test_reads_of_a_front_end_that_is_gone_are_not_answered_by_the_next_one(
+    make: Make, slots: int
+) -> None:
+    """Its connections have the same numbers as those of the next one."""
+    bench = cold(make)
+    left = [
+        memoryview(bytearray(100))
+    ] * slots  # where one entry fits, or three answers without one
+
+    def more(used: int) -> memoryview:
+        if not left:
+            raise EOFError("gone")
+        return left.pop()
+
+    frames = b"".join(raw.read_frame(1, entry) for entry in (0, 77, 78, 79, 80))
+    work = bench.bookie.begin(memoryview(frames), [(7, 5, 0, len(frames))])
+    with pytest.raises(EOFError):
+        bench.bookie.serve(work, AnswerWriter(more))
+    bench.bookie.forget_connections()
+    bench.send(raw.read_frame(1, 4))
+    bench.files.read_gate.set()
+    answers: list[bytes] = []
+    bench.until(lambda: answers.extend(bench.answers()) or bench.done == 1)  # type: ignore[func-returns-value]
+    assert [int.from_bytes(body[16:24], "big") for body in answers] == [4]
+
+
+def test_a_late_read_that_fails_is_no_missing_entry(make: Make) -> None:
+    bench = cold(make)
+    bench.send(raw.read_frame(1, 0))
+    path = bench.disk / "entrylog" / "0000000001.log"
+    at = path.read_bytes().index(b"first")
+    with path.open("r+b") as file:
+        file.seek(at)
+        file.write(b"wrong")
+    bench.files.read_gate.set()
+    assert codes_until(bench, 1) == [raw.EIO]
 
 
 def test_a_fence_is_answered_when_it_is_durable_and_stops_adds_at_once(make: Make) -> None:

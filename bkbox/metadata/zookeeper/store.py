@@ -88,8 +88,12 @@ class ZooKeeperStore(MetadataStore):
         async with self._zk.deadline():
             return await self._ledgers.create(metadata)
 
-    async def read_ledger(self, ledger: LedgerId) -> Versioned[LedgerMetadata]:
+    async def read_ledger(
+        self, ledger: LedgerId, *, latest: bool = False
+    ) -> Versioned[LedgerMetadata]:
         async with self._zk.deadline():
+            if latest:
+                await self._zk.sync(self._ledgers.path(ledger))
             found = await self._ledgers.find(ledger)
         if found is None:
             raise NoSuchLedgerError(f"there is no ledger {ledger}")

@@ -2,7 +2,8 @@
 
 ``CRASH_SIDE`` is a folder outside the disks. Its ``log`` gets one JSON line for each
 
-- ``["sync", inode, size]``: a file's bytes are durable up to size,
+- ``["fill", inode, offset, unit]``: a file is filled from offset on with a unit of bytes, over and over,
+- ``["sync", inode, end, size]``: a file's bytes are durable up to its end, its filler up to size,
 - ``["cut", inode, size]``: a file was truncated,
 - ``["dir", path, {name: inode}]``: the names in a directory are durable,
 - ``["index", path, size]``: a write-ahead log of LevelDB is durable up to size, by its synced write,
@@ -28,6 +29,7 @@ from pathlib import Path
 from typing import Any
 
 SYNC_S = 0.002
+FILLER_BYTES = 8
 SIDE = os.environ.get("CRASH_SIDE", "")
 LIE = os.environ.get("CRASH_LIE", "") if "bkbox.worker" in sys.orig_argv else ""
 
@@ -38,7 +40,7 @@ def _install(side: Path) -> None:
     log = os.open(side / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     append_file: Any = files._RealAppendFile
     real: Any = files.RealFiles
-    sync, truncate = append_file.fdatasync, append_file.truncate
+    sync, truncate, fill = append_file.fdatasync, append_file.truncate, append_file.fill
     fsync_dir, unlink, rename = real.fsync_dir, real.unlink, real.rename
 
     def note(*what: object) -> None:
@@ -52,9 +54,13 @@ def _install(side: Path) -> None:
         if LIE == "sync":
             return
         time.sleep(SYNC_S)
-        found = os.fstat(self._fd)
+        found, end = os.fstat(self._fd), self._end
         sync(self)
-        note("sync", found.st_ino, found.st_size)
+        note("sync", found.st_ino, end, found.st_size)
+
+    def noted_fill(self: Any, offset: int, data: bytes) -> None:
+        note("fill", os.fstat(self._fd).st_ino, offset, data[:FILLER_BYTES].hex())
+        fill(self, offset, data)
 
     def noted_truncate(self: Any, size: int) -> None:
         truncate(self, size)
@@ -114,6 +120,7 @@ def _install(side: Path) -> None:
         append_file.append = late_append
         append_file.size, append_file.close = in_time(append_file.size), in_time(append_file.close)
     append_file.fdatasync, append_file.truncate = noted_sync, noted_truncate
+    append_file.fill = noted_fill
     real.fsync_dir, real.unlink, real.rename = noted_fsync_dir, kept_unlink, kept_rename
 
 

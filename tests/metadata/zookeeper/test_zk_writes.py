@@ -26,7 +26,7 @@ from bkbox.metadata.zookeeper.nodes import (
     NotEmptyError,
 )
 from bkbox.wire.service_info import rpc_service_info
-from tests.harness.zookeeper import CREATE2, DELETE, MULTI, SET, Proxy, ZooKeeper
+from tests.harness.zookeeper import CREATE2, DELETE, MULTI, SET, SYNC, Proxy, ZooKeeper
 
 T = TypeVar("T")
 BOOKIE = BookieId("b:1")
@@ -236,6 +236,21 @@ async def behind_proxy(zookeeper: ZooKeeper) -> AsyncIterator[tuple[Proxy, Metad
         await connect(zookeeper.uri(root, port=proxy.port)) as store,
     ):
         yield proxy, store, zookeeper.uri(root)
+
+
+def test_the_latest_metadata_is_not_asked_of_a_server_that_lags(zookeeper: ZooKeeper) -> None:
+    """A new session may be with a server that does not know yet what others were told: it has to catch up first."""
+
+    async def scenario() -> None:
+        async with behind_proxy(zookeeper) as (proxy, store, _):
+            created = await store.create_ledger(ledger_of(5))
+            before = proxy.seen[SYNC]
+            assert await store.read_ledger(LedgerId(5)) == created
+            assert proxy.seen[SYNC] == before
+            assert await store.read_ledger(LedgerId(5), latest=True) == created
+            assert proxy.seen[SYNC] == before + 1
+
+    asyncio.run(scenario())
 
 
 def lose(proxy: Proxy, kind: int, when: str) -> None:

@@ -1,0 +1,74 @@
+"""Processes of a bookie, held so that a signal never reaches another one that got the same number."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import NamedTuple, Self
+
+
+class Named(NamedTuple):
+    """A child of a supervisor: ``frontend``, ``worker`` or ``repair``, and the name it was started with."""
+
+    pid: int
+    role: str
+    name: str
+
+
+class Held:
+    """One process, by a file descriptor. Raises ProcessLookupError if it is gone or no child of ``parent``."""
+
+    def __init__(self, pid: int, parent: int | None = None) -> None:
+        self.pid = pid
+        self._fd = os.pidfd_open(pid)
+        if parent is not None and _parent_of(pid) != parent:
+            os.close(self._fd)
+            raise ProcessLookupError(pid)
+
+    def send(self, number: signal.Signals) -> None:
+        """Nothing happens where the process has ended."""
+        with suppress(ProcessLookupError):
+            signal.pidfd_send_signal(self._fd, number)
+
+    @property
+    def has_ended(self) -> bool:
+        """True also while nobody has reaped it."""
+        return bool(select.select([self._fd], [], [], 0)[0])
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def children(supervisor: int) -> list[Named]:
+    """The children of a supervisor, whether it runs or is stopped."""
+    found: list[Named] = []
+    with suppress(FileNotFoundError, ProcessLookupError):
+        text = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
+        for pid in map(int, text.split()):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
+                if "--name" in words and words[2].startswith("bkbox."):
+                    role = words[2].removeprefix("bkbox.")
+                    found.append(Named(pid, role, words[words.index("--name") + 1]))
+    return found
+
+
+def _parent_of(pid: int) -> int | None:
+    with suppress(FileNotFoundError, ProcessLookupError):
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return None

@@ -1,0 +1,125 @@
+"""``bkbox sim``: the whole of bkbox under a simulator, one seed after the other."""
+
+from __future__ import annotations
+
+import contextlib
+
+import click
+
+from bkbox.cli.exits import ExitCode
+from bkbox.cli.output import print_fields
+from bkbox.sim import shrink as shrinking
+from bkbox.sim.breaks import BREAKS, BY_NAME
+from bkbox.sim.run import run
+from bkbox.sim.schedule import plan_of
+from bkbox.sim.soak import Failure, soak_for, soak_together
+
+_TRIES = 150
+
+
+@click.command()
+@click.option("--seeds", type=click.IntRange(1), help="How many seeds to run [default: 10].")
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    help="The first one [default: drawn anew, and printed]. Alone: this one.",
+)
+@click.option(
+    "--minutes", type=click.FloatRange(0.0, min_open=True), help="Run seeds for so long instead."
+)
+@click.option(
+    "--jobs",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="How many processes share out the seeds.",
+)
+@click.option(
+    "--break",
+    "broken",
+    metavar="NAME",
+    type=click.Choice(list(BY_NAME)),
+    help="Switch one safety measure off: the simulation has to notice.",
+)
+@click.option("--list-breaks", is_flag=True, help="Print the names for --break, one a line.")
+@click.option(
+    "--shrink/--no-shrink", default=True, help="Make the schedule of a seed that fails shorter."
+)
+@click.option("--trace", is_flag=True, help="Print all that happens in the seed that --seed names.")
+@click.pass_context
+def sim(
+    ctx: click.Context,
+    *,
+    seeds: int | None,
+    seed: int | None,
+    minutes: float | None,
+    jobs: int,
+    broken: str | None,
+    list_breaks: bool,
+    shrink: bool,
+    trace: bool,
+) -> None:
+    """Run a simulated cluster: clients, bookies, disks, network and metadata store, all decided by a seed.
+
+    Messages are lost, doubled, late and out of order; processes and hosts crash; disks fail, fill up,
+    are lost and come back as others; the metadata store is away. Clients write, recover, read and
+    delete. What must hold is checked all the time. A seed that fails is run again with a trace, and
+    with as few actions as will do. Exits with 0, or with 1 if something did not hold.
+
+    \b
+    Example:
+      bkbox sim --seeds 100
+      bkbox sim --seed 42
+      bkbox sim --seeds 100 --break no-limbo
+    """
+    if list_breaks:
+        for each in BREAKS:
+            click.echo(each.name)
+        return
+    first = shrinking.fresh_seed() if seed is None else seed
+    if broken is not None and jobs > 1:
+        raise click.BadParameter("is for one process", param_hint="--break")
+    if seeds is None:
+        seeds = 1 if seed is not None else 10
+    with BY_NAME[broken].applied() if broken is not None else contextlib.nullcontext():
+        if trace:
+            outcome = run(plan_of(first), traced=True)
+            _print_trace(outcome.trace)
+        failure = _soak(first, None if minutes is not None else seeds, minutes, jobs)
+        if failure is not None:
+            _explain(failure, broken, shorten=shrink)
+            ctx.exit(ExitCode.FAILED)
+
+
+def _soak(first: int, seeds: int | None, minutes: float | None, jobs: int) -> Failure | None:
+    click.echo(f"seed {first}")
+    if jobs == 1:
+        tally, failure = soak_for(first, seeds, minutes)
+    else:
+        tally, failure = soak_together(first, seeds, minutes, jobs)
+    print_fields(list(tally.rows()))
+    return failure
+
+
+def _explain(failure: Failure, broken: str | None, *, shorten: bool) -> None:
+    """The violation, the schedule that leads to it, and what happened."""
+    violation = failure.outcome.violation
+    assert violation is not None
+    plan = failure.plan
+    again = f"bkbox sim --seed {plan.seed}" + (f" --break {broken}" if broken is not None else "")
+    click.echo(f"broken: seed {plan.seed}: {violation}")
+    if shorten:
+        plan = shrinking.shrink(plan, violation.name, _TRIES)
+    outcome = run(plan, traced=True)
+    click.echo(f"{len(plan.actions)} of {len(failure.plan.actions)} actions are enough:")
+    for action in plan.actions:
+        click.echo(f"  {action}")
+    click.echo("what happened:")
+    _print_trace(outcome.trace)
+    click.echo(f"broken: {outcome.violation}")
+    click.echo(f"again: {again}")
+
+
+def _print_trace(trace: list[tuple[float, str, str]] | None) -> None:
+    for when, who, what in trace or ():
+        click.echo(f"  {when:10.4f}  {who:22}  {what}")

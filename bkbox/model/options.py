@@ -1,0 +1,106 @@
+"""What is searched: the size of the model, which faults it has, which rules of the protocol are in force.
+
+Names D3 to D9 are those of docs/verification.md, "Where the published model is off". ``Options()`` is the corrected
+model with two bookies, two clients, one entry and one crash; ``as_published`` takes every correction back.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from bkbox.errors import QuorumSizeError
+from bkbox.values import value
+
+
+class Status(Enum):
+    """Of the ledger, in the metadata store. Values are words for people."""
+
+    NONE = "none"
+    OPEN = "open"
+    RECOVERING = "recovering"
+    CLOSED = "closed"
+
+
+class Marks(Enum):
+    """Which ledgers a boot after an unclean shutdown marks (fences, puts into limbo)."""
+
+    ALL = "all"
+    NOT_CLOSED = "not-closed"  # those that the metadata store does not have as closed
+    NAMED = "named"  # bkbox's own rule: bkbox/protocol/boot.py, mark_for
+
+
+class Clearing(Enum):
+    """When limbo may be cleared."""
+
+    NEVER = "never"
+    ANY_TIME = "any-time"  # before the ledger is closed as well
+    AFTER_CLOSE = "after-close"
+
+
+class Loss(Enum):
+    """What a crash takes."""
+
+    BOOKIE = "bookie"  # all that the bookie has of the ledger
+    DISK = "disk"  # one of the two disks of the bookie; the ledger lies on one
+    PROCESS = "process"  # what was on its way to the bookie, and nothing else
+
+
+WINDOWS = (Status.OPEN, Status.RECOVERING, Status.CLOSED)
+
+
+@value
+class Corrections:
+    """Where the published model is off, and ``first_holder``: a read succeeds with one bookie that has the entry."""
+
+    fragments_at_close: bool = True  # D3
+    timeouts_of_the_read: bool = True  # D4
+    lac_counts: bool = True  # D5: entries up to the LAC that a recovery starts from are confirmed
+    early_reads: bool = False  # D6: a read ends at the first holder, or as soon as enough say no
+    per_client: bool = False  # D7: timeouts and the order of adds are those of one client
+    failed_reads: bool = False  # D8: a read that ends neither way fails its recovery
+    answers_have_ids: bool = True  # D9: also those without an entry
+    first_holder: bool = True
+
+
+AS_PUBLISHED = Corrections(
+    fragments_at_close=False,
+    timeouts_of_the_read=False,
+    lac_counts=False,
+    answers_have_ids=False,
+    first_holder=False,
+)
+
+
+@value
+class Options:
+    """One configuration. Raises QuorumSizeError where ``checked`` finds that the sizes do not fit."""
+
+    bookies: int = 2
+    clients: int = 2
+    write_quorum: int = 2
+    ack_quorum: int = 1
+    sends: int = 1
+    crashes: int = 1
+    windows: tuple[Status, ...] = WINDOWS
+    fence: bool = True  # an unclean boot fences the ledger
+    limbo: bool = True  # an unclean boot puts the ledger into limbo
+    marks: Marks = Marks.ALL
+    unnoticed: bool = False  # an unclean shutdown may be taken for a clean one
+    durable_fence: bool = False  # a fence survives a crash
+    clearing: Clearing = Clearing.NEVER
+    loss: Loss = Loss.BOOKIE
+    message_loss: bool = True
+    recovery_reads_fence: bool = True
+    lac_floor: bool = True  # a recovery starts no earlier than the last fragment
+    corrections: Corrections = Corrections()
+
+    def checked(self) -> Options:
+        """Itself, if it can be searched."""
+        if not 1 <= self.ack_quorum <= self.write_quorum <= self.bookies:
+            raise QuorumSizeError("1 <= ack quorum <= write quorum <= bookies has to hold")
+        return self
+
+    @property
+    def negatives(self) -> int:
+        """How many plain negatives end a ledger: no ack quorum is left outside of them."""
+        return self.write_quorum - self.ack_quorum + 1

@@ -1,0 +1,1 @@
+"""A whole cluster in one thread, decided by one seed: ``bkbox sim``."""

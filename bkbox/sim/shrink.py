@@ -1,0 +1,54 @@
+"""The shortest schedule that still fails: actions are left out, in halves, quarters, and one by one, as long as the
+same property is violated (delta debugging). Every action has its own random generator (schedule.py), so that the others
+stay what they are; the network draws from the seed all the same, and so a shorter schedule may fail at another time.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Sequence
+
+from bkbox.sim.run import Outcome, run
+from bkbox.sim.schedule import Action, Plan
+
+Fails = Callable[[Sequence[Action]], bool]
+
+
+def shortened(actions: Sequence[Action], fails: Fails, tries: int) -> tuple[Action, ...]:
+    """A subsequence that fails and from which, if ``tries`` suffice, no action can be left out."""
+    kept = list(actions)
+    pieces = 2
+    while kept and tries > 0:
+        size = max(1, -(-len(kept) // pieces))
+        for start in range(0, len(kept), size):
+            shorter = kept[:start] + kept[start + size :]
+            tries -= 1
+            if fails(shorter):
+                kept = shorter
+                pieces = max(2, pieces - 1)
+                break
+            if tries <= 0:
+                break
+        else:
+            if size == 1:
+                break
+            pieces = min(len(kept), 2 * pieces)
+    return tuple(kept)
+
+
+def shrink(plan: Plan, violated: str, tries: int) -> Plan:
+    """The plan with as few actions as will violate the property of this name."""
+
+    def fails(actions: Sequence[Action]) -> bool:
+        return _violates(run(plan.with_actions(tuple(actions))), violated)
+
+    return plan.with_actions(shortened(plan.actions, fails, tries))
+
+
+def _violates(outcome: Outcome, name: str) -> bool:
+    return outcome.violation is not None and outcome.violation.name == name
+
+
+def fresh_seed() -> int:
+    """For whoever does not name one."""
+    return random.SystemRandom().getrandbits(40)

@@ -1,0 +1,330 @@
+"""The worker process of a simulated disk: the real store, bookie, groups and calls, under virtual time.
+
+What goes on behind the groups on threads is, here, a call that is made a little later, and whose end is seen a little
+later again: a crash may come between any two of these.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from bkbox.bookie.bookie import Bookie
+from bkbox.checks.observer import Observer
+from bkbox.errors import BkboxError, BugError, DiskError
+from bkbox.ipc import messages
+from bkbox.ipc.channel import refusal
+from bkbox.ipc.messages import Message
+from bkbox.kernel.answers import AnswerWriter
+from bkbox.kernel.batches import Group, segments
+from bkbox.sim.files import SimFiles
+from bkbox.sim.index import SimIndex
+from bkbox.sim.loop import Process
+from bkbox.storage.disk import DiskStore
+from bkbox.storage.files import Files
+from bkbox.storage.orderedstore import OrderedStore
+from bkbox.storage.records import AckAfter
+from bkbox.worker.calls import Calls, opened, stopped
+from bkbox.worker.frontlink import FrontLink
+from bkbox.worker.groups import Groups
+from bkbox.worker.loop import _CONCERNING_STATES
+from bkbox.worker.stages import Stages
+
+if TYPE_CHECKING:
+    from bkbox.sim.frontend import Frontend, SimLane
+
+_SLOT_BYTES = 128 << 10
+_TURN_S = 0.0001
+_WALL_MS = 1_700_000_000_000
+
+OpenIndex = Callable[[Path, bool, Process], SimIndex]
+
+
+class Late:
+    """Something that goes on behind, as a future that is run when its time has come, or when it is waited for."""
+
+    __slots__ = ("_call", "_done")
+
+    def __init__(self, call: Callable[[], None]) -> None:
+        self._call = call
+        self._done = False
+
+    def run(self) -> None:
+        if not self._done:
+            self._call()
+            self._done = True
+
+    def done(self) -> bool:
+        return self._done
+
+    def result(self) -> None:
+        """It raises where it is run."""
+
+
+class SimGroups(Groups):
+    """The real groups, with ``Late`` in the place of threads."""
+
+    def __init__(self, worker: Worker, *of_groups: Any) -> None:
+        super().__init__(*of_groups)
+        self._worker = worker
+        os.close(self._event)
+
+    def _start(self, behind: Any, call: Callable[[], None], ended: Callable[[], None]) -> None:
+        late = Late(call)
+        behind.ended = ended
+        behind.future = late
+        self._worker.process.after(self._worker.sync_s(), self._run_late, late)
+
+    def _run_late(self, late: Late) -> None:
+        late.run()
+        self._worker.process.after(self._worker.sync_s() / 8, self._see_late)
+
+    def _see_late(self) -> None:
+        self._see()
+        self._go_on()
+        self._worker.flush()
+
+
+class NoStages(Stages):
+    """Nobody asks where time went."""
+
+    def record(self, group: object, work: object, durable_us: int) -> None:
+        """Nothing."""
+
+    def values(self) -> dict[str, dict[str, int]]:
+        return {}
+
+
+class SimFrontLink:
+    """The worker's end of the link to one front-end."""
+
+    def __init__(self, frontend: Frontend, lane: SimLane) -> None:
+        self.frontend = frontend
+        self.lane = lane
+        self.inbox: list[tuple[int, bytes]] = []
+        self._number = 0
+        self._slot = memoryview(bytearray(_SLOT_BYTES))
+        self._full: list[bytes] = []
+        self._writer = AnswerWriter(self._more)
+
+    def _more(self, used: int) -> memoryview:
+        if used:
+            self._full.append(bytes(self._slot[:used]))
+        return self._slot
+
+    def take(self) -> Group | None:
+        if self.frontend.process.dead:
+            raise EOFError
+        if not self.inbox:
+            return None
+        inbox, self.inbox = self.inbox, []
+        self._number += 1
+        area = memoryview(b"".join([frame for _, frame in inbox]))
+        group = Group(self._number, 0, area)
+        start = 0
+        located = group.segments
+        for number, frame in inbox:
+            end = start + len(frame)
+            located.append((number, 1, start, end))
+            start = end
+        return group
+
+    def answers(self, group: Group) -> AnswerWriter:
+        return self._writer
+
+    def done(self, group: Group, *, read_only: bool) -> None:
+        self.lane.writable = not read_only
+        self.flush()
+
+    def polled(self) -> AnswerWriter:
+        return self._writer
+
+    def flush(self) -> None:
+        """Hand over the answers that there are."""
+        used = self._writer.finish()
+        if used:
+            self._full.append(bytes(self._slot[:used]))
+        if self._full:
+            full, self._full = self._full, []
+            for slot in full:
+                for number, _count, frames in segments(memoryview(slot), len(slot)):
+                    self.frontend.answered(self.lane, number, bytes(frames))
+
+
+class Worker:
+    """One disk's process. ``sync_ms``: how long the disk takes for a sync, at least and on average beyond that."""
+
+    def __init__(
+        self,
+        process: Process,
+        bookie: str,
+        files: SimFiles,
+        open_index: OpenIndex,
+        observer: Observer,
+        sync_ms: tuple[float, float],
+    ) -> None:
+        self.process = process
+        self.bookie_id = bookie
+        self.files = files
+        self.sync_ms = sync_ms
+        self.store: DiskStore | None = None
+        self.front: SimFrontLink | None = None
+        self.wall_offset_ms = 0
+        self._rng: random.Random = process.scheduler.rng
+        self._open_index = open_index
+        self._observer = observer
+        self._bookie: Bookie | None = None
+        self._groups: SimGroups | None = None
+        self._calls: Calls | None = None
+        self._awake = False
+        self._poll_timer: Any = None
+        self._on_trouble: Callable[[Message], None] | None = None
+        self._told_trouble = False
+
+    def release(self) -> None:
+        """It is dead, and need not hold memory."""
+        self.store = self.front = self._bookie = self._groups = self._calls = None
+
+    def sync_s(self) -> float:
+        least, mean = self.sync_ms
+        return (least + self._rng.expovariate(1.0) * mean) / 1000
+
+    def _ticks_us(self) -> int:
+        return int(self.process.scheduler.now * 1e6)
+
+    def _wall(self) -> int:
+        return _WALL_MS + self.wall_offset_ms + int(self.process.scheduler.now * 1e3)
+
+    # ---- the supervisor and repair --------------------------------------------------------------
+
+    def receive(self, message: Message) -> Message | None:
+        try:
+            return self._answer(message)
+        except BkboxError as error:
+            return refusal(error)
+        finally:
+            self.flush()
+
+    def _answer(self, message: Message) -> Message:
+        if isinstance(message, messages.OpenDisk):
+            return self._open(message)
+        if isinstance(message, messages.Stop):
+            return self._stop()
+        if self._calls is None or self._groups is None or self._bookie is None:
+            raise BugError("the disk is not open yet")
+        if isinstance(message, messages.GetStats):
+            self._bookie.watch_space(1.0, 0)
+        elif isinstance(message, _CONCERNING_STATES):
+            if isinstance(message, messages.ListLedgers):
+                self._groups.take()
+            self._groups.drain()
+        limbo = None
+        if isinstance(message, messages.ClearLimbo):
+            limbo = self._bookie.ledgers.record(message.ledger)
+        answer = self._calls.answer(message)
+        if limbo is not None and limbo.limbo and isinstance(message, messages.ClearLimbo):
+            ledger = message.ledger
+            self.process.say("ledger %d leaves limbo", ledger)
+            self._observer.left_limbo(
+                self.bookie_id, ledger, lambda entry: self.is_readable(ledger, entry)
+            )
+        return answer
+
+    def is_readable(self, ledger: int, entry: int) -> bool:
+        assert self.store is not None
+        try:
+            return self.store.read_entry(ledger, entry) is not None
+        except DiskError:
+            return False
+
+    def _open(self, order: messages.OpenDisk) -> Message:
+        def open_index(_files: Files, disk: Path, host_crash: bool) -> OrderedStore:
+            return self._open_index(disk, host_crash, self.process)
+
+        store = DiskStore.open(
+            self.files,
+            Path(order.path),
+            ack_after=AckAfter(order.ack_after),
+            journal_dir=Path(order.journal) if order.journal else None,
+            segment_bytes_max=order.segment_bytes_max,
+            checkpoint_bytes=order.checkpoint_bytes,
+            now_ms=self._wall,
+            open_index=open_index,
+        )
+        report = store.replay(order.host_crash)
+        self.process.say("replayed %s: %s", order.path, report)
+        self.store = store
+        self._bookie = Bookie(store, wall_ms=self._wall, ticks_us=self._ticks_us)
+        stages = NoStages(0, self._ticks_us)
+        self._groups = SimGroups(
+            self, store, self._bookie, stages, self._ticks_us, self._lost_front
+        )
+        self._calls = Calls(store, self._bookie, stages)
+        self._bookie.watch_space(1.0, 0)
+        return opened(store, report)
+
+    def _stop(self) -> Message:
+        self.process.after(0.0, self.process.die, "it was told to stop")
+        return stopped(self.store, self._groups)
+
+    # ---- the front-end --------------------------------------------------------------------------
+
+    def attach(self, frontend: Frontend, lane: SimLane) -> None:
+        """Serve a front-end: the list of ledgers first."""
+        assert self.store is not None
+        assert self._groups is not None
+        self._detach()
+        self._groups.drain()
+        self.front = SimFrontLink(frontend, lane)
+        ledgers = [ledger for ledger, _record in list(self.store.ledgers())]
+        frontend.process.after(_TURN_S, frontend.listed, lane, ledgers)
+        self._groups.attach(cast(FrontLink, self.front))
+
+    def _detach(self) -> None:
+        self.front = None
+        if self._groups is not None:
+            self._groups.detach()
+        if self._bookie is not None:
+            self._bookie.forget_connections()
+
+    def _lost_front(self) -> None:
+        self._detach()
+
+    def enqueue(self, number: int, frame: bytes) -> None:
+        """A request from the front-end; ``wake`` follows."""
+        if self.front is not None and not self.process.dead:
+            self.front.inbox.append((number, frame))
+
+    def wake(self) -> None:
+        if not self._awake:
+            self._awake = True
+            self.process.after(_TURN_S, self._turn)
+
+    def _turn(self) -> None:
+        self._awake = False
+        if self._groups is not None:
+            self._groups.take()
+            self.flush()
+
+    def flush(self) -> None:
+        """Everything that is answered by now leaves; trouble is told once."""
+        front, bookie = self.front, self._bookie
+        if front is None or bookie is None or self.process.dead:
+            return
+        if bookie.has_polls:
+            for connection, frames in bookie.polled():
+                for frame in frames:
+                    front.polled().put(connection, frame, 1)
+            if self._poll_timer is not None:
+                self._poll_timer.cancel()
+            wait_ms = bookie.polls_wait_ms
+            if wait_ms is not None:
+                self._poll_timer = self.process.after(wait_ms / 1000 + 0.001, self.flush)
+        front.flush()
+        store = self.store
+        if store is not None and store.failed_reason is not None and not self._told_trouble:
+            self._told_trouble = True
+            self.process.say("the disk failed: %s", store.failed_reason)

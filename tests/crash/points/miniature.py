@@ -1,0 +1,379 @@
+"""A bookie in one process, for crashes at every call: the real disks, the real bookie, the real steps of a start and a
+stop (supervisor.py, opening.py, worker/loop.py), without sockets and children.
+
+All it says about what it does goes to ``note`` (promises.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+from bkbox.bookie.bookie import Bookie, Work
+from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.ipc import messages
+from bkbox.ipc.messages import FENCED, LIMBO
+from bkbox.kernel.answers import AnswerWriter
+from bkbox.kernel.batches import segments as parts_of
+from bkbox.metadata.base import MetadataStore, Versioned
+from bkbox.protocol import boot
+from bkbox.storage import marker as markers
+from bkbox.storage.disk import DiskStore, format_disk
+from bkbox.storage.files import RealFiles
+from bkbox.storage.identity import DiskIdentity, read_identity
+from bkbox.storage.lock import DiskLock
+from bkbox.storage.marker import Run
+from bkbox.storage.records import AckAfter, LedgerRecord
+from bkbox.supervisor import opening, phase_one
+from bkbox.supervisor.disks import Disk
+from bkbox.wire.frames import bodies
+from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.worker.calls import Calls
+from bkbox.worker.stages import Stages
+from tests.bookie.bench import add3, simple3, write_lac3
+from tests.crash.points.promises import Note, payload
+from tests.harness import raw, raw3
+
+BOOKIE = BookieId("127.0.0.1:3181")
+LEDGERS = range(1, 10)
+"""Those that the metadata store knows at first: open, with this bookie in the ensemble."""
+
+BOOT = "the boot before the crash"
+
+KEY = raw.master_key()
+_FILES = RealFiles()
+_SLOT_BYTES = 1 << 16
+
+
+class KnownLedgers:
+    """The part of a metadata store that phase one looks at."""
+
+    def __init__(self, ledgers: Iterable[int]) -> None:
+        self._ledgers = [LedgerId(ledger) for ledger in ledgers]
+
+    async def underreplicated(self) -> frozenset[LedgerId]:
+        return frozenset()
+
+    async def ledger_ranges(self) -> AsyncIterator[list[LedgerId]]:
+        yield self._ledgers
+
+    async def read_ledger(
+        self, ledger: LedgerId, *, latest: bool = False
+    ) -> Versioned[LedgerMetadata]:
+        fragments = (Fragment(EntryId(0), (BOOKIE,)),)
+        state = LedgerState.OPEN
+        return Versioned(LedgerMetadata(ledger, 1, 1, 1, state, fragments, password=b""), 0)
+
+
+@dataclass(slots=True)
+class LocalDisk(Disk):
+    """A disk whose worker is in this process."""
+
+    store: DiskStore | None = None
+    bookie: Bookie | None = None
+    calls: Calls | None = None
+
+    async def call(
+        self, message: messages.Message, timeout_s: float | None = None, fds: Sequence[int] = ()
+    ) -> messages.Message:
+        assert self.calls is not None
+        return self.calls.answer(message)
+
+
+@dataclass(slots=True)
+class Miniature:
+    """See above. ``disks`` and ``journal`` lie in the watched folder."""
+
+    disks: list[Path]
+    journal: Path | None
+    mode: AckAfter
+    note: Note
+    segment_bytes_max: int = 1 << 16
+    checkpoint_bytes: int = 1 << 20
+    ledgers: Sequence[int] = LEDGERS
+    boot_id: str = BOOT
+    fault: str = ""
+    """One that the checks have to notice: ``ack``: what it is asked for is acknowledged before it is done; ``clean``: a
+    stop clears the markers first."""
+    opened: list[LocalDisk] = field(default_factory=list)
+    classes: list[boot.Verdict] = field(default_factory=list)
+    _run: Run = field(default_factory=lambda: Run("", AckAfter.SYNC, ""))
+    _ticks: int = 0
+
+    # ---- start and stop --------------------------------------------------------------------------
+
+    def init(self) -> None:
+        """Prepare what is not prepared."""
+        self.note("try", "init")
+        for number, disk in enumerate(self.disks):
+            _FILES.mkdir(disk)
+            if read_identity(_FILES, disk) is None:
+                format_disk(
+                    _FILES, disk, DiskIdentity(UUID(int=number + 1), str(BOOKIE), "cluster")
+                )
+        if self.journal is not None:
+            _FILES.mkdir(self.journal)
+            _FILES.fsync_dir(self.journal.parent)
+        self.note("ack", "init")
+
+    def start(self, run_id: str, boot_id: str = "") -> None:
+        """Boot. Raises what a boot raises."""
+        self._run = Run(boot_id or self.boot_id, self.mode, run_id)
+        self.note("try", "begin")
+        self.opened, self.classes = [], []
+        for number, path in enumerate(self.disks):
+            identity = read_identity(_FILES, path)
+            disk = LocalDisk(number, path, str(identity and identity.uuid), DiskLock(path))
+            self.opened.append(disk)
+        for disk in self.opened:
+            disk.before = markers.begin_run(_FILES, disk.path, self._run)
+        self.note("ack", "begin")
+        for disk in self.opened:
+            self._open(disk)
+        if self.may_have_lost:
+            self._mark_losses()
+        for disk in self.opened:
+            assert disk.store is not None
+            disk.store.settle()
+            markers.settle(_FILES, disk.path, self._run, disk.before)
+        if self.may_have_lost:
+            self._acknowledge(
+                [("limbo", ledger) for ledger in self.ledgers if self.record(ledger).limbo]
+            )
+
+    def _open(self, disk: LocalDisk) -> None:
+        store = disk.store = DiskStore.open(
+            _FILES,
+            disk.path,
+            ack_after=self.mode,
+            journal_dir=self.journal,
+            segment_bytes_max=self.segment_bytes_max,
+            checkpoint_bytes=self.checkpoint_bytes,
+            now_ms=self._wall_ms,
+        )
+        host_crash = disk.before is not None and disk.before.is_host_crash(self._run.boot_id)
+        report = store.replay(host_crash)
+        evidence = boot.DiskEvidence(
+            marker=opening._marker_evidence(disk.before),
+            boot_id=self._run.boot_id,
+            strict=False,
+            tail_trusted=report.trusted,
+            damaged=report.damaged,
+        )
+        verdict = boot.classify(evidence)
+        self.classes.append(verdict)
+        disk.may_have_lost = verdict.may_have_lost
+        disk.bookie = Bookie(store, wall_ms=self._wall_ms, ticks_us=self._ticks_us)
+        disk.calls = Calls(store, disk.bookie, Stages(1 << 40, self._ticks_us))
+
+    def _mark_losses(self) -> None:
+        for ledger in self.ledgers:
+            self.note("try", "limbo", ledger)
+        metadata = cast(MetadataStore, KnownLedgers(self.ledgers))
+        asyncio.run(phase_one.run(metadata, BOOKIE, self.opened))
+
+    @property
+    def may_have_lost(self) -> bool:
+        return any(disk.may_have_lost for disk in self.opened)
+
+    def stop(self) -> None:
+        """In order."""
+        self.note("try", "stop")
+        for step in (
+            (self._clear, self._close) if self.fault == "clean" else (self._close, self._clear)
+        ):
+            for disk in self.opened:
+                step(disk)
+        self.abandon()
+        self.note("ack", "stop")
+
+    def _close(self, disk: LocalDisk) -> None:
+        assert disk.store is not None
+        disk.store.close()
+
+    def _clear(self, disk: LocalDisk) -> None:
+        assert markers.clear(_FILES, disk.path, self._run), f"{disk.path} was not left clean"
+
+    def abandon(self) -> None:
+        """As a killed process leaves it."""
+        for disk in self.opened:
+            if disk.store is not None:
+                disk.store.abandon()
+            disk.lock.release()
+        self.opened = []
+
+    # ---- requests --------------------------------------------------------------------------------
+
+    def add(self, ledger: int, *entries: int) -> None:
+        """One group."""
+        self.do(
+            [("add", ledger, entry) for entry in entries],
+            *[raw.add_frame(ledger, entry, payload(ledger, entry)) for entry in entries],
+        )
+
+    def defer(self, ledger: int, *entries: int) -> None:
+        frames = [add3(ledger, e, payload(ledger, e), deferred=True) for e in entries]
+        self.do([("defer", ledger, entry) for entry in entries], *frames)
+
+    def force(self, ledger: int) -> None:
+        self.do([("force",)], simple3(raw3.FORCE, ledger))
+
+    def fence(self, ledger: int) -> None:
+        self.do([("fence", ledger)], raw.read_frame(ledger, -1, raw.FENCE))
+
+    def write_lac(self, ledger: int, lac: int) -> None:
+        self.do([("lac", ledger, lac)], write_lac3(ledger, lac))
+
+    def do(self, what: list[tuple[Any, ...]], *frames: bytes) -> None:
+        """One group of requests about the ledgers of one disk, which must all succeed."""
+        disk = self.disk_of(what[0][1] if len(what[0]) > 1 else 1)
+        for words in what:
+            self.note("try", *words)
+        if self.fault == "ack":
+            self._acknowledge(what)
+        work = self._begin(disk, frames)
+        if work.waits:
+            assert disk.store is not None
+            disk.store.sync()
+        codes = [code_of(body) for body in self._end(disk, work)]
+        assert set(codes) <= {raw.EOK, raw.ENOENTRY}, codes
+        self._acknowledge(what)
+        self._look_after(disk)
+
+    def add_overlapping(self, ledger: int, first: int, second: int) -> None:
+        """Two groups: the second is written while the sync of the first is under way."""
+        disk = self.disk_of(ledger)
+        store = disk.store
+        assert store is not None
+        for entry in (first, second):
+            self.note("try", "add", ledger, entry)
+        works = [self._begin(disk, [raw.add_frame(ledger, first, payload(ledger, first))])]
+        sync = store.begin_sync()
+        works.append(self._begin(disk, [raw.add_frame(ledger, second, payload(ledger, second))]))
+        sync.run()
+        store.end_sync(sync)
+        for entry, work in zip((first, second), works, strict=True):
+            self._end(disk, work)
+            self._acknowledge([("add", ledger, entry)])
+            if work is works[0]:
+                store.sync()
+
+    def checkpoint(self, during: Callable[[], None] = lambda: None) -> None:
+        """A checkpoint of all disks, as the worker takes them, with something going on behind its sync."""
+        for disk in self.opened:
+            store = disk.store
+            assert store is not None
+            checkpointing = store.begin_checkpoint()
+            if checkpointing.sync is not None:
+                checkpointing.sync.run()
+                store.end_sync(checkpointing.sync)
+            during()
+            checkpointing.run()
+            store.end_checkpoint(checkpointing)
+
+    def set_limbo(self, *ledgers: int) -> None:
+        """As phase one."""
+        for ledger in ledgers:
+            self.note("try", "limbo", ledger)
+            mark = messages.MARK_ITEM.pack(ledger, FENCED | LIMBO, 1, KEY)
+            self._call(self.disk_of(ledger), messages.MarkLedgers(payload=mark))
+            self.note("ack", "limbo", ledger)
+
+    def clear_limbo(self, *ledgers: int) -> None:
+        """As phase two, when nothing is missing any more."""
+        for ledger in ledgers:
+            self.note("try", "clear", ledger)
+            self._call(self.disk_of(ledger), messages.ClearLimbo(ledger=ledger))
+            self.note("ack", "clear", ledger)
+
+    def _call(self, disk: LocalDisk, call: messages.Message) -> None:
+        assert disk.calls is not None
+        disk.calls.answer(call)
+
+    def _acknowledge(self, what: Iterable[tuple[Any, ...]]) -> None:
+        for words in what:
+            self.note("ack", *words)
+
+    def _look_after(self, disk: LocalDisk) -> None:
+        assert disk.store is not None
+        if disk.store.checkpoint_due:
+            disk.store.checkpoint()
+
+    # ---- questions -------------------------------------------------------------------------------
+
+    def ask(self, ledger: int, *frames: bytes) -> list[tuple[int, bytes]]:
+        """(code, body) of the answers to one group."""
+        disk = self.disk_of(ledger)
+        assert disk.store is not None
+        work = self._begin(disk, frames)
+        answers = self._answers(disk, lambda bookie, out: bookie.serve(work, out))
+        if work.waits:
+            disk.store.sync()
+        return [(code_of(body), body[24:]) for body in answers + self._end(disk, work)]
+
+    def record(self, ledger: int) -> LedgerRecord:
+        """What is known about a ledger."""
+        bookie = self.disk_of(ledger).bookie
+        assert bookie is not None
+        return bookie.ledgers.record(ledger) or LedgerRecord()
+
+    def disk_of(self, ledger: int) -> LocalDisk:
+        """Where a ledger is, or would be."""
+        for disk in self.opened:
+            assert disk.bookie is not None
+            if disk.bookie.ledgers.record(ledger) is not None:
+                return disk
+        return self.opened[ledger % len(self.opened)]
+
+    def _begin(self, disk: LocalDisk, frames: Sequence[bytes]) -> Work:
+        assert disk.bookie is not None
+        data = b"".join(frames)
+        return disk.bookie.begin(memoryview(data), [(7, len(frames), 0, len(data))])
+
+    def _end(self, disk: LocalDisk, work: Work) -> list[bytes]:
+        def end(bookie: Bookie, out: AnswerWriter) -> None:
+            bookie.settle(work)
+            bookie.end(work, out)
+
+        return self._answers(disk, end)
+
+    def _answers(
+        self, disk: LocalDisk, step: Callable[[Bookie, AnswerWriter], None]
+    ) -> list[bytes]:
+        slots: list[tuple[memoryview, int]] = []
+
+        def more(used: int) -> memoryview:
+            if slots:
+                slots[-1] = slots[-1][0], used
+            slots.append((memoryview(bytearray(_SLOT_BYTES)), 0))
+            return slots[-1][0]
+
+        assert disk.bookie is not None
+        writer = AnswerWriter(more)
+        step(disk.bookie, writer)
+        if slots:
+            slots[-1] = slots[-1][0], writer.finish()
+        return [
+            bytes(body)
+            for slot, used in slots
+            for _connection, _count, frames in parts_of(slot, used)
+            for body in bodies(frames, len(frames))
+        ]
+
+    def _wall_ms(self) -> int:
+        return 1_700_000_000_000
+
+    def _ticks_us(self) -> int:
+        self._ticks += 1
+        return self._ticks
+
+
+def code_of(body: bytes) -> int:
+    """Of an answer of either version."""
+    if body[0] == 2:
+        return int.from_bytes(body[4:8], "big", signed=True)
+    return raw3.answer_of(body).status

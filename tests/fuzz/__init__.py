@@ -1,0 +1,1 @@
+"""Inputs that nobody would write: for everything that reads bytes which somebody else wrote."""

@@ -1,0 +1,84 @@
+"""``bkbox model-check``: the first line and the exit code, which scripts rely on."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from click.testing import CliRunner, Result
+
+from bkbox.cli.exits import ExitCode
+from bkbox.cli.main import main
+
+
+def check(*arguments: str) -> Result:
+    return CliRunner().invoke(main, ["model-check", *arguments])
+
+
+def test_safe() -> None:
+    result = check("--as-published", "--crashes", "0")
+    assert result.stdout == "safe: 24029 distinct, 58307 generated, 28 levels\n"
+    assert result.exit_code == ExitCode.OK
+    assert "states/s" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "crash"),
+    [
+        (["--no-limbo"], "entries gone, fenced"),
+        (["--no-fence"], "entries gone, in limbo"),
+        (["--no-limbo", "--durable-fence", "--no-fence"], "entries gone"),
+        (["--marks", "not-closed"], "entries gone"),
+    ],
+)
+def test_broken(arguments: list[str], crash: str) -> None:
+    result = check("--fold", *arguments)
+    first, *trace = result.stdout.splitlines()
+    assert first == "broken: no-divergence, trace of 17 states"
+    assert result.exit_code == ExitCode.FAILED
+    steps = [line for line in trace if re.match(r" *\d+  ", line)]
+    assert [int(line.split()[0]) for line in steps] == list(range(1, 18))
+    assert [line for line in steps if re.search(rf"bookie \d crashes: {crash}", line)]
+
+
+def test_not_exhausted() -> None:
+    result = check("--states-max", "100", "--verbose")
+    assert result.stdout.startswith("not exhausted: ")
+    assert result.exit_code == ExitCode.TRY_AGAIN
+    assert len(result.stderr.splitlines()) > 2
+
+
+def test_termination() -> None:
+    never = check("--termination", "1")
+    assert never.stdout.startswith("never closable: ")
+    assert never.exit_code == ExitCode.FAILED
+    can = check("--ack-quorum", "2", "--termination", "1")
+    assert can.stdout.startswith("closable: trace of 12 states\n")
+    assert can.exit_code == ExitCode.OK
+
+
+def test_known_defects_are_found_when_their_mend_is_left_out() -> None:
+    reads = check("--ack-quorum", "2", "--crashes", "0", "--fold", "--no-recovery-fence")
+    assert reads.stdout.startswith("broken: no-divergence, trace of 14 states\n")
+    floor = check("--bookies", "3", "--crashes", "0", "--fold", "--no-lac-floor")
+    assert floor.stdout.startswith("broken: fragments, trace of 21 states\n")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--write-quorum", "3"], "1 <= ack quorum <= write quorum <= bookies"),
+        (["--process-crash", "--disk-loss"], "exclude each other"),
+        (["--without", "D1"], "D1"),
+    ],
+)
+def test_wrong_arguments(arguments: list[str], says: str) -> None:
+    result = check(*arguments)
+    assert result.exit_code == ExitCode.USAGE
+    assert says in result.stderr
+
+
+def test_corrections_can_be_left_out_one_by_one() -> None:
+    every = ["D3", "D4", "D5", "D9", "first-holder"]
+    result = check("--crashes", "0", *(word for name in every for word in ("--without", name)))
+    assert result.stdout == check("--crashes", "0", "--as-published").stdout

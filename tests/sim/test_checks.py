@@ -1,0 +1,182 @@
+"""Each check lets pass what is right and says what is wrong."""
+
+from __future__ import annotations
+
+import pytest
+
+from bkbox.checks.acknowledged import Acknowledged
+from bkbox.checks.all import all_checks
+from bkbox.checks.check import CLOSED, IN_RECOVERY, OPEN, Check, Metadata, Violation
+from bkbox.checks.closed import Closed
+from bkbox.checks.contents import Contents
+from bkbox.checks.fences import Fences
+from bkbox.checks.limbo import Limbo
+from bkbox.checks.negatives import Negatives
+from bkbox.checks.observer import Observer
+from bkbox.checks.readable import JUDGE, Readable
+from bkbox.checks.sequence import Sequence
+
+SIZES = (3, 2, 2)
+FRAGMENTS = ((0, ("a", "b", "c")),)
+
+
+def metadata(
+    check: Check,
+    state: int,
+    version: int = 0,
+    last: int = -1,
+    fragments: tuple[tuple[int, tuple[str, ...]], ...] = FRAGMENTS,
+) -> str | None:
+    return check.stored_metadata(Metadata(1, state, version, last, SIZES, fragments))
+
+
+def test_entries_go_round() -> None:
+    later = Metadata(1, OPEN, 0, -1, SIZES, (*FRAGMENTS, (5, ("a", "d", "c"))))
+    assert later.replicas(4) == ["b", "c"]
+    assert later.replicas(6) == ["a", "d"]
+
+
+@pytest.mark.parametrize("promised_first", [True, False])
+def test_a_promise_beyond_the_end(promised_first: bool) -> None:
+    check = Acknowledged()
+    if promised_first:
+        assert check.confirmed(1, 3) is None
+        assert metadata(check, CLOSED, last=2) is not None
+    else:
+        assert metadata(check, CLOSED, last=2) is None
+        assert check.confirmed(1, 2) is None
+        assert check.confirmed(1, 3) is not None
+
+
+def test_one_life() -> None:
+    check = Closed()
+    assert metadata(check, OPEN) is None
+    assert metadata(check, IN_RECOVERY, 1) is None
+    assert metadata(check, OPEN, 2) is not None
+
+
+def test_one_end() -> None:
+    check = Closed()
+    assert metadata(check, OPEN) is None
+    assert metadata(check, CLOSED, 1, 7) is None
+    assert check.ended("x", 1, 7) is None
+    assert check.ended("y", 1, 8) is not None
+    assert metadata(check, CLOSED, 2, 8) is not None
+
+
+def test_versions_and_fragments() -> None:
+    assert metadata(Closed(), OPEN, 1) is not None
+    check = Closed()
+    assert metadata(check, OPEN) is None
+    assert metadata(check, OPEN, 2) is not None
+    descending = (*FRAGMENTS, (0, ("d", "b", "c")))
+    assert metadata(Closed(), OPEN, fragments=descending) is not None
+    assert metadata(Closed(), OPEN, fragments=((0, ("a", "a", "b")),)) is not None
+
+
+def test_contents() -> None:
+    check = Contents()
+    check.appended(1, 0, b"x")
+    check.appended(1, 1, b"y")
+    assert check.found("r", 1, 0, b"x") is None
+    assert check.found("r", 1, 1, b"x") is not None
+    assert Contents().found("r", 1, 0, b"x") is not None
+
+
+def test_what_was_read_stays() -> None:
+    check = Contents()
+    check.appended(1, 0, b"x")
+    assert check.found("r", 1, 0, b"x") is None
+    assert metadata(check, CLOSED, last=-1) is not None
+
+
+def test_fences() -> None:
+    check = Fences()
+    assert check.stored("a", 1, 0, True, False) is None
+    assert check.fenced("a", 1) is None
+    assert check.stored("a", 1, 1, False, False) is None
+    assert check.stored("b", 1, 1, True, False) is None
+    assert check.stored("a", 1, 1, True, False) is not None
+    check.deleted(1)
+    assert check.stored("a", 1, 1, True, False) is None
+
+
+def test_negatives() -> None:
+    check = Negatives()
+    assert metadata(check, OPEN) is None
+    assert check.denied("a", 1, 0) is None
+    check.stored("a", 1, 0, True, False)
+    assert check.denied("a", 1, 1) is None
+    assert check.denied("a", 1, 0) is not None
+    assert check.denied("a", 1, -1) is not None
+    assert check.vouched("a", lambda ledger, entry: True) is None
+    assert check.vouched("a", lambda ledger, entry: False) is not None
+
+
+def test_what_may_be_denied() -> None:
+    check = Negatives()
+    check.stored("a", 1, 0, True, True)
+    metadata(check, OPEN)
+    assert check.denied("a", 1, 0) is None, "deferred"
+    check.stored("a", 1, 2, True, False)
+    assert check.denied("a", 1, 2) is not None
+    metadata(check, OPEN, 1, fragments=((0, ("d", "b", "c")),))
+    assert check.denied("a", 1, 2) is None, "another bookie's"
+    metadata(check, CLOSED, 2, 1)
+    assert check.denied("a", 1, 2) is None, "beyond the end"
+    check.deleted(1)
+    assert check.denied("a", 1, -1) is None, "deleted"
+
+
+def test_limbo() -> None:
+    check = Limbo()
+    assert check.left_limbo("a", 1, lambda entry: False) is None, "deleted"
+    metadata(check, OPEN)
+    assert check.left_limbo("a", 1, lambda entry: True) is not None
+    assert check.left_limbo("d", 1, lambda entry: True) is None
+    metadata(check, IN_RECOVERY, 1)
+    assert check.left_limbo("d", 1, lambda entry: True) is not None
+    metadata(check, CLOSED, 2, 5)
+    assert check.left_limbo("a", 1, lambda entry: entry != 1) is None, "b and c hold it"
+    assert check.left_limbo("a", 1, lambda entry: entry != 2) is not None
+
+
+def test_readable() -> None:
+    check = Readable()
+    check.confirmed(1, 1)
+    assert check.absent("r", 1, 2) is None
+    assert check.absent("r", 1, 1) is not None
+    check.found(JUDGE, 1, 0, b"")
+    check.found("r", 1, 1, b"")
+    assert check.finished() is not None
+    check.found(JUDGE, 1, 1, b"")
+    assert check.finished() is None
+    check.confirmed(2, 0)
+    assert check.finished() is not None
+    check.deleted(2)
+    assert check.finished() is None
+
+
+def test_sequence() -> None:
+    check = Sequence()
+    assert check.appended(1, 0, b"") is None
+    assert check.appended(1, 1, b"") is None
+    assert check.appended(1, 3, b"") is not None
+    assert check.acknowledged(1, 0) is None
+    assert check.acknowledged(1, 2) is not None
+    assert check.heard_lac("r", 1, 1) is None
+    assert check.heard_lac("r", 1, 0) is not None
+    assert check.heard_lac("s", 1, 4) is not None
+
+
+def test_the_first_violation_counts() -> None:
+    seen: list[Violation] = []
+    observer = Observer(all_checks(), seen.append)
+    observer.fenced("a", 1)
+    observer.stored("a", 1, 0, False, False)
+    assert not seen
+    observer.stored("a", 1, 1, True, False)
+    observer.stored("a", 1, 2, True, False)
+    assert [one.name for one in seen] == [Fences.name]
+    assert observer.violation is seen[0]
+    assert "entry 1" in str(observer.violation)

@@ -1,0 +1,155 @@
+"""The simulated file system keeps what it must keep, and loses what it may lose."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+
+from bkbox.errors import DiskError, DiskFailedError, DiskFullError
+from bkbox.sim.files import Disk, SimFiles
+from bkbox.sim.loop import Crash, Process, Scheduler
+from bkbox.storage.files import write_atomic
+
+ROOT = Path("/d")
+
+
+def new_files(seed: int = 1) -> tuple[Disk, SimFiles, random.Random]:
+    scheduler = Scheduler(seed, traced=False)
+    disk = Disk(ROOT)
+    return disk, SimFiles([disk], Process(scheduler, "p"), scheduler.rng), scheduler.rng
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_what_was_synced_stays(seed: int) -> None:
+    disk, files, rng = new_files(seed)
+    file = files.open_append(ROOT / "a")
+    file.append(b"x" * 700)
+    file.fdatasync()
+    files.fsync_dir(ROOT)
+    file.append(b"y" * 2000)
+    disk.lose_host(rng)
+    data = files.read_bytes(ROOT / "a")
+    assert data is not None
+    assert data[:700] == b"x" * 700
+    assert len(data) <= 2700
+
+
+def test_some_of_the_rest_goes() -> None:
+    left = set()
+    for seed in range(60):
+        disk, files, rng = new_files(seed)
+        file = files.open_append(ROOT / "a")
+        file.fdatasync()
+        files.fsync_dir(ROOT)
+        file.append(b"y" * 2000)
+        disk.lose_host(rng)
+        data = files.read_bytes(ROOT / "a") or b""
+        left.add("all" if data == b"y" * 2000 else "torn" if data.strip(b"y") else "cut")
+    assert left == {"all", "torn", "cut"}
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_file_without_a_durable_name_may_be_gone_and_a_removed_one_back(seed: int) -> None:
+    disk, files, rng = new_files(seed)
+    files.open_append(ROOT / "old").fdatasync()
+    files.fsync_dir(ROOT)
+    files.unlink(ROOT / "old")
+    files.open_append(ROOT / "new").fdatasync()
+    disk.lose_host(rng)
+    assert set(files.listdir(ROOT)) <= {"old", "new"}
+    files.fsync_dir(ROOT)
+    names = files.listdir(ROOT)
+    disk.lose_host(rng)
+    assert files.listdir(ROOT) == names
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_filler_that_is_written_over_is_there_or_what_was_written(seed: int) -> None:
+    disk, files, rng = new_files(seed)
+    file = files.open_append(ROOT / "a")
+    file.append(b"x" * 100)
+    file.fill(100, b"f" * 2972)
+    file.fdatasync()
+    files.fsync_dir(ROOT)
+    file.append(b"y" * 1500)
+    disk.lose_host(rng)
+    data = files.read_bytes(ROOT / "a")
+    assert data is not None
+    assert len(data) == 3072
+    assert data[:100] == b"x" * 100
+    assert data[2048:] == b"f" * 1024
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_an_atomic_write_leaves_the_old_or_the_new(seed: int) -> None:
+    disk, files, rng = new_files(seed)
+    write_atomic(files, ROOT / "a", b"old")
+    files.crash_at(rng.randint(1, 5))
+    with pytest.raises(Crash):
+        write_atomic(files, ROOT / "a", b"new")
+    disk.lose_host(rng)
+    assert files.read_bytes(ROOT / "a") in (b"old", b"new")
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_later_sync_does_not_save_what_a_failed_one_left(seed: int) -> None:
+    disk, files, rng = new_files(seed)
+    file = files.open_append(ROOT / "a")
+    file.append(b"x" * 100)
+    file.fdatasync()
+    files.fsync_dir(ROOT)
+    file.append(b"y" * 100)
+    disk.fail_syncs = 1
+    with pytest.raises(DiskFailedError):
+        file.fdatasync()
+    file.append(b"z" * 100)
+    file.fdatasync()
+    assert files.read_bytes(ROOT / "a") == b"x" * 100 + b"y" * 100 + b"z" * 100
+    disk.lose_host(rng)
+    assert files.read_bytes(ROOT / "a") == b"x" * 100 + bytes(100) + b"z" * 100
+
+
+def test_what_is_written_again_after_a_failed_sync_can_be_saved() -> None:
+    disk, files, rng = new_files()
+    file = files.open_append(ROOT / "a")
+    files.fsync_dir(ROOT)
+    file.append(b"y" * 100)
+    disk.fail_syncs = 1
+    with pytest.raises(DiskFailedError):
+        file.fdatasync()
+    file.truncate(0)
+    file.append(b"z" * 100)
+    file.fdatasync()
+    disk.lose_host(rng)
+    assert files.read_bytes(ROOT / "a") == b"z" * 100
+
+
+def test_a_full_disk_takes_what_fits_and_a_lost_one_nothing() -> None:
+    disk, files, _rng = new_files()
+    file = files.open_append(ROOT / "a")
+    disk.room = 10
+    with pytest.raises(DiskFullError):
+        file.append(b"x" * 20)
+    assert file.size() == 10
+    disk.room = None
+    disk.mounted = False
+    with pytest.raises(DiskFailedError):
+        file.append(b"x")
+    with pytest.raises(DiskError):
+        files.read_bytes(ROOT / "a")
+
+
+def test_the_dead_change_nothing() -> None:
+    disk, files, _rng = new_files()
+    file = files.open_append(ROOT / "a")
+    files.crash_at(1)
+    with pytest.raises(Crash):
+        file.append(b"x" * 20)
+    before = bytes(disk.names[str(ROOT)]["a"].data)
+    with pytest.raises(Crash):
+        file.append(b"x" * 20)
+    with pytest.raises(Crash):
+        files.unlink(ROOT / "a")
+    assert bytes(disk.names[str(ROOT)]["a"].data) == before

@@ -1,0 +1,122 @@
+"""The simulator: seeds hold, runs can be repeated exactly, and what is broken is noticed and explained.
+
+The seed of the short run is that of ``BKBOX_SIM_SEED``, or drawn from the commit; it is printed.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bkbox.sim.breaks import BREAKS, BY_NAME
+from bkbox.sim.run import Outcome, run
+from bkbox.sim.schedule import Plan, plan_of
+from bkbox.sim.shrink import shortened, shrink
+from bkbox.sim.soak import Tally, soak
+
+SHORT_RUN_CPU_S = 8.0
+
+PROGRAM = """
+import zlib
+from bkbox.sim.run import run
+from bkbox.sim.schedule import plan_of
+outcome = run(plan_of({seed}), traced=True)
+print(outcome.events, zlib.crc32(repr(outcome.trace).encode()))
+"""
+
+
+def seed_of_the_commit() -> int:
+    named = os.environ.get("BKBOX_SIM_SEED")
+    if named is not None:
+        return int(named)
+    found = subprocess.run(
+        ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, check=False
+    )
+    return zlib.crc32(found.stdout)
+
+
+def small_plans(first: int) -> Iterator[Plan]:
+    """Those of the next seeds that take little time."""
+    return (plan for plan in map(plan_of, range(first, first + 200)) if len(plan.actions) <= 60)
+
+
+def trace_of(outcome: Outcome) -> str:
+    assert outcome.trace is not None
+    return "\n".join(f"{when:10.4f}  {who:22}  {what}" for when, who, what in outcome.trace)
+
+
+def test_the_seeds_of_this_commit_hold(capsys: pytest.CaptureFixture[str]) -> None:
+    first = seed_of_the_commit()
+    began = time.process_time()
+    tally = Tally()
+    failure = soak(first, lambda _done: time.process_time() - began < SHORT_RUN_CPU_S, tally)
+    with capsys.disabled():
+        print(f"\nbkbox sim: seeds from {first} on, {tally.seeds} of them, {tally.crashes} crashes")
+    assert failure is None, f"bkbox sim --seed {failure.plan.seed}: {failure.outcome.violation}"
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_a_run_can_be_repeated_in_another_process(seed: int) -> None:
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", PROGRAM.format(seed=seed)],
+            env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+            capture_output=True,
+            check=True,
+            text=True,
+        ).stdout
+        for hash_seed in (1, 2)
+    }
+    outcome = run(plan_of(seed), traced=True)
+    said.add(f"{outcome.events} {zlib.crc32(repr(outcome.trace).encode())}\n")
+    assert len(said) == 1
+
+
+def test_a_trace_changes_nothing() -> None:
+    plan = plan_of(1)
+    assert run(plan).events == run(plan, traced=True).events
+
+
+def test_a_broken_cluster_is_noticed_and_explained_in_few_actions() -> None:
+    with BY_NAME["no-limbo"].applied():
+        plan, violation = next(
+            (plan, outcome.violation)
+            for plan in small_plans(5001)
+            if (outcome := run(plan)).violation is not None
+        )
+        assert violation is not None
+        shorter = shrink(plan, violation.name, tries=40)
+        outcome = run(shorter, traced=True)
+    assert len(shorter.actions) < len(plan.actions) / 3
+    assert outcome.violation is not None
+    assert outcome.violation.name == violation.name
+    assert "VIOLATED" in trace_of(outcome)
+    assert "FAULT" in trace_of(outcome)
+
+
+def test_shrinking_finds_the_two_that_matter() -> None:
+    plan = plan_of(6)
+    culprits = set(plan.actions[3:5])
+    found = shortened(plan.actions, lambda actions: culprits <= set(actions), tries=1000)
+    assert set(found) == culprits
+
+
+def test_there_are_enough_breaks_and_each_says_what_it_is() -> None:
+    assert len(BREAKS) >= 20
+    assert len(BY_NAME) == len(BREAKS)
+    for each in BREAKS:
+        with each.applied():
+            pass
+
+
+@pytest.mark.parametrize("name", ["no-phase-one", "closed-not-marked"])
+def test_a_break_is_caught(name: str) -> None:
+    with BY_NAME[name].applied():
+        assert any(run(plan).violation is not None for plan in small_plans(5001))

@@ -9,6 +9,7 @@ cdef Py_ssize_t _RECORD_HEADER_BYTES
 cdef int _IDS
 cdef int _OFFSETS
 cdef int _LENGTHS
+cdef unsigned int _LENGTH_MAX
 cdef long long _REACH_MAX
 cdef unsigned int _OFFSET_HIGH_MAX
 cdef long long _ID_MAX
@@ -25,6 +26,9 @@ cdef class Run:
     cdef readonly bytes value
     cdef const unsigned char *_data
     cdef int _columns
+
+    @cython.locals(at=Py_ssize_t, index=Py_ssize_t)
+    cdef bint _is_plausible(self) noexcept
 
     cdef unsigned int _id(self, Py_ssize_t index) noexcept
 

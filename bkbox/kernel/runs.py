@@ -23,7 +23,7 @@ from array import array
 
 from bkbox.errors import DamagedError
 from bkbox.kernel import octets
-from bkbox.limits import RUN_ENTRIES_MAX
+from bkbox.limits import RECORD_BODY_BYTES_MAX, RUN_ENTRIES_MAX
 
 RUN_VERSION = 2
 
@@ -34,6 +34,7 @@ _RECORD_HEADER_BYTES = 16
 _IDS = 1
 _OFFSETS = 2
 _LENGTHS = 4
+_LENGTH_MAX = RECORD_BODY_BYTES_MAX
 _REACH_MAX = 2**32 - 1
 _OFFSET_HIGH_MAX = 2**16 - 1  # an offset of 2**48 or more is in no segment
 _ID_MAX = 2**63 - 1
@@ -76,11 +77,31 @@ class Run:
             or size != _HEAD_BYTES + 4 * self.count * wide
             or _u32(self._data, 8) > _OFFSET_HIGH_MAX
             or self.first > _ID_MAX - self._id(self.count - 1)
+            or not self._is_plausible()
         ):
             raise DamagedError(f"the run from entry {first} of ledger {ledger} is malformed")
         self.offset = _u32(self._data, 8)
         self.offset = self.offset << 32 | _u32(self._data, 12)
         self.last = first + self._id(self.count - 1)
+
+    def _is_plausible(self) -> bool:
+        """Whether ids ascend from that of the key, and every length is one that a record can have: rooms are made by it."""
+        at = _HEAD_BYTES
+        if self._columns & _IDS:
+            if _u32(self._data, at) != 0:
+                return False
+            for index in range(1, self.count):
+                if _u32(self._data, at + 4 * index) <= _u32(self._data, at + 4 * index - 4):
+                    return False
+            at += 4 * self.count
+        if self._columns & _OFFSETS:
+            at += 4 * self.count
+        if not self._columns & _LENGTHS:
+            return _u32(self._data, 16) <= _LENGTH_MAX
+        for index in range(self.count):
+            if _u32(self._data, at + 4 * index) > _LENGTH_MAX:
+                return False
+        return True
 
     def _id(self, index: int) -> int:
         if self._columns & _IDS:

@@ -56,6 +56,13 @@ FOUND: list[tuple[str, bytes, str]] = [
         "a run at an offset that is negative for the compiled kernel only",
     ),
     (
+        "runs",
+        bytes.fromhex(
+            "090002010005000000030000000000000040000000280000000000000002000000040000000600000000"
+        ),
+        "a run whose ids go back at its end: the others passed the largest id, for the compiled kernel below zero",
+    ),
+    (
         "replay",
         bytes.fromhex("0000010004000105090a010309000106090701000000"),
         "a LEDGER record of three bytes that verifies: struct.error at the start",

@@ -27,7 +27,7 @@ cdef class Run:
     cdef const unsigned char *_data
     cdef int _columns
 
-    @cython.locals(at=Py_ssize_t, index=Py_ssize_t)
+    @cython.locals(at=Py_ssize_t, index=Py_ssize_t, longest="unsigned int")
     cdef bint _is_plausible(self) noexcept
 
     cdef unsigned int _id(self, Py_ssize_t index) noexcept

@@ -85,7 +85,7 @@ class Run:
         self.last = first + self._id(self.count - 1)
 
     def _is_plausible(self) -> bool:
-        """Whether ids ascend from that of the key, and every length is one that a record can have: rooms are made by it."""
+        """Whether ids ascend from that of the key and no length, by which room is made, is more than a record's."""
         at = _HEAD_BYTES
         if self._columns & _IDS:
             if _u32(self._data, at) != 0:
@@ -96,12 +96,11 @@ class Run:
             at += 4 * self.count
         if self._columns & _OFFSETS:
             at += 4 * self.count
-        if not self._columns & _LENGTHS:
-            return _u32(self._data, 16) <= _LENGTH_MAX
-        for index in range(self.count):
-            if _u32(self._data, at + 4 * index) > _LENGTH_MAX:
-                return False
-        return True
+        longest = _u32(self._data, 16)
+        if self._columns & _LENGTHS:
+            for index in range(self.count):
+                longest = max(longest, _u32(self._data, at + 4 * index))
+        return longest <= _LENGTH_MAX
 
     def _id(self, index: int) -> int:
         if self._columns & _IDS:

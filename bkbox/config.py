@@ -36,7 +36,16 @@ from bkbox.errors import ConfigError
 from bkbox.ids import BookieId
 from bkbox.metadatauri import ZNODE_PREFIX
 
-__all__ = ["Config", "Problem", "load", "metadata_uri_problem", "parse_set", "render", "validate"]
+__all__ = [
+    "Config",
+    "Problem",
+    "load",
+    "metadata_uri_problem",
+    "parse_set",
+    "render",
+    "unknown_key",
+    "validate",
+]
 
 ENVIRONMENT_PREFIX = "BKBOX_"
 
@@ -75,7 +84,7 @@ def parse_set(text: str) -> tuple[str, object]:
     if not equals:
         raise ConfigError([f"{text!r} is not of the form key=value"])
     if key not in SCHEMA:
-        raise ConfigError([_unknown(key, SCHEMA)])
+        raise ConfigError([unknown_key(key)])
     try:
         parsed = kind_of(SCHEMA[key]).from_text(value)
         checked(SCHEMA[key], parsed)
@@ -95,7 +104,7 @@ def render(values: Mapping[str, object]) -> str:
         try:
             checked(SCHEMA[key], value)
         except KeyError:
-            problems.append(_unknown(key, SCHEMA))
+            problems.append(unknown_key(key))
         except WrongValueError as error:
             problems.append(f"{key} {error}")
     if problems:
@@ -128,7 +137,7 @@ class _Reader:
             if name in SCHEMA:
                 raw[name] = value
             else:
-                self._problem(self.places[name], _unknown(name, SCHEMA))
+                self._problem(self.places[name], unknown_key(name))
         raw |= self._from_environment(environ)
         for name, item in SCHEMA.items():
             self._take(name, item, raw)
@@ -165,7 +174,7 @@ class _Reader:
                 continue
             place = f"environment variable {variable}"
             if variable not in variables:
-                self._problem(place, _unknown(variable, variables))
+                self._problem(place, unknown_key(variable, variables))
                 continue
             name = variables[variable]
             self.places[name] = place
@@ -253,6 +262,13 @@ class _Reader:
                     self.places[larger] if place == "default" else place,
                     f"{smaller} ({values[smaller]}) is more than {larger} ({values[larger]})",
                 )
+        resume = values.get("disk_usage_resume", 0.0)
+        if resume >= values.get("disk_usage_max", 2.0):
+            self._problem(
+                self.places["disk_usage_resume"],
+                f"disk_usage_resume ({resume}) has to be less than disk_usage_max "
+                f"({values['disk_usage_max']}): a disk at the bound would turn to and fro",
+            )
         self._check_folders()
 
     def _check_folders(self) -> None:
@@ -279,7 +295,8 @@ def _relation(path: Path, other: Path) -> str | None:
     return None
 
 
-def _unknown(name: str, known: Iterable[str]) -> str:
+def unknown_key(name: str, known: Iterable[str] = SCHEMA) -> str:
+    """What is said of a key that is not there, with the one that may have been meant."""
     import difflib  # only who mistypes needs it
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)

@@ -32,6 +32,7 @@ _MIB = 1 << 20
 _GIB = 1 << 30
 _TIB = 1 << 40
 _DAY_S = 86_400.0
+_YEAR_S = 365 * _DAY_S
 
 
 def metadata_uri_problem(uri: str) -> str | None:
@@ -61,9 +62,12 @@ def bookie_id_problem(text: str) -> str | None:
     return None
 
 
-def _key(kind: Kind, doc: str, default: object = REQUIRED) -> dict[str, object]:
-    """What the schema says of a key; ``default`` is in the form of TOML."""
-    return {"kind": kind, "doc": doc, "default": default}
+def _key(
+    kind: Kind, doc: str, default: object = REQUIRED, *, live: bool = False
+) -> dict[str, object]:
+    """What the schema says of a key; ``default`` is in the form of TOML. ``live``: a bookie that runs takes a change
+    over (supervisor/reloading.py)."""
+    return {"kind": kind, "doc": doc, "default": default, "live": live}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,6 +116,7 @@ class Config:
             Number(0.1, _DAY_S),
             "Seconds after which a bookie that has lost its registration takes no new ledgers.",
             30.0,
+            live=True,
         )
     )
     disks: tuple[Path, ...] = field(
@@ -131,7 +136,7 @@ class Config:
         )
     )
     readonly_while_in_limbo: bool = field(
-        metadata=_key(Flag(), "Take no new ledgers while any ledger is in limbo.", False)
+        metadata=_key(Flag(), "Take no new ledgers while any ledger is in limbo.", False, live=True)
     )
     auto_fix_cookies: bool = field(
         metadata=_key(
@@ -139,7 +144,9 @@ class Config:
         )
     )
     strict_unclean_shutdown: bool = field(
-        metadata=_key(Flag(), "Treat the crash of a process like the crash of the host.", False)
+        metadata=_key(
+            Flag(), "Treat the crash of a process like the crash of the host.", False, live=True
+        )
     )
     segment_bytes_max: int = field(
         metadata=_key(
@@ -161,21 +168,28 @@ class Config:
             Whole(1024, limits.RECORD_BODY_BYTES_MAX),
             "Largest frame on the wire, in bytes.",
             limits.FRAME_BYTES_MAX,
+            live=True,
         )
     )
     connection_inflight_bytes_max: int = field(
-        metadata=_key(Whole(1024, _GIB), "Bytes of requests under way per connection.", 8 * _MIB)
+        metadata=_key(
+            Whole(1024, _GIB), "Bytes of requests under way per connection.", 8 * _MIB, live=True
+        )
     )
     slow_operation_ms: int = field(
         metadata=_key(
             Whole(0, 3_600_000),
             "A batch of requests that takes longer is logged, with the stages of its way; 0: none is.",
             1_000,
+            live=True,
         )
     )
     disk_usage_max: float = field(
         metadata=_key(
-            Number(0.01, 1.0), "Share of a disk in use at which it takes no new entries.", 0.95
+            Number(0.01, 1.0),
+            "Share of a disk in use at which it takes no new entries.",
+            0.95,
+            live=True,
         )
     )
     disk_reserve_bytes: int = field(
@@ -183,6 +197,74 @@ class Config:
             Whole(0, _TIB),
             "Bytes kept back on each disk, so that a full one can still be tidied.",
             64 * _MIB,
+            live=True,
+        )
+    )
+    disk_usage_resume: float = field(
+        metadata=_key(
+            Number(0.0, 1.0),
+            "Share of a disk in use below which it takes new entries again; 0: two hundredths below "
+            "disk_usage_max.",
+            0.0,
+            live=True,
+        )
+    )
+    gc_interval_s: float = field(
+        metadata=_key(
+            Number(0.0, _YEAR_S),
+            "Seconds between two searches for ledgers that were deleted; 0: never by itself.",
+            900.0,
+        )
+    )
+    gc_confirm_s: float = field(
+        metadata=_key(
+            Number(0.0, _DAY_S),
+            "Seconds after which a ledger that seems to be deleted is looked for again, before anything is "
+            "done.",
+            300.0,
+        )
+    )
+    gc_trash_s: float = field(
+        metadata=_key(
+            Number(0.0, _YEAR_S),
+            "Seconds that the entries of a deleted ledger are kept, so that a mistake can be undone.",
+            _DAY_S,
+        )
+    )
+    gc_remember_s: float = field(
+        metadata=_key(
+            Number(0.0, 100 * _YEAR_S),
+            "Seconds that it is remembered that a ledger was deleted: who still writes to it is refused.",
+            30 * _DAY_S,
+        )
+    )
+    gc_overreplicated_s: float = field(
+        metadata=_key(
+            Number(0.0, _YEAR_S),
+            "Seconds within which every ledger here is looked at once, whether this bookie is still to hold it; "
+            "0: never.",
+            _DAY_S,
+        )
+    )
+    compaction_interval_s: float = field(
+        metadata=_key(
+            Number(0.0, _YEAR_S),
+            "Seconds between two searches for segments to be compacted; 0: never by itself.",
+            3_600.0,
+        )
+    )
+    compaction_garbage_ratio: float = field(
+        metadata=_key(
+            Number(0.01, 1.0),
+            "Share of a segment that has to be garbage before what is live is moved out of it.",
+            0.5,
+        )
+    )
+    scrub_interval_s: float = field(
+        metadata=_key(
+            Number(0.0, _YEAR_S),
+            "Seconds from the end of a scrub of all disks to the start of the next; 0: never by itself.",
+            7 * _DAY_S,
         )
     )
     restart_backoff_initial_s: float = field(
@@ -197,14 +279,14 @@ class Config:
     )
     stop_timeout_s: float = field(
         metadata=_key(
-            Number(0.1, _DAY_S), "Seconds for an ordered stop before processes are killed.", 30.0
+            Number(0.1, _DAY_S),
+            "Seconds for an ordered stop before processes are killed.",
+            30.0,
+            live=True,
         )
     )
     repair_entries_in_flight: int = field(
         metadata=_key(Whole(1, 65_536), "Entries that repair reads from peers at once.", 64)
-    )
-    repair_bytes_per_second: int = field(
-        metadata=_key(Whole(0, _TIB), "Speed limit of repair; 0 for none.", 0)
     )
     repair_retry_initial_s: float = field(
         metadata=_key(
@@ -220,6 +302,64 @@ class Config:
     )
     repair_ledgers_at_once: int = field(
         metadata=_key(Whole(1, 1024), "Ledgers that are repaired at the same time.", 4)
+    )
+    autorecovery_enabled: bool = field(
+        metadata=_key(
+            Flag(),
+            "Take part in autorecovery: stand for auditor of the cluster, and copy what other bookies have lost.",
+            False,
+        )
+    )
+    autorecovery_lost_bookie_delay_s: int = field(
+        metadata=_key(
+            Whole(0, int(_DAY_S)),
+            "Seconds that a single lost bookie is waited for, where the cluster does not say otherwise.",
+            60,
+        )
+    )
+    autorecovery_open_ledger_grace_s: float = field(
+        metadata=_key(
+            Number(0.0, _DAY_S),
+            "Seconds that the writer of an open ledger has to replace a lost bookie before it is fenced.",
+            30.0,
+        )
+    )
+    autorecovery_full_check_interval_s: float = field(
+        metadata=_key(
+            Number(0.0, _YEAR_S),
+            "Seconds between two checks of all entries of all ledgers of the cluster; 0 for never.",
+            7 * _DAY_S,
+        )
+    )
+    jobs_disk_bytes_per_second: int = field(
+        metadata=_key(
+            Whole(0, _TIB),
+            "What all jobs together (repair, collection, scrub, …) may read and write on the disks; 0 for "
+            "no bound.",
+            0,
+            live=True,
+        )
+    )
+    jobs_network_bytes_per_second: int = field(
+        metadata=_key(
+            Whole(0, _TIB), "What they may bring from other bookies; 0 for no bound.", 0, live=True
+        )
+    )
+    jobs_metadata_calls_per_second: int = field(
+        metadata=_key(
+            Whole(0, 1_000_000),
+            "How often they may ask the metadata store; 0 for no bound.",
+            1_000,
+            live=True,
+        )
+    )
+    jobs_p99_growth_max: float = field(
+        metadata=_key(
+            Number(1.0, 1_000_000.0),
+            "How many times as long adds may take (p99) while jobs run; beyond it the jobs get less.",
+            1.5,
+            live=True,
+        )
     )
     topology_script: Path | None = field(
         metadata=_key(
@@ -241,6 +381,15 @@ class Config:
             Choice("debug", "info", "warning", "error"),
             "Least level of messages in the log.",
             "info",
+            live=True,
+        )
+    )
+    announce: bool = field(
+        metadata=_key(
+            Flag(),
+            "Say on the network of advertised_host, by mDNS, that the bookie is there, for `bkbox discover`; nothing "
+            "depends on it.",
+            False,
         )
     )
     run_dir: Path | None = field(
@@ -272,6 +421,11 @@ def kind_of(item: Field[Any]) -> Kind:
     kind = item.metadata["kind"]
     assert isinstance(kind, Kind)
     return kind
+
+
+def is_live(item: Field[Any]) -> bool:
+    """Whether a bookie that runs can take over a change of the key."""
+    return bool(item.metadata["live"])
 
 
 def checked(item: Field[Any], value: object) -> object:

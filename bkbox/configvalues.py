@@ -61,6 +61,10 @@ class Kind(ABC):
         """Inverse of ``check``."""
         return value
 
+    @abstractmethod
+    def words(self) -> str:
+        """What the key can be, for people."""
+
 
 class Text(Kind):
     """A text that is not empty and that ``problem`` finds nothing wrong with."""
@@ -79,6 +83,9 @@ class Text(Kind):
             raise WrongValueError(f"{value!r}: {problem}" if value else problem)
         return value
 
+    def words(self) -> str:
+        return "a text"
+
 
 class Choice(Kind):
     """One of a few words."""
@@ -95,6 +102,9 @@ class Choice(Kind):
             raise WrongValueError(f"has to be one of {words}, not {_described(value)}")
         return value
 
+    def words(self) -> str:
+        return f"one of {', '.join(self._words)}"
+
 
 class Flag(Kind):
     """true or false."""
@@ -110,6 +120,9 @@ class Flag(Kind):
                 f"has to be true or false, without quotes, not {_described(value)}"
             )
         return value
+
+    def words(self) -> str:
+        return "true or false"
 
 
 class Number(Kind):
@@ -132,13 +145,16 @@ class Number(Kind):
         return float(self._in_range(value, (int, float)))
 
     def _in_range(self, value: object, types: tuple[type, ...]) -> int | float:
-        wanted = f"has to be {self._noun} from {self._least:.15g} to {self._most:.15g}"
+        wanted = f"has to be {self.words()}"
         if isinstance(value, bool) or not isinstance(value, types):
             raise WrongValueError(f"{wanted}, not {_described(value)}{self._hint(value)}")
         assert isinstance(value, (int, float))
         if not self._least <= value <= self._most:
             raise WrongValueError(f"{wanted}, not {value}")
         return value
+
+    def words(self) -> str:
+        return f"{self._noun} from {self._least:.15g} to {self._most:.15g}"
 
     def _hint(self, value: object) -> str:
         """What to write for a value with a unit: the unit of a key is in its name."""
@@ -172,9 +188,15 @@ class Folder(Kind):
     def plain(self, value: Path | None) -> str:
         return "" if value is None else str(value)
 
+    def words(self) -> str:
+        return "the path of a folder"
+
 
 class File(Folder):
     """The path of a file."""
+
+    def words(self) -> str:
+        return "the path of a file"
 
 
 class Folders(Kind):
@@ -191,6 +213,9 @@ class Folders(Kind):
 
     def plain(self, value: tuple[Path, ...]) -> list[str]:
         return [str(path) for path in value]
+
+    def words(self) -> str:
+        return "a list of paths of folders"
 
 
 def _path(value: object) -> Path:

@@ -78,11 +78,26 @@ class WindowFullError(CallerError):
 
 
 class ConfigError(CallerError):
-    """The configuration has problems; ``problems`` lists all of them, each with its place."""
+    """The configuration has problems; ``problems`` lists all of them, each with its place.
 
-    def __init__(self, problems: list[str]) -> None:
-        super().__init__("\n".join(problems))
-        self.problems = problems
+    A text has one in each line: so they come from another process.
+    """
+
+    def __init__(self, problems: list[str] | str) -> None:
+        self.problems = problems.splitlines() if isinstance(problems, str) else problems
+        super().__init__("\n".join(self.problems))
+
+
+class NoSuchJobError(CallerError):
+    """There is no job with this id, or it is too long ago."""
+
+
+class JobRefusedError(CallerError):
+    """The job cannot be started, or what was asked cannot be done to it; the message says why and what can."""
+
+
+class NothingToEndError(CallerError):
+    """Ending the ledger with loss accepted would change nothing, or give up what need not be; the message says why."""
 
 
 class HandleClosedError(CallerError):
@@ -129,6 +144,10 @@ class DiskFailedError(DiskError):
 
 class DamagedError(DiskError):
     """Stored bytes whose checksum or form is wrong: the data was there and cannot be read."""
+
+
+class IndexDamagedError(DamagedError):
+    """The index of a disk is missing or broken: it has to be made anew from the entry log."""
 
 
 class FormatVersionError(DiskError):
@@ -185,8 +204,24 @@ class RecoveryAbortedError(LedgerError):
     """Recovery stopped with nothing closed, because some answers were unknown; it may be tried again."""
 
 
+class LeftToWriterError(LedgerError):
+    """Re-replication leaves an open ledger to its writer for a while; ``wait_s``: for how long yet."""
+
+    def __init__(self, text: str, wait_s: float) -> None:
+        super().__init__(text)
+        self.wait_s = wait_s
+
+
 class UnauthorizedError(LedgerError):
     """The password (master key) is not the ledger's."""
+
+
+class LedgerNotMovedError(LedgerError):
+    """A ledger cannot be moved from one disk of its bookie to another now; it is where it was."""
+
+
+class NotDurableError(LedgerError):
+    """Entries are acknowledged, and not known to be on the disks of an ack quorum of bookies."""
 
 
 class AddFailedError(LedgerError):
@@ -218,8 +253,21 @@ class DemoFailedError(OperatorError):
     """A step of the demo did not come to what it has to show."""
 
 
+class HostError(OperatorError):
+    """What a command needs of this host is not there, or not allowed to who runs it."""
+
+
 class BenchError(OperatorError):
     """A benchmark could not be run to its end; what it had measured until then says nothing."""
+
+
+class DiskChangeError(OperatorError):
+    """A disk cannot be added, drained, replaced or removed like this; the message says why and what to do. Nothing was
+    changed."""
+
+
+class JobCancelledError(OperatorError):
+    """A job was cancelled; its code has left nothing half done."""
 
 
 class ChaosError(OperatorError):

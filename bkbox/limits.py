@@ -48,6 +48,10 @@ ZOOKEEPER_SESSION_TIMEOUT_S = 10.0
 KNOWN_LACS_MAX = 100_000
 """Ledgers whose last add confirmed a disk keeps in memory."""
 
+HOLD_S = 3.0
+"""How long the front-end keeps requests for a ledger waiting while it moves from one disk to another. Clients wait for
+five seconds and more."""
+
 EXPLICIT_LAC_BYTES_MAX = 80
 """Largest explicit LAC packet: 16 bytes and a digest, of which BookKeeper's longest has 20."""
 

@@ -68,18 +68,18 @@ def test_the_least_that_is_needed(file: Path) -> None:
 def test_every_value_has_its_source_and_the_environment_wins(file: Path) -> None:
     config = loaded(
         file,
-        LEAST + "\n# speed\nrepair_bytes_per_second = 1\nrepair_entries_in_flight = 3\n",
+        LEAST + "\n# speed\njobs_disk_bytes_per_second = 1\nrepair_entries_in_flight = 3\n",
         {
-            "BKBOX_REPAIR_BYTES_PER_SECOND": "2_000",
+            "BKBOX_JOBS_DISK_BYTES_PER_SECOND": "2_000",
             "HOME": "/",
             "BKBOX_LEDGER_PASSWORD": "x",
             "BKBOX_KERNEL": "interpreted",
         },
     )
-    assert (config.repair_bytes_per_second, config.repair_entries_in_flight) == (2000, 3)
+    assert (config.jobs_disk_bytes_per_second, config.repair_entries_in_flight) == (2000, 3)
     sources = config.provenance
-    assert sources["repair_bytes_per_second"] == (
-        "environment variable BKBOX_REPAIR_BYTES_PER_SECOND"
+    assert sources["jobs_disk_bytes_per_second"] == (
+        "environment variable BKBOX_JOBS_DISK_BYTES_PER_SECOND"
     )
     assert sources["repair_entries_in_flight"] == f"{file}:7"
     assert sources["disks"] == f"{file}:3"

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
 
 SOCKET_NAME = "admin.sock"
 STATUS_URL = "/api/v1/status"
+DISKS_URL = "/api/v1/disks"
+JOBS_URL = "/api/v1/jobs"
+SPACE_URL = "/api/v1/space"
+CONFIG_URL = "/api/v1/config"
 
 
 def admin_socket_path(config: Config) -> Path:

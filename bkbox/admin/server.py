@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from aiohttp import web
 
     from bkbox.admin.application import StatusSource
+    from bkbox.admin.routes import Routes
 
 _BACKLOG = 100
 
@@ -31,11 +32,14 @@ _BACKLOG = 100
 class AdminServer:
     """A server that listens; ``close`` ends it and takes its socket file away."""
 
-    def __init__(self, path: Path, listener: socket.socket, status: StatusSource) -> None:
+    def __init__(
+        self, path: Path, listener: socket.socket, status: StatusSource, routes: Routes
+    ) -> None:
         self._path = path
         self._inode = path.stat().st_ino
         self._listener = listener
         self._status = status
+        self._routes = routes
         self._runner: web.AppRunner | None = None
         self._serving: asyncio.Task[asyncio.Server] | None = None
         listener.listen(_BACKLOG)
@@ -48,7 +52,7 @@ class AdminServer:
     async def _serve(self) -> asyncio.Server:
         from bkbox.admin.application import runner_of
 
-        self._runner = runner_of(self._status)
+        self._runner = runner_of(self._status, self._routes())
         await self._runner.setup()
         assert self._runner.server is not None
         return await asyncio.get_running_loop().create_unix_server(
@@ -72,13 +76,13 @@ class AdminServer:
             pass
 
 
-async def start(path: Path, status: StatusSource) -> AdminServer:
-    """Listen on ``path``; each request asks ``status`` anew.
+async def start(path: Path, status: StatusSource, routes: Routes | None = None) -> AdminServer:
+    """Listen on ``path``; each request asks ``status`` anew. ``routes``: what else it answers.
 
     Raises BookieRunningError if another process answers there, BootError if the socket cannot be
     made.
     """
-    return AdminServer(path, _bind(path), status)
+    return AdminServer(path, _bind(path), status, routes or tuple)
 
 
 def _bind(path: Path) -> socket.socket:

@@ -11,12 +11,13 @@ Sizes are bytes, times are seconds.
 
 from __future__ import annotations
 
-import types
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from typing import Any, Literal, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
 
+from bkbox.documents import from_document
 from bkbox.errors import EncodingError
+from bkbox.jobs.job import Blocker, Job
 
 SCHEMA_VERSION = 1
 
@@ -103,18 +104,9 @@ class Process:
 
 
 @dataclass(frozen=True, slots=True)
-class Blocker:
-    """A ledger that cannot leave limbo by itself, why, and what the operator can do."""
-
-    ledger: int
-    reason: str
-    what_to_do: str
-
-
-@dataclass(frozen=True, slots=True)
 class Limbo:
-    """Repair: ``ledgers`` are in limbo now, ``done`` have left it since the start; the counts are
-    since the start. ``eta_s`` is None where nothing can be said.
+    """Repair: ``ledgers`` are in limbo now; all else is what the limbo job says that runs, or else of the
+    last one since the start. ``eta_s`` is None where nothing can be said.
     """
 
     ledgers: int = 0
@@ -125,6 +117,16 @@ class Limbo:
     bytes_copied: int = 0
     eta_s: float | None = None
     blockers: tuple[Blocker, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Long work: the jobs that have not ended, and how many of those that are remembered came to which end."""
+
+    active: tuple[Job, ...] = ()
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +153,7 @@ class Status:
     disks: tuple[DiskStatus, ...] = ()
     processes: tuple[Process, ...] = ()
     limbo: Limbo = Limbo()
+    jobs: Jobs = Jobs()
     warnings: tuple[StatusWarning, ...] = ()
     kernel: str = "interpreted"
     schema: int = SCHEMA_VERSION
@@ -164,54 +167,10 @@ def to_json(status: Status) -> dict[str, Any]:
 def from_json(document: object) -> Status:
     """Read what ``json.loads`` gave. Raises EncodingError naming the place that is wrong."""
     if not isinstance(document, Mapping):
-        raise EncodingError(f"status: expected an object, found {_kind(document)}")
+        raise EncodingError(f"status: expected an object, found {type(document).__name__}")
     if document.get("schema") != SCHEMA_VERSION:
         raise EncodingError(
             f"status has schema {document.get('schema')!r} and this version reads {SCHEMA_VERSION}:"
             " the bookie that answers runs another version of bkbox"
         )
-    return _object(Status, document, "status")
-
-
-T = TypeVar("T")
-
-
-def _object(cls: type[T], value: object, where: str) -> T:
-    """Build a dataclass from a mapping by its annotations, checking every value on the way."""
-    if not isinstance(value, Mapping):
-        raise EncodingError(f"{where}: expected an object, found {_kind(value)}")
-    known = get_type_hints(cls)
-    names = [field.name for field in fields(cast(Any, cls))]
-    missing = [name for name in names if name not in value]
-    if missing:
-        raise EncodingError(f"{where}: {', '.join(missing)} is missing")
-    return cls(**{name: _value(known[name], value[name], f"{where}.{name}") for name in names})
-
-
-def _value(annotation: Any, value: object, where: str) -> Any:
-    """Check a value against the few kinds of annotation that the document uses."""
-    if is_dataclass(annotation):
-        return _object(cast(type, annotation), value, where)
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is tuple and isinstance(value, (list, tuple)):
-        items = enumerate(value)
-        return tuple(_value(arguments[0], item, f"{where}[{number}]") for number, item in items)
-    if origin is Literal and value in arguments:
-        return value
-    if origin in (Union, types.UnionType):
-        return None if value is None else _value(arguments[0], value, where)
-    if annotation is float and type(value) in (int, float):
-        return value
-    if isinstance(annotation, type) and type(value) is annotation:
-        return value
-    raise EncodingError(f"{where}: {value!r} is not {_name(annotation)}")
-
-
-def _name(annotation: Any) -> str:
-    if get_origin(annotation) is Literal:
-        return "one of " + ", ".join(map(repr, get_args(annotation)))
-    return getattr(annotation, "__name__", str(annotation))
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
+    return from_document(Status, document, "status")

@@ -1,16 +1,21 @@
 """What a bookie does with a request, by the standing of the ledger: the whole of it as one table.
 
-A ledger on a bookie is in one of four standings. Limbo implies fenced: whatever puts a ledger into limbo fences it.
+A ledger on a bookie is in one of five standings. Limbo implies fenced: whatever puts a ledger into limbo fences it.
 
 =========  ====================================================================================
 UNKNOWN    no record of it: no key was ever stored
 OPEN       known, ordinary adds are taken
 FENCED     known, ordinary adds are refused, for good
 LIMBO      fenced, and entries may be missing that were acknowledged: never say 'no such entry'
+DELETED    the cluster has no such ledger any more, or this bookie no part in it, and its entries
+           were removed; who still writes to it is not acknowledged
 =========  ====================================================================================
 
 The key is looked at before the standing (LedgerDescriptorImpl.java does the same): a wrong key gets EUA and changes
-nothing. A ledger whose key is not known (rebuilt from version 1 metadata, which has none) takes the first one.
+nothing. A ledger in the trash (``deleted_ms`` without ``emptied``) has all its entries and is FENCED. A recovery
+add says that somebody counts on this bookie again: it takes a ledger out of the trash, and one whose entries are gone
+into LIMBO, until repair has found out what this bookie has to hold. A ledger whose key is not known (rebuilt from
+version 1 metadata, which has none) takes the first one.
 
 Source: BP-46; wire-protocol facts of BookieImpl.java, HandleFactoryImpl.java, ReadEntryProcessor.java.
 """
@@ -29,6 +34,7 @@ class Standing(Enum):
     OPEN = "open"
     FENCED = "fenced"
     LIMBO = "limbo"
+    DELETED = "deleted"
 
 
 class Request(Enum):
@@ -65,6 +71,10 @@ ADMISSION: dict[tuple[Standing, Request], Verdict] = {
     (Standing.LIMBO, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.LIMBO),
     (Standing.LIMBO, Request.WRITE_LAC): Verdict(Code.EOK, Standing.LIMBO),
     (Standing.LIMBO, Request.FENCE): Verdict(Code.EOK, Standing.LIMBO),
+    (Standing.DELETED, Request.ADD): Verdict(Code.ENOLEDGER, Standing.DELETED),
+    (Standing.DELETED, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.LIMBO),
+    (Standing.DELETED, Request.WRITE_LAC): Verdict(Code.ENOLEDGER, Standing.DELETED),
+    (Standing.DELETED, Request.FENCE): Verdict(Code.ENOLEDGER, Standing.DELETED),
 }
 
 ABSENT: dict[Standing, Code] = {
@@ -72,6 +82,7 @@ ABSENT: dict[Standing, Code] = {
     Standing.OPEN: Code.ENOENTRY,
     Standing.FENCED: Code.ENOENTRY,
     Standing.LIMBO: Code.EUNKNOWNLEDGERSTATE,
+    Standing.DELETED: Code.ENOLEDGER,
 }
 """The answer to a read that found nothing."""
 

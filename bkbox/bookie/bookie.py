@@ -35,7 +35,7 @@ from bkbox.bookie import admission
 from bkbox.bookie.admission import Standing, admit
 from bkbox.bookie.answers import Request, bare
 from bkbox.bookie.lac import KnownLacs
-from bkbox.bookie.ledgers import Ledgers, standing
+from bkbox.bookie.ledgers import Ledgers, brought_back, standing
 from bkbox.bookie.longpoll import LongPolls, Poll
 from bkbox.bookie.reading import LateReads, Reader
 from bkbox.bookie.readonly import DISK_FAILED, DISK_FULL, ReadOnly
@@ -54,6 +54,7 @@ from bkbox.storage.records import (
     ledger_record,
 )
 from bkbox.storage.segmentlog import Part
+from bkbox.values import replaced
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 
@@ -80,11 +81,17 @@ class Odd:
     packets: list[Buffer] = field(default_factory=list)
     deferred: int = 0
     """Number of entries that need no sync."""
+    synced: int = 0
+    """Number of entries that need one in every mode."""
+    recovered: int = 0
+    """Number of entries that recovery adds brought: from recoveries and repair, not from writers."""
     groups: dict[int, HotLedger] = field(default_factory=dict)
     """Ledgers that are not hot, with entries in the group."""
     writes: list[tuple[Request, Code]] = field(default_factory=list)
     """Writes whose answers are no plain ones, by the numbers of their marks."""
     forces: list[tuple[int, Request]] = field(default_factory=list)
+    persisted: list[tuple[int, v3.ReadLacRequest, int]] = field(default_factory=list)
+    """Questions what is durable, each with the last entry of its ledger when it came."""
     fences: list[tuple[int, Request, Code]] = field(default_factory=list)
     reads: list[tuple[int, Request, Code]] = field(default_factory=list)
     polls: list[tuple[int, v3.ReadRequest]] = field(default_factory=list)
@@ -133,7 +140,8 @@ class Work:
     @property
     def has_changes(self) -> bool:
         """Whether anything in it was to change something, refused or not."""
-        return bool(len(self.adds) or self.odd.forces or self.odd.fences)
+        odd = self.odd
+        return bool(len(self.adds) or odd.forces or odd.persisted or odd.fences)
 
     @property
     def is_written(self) -> bool:
@@ -168,7 +176,7 @@ class Bookie:
             v3.ReadRequest: self._take_read_v3,
             v3.WriteLacRequest: self._take_lac,
             v3.ForceRequest: self._take_force,
-            v3.ReadLacRequest: self._take_question,
+            v3.ReadLacRequest: self._take_read_lac,
             v3.ListEntriesRequest: self._take_question,
         }
         self.ledgers = Ledgers(store)
@@ -236,6 +244,10 @@ class Bookie:
         self._spare.append(work.adds)
         for connection, request in work.odd.forces:
             out.put(connection, bare(request, _EOK if code is not Code.EIO else code), 1)
+        for connection, question, last in work.odd.persisted:
+            failed = code is Code.EIO
+            answer = bare(question, code) if failed else self.reader.answer_lac(question, last)
+            out.put(connection, answer, 1)
         for connection, poll in work.odd.polls:
             self._begin_poll(connection, poll)
         for connection in work.odd.gone:
@@ -268,6 +280,7 @@ class Bookie:
         else:
             code = self._admit_add(work, add)
             work.odd.deferred += add.deferred_sync and not add.recovery and code is Code.EOK
+            work.odd.synced += add.synced and code is Code.EOK
         self._answer_write(work, connection, add, code)
 
     def _admit_add(self, work: Work, add: Add) -> Code:
@@ -285,6 +298,7 @@ class Bookie:
             if group is None:
                 group = work.odd.groups[ledger] = HotLedger(ledger, bytes(v2.MASTER_KEY_BYTES))
             work.adds.put(group, add.entry)
+            work.odd.recovered += add.recovery
         return code
 
     def _take_lac(self, work: Work, connection: int, write: v3.WriteLacRequest) -> None:
@@ -326,6 +340,14 @@ class Bookie:
         code = Code.EBADREQ if request.ledger_id < 0 else Code.EOK
         work.odd.reads.append((connection, request, code))
 
+    def _take_read_lac(self, work: Work, connection: int, request: v3.ReadLacRequest) -> None:
+        """A question what is durable is a force that says more: it waits for what was answered before."""
+        if request.persisted and request.ledger_id >= 0:
+            last = self.reader.last_entry(request.ledger_id)
+            work.odd.persisted.append((connection, request, last))
+        else:
+            self._take_question(work, connection, request)
+
     def _take_force(self, work: Work, connection: int, force: v3.ForceRequest) -> None:
         work.odd.forces.append((connection, force))
 
@@ -340,9 +362,11 @@ class Bookie:
             fences = kind is admission.Request.FENCE
             if record is None:
                 self._change(work, ledger, LedgerRecord(key, fenced=fences))
+            elif kind is admission.Request.RECOVERY_ADD and record.deleted_ms:
+                self._change(work, ledger, brought_back(replaced(record, master_key=key)))
             elif stored is None or (fences and not record.fenced):
                 # A ledger that was rebuilt without its key gets it now.
-                changed = LedgerRecord(key, record.fenced or fences, record.limbo)
+                changed = replaced(record, master_key=key, fenced=record.fenced or fences)
                 self._change(work, ledger, changed)
         return verdict.code
 
@@ -362,7 +386,8 @@ class Bookie:
         except DiskError as error:
             self.read_only.turn(DISK_FAILED, error)
             work.failure = Code.EIO
-        if work.odd.forces and self.store.failed_reason is not None:
+        forces = bool(work.odd.forces or work.odd.persisted)
+        if forces and self.store.failed_reason is not None:
             work.failure = Code.EIO
         work.adds.ungroup()
         work.indexed_us = self._ticks_us()
@@ -370,9 +395,9 @@ class Bookie:
             work.waits = self.store.must_sync(
                 work.adds.entries > work.odd.deferred,
                 bool(work.odd.states or work.odd.packets),
-                bool(work.odd.forces),
+                forces or work.odd.synced > 0,
             )
-        elif work.odd.forces and work.failure is not Code.EIO:
+        elif forces and work.failure is not Code.EIO:
             # A disk that was only full has written nothing, and can sync what was there before.
             work.waits = self.store.must_sync(False, False, True)
 
@@ -447,6 +472,33 @@ class Bookie:
         self.store.sync()
         self.settle(work)
 
+    def newest_state(self, ledger: int) -> LedgerRecord | None:
+        """The state of a ledger that was written last, seen or not."""
+        return self._pending.get(ledger) or self.ledgers.record(ledger)
+
+    def empty(self, ledgers: dict[int, LedgerRecord]) -> None:
+        """Remove the entries of ledgers, durably, and leave these states, which say so (``emptied``). No group may be
+        under way. Raises DiskError.
+        """
+        for ledger in ledgers:
+            self.disturb(ledger)
+            self._lacs.forget(ledger)
+        self.set_states(ledgers)
+
+    def disturb(self, ledger: int) -> None:
+        """Something is about to happen to a ledger: its long polls end, ``polled`` has their answers."""
+        self._end_polls(self._polls.disturbed(ledger), None)
+
+    def forget(self, ledger: int) -> None:
+        """Remove a ledger, durably: entries, state, and what is known of it here. No group may be under way. Raises
+        DiskError."""
+        before = self.ledgers.record(ledger)
+        self.disturb(ledger)
+        self._walk.hot.pop(ledger, None)
+        self.store.forget(ledger)
+        self._lacs.forget(ledger)
+        self.ledgers.forgotten(ledger, before)
+
     # ---- long polls ---------------------------------------------------------------------------------
 
     def _begin_poll(self, connection: int, poll: v3.ReadRequest) -> None:
@@ -493,11 +545,11 @@ class Bookie:
         self.reader.plain.clear()
         self._late = self.reader.late()
 
-    def watch_space(self, usage_max: float, reserve_bytes: int) -> None:
+    def watch_space(self, usage_max: float, reserve_bytes: int, usage_resume: float = 0.0) -> None:
         """See ReadOnly.watch. A disk that does not even tell its room is not there any more: it takes nothing more."""
         try:
             space = self.store.space()
         except DiskError as error:
             self.read_only.turn(DISK_FAILED, error)
         else:
-            self.read_only.watch(space, usage_max, reserve_bytes)
+            self.read_only.watch(space, usage_max, reserve_bytes, usage_resume)

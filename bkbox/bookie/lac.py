@@ -60,6 +60,10 @@ class KnownLacs:
             found.append(lac_field(entry))
         return max(found, default=None)
 
+    def forget(self, ledger: int) -> None:
+        """The ledger is not here any more."""
+        self._known.pop(ledger, None)
+
     def seen(self, ledger: int, lac: int) -> None:
         """An entry or an explicit LAC with this LAC was written."""
         before = self._known.get(ledger)

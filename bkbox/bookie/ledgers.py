@@ -7,6 +7,7 @@ from collections import OrderedDict
 from bkbox.bookie.admission import Standing
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import LedgerRecord
+from bkbox.values import replaced
 
 _CACHED_LEDGERS = 100_000
 
@@ -16,7 +17,15 @@ def standing(record: LedgerRecord | None) -> Standing:
         return Standing.UNKNOWN
     if record.limbo:
         return Standing.LIMBO
+    if record.emptied:
+        return Standing.DELETED
     return Standing.FENCED if record.fenced else Standing.OPEN
+
+
+def brought_back(record: LedgerRecord) -> LedgerRecord:
+    """A ledger of the trash as it is when somebody counts on it again: what is gone of it is not denied."""
+    gone = record.limbo or record.emptied
+    return replaced(record, fenced=True, limbo=gone, deleted_ms=0, emptied=False)
 
 
 class Ledgers:
@@ -25,10 +34,9 @@ class Ledgers:
     def __init__(self, store: DiskStore) -> None:
         self._store = store
         self._cache: OrderedDict[int, LedgerRecord] = OrderedDict()
-        self.total = self.limbo = 0
+        self.total = self.limbo = self.trash = self.emptied = 0
         for _ledger, record in store.ledgers():
-            self.total += 1
-            self.limbo += record.limbo
+            self._count(record, 1)
 
     def record(self, ledger: int) -> LedgerRecord | None:
         """The state of a ledger, None if the disk does not know it. DiskError."""
@@ -43,9 +51,22 @@ class Ledgers:
 
     def changed(self, ledger: int, before: LedgerRecord | None, after: LedgerRecord) -> None:
         """A state has been written."""
-        self.total += before is None
-        self.limbo += after.limbo - (before is not None and before.limbo)
+        if before is not None:
+            self._count(before, -1)
+        self._count(after, 1)
         self._remember(ledger, after)
+
+    def forgotten(self, ledger: int, before: LedgerRecord | None) -> None:
+        """A ledger has been removed from the disk."""
+        if before is not None:
+            self._count(before, -1)
+        self._cache.pop(ledger, None)
+
+    def _count(self, record: LedgerRecord, by: int) -> None:
+        self.total += by
+        self.limbo += by * record.limbo
+        self.emptied += by * record.emptied
+        self.trash += by * (record.deleted_ms > 0 and not record.emptied)
 
     def _remember(self, ledger: int, record: LedgerRecord) -> None:
         self._cache[ledger] = record

@@ -3,7 +3,8 @@
 No answer is 'no such entry' or 'no such ledger' while the ledger is in limbo, and none is when the index has the entry
 but its record cannot be read: that is EIO. Where this is better than what Java's bookie says, it is on purpose: in
 limbo an entry that is there is served with EOK (without the LAC, which is not known), and what is asked about the LAC
-or the whole ledger is answered EUNKNOWNLEDGERSTATE; an explicit LAC is EOK with or without an entry beside it.
+or the whole ledger is answered EUNKNOWNLEDGERSTATE, with what is there beside it; an explicit LAC is EOK with or
+without an entry beside it.
 
 Source: protocol of versions 2 and 3 (READ_ENTRY, BATCH_READ_ENTRY, READ_LAC, GET_LIST_OF_ENTRIES_OF_LEDGER),
 ReadEntryProcessorV3.java, LongPollReadEntryProcessorV3.java, ReadLacProcessorV3.java.
@@ -287,24 +288,46 @@ class Reader:
     # ---- a ledger as a whole --------------------------------------------------------------------------
 
     def _lac_v3(self, read: v3.ReadLacRequest) -> bytes:
+        return self.answer_lac(read, None)
+
+    def answer_lac(self, read: v3.ReadLacRequest, durable_entry: int | None) -> bytes:
+        """``durable_entry`` -1: the ledger had no entry here, or which one was the last cannot be told."""
         packet = None
         code, last = self.entry(read.ledger_id, -1)
         if code in (Code.EOK, Code.ENOENTRY):
             code, packet = self._explicit_lac(read.ledger_id, code)
         if code is Code.ENOLEDGER:
             code = Code.ENOENTRY  # Java's bookie does not tell them apart here
-        if code is not Code.EOK:
+        if code is Code.EIO:
             return bare(read, code)
+        record = self._ledgers.record(read.ledger_id)
         return v3.encode_response(
-            v3.ReadLacResponse(read.header.txn_id, code, read.ledger_id, packet, last)
+            v3.ReadLacResponse(
+                read.header.txn_id,
+                code,
+                read.ledger_id,
+                packet,
+                last,
+                durable_entry,
+                None if record is None else record.fenced,
+                None if record is None else record.limbo,
+            )
         )
+
+    def last_entry(self, ledger: int) -> int:
+        """The last entry of a ledger, -1 where there is none, or where that cannot be told."""
+        try:
+            return self._store.last_entry_id(ledger)
+        except DiskError as error:
+            log.error("the last entry of ledger %d cannot be found: %s", ledger, error)
+            return -1
 
     def _explicit_lac(self, ledger: int, code: Code) -> tuple[Code, bytes | None]:
         """The packet; where there is none the answer is what was found out about the last entry."""
         try:
-            if standing(self._ledgers.record(ledger)) is Standing.LIMBO:
-                return Code.EUNKNOWNLEDGERSTATE, None
             packet = self._store.explicit_lac(ledger)
+            if standing(self._ledgers.record(ledger)) is Standing.LIMBO:
+                return Code.EUNKNOWNLEDGERSTATE, packet
         except DiskError as error:
             log.error("the LAC of ledger %d cannot be read: %s", ledger, error)
             return Code.EIO, None
@@ -312,14 +335,14 @@ class Reader:
 
     def _list_v3(self, request: v3.ListEntriesRequest) -> bytes:
         code, data = self.list_entries(request.ledger_id)
-        if code is not Code.EOK:
+        if code not in (Code.EOK, Code.EUNKNOWNLEDGERSTATE):
             return bare(request, code)
         return v3.encode_response(
             v3.ListEntriesResponse(request.header.txn_id, code, request.ledger_id, data)
         )
 
     def list_entries(self, ledger: int) -> tuple[Code, bytes]:
-        """The entries of a ledger in the encoding of AvailabilityOfEntriesOfLedger; unknown while in limbo.
+        """The entries of a ledger in the encoding of AvailabilityOfEntriesOfLedger; in limbo those that are there.
 
         EIO where they do not fit into a frame, however they are put.
         """
@@ -327,8 +350,8 @@ class Reader:
             record = self._ledgers.record(ledger)
             if record is None:
                 return Code.ENOLEDGER, b""
-            if record.limbo:
-                return Code.EUNKNOWNLEDGERSTATE, b""
+            if record.emptied:
+                return Code.ENOLEDGER, b""
             runs = self._store.entries(ledger)
         except DiskError as error:
             log.error("the entries of ledger %d cannot be listed: %s", ledger, error)
@@ -339,4 +362,4 @@ class Reader:
         if len(data) > _LIST_BYTES_MAX:
             log.error("the list of the entries of ledger %d has %d bytes", ledger, len(data))
             return Code.EIO, b""
-        return Code.EOK, data
+        return Code.EUNKNOWNLEDGERSTATE if record.limbo else Code.EOK, data

@@ -1,6 +1,8 @@
-"""Why a disk takes no ordinary writes: it is over its usage bound, had no room for a write, or failed.
+"""Why a disk takes no ordinary writes: named reasons, each of which comes and goes by itself.
 
-A disk that is only over its bound still takes what fences, recovers and repairs: some room is kept for that.
+A disk that is only over its bound still takes what fences, recovers and repairs: some room is kept for that. Where a
+reason is about room, there has to be more of it before the reason goes than when it came, so that a disk at its bound
+does not turn to and fro.
 """
 
 from __future__ import annotations
@@ -16,6 +18,11 @@ log = logging.getLogger(__name__)
 DISK_FULL = "disk full"
 DISK_USAGE = "disk usage"
 DISK_FAILED = "disk failed"
+RESERVE_SPENT = "reserve spent"
+
+_USAGE_STEP = 0.02
+_RESERVE_AGAIN = 1.25
+"""Of the reserve, so much has to be free before a disk is writable again."""
 
 
 class ReadOnly:
@@ -37,27 +44,32 @@ class ReadOnly:
             log.error("the disk turns read-only (%s): %s", reason, error)
         self.reasons.add(reason)
 
-    def watch(self, space: Space, usage_max: float, reserve_bytes: int) -> None:
+    def set(self, reason: str, *, present: bool) -> None:
+        """Whether there is this reason, from now on."""
+        if present and reason not in self.reasons:
+            log.warning("the disk turns read-only (%s)", reason)
+            self.reasons.add(reason)
+        elif not present and reason in self.reasons:
+            self.reasons.remove(reason)
+            if not self.reasons:
+                log.warning("the disk is writable again (%s has gone)", reason)
+
+    def watch(
+        self, space: Space, usage_max: float, reserve_bytes: int, usage_resume: float = 0.0
+    ) -> None:
         """Turn read-only before the disk is full, and writable again once there is room.
 
-        ``usage_max`` is a share of the file system, ``reserve_bytes`` what stays free for fences and repair. A disk
-        that had no room for a write is writable again when the largest entry fits.
+        ``usage_max`` is a share of the file system, ``usage_resume`` the one below which the reason goes (0: a little
+        less), ``reserve_bytes`` what stays free for fences and repair. A disk that had no room for a write is writable
+        again when the largest entry fits.
         """
         free, total = space
-        if free < reserve_bytes or 1 - free / max(total, 1) > usage_max:
-            if DISK_USAGE not in self.reasons:
-                log.warning(
-                    "the disk turns read-only (%s): %d of %d bytes are free",
-                    DISK_USAGE,
-                    free,
-                    total,
-                )
-            self.reasons.add(DISK_USAGE)
-            return
-        gone = {DISK_USAGE}
-        if free >= RECORD_BODY_BYTES_MAX:
-            gone.add(DISK_FULL)
-        if self.reasons & gone:
-            self.reasons -= gone
-            if not self.reasons:
-                log.warning("the disk is writable again: %d of %d bytes are free", free, total)
+        usage = 1 - free / max(total, 1)
+        if free < reserve_bytes or usage > usage_max:
+            self.set(DISK_USAGE, present=True)
+        elif free >= reserve_bytes * _RESERVE_AGAIN and (
+            usage_max >= 1 or usage < (usage_resume or usage_max - _USAGE_STEP)
+        ):
+            self.set(DISK_USAGE, present=False)
+        if free >= max(reserve_bytes, RECORD_BODY_BYTES_MAX):
+            self.set(DISK_FULL, present=False)

@@ -99,12 +99,20 @@ class Check:
     def fenced(self, bookie: str, ledger: int) -> str | None:
         """A bookie has answered a read that fences, other than with a failure."""
 
+    def entered_limbo(self, bookie: str, ledger: int) -> str | None:
+        """A bookie that starts has put a ledger into limbo, or found it there."""
+
     def left_limbo(self, bookie: str, ledger: int, readable: Callable[[int], bool]) -> str | None:
         """A bookie has taken a ledger out of limbo; ``readable``: whether it can read an entry."""
 
-    def vouched(self, bookie: str, vouches: Callable[[int, int], bool]) -> str | None:
+    def vouched(
+        self,
+        bookie: str,
+        vouches: Callable[[int, int], bool],
+        keeps_fence: Callable[[int], bool],
+    ) -> str | None:
         """A bookie starts and says that none of its disks has lost anything; ``vouches``: whether it has (ledger,
-        entry), or has the ledger in limbo."""
+        entry), or has the ledger in limbo; ``keeps_fence``: whether it has the ledger fenced."""
 
     # ---- the end --------------------------------------------------------------------------------
 

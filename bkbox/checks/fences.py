@@ -1,8 +1,10 @@
 """A fence is never forgotten: a bookie that has answered a fencing read acknowledges no ordinary add of the ledger any
-more.
+more, and has the fence after every start at which it says that nothing was lost.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from bkbox.checks.check import Check
 
@@ -27,4 +29,15 @@ class Fences(Check):
     ) -> str | None:
         if ordinary and (bookie, ledger) in self._fenced and ledger not in self._deleted:
             return f"{bookie} took entry {entry} of ledger {ledger} after it had fenced it"
+        return None
+
+    def vouched(
+        self,
+        bookie: str,
+        vouches: Callable[[int, int], bool],
+        keeps_fence: Callable[[int], bool],
+    ) -> str | None:
+        for name, ledger in sorted(self._fenced):
+            if name == bookie and ledger not in self._deleted and not keeps_fence(ledger):
+                return f"{bookie} says that it lost nothing, and has forgotten that it fenced ledger {ledger}"
         return None

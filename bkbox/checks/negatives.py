@@ -1,11 +1,13 @@
 """A bookie never says 'no such entry' of what it acknowledged, and must still hold.
 
 It must hold what metadata assigns to it: an entry that lies beyond the end of a closed ledger, or that another bookie
-was put in charge of, may be gone, as may a ledger that was deleted. What was added with deferred sync
-and forced later is the client's to check (``confirmed``): a force counts for the connection that it came on.
+was put in charge of, may be gone, as may a ledger that was deleted. What was added with deferred sync counts from when
+it was forced on the connection on which it was added.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from bkbox.checks.check import CLOSED, Check, Metadata
 
@@ -42,8 +44,12 @@ class Negatives(Check):
             return None
         return f"{bookie} denies entry {max(wrong)} of ledger {ledger}, which it acknowledged"
 
-    def vouched(self, bookie: str, vouches: object) -> str | None:
-        assert callable(vouches)
+    def vouched(
+        self,
+        bookie: str,
+        vouches: Callable[[int, int], bool],
+        keeps_fence: Callable[[int], bool],
+    ) -> str | None:
         for (name, ledger), entries in self._stored.items():
             if name != bookie:
                 continue

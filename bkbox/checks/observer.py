@@ -74,11 +74,19 @@ class Observer:
     def fenced(self, bookie: str, ledger: int) -> None:
         self._tell("fenced", bookie, ledger)
 
+    def entered_limbo(self, bookie: str, ledger: int) -> None:
+        self._tell("entered_limbo", bookie, ledger)
+
     def left_limbo(self, bookie: str, ledger: int, readable: Callable[[int], bool]) -> None:
         self._tell("left_limbo", bookie, ledger, readable)
 
-    def vouched(self, bookie: str, vouches: Callable[[int, int], bool]) -> None:
-        self._tell("vouched", bookie, vouches)
+    def vouched(
+        self,
+        bookie: str,
+        vouches: Callable[[int, int], bool],
+        keeps_fence: Callable[[int], bool],
+    ) -> None:
+        self._tell("vouched", bookie, vouches, keeps_fence)
 
     def finished(self) -> None:
         self._tell("finished")

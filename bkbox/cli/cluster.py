@@ -64,8 +64,7 @@ class Replication:
 
 @dataclass(frozen=True, slots=True)
 class Info:
-    """A cluster. ``layout`` and ``replication`` are None in the embedded store, which has neither;
-    ``ledgers`` unless they were counted."""
+    """A cluster. ``layout`` is None in the embedded store, which has none; ``ledgers`` unless they were counted."""
 
     metadata: str
     instance_id: str
@@ -74,7 +73,7 @@ class Info:
     read_only: list[str]
     down: list[str]
     ledgers: int | None
-    replication: Replication | None
+    replication: Replication
 
 
 @cluster.command(no_args_is_help=True)
@@ -106,13 +105,10 @@ def info(metadata: str, count_ledgers: bool, output: Format) -> None:
         ("read-only bookies", found.read_only),
         ("bookies down", found.down),
         ("ledgers", found.ledgers if count_ledgers else "not counted (--count-ledgers)"),
+        ("replication enabled", found.replication.enabled),
+        ("auditor", found.replication.auditor),
+        ("under-replicated", found.replication.under_replicated),
     ]
-    if found.replication is not None:
-        fields += [
-            ("replication enabled", found.replication.enabled),
-            ("auditor", found.replication.auditor),
-            ("under-replicated", found.replication.under_replicated),
-        ]
     print_fields(fields)
 
 
@@ -122,30 +118,27 @@ async def _info(metadata: str, *, count_ledgers: bool) -> Info:
         ledgers = None
         if count_ledgers:
             ledgers = sum([len(page) async for page in store.ledger_ranges()])
-        layout, replication = await _of_zookeeper(store)
+        tree = store.under_replication
         return Info(
             metadata=metadata,
             instance_id=await store.instance_id(),
-            layout=layout,
+            layout=_layout(store),
             writable=[each.id for each in members if each.mode == WRITABLE],
             read_only=[each.id for each in members if each.mode == READ_ONLY],
             down=[each.id for each in members if each.mode == DOWN],
             ledgers=ledgers,
-            replication=replication,
+            replication=Replication(
+                enabled=await tree.enabled(),
+                auditor=await tree.auditor(),
+                under_replicated=await tree.count(),
+            ),
         )
 
 
-async def _of_zookeeper(store: MetadataStore) -> tuple[str | None, Replication | None]:
+def _layout(store: MetadataStore) -> str | None:
     from bkbox.metadata.zookeeper import ZooKeeperStore
 
-    if not isinstance(store, ZooKeeperStore):
-        return None, None
-    tree = store.under_replication
-    return store.layout.value, Replication(
-        enabled=await tree.enabled(),
-        auditor=await tree.auditor(),
-        under_replicated=await tree.count(),
-    )
+    return store.layout.value if isinstance(store, ZooKeeperStore) else None
 
 
 # ---- list -------------------------------------------------------------------------------------

@@ -1,22 +1,29 @@
-"""``bkbox config …``: the configuration as the bookie would read it."""
+"""``bkbox config …``: the configuration as the bookie reads it, and as it runs with it."""
 
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
 from bkbox import config as configuration
+from bkbox.admin.client import ask
+from bkbox.admin.paths import CONFIG_URL, admin_socket_path
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE, config_option
-from bkbox.cli.output import Format, message, output_option, print_json, print_table
+from bkbox.cli.output import Format, message, output_option, print_fields, print_json, print_table
 from bkbox.config import Config
+from bkbox.configschema import REQUIRED, SCHEMA, is_live, kind_of
+from bkbox.errors import BookieNotRunningError, ConfigError, EncodingError
 
 
 @click.group(no_args_is_help=True)
 def config() -> None:
-    """Check a configuration and show what it means.
+    """Check a configuration, show what it means, change it while the bookie runs.
 
     \b
     Example:
@@ -62,3 +69,206 @@ def show(config: Config, output: Format) -> None:
         print_json({key: {"value": value, "from": source} for key, value, source in rows})
     else:
         print_table(["key", "value", "from"], rows)
+
+
+def _complete_key(_ctx: click.Context, _param: click.Parameter, start: str) -> list[str]:
+    return [key for key in SCHEMA if key.startswith(start)]
+
+
+@config.command(no_args_is_help=True)
+@click.argument("key", shell_complete=_complete_key)
+@click.option("--config", "file", type=FILE, metavar="FILE", help="Show also what it is there.")
+@output_option
+def explain(key: str, file: Path | None, output: Format) -> None:
+    """Say what a key does, what it can be, and whether a running bookie takes over a change.
+
+    \b
+    Example:
+      bkbox config explain ack_after
+      bkbox config explain disk_usage_max --config bookie.toml -o json
+    """
+    if key not in SCHEMA:
+        raise ConfigError([configuration.unknown_key(key)])
+    item = SCHEMA[key]
+    default = item.metadata["default"]
+    fields: dict[str, object] = {
+        "key": key,
+        "meaning": item.metadata["doc"],
+        "value": kind_of(item).words(),
+        "default": None if default is REQUIRED else default,
+        "required": default is REQUIRED,
+        "variable": configuration.ENVIRONMENT_PREFIX + key.upper(),
+        "changes": "while the bookie runs: `bkbox config reload`"
+        if is_live(item)
+        else "at a start",
+    }
+    if file is not None:
+        found = configuration.load(file, os.environ)
+        fields |= {"here": found.values()[key], "from": found.provenance[key]}
+    if output == "json":
+        print_json(fields)
+    else:
+        print_fields(list(fields.items()))
+
+
+@config.command(no_args_is_help=True)
+@config_option
+@output_option
+def diff(config: Config, output: Format) -> None:
+    """Show the keys that are not at their default, or that the running bookie has otherwise.
+
+    Where the bookie runs, a key that differs from what it runs with needs "bkbox config reload", or
+    a restart.
+
+    \b
+    Example:
+      bkbox config diff --config bookie.toml
+    """
+    running = _running(config)
+    found = []
+    for key, value in config.values().items():
+        default = SCHEMA[key].metadata["default"]
+        at_default = config.provenance[key] == "default" or value == default
+        pending = running is not None and running.get(key) != value
+        if at_default and not pending:
+            continue
+        found.append(
+            {
+                "key": key,
+                "value": value,
+                "default": None if default is REQUIRED else default,
+                "running": None if running is None else running.get(key),
+                "takes effect": _takes_effect(key, pending=pending),
+            }
+        )
+    if output == "json":
+        print_json(found)
+    else:
+        columns = ["key", "value", "default", "running", "takes effect"]
+        print_table(columns, [[row[column] for column in columns] for row in found])
+    if running is None:
+        message("no bookie is running with this configuration: compared with the defaults only")
+
+
+def _takes_effect(key: str, *, pending: bool) -> str:
+    if not pending:
+        return ""
+    return "with `bkbox config reload`" if is_live(SCHEMA[key]) else "with a restart"
+
+
+def _running(config: Config) -> Mapping[str, Any] | None:
+    """What the bookie runs with, by key; None where none runs."""
+    try:
+        found = ask(admin_socket_path(config), "GET", CONFIG_URL)
+    except BookieNotRunningError:
+        return None
+    match found:
+        case dict():
+            return {key: item["value"] for key, item in found.items()}
+    raise EncodingError("the bookie answered something that is no configuration")
+
+
+@config.command(no_args_is_help=True)
+@config_option
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
+@output_option
+def reload(config: Config, dry_run: bool, output: Format) -> None:
+    """Let the running bookie read its configuration again, as SIGHUP does.
+
+    Keys that cannot change while it runs make it refuse all of it and name them: "bkbox config
+    explain KEY" says which can. The environment is that of the bookie, not of this command.
+
+    \b
+    Example:
+      bkbox config reload --config bookie.toml
+    """
+    path = admin_socket_path(config)
+    changes = ask(path, "POST", f"{CONFIG_URL}/reload", {"dry_run": dry_run})
+    if not isinstance(changes, list):
+        raise EncodingError("the bookie answered something that is no list of changes")
+    if output == "json":
+        print_json(changes)
+    elif changes:
+        columns = ["key", "before", "after", "from"]
+        print_table(columns, [[change[column] for column in columns] for change in changes])
+    if not changes:
+        message("the configuration has not changed")
+    elif dry_run:
+        message("nothing was changed")
+
+
+@config.command("import", no_args_is_help=True)
+@click.argument("file", type=FILE)
+@click.option(
+    "--host",
+    default="",
+    metavar="HOST",
+    help="Name or address under which the others reach the bookie, where the file does not say.",
+)
+@click.option(
+    "--to",
+    type=FILE,
+    metavar="NEW",
+    help="File to write, which must not exist; else it is printed.",
+)
+def import_(file: Path, host: str, to: Path | None) -> None:
+    """Make a configuration of the bk_server.conf of one of Apache's bookies.
+
+    Every key is accounted for: those that are taken over, and why the others have no counterpart. It
+    is said in messages, and again in comments at the end of what is made. Data is not taken over:
+    the disks have to be empty folders.
+
+    \b
+    Example:
+      bkbox config import bk_server.conf --host bookie-1.example.com --to bookie.toml
+    """
+    from bkbox.configimport import convert  # what only this command needs
+    from bkbox.configproperties import parse
+
+    try:
+        text = file.read_text()
+    except OSError as error:
+        raise ConfigError([f"{file}: cannot be read: {error.strerror}"]) from None
+    except UnicodeDecodeError as error:
+        raise ConfigError([f"{file}: byte {error.start} is not UTF-8"]) from None
+    found = convert(parse(text, str(file)), str(file), host)
+    remarks = [
+        f"{file}:{each.property.line}: {each.property.key}: "
+        f"{'taken over: ' if each.taken else 'no counterpart: '}{each.text}"
+        for each in found.remarks
+    ]
+    made = configuration.render(found.values) + _as_comments(remarks)
+    _require_valid(made)
+    if to is None:
+        click.echo(made, nl=False)
+    else:
+        _write_new(to, made)
+    for remark in remarks:
+        message(remark)
+
+
+def _as_comments(remarks: Iterable[str]) -> str:
+    return "\n# What became of the keys of Java's bookie:\n" + "".join(
+        f"# {remark}\n" for remark in remarks
+    )
+
+
+def _require_valid(text: str) -> None:
+    """Raises ConfigError for what no key can tell alone, such as a journal within a disk."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "bkbox.toml")
+        file.write_text(text)
+        problems = [problem.text for problem in configuration.validate(file, {})]
+    if problems:
+        raise ConfigError([f"the configuration that would come of it: {each}" for each in problems])
+
+
+def _write_new(path: Path, text: str) -> None:
+    try:
+        with path.open("x", encoding="utf-8") as file:
+            file.write(text)
+    except FileExistsError:
+        raise ConfigError([f"{path} exists already: remove it or choose another name"]) from None
+    except OSError as error:
+        raise ConfigError([f"cannot write {path}: {error.strerror}"]) from None
+    message(f"wrote {path}")

@@ -10,13 +10,16 @@ from __future__ import annotations
 import importlib
 import warnings
 from collections.abc import Mapping
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 import click
 
 from bkbox import __version__
 from bkbox.cli.exits import epilog, exit_code, report
 from bkbox.errors import BkboxError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class LazyGroup(click.Group):
@@ -41,6 +44,17 @@ class LazyGroup(click.Group):
         assert isinstance(command, click.Command)
         return command
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        """From the list, too: a key press should not import every command."""
+        from click.shell_completion import CompletionItem  # who types is the only one that needs it
+
+        found = [
+            CompletionItem(name, help=text)
+            for name, (_, text) in self.lazy.items()
+            if name.startswith(incomplete)
+        ]
+        return [*found, *click.Command.shell_complete(self, ctx, incomplete)]
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in self.lazy.items()])
@@ -56,13 +70,35 @@ class LazyGroup(click.Group):
 COMMANDS = {
     "init": ("bkbox.cli.init:init", "Write a configuration and prepare the disks of a new bookie."),
     "run": ("bkbox.cli.run:run", "Run the bookie in the foreground until it is told to stop."),
+    "scrub": ("bkbox.cli.scrub:scrub", "Verify every record on the disks, and refill what is bad."),
     "status": ("bkbox.cli.status:status", "Show how the running bookie does."),
+    "tui": ("bkbox.cli.tui:tui", "Look at a bookie on a screen of its own, in the terminal."),
+    "job": ("bkbox.cli.job:job", "See the long work of a bookie, slow it down, pause, cancel."),
+    "health": ("bkbox.cli.health:health", "Say whether the next bookie may be taken down."),
+    "maintenance": (
+        "bkbox.cli.maintenance:maintenance",
+        "Ask the cluster not to repair while a bookie is down.",
+    ),
     "cookie": ("bkbox.cli.cookie:cookie", "Show, verify and repair what binds disks to a bookie."),
+    "autorecovery": (
+        "bkbox.cli.autorecovery:autorecovery",
+        "Bring back the copies that lost bookies had.",
+    ),
+    "decommission": (
+        "bkbox.cli.decommission:decommission",
+        "Take a bookie out of the cluster for good.",
+    ),
+    "disk": ("bkbox.cli.disk:disk", "List disks; add, drain, replace, remove them while it runs."),
     "cluster": ("bkbox.cli.cluster:cluster", "Make a cluster, and see who is in it."),
-    "ledger": ("bkbox.cli.ledger:ledger", "Create, list, read, write, recover, delete ledgers."),
+    "ledger": ("bkbox.cli.ledger:ledger", "Create, read, write, explain, recover, end, delete ledgers."),
     "placement": ("bkbox.cli.placement:placement", "Show how bookies are chosen for ledgers."),
+    "gc": ("bkbox.cli.gc:gc", "See and collect what deleted ledgers leave on the disks."),
     "index": ("bkbox.cli.index:index", "Work on a disk's index while the bookie is stopped."),
-    "config": ("bkbox.cli.config:config", "Check a configuration and show what it means."),
+    "config": ("bkbox.cli.config:config", "Check, explain, change and import configurations."),
+    "systemd": ("bkbox.cli.systemd:systemd", "Run bookies as services of this host."),
+    "discover": ("bkbox.cli.discover:discover", "List the bookies that announce themselves here."),
+    "completion": ("bkbox.cli.completion:completion", "Make a shell complete bkbox's commands."),
+    "man": ("bkbox.cli.completion:man", "Write the manual pages."),
     "bench": ("bkbox.cli.bench:bench", "Measure a bookie and the client on this machine."),
     "sim": ("bkbox.cli.sim:sim", "Run a simulated cluster through faults of all kinds."),
     "model-check": ("bkbox.cli.modelcheck:model_check", "Look at every state of the limbo model."),

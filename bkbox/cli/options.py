@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,11 +15,38 @@ from bkbox import config as configuration
 from bkbox import metadatauri
 from bkbox.errors import InvalidIdError
 from bkbox.ids import LedgerId, ledger_id
+from bkbox.wire.ledger import ACK_AFTER, DigestType
 
 PASSWORD_VARIABLE = "BKBOX_LEDGER_PASSWORD"  # noqa: S105 - a name, not a password
 FILE = click.Path(dir_okay=False, path_type=Path)
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+_RATE = re.compile(r"(\d+)(|B|KiB|MiB|GiB)(/s)?", re.IGNORECASE)
+_SHIFTS = {"": 0, "B": 0, "KIB": 10, "MIB": 20, "GIB": 30}
+
+
+def bytes_per_second(text: str) -> int:
+    """The type of an option or argument that is a rate: 50MiB, 800KiB, none (0)."""
+    if text == "none":
+        return 0
+    found = _RATE.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a rate: write it as 50MiB or 800KiB, or none")
+    return int(found[1]) << _SHIFTS[found[2].upper()]
+
+
+_DURATION = re.compile(r"(\d+)([smh])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+def duration_s(text: str) -> int:
+    """The type of an option that is a time in seconds: 90s, 10m, 2h."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{text!r} is not a time: write it as 90s, 10m or 2h")
+    return int(found[1]) * _SECONDS[found[2]]
 
 
 def ledger_argument(command: F) -> F:
@@ -81,6 +109,45 @@ def password_option(command: F) -> F:
         metavar="FILE",
         help=f"File with the ledger's password (else: environment variable {PASSWORD_VARIABLE}).",
     )(read_first)  # type: ignore[return-value]
+
+
+def quorum_options(command: Any) -> Any:
+    """``-e``, ``-w``, ``-a``, ``--digest`` and ``--ack-after`` of a ledger to be created."""
+    for option in (
+        click.option(
+            "--ack-after",
+            type=click.Choice(["sync"]),
+            help="Have every bookie sync an entry before it acknowledges it, whatever its own setting.",
+        ),
+        click.option(
+            "--digest",
+            type=click.Choice([kind.name for kind in DigestType], case_sensitive=False),
+            default="CRC32C",
+            show_default=True,
+            help="How entries are protected.",
+        ),
+        click.option(
+            "-a", "--ack-quorum", type=int, help="Answers before an entry counts [default: w//2+1]."
+        ),
+        click.option(
+            "-w", "--write-quorum", type=int, help="Copies of each entry [default: ensemble]."
+        ),
+        click.option(
+            "-e",
+            "--ensemble",
+            type=int,
+            default=3,
+            show_default=True,
+            help="Bookies that the ledger is spread over.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def custom_of(ack_after: str | None) -> dict[str, bytes]:
+    """The custom metadata of a ledger with this ``--ack-after``."""
+    return {} if ack_after is None else {ACK_AFTER: ack_after.encode()}
 
 
 def yes_option(command: F) -> F:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import faulthandler
 import logging
+import os
 import signal
 import sys
 
@@ -12,7 +14,9 @@ from bkbox import __version__
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import config_option
 from bkbox.config import Config
+from bkbox.errors import BkboxError
 from bkbox.kernel import kernel_in_use
+from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.nursery import Nursery
 
 
@@ -23,7 +27,9 @@ def run(ctx: click.Context, config: Config) -> None:
     """Run the bookie in the foreground until it is told to stop.
 
     Prints one line, "ready HOST:PORT", on standard output as soon as it answers requests; its log
-    goes to standard error. SIGTERM or SIGINT (Ctrl-C) stops it in order.
+    goes to standard error. SIGTERM or SIGINT (Ctrl-C) stops it in order; SIGHUP makes it read its
+    configuration again, as "bkbox config reload" does. Under systemd it says how it does (Type=notify,
+    WatchdogSec).
 
     \b
     Example:
@@ -40,6 +46,8 @@ def run(ctx: click.Context, config: Config) -> None:
         __version__,
         kernel_in_use(),
     )
+    faulthandler.enable()  # where it hangs, should a watchdog end it with SIGABRT
+    manager = ServiceManager.taken_from(os.environ, os.getpid())
     # Until the supervisor knows an ordered stop there is nothing to stop but the children that wait.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: sys.exit(ExitCode.OK))
@@ -47,10 +55,15 @@ def run(ctx: click.Context, config: Config) -> None:
         for disk in config.disks:
             nursery.begin("worker", str(disk))
         nursery.begin("frontend", config.bookie_id)
-        ctx.exit(_supervise(config, nursery))
+        try:
+            status = _supervise(config, nursery, manager)
+        except BkboxError as error:
+            manager.tell(STATUS=error)
+            raise
+        ctx.exit(status)
 
 
-def _supervise(config: Config, nursery: Nursery) -> int:
+def _supervise(config: Config, nursery: Nursery, manager: ServiceManager) -> int:
     import asyncio
 
     from bkbox.supervisor import (
@@ -58,5 +71,5 @@ def _supervise(config: Config, nursery: Nursery) -> int:
     )
 
     return asyncio.run(
-        supervisor.run(config, nursery, lambda address: click.echo(f"ready {address}"))
+        supervisor.run(config, nursery, lambda address: click.echo(f"ready {address}"), manager)
     )

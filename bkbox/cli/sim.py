@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import time
+from collections.abc import Callable
 
 import click
 
@@ -10,11 +12,13 @@ from bkbox.cli.exits import ExitCode
 from bkbox.cli.output import print_fields
 from bkbox.sim import shrink as shrinking
 from bkbox.sim.breaks import BREAKS, BY_NAME
+from bkbox.sim.catches import catches
 from bkbox.sim.run import run
 from bkbox.sim.schedule import plan_of
 from bkbox.sim.soak import Failure, soak_for, soak_together
 
-_TRIES = 150
+_SHRINK_TRIES = 150
+_SHRINK_S = 120.0
 
 
 @click.command()
@@ -25,7 +29,9 @@ _TRIES = 150
     help="The first one [default: drawn anew, and printed]. Alone: this one.",
 )
 @click.option(
-    "--minutes", type=click.FloatRange(0.0, min_open=True), help="Run seeds for so long instead."
+    "--minutes",
+    type=click.FloatRange(0.0, min_open=True),
+    help="Run seeds for so long instead; making a schedule shorter counts.",
 )
 @click.option(
     "--jobs",
@@ -41,6 +47,11 @@ _TRIES = 150
     type=click.Choice(list(BY_NAME)),
     help="Switch one safety measure off: the simulation has to notice.",
 )
+@click.option(
+    "--every-break",
+    is_flag=True,
+    help="Switch every safety measure off in turn, and say which seed notices.",
+)
 @click.option("--list-breaks", is_flag=True, help="Print the names for --break, one a line.")
 @click.option(
     "--shrink/--no-shrink", default=True, help="Make the schedule of a seed that fails shorter."
@@ -55,6 +66,7 @@ def sim(
     minutes: float | None,
     jobs: int,
     broken: str | None,
+    every_break: bool,
     list_breaks: bool,
     shrink: bool,
     trace: bool,
@@ -71,6 +83,7 @@ def sim(
       bkbox sim --seeds 100
       bkbox sim --seed 42
       bkbox sim --seeds 100 --break no-limbo
+      bkbox sim --seed 1 --seeds 200 --every-break
     """
     if list_breaks:
         for each in BREAKS:
@@ -81,14 +94,43 @@ def sim(
         raise click.BadParameter("is for one process", param_hint="--break")
     if seeds is None:
         seeds = 1 if seed is not None else 10
+    if every_break:
+        ctx.exit(_break_all(first, seeds, jobs))
+    goes_on = _for_so_long(minutes)
     with BY_NAME[broken].applied() if broken is not None else contextlib.nullcontext():
         if trace:
             outcome = run(plan_of(first), traced=True)
             _print_trace(outcome.trace)
         failure = _soak(first, None if minutes is not None else seeds, minutes, jobs)
         if failure is not None:
-            _explain(failure, broken, shorten=shrink)
+            _explain(failure, broken, goes_on if shrink else None)
             ctx.exit(ExitCode.FAILED)
+
+
+def _break_all(first: int, seeds: int, jobs: int) -> ExitCode:
+    """A line for each break; FAILED if one was not noticed."""
+    unnoticed = 0
+    for found in catches(BY_NAME, first, seeds, jobs):
+        noticed = found.violation is not None
+        unnoticed += not noticed
+        when = f"seed {first + found.seeds - 1}" if noticed else f"not noticed by {seeds} seeds"
+        click.echo(f"{found.name:28}  {when}, {found.cpu_s:.0f} s  {found.violation or ''}")
+    click.echo(f"{len(BREAKS) - unnoticed} of {len(BREAKS)} are noticed")
+    return ExitCode.FAILED if unnoticed else ExitCode.OK
+
+
+def _for_so_long(minutes: float | None) -> Callable[[int], bool]:
+    """Whether shrinking goes on, by what is left of the minutes and its own bounds."""
+    end = None if minutes is None else time.monotonic() + minutes * 60
+    began: list[float] = []
+
+    def goes_on(tries: int) -> bool:
+        now = time.monotonic()
+        if not began:
+            began.append(now)
+        return tries < _SHRINK_TRIES and now < began[0] + _SHRINK_S and (end is None or now < end)
+
+    return goes_on
 
 
 def _soak(first: int, seeds: int | None, minutes: float | None, jobs: int) -> Failure | None:
@@ -101,15 +143,15 @@ def _soak(first: int, seeds: int | None, minutes: float | None, jobs: int) -> Fa
     return failure
 
 
-def _explain(failure: Failure, broken: str | None, *, shorten: bool) -> None:
-    """The violation, the schedule that leads to it, and what happened."""
+def _explain(failure: Failure, broken: str | None, goes_on: Callable[[int], bool] | None) -> None:
+    """The violation, the schedule that leads to it, shortened as long as ``goes_on`` says so, and what happened."""
     violation = failure.outcome.violation
     assert violation is not None
     plan = failure.plan
     again = f"bkbox sim --seed {plan.seed}" + (f" --break {broken}" if broken is not None else "")
     click.echo(f"broken: seed {plan.seed}: {violation}")
-    if shorten:
-        plan = shrinking.shrink(plan, violation.name, _TRIES)
+    if goes_on is not None:
+        plan = shrinking.shrink(plan, violation.name, goes_on)
     outcome = run(plan, traced=True)
     click.echo(f"{len(plan.actions)} of {len(failure.plan.actions)} actions are enough:")
     for action in plan.actions:

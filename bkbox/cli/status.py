@@ -7,6 +7,7 @@ import click
 from bkbox.admin.client import fetch_status
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Limbo, Status, to_json
+from bkbox.cli.job import print_jobs
 from bkbox.cli.options import config_option
 from bkbox.cli.output import (
     Format,
@@ -85,6 +86,9 @@ def _print(document: Status) -> None:
     )
     if document.limbo.ledgers or document.limbo.done:
         _print_limbo(document.limbo)
+    if document.jobs.active:
+        click.echo()
+        print_jobs(document.jobs.active, title="jobs")
     if document.warnings:
         click.echo()
         print_table(

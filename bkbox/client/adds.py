@@ -24,7 +24,15 @@ Buffer = bytes | bytearray | memoryview
 class Add:
     """One add of an entry that is packaged already (digest.py), to one bookie."""
 
-    __slots__ = ("deferred_sync", "entry", "entry_id", "ledger_id", "master_key", "recovery")
+    __slots__ = (
+        "deferred_sync",
+        "entry",
+        "entry_id",
+        "ledger_id",
+        "master_key",
+        "recovery",
+        "synced",
+    )
 
     def __init__(
         self,
@@ -35,6 +43,7 @@ class Add:
         *,
         recovery: bool = False,
         deferred_sync: bool = False,
+        synced: bool = False,
     ) -> None:
         self.ledger_id = ledger_id
         self.entry_id = entry_id
@@ -42,6 +51,12 @@ class Add:
         self.entry = entry
         self.recovery = recovery
         self.deferred_sync = deferred_sync
+        self.synced = synced
+
+    @property
+    def needs_v3(self) -> bool:
+        """Whether it says what version 2 has no word for."""
+        return self.deferred_sync or self.synced
 
     def v2_frame(self) -> bytes:
         flags = _V2_RECOVERY if self.recovery else 0
@@ -60,6 +75,7 @@ class Add:
                 self.entry,
                 recovery=self.recovery,
                 deferred_sync=self.deferred_sync,
+                synced=self.synced,
             )
         )
 
@@ -139,12 +155,14 @@ class AddPacker:
         *,
         recovery: bool,
         deferred_sync: bool,
+        synced: bool = False,
     ) -> None:
         self._digests = digests
         self._master_key = master_key
         self._numbers = numbers
         self._recovery = recovery
         self._deferred_sync = deferred_sync
+        self._synced = synced
         self._framer = AddFramer(
             digests.ledger_id,
             master_key,
@@ -163,7 +181,7 @@ class AddPacker:
             return AddFrames(ledger, data, framer.offsets, entries, entries)
         number = numbers.take(len(payloads))
         keys = range(number, number + len(payloads))
-        if self._recovery or self._deferred_sync:
+        if self._recovery or self._deferred_sync or self._synced:
             frames = [
                 self.single(run, entry).v3_frame(key)
                 for entry, key in zip(entries, keys, strict=True)
@@ -184,6 +202,7 @@ class AddPacker:
             self._digests.package(entry, run.lac, length, run.payloads[index]),
             recovery=self._recovery,
             deferred_sync=self._deferred_sync,
+            synced=self._synced,
         )
 
 

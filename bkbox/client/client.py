@@ -16,14 +16,17 @@ from typing import Any, Self
 from bkbox import metadata as metadata_store
 from bkbox.client.addresses import Addresses
 from bkbox.client.driver import LedgerAccess, run
+from bkbox.client.ending import Ender
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement import Placer
 from bkbox.client.pool import BookiePool
 from bkbox.client.reader import LedgerReader
+from bkbox.client.survey import Survey, Surveyor
 from bkbox.client.topology import topology_of
 from bkbox.client.writer import LedgerWriter
 from bkbox.errors import (
     BugError,
+    ConfigError,
     HandleClosedError,
     LedgerExistsError,
     MetadataError,
@@ -36,7 +39,7 @@ from bkbox.protocol.effects import Recovered
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.wire.digest import DigestManager, master_key
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
 
 
 @asynccontextmanager
@@ -108,11 +111,13 @@ class Client:
         Each entry is written to ``write_quorum`` bookies (default: the whole ensemble) and
         acknowledged when ``ack_quorum`` of them hold it (default: more than half). With
         ``deferred_sync`` bookies acknowledge an entry before it is on disk, and it is confirmed only
-        by ``LedgerWriter.force``; a bookie that fails ends the writer. Raises
-        QuorumSizeError, NotEnoughBookiesError, MetadataError; UserWarning for sizes that are legal
-        and unwise.
+        by ``LedgerWriter.force``; a bookie that fails ends the writer. With ``custom`` ACK_AFTER
+        (wire/ledger.py) = ``sync`` every bookie syncs each entry before it acknowledges it. Raises
+        QuorumSizeError, NotEnoughBookiesError, MetadataError, ConfigError; UserWarning for sizes that
+        are legal and unwise.
         """
         self._must_be_open()
+        _check_ack_after(custom or {}, deferred_sync=deferred_sync)
         write_quorum = ensemble_size if write_quorum is None else write_quorum
         ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else ack_quorum
         sizes = QuorumSizes(ensemble_size, write_quorum, ack_quorum)
@@ -163,6 +168,23 @@ class Client:
         metadata. Raises as ``open_ledger``."""
         return (await self._recovered(await self._find(ledger, password), password)).value
 
+    async def survey(self, ledger: int, password: bytes | None = None) -> Survey:
+        """What every bookie of a ledger says of it, and what a recovery would come to; nobody is disturbed.
+        Raises NoSuchLedgerError, UnauthorizedError, MetadataError."""
+        found = await self._find(ledger, password, latest=True)
+        access = self._access(found.value, password)
+        return await Surveyor(access, found.value, found.version).survey()
+
+    async def ender(self, ledger: int, password: bytes | None = None, *, plug: bool) -> Ender:
+        """What ends a ledger that recovery cannot close, with loss accepted. Raises as ``survey``."""
+        found = await self._find(ledger, password, latest=True)
+        return Ender(
+            self._access(found.value, password),
+            lambda: self._find(ledger, password, latest=True),
+            lambda: self.recover(ledger, password),
+            plug=plug,
+        )
+
     async def delete_ledger(self, ledger: int) -> None:
         """Delete a ledger; one that does not exist counts as deleted. Raises MetadataError."""
         self._must_be_open()
@@ -196,9 +218,11 @@ class Client:
         if self._closed:
             raise HandleClosedError("the client is closed")
 
-    async def _find(self, ledger: int, password: bytes | None) -> Versioned[LedgerMetadata]:
+    async def _find(
+        self, ledger: int, password: bytes | None, *, latest: bool = False
+    ) -> Versioned[LedgerMetadata]:
         self._must_be_open()
-        found = await self._store.read_ledger(ledger_id(ledger))
+        found = await self._store.read_ledger(ledger_id(ledger), latest=latest)
         stored = found.value.password
         if None not in (password, stored) and password != stored:
             raise UnauthorizedError(f"the password is not that of ledger {ledger}")
@@ -230,4 +254,17 @@ class Client:
             self._rng,
             self._placer,
             metadata.write_quorum,
+            metadata.synced,
+        )
+
+
+def _check_ack_after(custom: Mapping[str, bytes], *, deferred_sync: bool) -> None:
+    wanted = custom.get(ACK_AFTER, b"sync")
+    if wanted != b"sync":
+        raise ConfigError(
+            [f"custom metadata {ACK_AFTER} = {wanted!r}: the one value that there is is 'sync'"]
+        )
+    if ACK_AFTER in custom and deferred_sync:
+        raise ConfigError(
+            [f"custom metadata {ACK_AFTER} = 'sync' and deferred sync contradict each other"]
         )

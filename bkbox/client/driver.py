@@ -62,7 +62,7 @@ bounds how many small entries are on their way, and how long each."""
 
 @dataclass(frozen=True, slots=True)
 class LedgerAccess:
-    """What every operation on one ledger works with."""
+    """What every operation on one ledger works with. ``synced``: LedgerMetadata.synced."""
 
     ledger_id: LedgerId
     digests: DigestManager
@@ -73,6 +73,7 @@ class LedgerAccess:
     rng: random.Random
     placer: Placer
     write_quorum: int
+    synced: bool
 
 
 class Driver:
@@ -168,7 +169,7 @@ class Driver:
                 bookie,
                 frames,
                 partial(self._adds_answered, token, frames),
-                deferred_sync=effect.deferred_sync,
+                needs_v3=effect.deferred_sync or self._access.synced,
             )
 
     def _packer_for(self, effect: SendAdds) -> AddPacker:
@@ -178,6 +179,7 @@ class Driver:
                 self._access.master_key,
                 recovery=effect.recovery,
                 deferred_sync=effect.deferred_sync,
+                synced=self._access.synced,
             )
         return self._packer
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 from bkbox.client.adds import AddSend
 from bkbox.errors import EncodingError, FrameError
+from bkbox.ids import MAX_ID
 from bkbox.kernel import clientanswers, clientreads
 from bkbox.kernel.clientanswers import Owed
 from bkbox.kernel.v3plain import PlainAnswerV3
@@ -204,17 +205,21 @@ class Waiting:
             else:
                 start = clientanswers.take_v2(data, start, end, self.adds, found)
         finally:
+            unknown = None
             for owed, first, last, number in found:
                 code = code_from_v3(number) if self._numbered else code_from_v2(number)
-                if code is None:
-                    found.clear()
-                    raise FrameError(f"a response with the unknown code {number}")
-                self._adds_answered(owed, first, last, code, connection)
+                if code is None:  # they are owed no other answer, and the connection ends
+                    unknown = number
+                    self._adds_answered(owed, first, last, NoAnswer.CONNECTION_LOST, 0)
+                else:
+                    self._adds_answered(owed, first, last, code, connection)
             found.clear()
+        if unknown is not None:
+            raise FrameError(f"a response with the unknown code {unknown}")
         return start
 
     def _adds_answered(
-        self, owed: Owed, first: int, last: int, code: Code, connection: int
+        self, owed: Owed, first: int, last: int, answer: Answer, connection: int
     ) -> None:
         sends: deque[AddSend] = owed.sends
         for send in sends:
@@ -223,7 +228,7 @@ class Waiting:
             end = min(last, send.last_slot)
             if send.is_over:
                 self.forgotten -= end - first + 1
-            send.answered(first, end, code, connection)
+            send.answered(first, end, answer, connection)
             if end == last:
                 break
             first = end + 1
@@ -249,6 +254,8 @@ class Waiting:
         """One of version 3 that is not plain: it may name nothing but its number."""
         operation, number = key
         if operation != Operation.ADD_ENTRY or not isinstance(reply.answer, Code):
+            return
+        if number > MAX_ID:  # it was never given to a request
             return
         for owed in self.adds.values():
             slot = owed.take(number)

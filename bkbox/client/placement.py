@@ -57,10 +57,14 @@ class Placer:
         return await self._place(sizes, {**known, **registered}, exclude)
 
     async def replacements(
-        self, failed: Sequence[BookieId], ensemble: Sequence[BookieId], write_quorum: int
+        self,
+        failed: Sequence[BookieId],
+        ensemble: Sequence[BookieId],
+        write_quorum: int,
+        exclude: Collection[BookieId] = (),
     ) -> tuple[BookieId, ...]:
-        """Bookies outside the ensemble to take the place of those, in their order, for as many of
-        them as there is one; none if the store cannot say."""
+        """Bookies outside the ensemble, and none to ``exclude``, to take the place of those, in their order, for as
+        many of them as there is one; none if the store cannot say."""
         try:
             registered = await self._store.bookies()
         except MetadataError:
@@ -68,9 +72,22 @@ class Placer:
         candidates = await self._candidates({**dict.fromkeys(ensemble), **registered})
         by_id = {candidate.bookie: candidate for candidate in candidates}
         seats = [None if bookie in failed else by_id[bookie] for bookie in ensemble]
-        placement = place(seats, candidates, write_quorum, self._rng, exclude=failed)
+        placement = place(seats, candidates, write_quorum, self._rng, exclude={*failed, *exclude})
         filled = (placement.ensemble[ensemble.index(bookie)] for bookie in failed)
         return tuple(bookie for bookie in filled if bookie is not None)
+
+    async def distances(self, me: BookieId, bookies: Collection[BookieId]) -> dict[BookieId, int]:
+        """How far each is from me: 0 me, 1 the same host, 2 the same rack, 3 elsewhere; none if the store cannot say."""
+        try:
+            registered = await self._store.bookies()
+        except MetadataError:
+            return {}
+        wanted = {bookie: registered.get(bookie) for bookie in {me, *bookies}}
+        found = {each.bookie: each for each in await self._candidates(wanted)}
+        here = found[me]
+        return {
+            bookie: _distance(here, there) for bookie, there in found.items() if bookie in bookies
+        }
 
     async def _place(
         self,
@@ -100,6 +117,14 @@ class Placer:
             )
             for bookie, found in bookies.items()
         ]
+
+
+def _distance(here: Candidate, there: Candidate) -> int:
+    if there.bookie == here.bookie:
+        return 0
+    if there.host == here.host:
+        return 1
+    return 2 if there.rack == here.rack else 3
 
 
 def _mode(found: RegisteredBookie | None) -> Mode:

@@ -7,8 +7,8 @@ With ``protocol="v2"`` a bookie gets up to four connections, each made when it i
   such entry' of a plain read, older than the fence, could pass for that of a fencing read, and a
   recovery would end the ledger before an acknowledged entry;
 - batch reads: a bookie that does not know them closes the connection, with all that is outstanding;
-- version 3, for what version 2 does not have: adds with deferred sync and forces, long polls, LAC
-  writes and reads, lists of entries, sizes.
+- version 3, for what version 2 does not have: adds with deferred sync and forces, adds that ask for a
+  sync, long polls, LAC writes and reads, lists of entries, sizes.
 
 With ``protocol="v3"`` all goes over the last but batch reads, which exist in version 2 alone.
 
@@ -19,6 +19,8 @@ from __future__ import annotations
 
 import asyncio
 import random
+from collections.abc import Sequence
+from itertools import accumulate
 from typing import NamedTuple
 
 from bkbox.client.adds import Add, AddFrames, AddPacker, AddSend, Numbers, OnAnswer
@@ -35,7 +37,7 @@ from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.v3_format import Operation
 
-__all__ = ["Add", "BookiePool", "DiskSpace", "Reply"]
+__all__ = ["Add", "BookiePool", "DiskSpace", "Listing", "Reply"]
 
 ADD_FRAME_OVERHEAD_BYTES = {"v2": 28, "v3": 128}
 """What the frame of an add has beside the entry, at most."""
@@ -50,6 +52,14 @@ class DiskSpace(NamedTuple):
 
     total_bytes: int
     free_bytes: int
+
+
+class Listing(NamedTuple):
+    """Which entries of a ledger a bookie has, None where it does not say; the connection as in Reply."""
+
+    answer: Answer
+    available: Availability | None
+    connection: int
 
 
 class BookiePool:
@@ -74,11 +84,17 @@ class BookiePool:
         *,
         recovery: bool = False,
         deferred_sync: bool = False,
+        synced: bool = False,
     ) -> AddPacker:
         """What makes the frames for ``add_run``."""
-        numbers = self._numbers if self._adds_in_v3(deferred_sync=deferred_sync) else None
+        numbers = self._numbers if self._is_v3 or deferred_sync or synced else None
         return AddPacker(
-            digests, master_key, numbers, recovery=recovery, deferred_sync=deferred_sync
+            digests,
+            master_key,
+            numbers,
+            recovery=recovery,
+            deferred_sync=deferred_sync,
+            synced=synced,
         )
 
     def add_run(
@@ -87,34 +103,43 @@ class BookiePool:
         frames: AddFrames,
         on_answer: OnAnswer,
         *,
-        deferred_sync: bool = False,
+        needs_v3: bool = False,
     ) -> None:
-        """Send adds; ``deferred_sync`` as the packer was told. Those with deferred sync share their
-        connection with ``force``."""
-        lane = Lane.V3 if self._adds_in_v3(deferred_sync=deferred_sync) else Lane.V2
+        """Send adds; ``needs_v3`` where the packer was told of deferred sync, or of adds that are to
+        be synced. Those share their connection with ``force``."""
+        lane = Lane.V3 if self._is_v3 or needs_v3 else Lane.V2
         self._link(bookie, lane).send(AddSend(frames, on_answer), self._options.add_timeout_s)
 
     def add(self, bookie: BookieId, add: Add) -> asyncio.Future[Reply]:
         """Send one add."""
-        entries = (add.entry_id,)
-        if self._adds_in_v3(deferred_sync=add.deferred_sync):
-            keys = (self._numbers.take(),)
-            data = add.v3_frame(keys[0])
-        else:
-            keys = entries
-            data = add.v2_frame()
         reply: asyncio.Future[Reply] = asyncio.get_running_loop().create_future()
 
         def answered(_first: int, _last: int, answer: Answer, connection: int) -> None:
             if not reply.done():
                 reply.set_result(Reply(answer, None, connection))
 
-        frames = AddFrames(add.ledger_id, data, (0, len(data)), entries, keys)
-        self.add_run(bookie, frames, answered, deferred_sync=add.deferred_sync)
+        self.add_packaged(bookie, (add,), answered)
         return reply
 
-    def _adds_in_v3(self, *, deferred_sync: bool) -> bool:
-        return self._is_v3 or deferred_sync
+    def add_packaged(self, bookie: BookieId, adds: Sequence[Add], on_answer: OnAnswer) -> None:
+        """Send adds of one ledger that are packaged already, by ascending entry id, as one run; those of one run are
+        alike but for their entries."""
+        needs_v3 = adds[0].needs_v3
+        entries = tuple(add.entry_id for add in adds)
+        if self._is_v3 or needs_v3:
+            number = self._numbers.take(len(adds))
+            keys = tuple(range(number, number + len(adds)))
+            frames = [add.v3_frame(key) for add, key in zip(adds, keys, strict=True)]
+        else:
+            keys = entries
+            frames = [add.v2_frame() for add in adds]
+        offsets = [0, *accumulate(map(len, frames))]
+        self.add_run(
+            bookie,
+            AddFrames(adds[0].ledger_id, b"".join(frames), offsets, entries, keys),
+            on_answer,
+            needs_v3=needs_v3,
+        )
 
     def read(
         self, bookie: BookieId, ledger_id: int, entry_id: int, fence_key: bytes | None
@@ -177,21 +202,38 @@ class BookiePool:
         header = self._header(Operation.WRITE_LAC)
         return self._ask(bookie, v3.WriteLacRequest(header, ledger_id, lac, master_key, packet))
 
-    def read_lac(self, bookie: BookieId, ledger_id: int) -> asyncio.Future[Reply]:
-        """Read the explicit LAC and the last entry; the response is a v3.ReadLacResponse."""
-        return self._ask(bookie, v3.ReadLacRequest(self._header(Operation.READ_LAC), ledger_id))
+    def read_lac(
+        self, bookie: BookieId, ledger_id: int, *, persisted: bool = False
+    ) -> asyncio.Future[Reply]:
+        """Read the explicit LAC and the last entry; the response is a v3.ReadLacResponse.
+
+        ``persisted``: what the bookie had answered has to be on disk first, which it then says; a
+        bookie that is not bkbox's answers as ever.
+        """
+        header = self._header(Operation.READ_LAC)
+        return self._ask(bookie, v3.ReadLacRequest(header, ledger_id, persisted))
 
     async def list_entries(self, bookie: BookieId, ledger_id: int) -> Availability | Answer:
         """Which entries of the ledger the bookie has, or why it does not say."""
+        listing = await self.listing(bookie, ledger_id)
+        if listing.answer is not Code.EOK or listing.available is None:
+            return listing.answer
+        return listing.available
+
+    async def listing(self, bookie: BookieId, ledger_id: int) -> Listing:
+        """The same with what a bookie in limbo has, who says EUNKNOWNLEDGERSTATE of the rest."""
         header = self._header(Operation.GET_LIST_OF_ENTRIES_OF_LEDGER)
         reply = await self._ask(bookie, v3.ListEntriesRequest(header, ledger_id))
-        match reply:
-            case Reply(Code.EOK, response=v3.ListEntriesResponse(availability=list_)):
-                try:
-                    return availability.decode(list_ if list_ is not None else b"")
-                except EncodingError:
-                    return NoAnswer.NOT_UNDERSTOOD
-        return reply.answer
+        found = reply.response
+        if not isinstance(found, v3.ListEntriesResponse) or (
+            found.availability is None and reply.answer is not Code.EOK
+        ):
+            return Listing(reply.answer, None, reply.connection)
+        try:
+            listed = availability.decode(found.availability or b"")
+        except EncodingError:
+            return Listing(NoAnswer.NOT_UNDERSTOOD, None, reply.connection)
+        return Listing(reply.answer, listed, reply.connection)
 
     async def bookie_info(self, bookie: BookieId) -> DiskSpace | Answer:
         """How large the bookie's disks are and what is free, or why it does not say."""

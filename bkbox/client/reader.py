@@ -17,6 +17,7 @@ from contextlib import aclosing
 
 from bkbox.client.batch import BatchReads
 from bkbox.client.driver import LedgerAccess, run
+from bkbox.client.durable import durable_upto
 from bkbox.client.options import jittered
 from bkbox.client.watching import LedgerWatch
 from bkbox.errors import BugError, LedgerError, MetadataError, NoSuchEntryError, UnknownEntryError
@@ -78,12 +79,15 @@ class LedgerReader:
 
     # ---- what is confirmed ----------------------------------------------------------------------
 
-    async def read_last_add_confirmed(self) -> EntryId:
+    async def read_last_add_confirmed(self, *, persisted: bool = False) -> EntryId:
         """Ask the metadata store, and if the ledger is not closed the bookies.
 
+        ``persisted``: have what the bookies hold synced, also of a closed ledger, and return the last
+        entry up to which every one is known to be on the disks of an ack quorum (durable.py).
         Raises UnknownEntryError if too few of them can tell, NoSuchLedgerError, MetadataError.
         """
-        return await self._ask_for_lac(explicit=False)
+        lac = await self._ask_for_lac(explicit=False)
+        return await durable_upto(self._access, self._metadata, lac) if persisted else lac
 
     async def read_explicit_last_add_confirmed(self) -> EntryId:
         """The same, with what a writer that pauses has told its bookies (``ClientOptions.

@@ -24,6 +24,7 @@ from types import TracebackType
 from typing import Self
 
 from bkbox.client.driver import ADD_OVERHEAD_BYTES, Driver, LedgerAccess
+from bkbox.client.durable import must_be_durable
 from bkbox.client.options import Backoff
 from bkbox.client.pool import ADD_FRAME_OVERHEAD_BYTES
 from bkbox.errors import (
@@ -72,7 +73,8 @@ class LedgerWriter:
         self._was_left = False
         self._end: BaseException | None = None
         self._mending: asyncio.Task[None] | None = None
-        overhead = ADD_FRAME_OVERHEAD_BYTES["v3" if machine.deferred_sync else options.protocol]
+        needs_v3 = machine.deferred_sync or access.synced
+        overhead = ADD_FRAME_OVERHEAD_BYTES["v3" if needs_v3 else options.protocol]
         self._payload_bytes_max = (
             options.frame_bytes_max - overhead - HEADER_BYTES - access.digests.digest_size
         )
@@ -103,6 +105,10 @@ class LedgerWriter:
     def length(self) -> int:
         """Payload bytes of the entries up to the last one confirmed."""
         return self._machine.length
+
+    @property
+    def deferred_sync(self) -> bool:
+        return self._machine.deferred_sync
 
     # ---- append ---------------------------------------------------------------------------------
 
@@ -234,8 +240,12 @@ class LedgerWriter:
 
     # ---- end ------------------------------------------------------------------------------------
 
-    async def close(self) -> LedgerMetadata:
+    async def close(self, *, durable: bool = False) -> LedgerMetadata:
         """Close the ledger at its last acknowledged entry; returns the metadata.
+
+        ``durable``: only once every entry is on the disks of an ack quorum of bookies, which are made
+        to sync it; raises NotDurableError, with the ledger not closed, where that is not certain. It
+        may be tried again, or closed without.
 
         Waits for all appends, and then until each copy was written or failed (add time-out). With
         deferred sync it forces what is acknowledged first; Java's client closes at the last force
@@ -248,6 +258,12 @@ class LedgerWriter:
             raise self._end
         self._was_left = True
         self._room.set()
+        if durable and not self._is_closed and self._closing is None:
+            self._hand_over()
+            if self._pending:
+                await asyncio.wait([self._pending[-1][2]])
+            if not self.deferred_sync:  # which forces before it closes
+                await must_be_durable(self._access, self.metadata, self.last_add_confirmed)
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
             self._hand_over()

@@ -51,7 +51,7 @@ async def lose(scene: Scene) -> Told:
     show.quote(stage.short(await stage.run("cookie", "repair", "--yes", "--config", bookie.config)))
 
     entries_size = scene.source.size + scene.acknowledged * HEADER_BYTES
-    await bookie.start(repair_bytes_per_second=max(1, entries_size // _REPAIR_S))
+    await bookie.start(jobs_network_bytes_per_second=max(1, entries_size // _REPAIR_S))
     await _phase_one(scene, bookie, name)
     async with scene.client() as client:
         await _ask_in_limbo(scene, client, bookie)

@@ -10,15 +10,20 @@ from bkbox.storage.files import Space
 
 
 def space_of(paths: Iterable[str]) -> Space:
-    """Bytes free for an unprivileged process, and bytes in all. DiskError."""
+    """Bytes free for an unprivileged process, and bytes in all. A disk that is gone has no room: DiskError only where
+    all are."""
     spaces: dict[int, Space] = {}
+    gone: DiskError | None = None
     for path in paths:
         try:
             device, found = os.stat(path).st_dev, os.statvfs(path)
         except OSError as error:
-            raise DiskError(f"size of {path}: {error.strerror}") from error
+            gone = DiskError(f"size of {path}: {error.strerror}")
+            continue
         unit = found.f_frsize
         spaces[device] = Space(unit * found.f_bavail, unit * found.f_blocks)
+    if gone is not None and not spaces:
+        raise gone
     return Space(
         sum(space.free for space in spaces.values()), sum(space.total for space in spaces.values())
     )

@@ -29,8 +29,8 @@ _AUTH_DISABLED = AuthMessage(AUTH_DISABLED_PLUGIN, b"")
 class Router(Protocol):
     """What a session asks of the front-end."""
 
-    def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code:
-        """The link to send a request to, or the code to answer it with."""
+    def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code | None:
+        """The link to send a request to, or the code to answer it with; None: not now."""
 
     def space(self) -> Space:
         """Room on the bookie's disks, bytes. DiskError."""
@@ -56,8 +56,11 @@ class Intake:
         self.tries_v3 = True
         self._deferred: OrderedDict[int, DiskLink] = OrderedDict()
 
-    def take(self, body: memoryview) -> Routed | bytes:
-        """Where a request goes, or the answer where no disk is needed. Raises FrameError: the connection is closed."""
+    def take(self, body: memoryview) -> Routed | bytes | None:
+        """Where a request goes, or the answer where no disk is needed; None: it has to wait, nothing is done with it.
+
+        Raises FrameError: the connection is closed.
+        """
         if self.tries_v3:
             if body[0] >= v3.FIRST_BYTE_MIN:
                 try:
@@ -71,7 +74,7 @@ class Intake:
 
     # ---- version 2 ----------------------------------------------------------------------------------
 
-    def _take_v2(self, body: memoryview) -> Routed | bytes:
+    def _take_v2(self, body: memoryview) -> Routed | bytes | None:
         header = v2.peek_request(body)
         if isinstance(header, v2.BadVersion):
             return v2.encode_response(v2.bad_version_response(header))
@@ -85,11 +88,13 @@ class Intake:
         else:
             purpose = Purpose.RECOVER if header.flags & v2.FLAG_DO_FENCING else Purpose.READ
         target = self._router.route(header.ledger_id, purpose)
+        if target is None:
+            return None
         return v2.refuse(body, target) if isinstance(target, Code) else Routed(target, is_add)
 
     # ---- version 3 ----------------------------------------------------------------------------------
 
-    def _take_v3(self, request: v3.Request) -> Routed | bytes:
+    def _take_v3(self, request: v3.Request) -> Routed | bytes | None:
         if isinstance(request, v3.AuthRequest):
             response = v3.AuthResponse(request.header, Code.EOK, _AUTH_DISABLED)
             return v3.encode_response(response)
@@ -100,6 +105,8 @@ class Intake:
         if isinstance(request, v3.BookieInfoRequest):
             return self._info(request)
         target = self._router.route(request.ledger_id, _purpose(request))
+        if target is None:
+            return None
         if isinstance(target, Code):
             return _refuse(request, target)
         if isinstance(request, v3.AddRequest) and request.deferred_sync:
@@ -134,6 +141,11 @@ class Intake:
         self._deferred.move_to_end(ledger)
         if len(self._deferred) > DEFERRED_LEDGERS_MAX:
             self._deferred.popitem(last=False)
+
+    def moved(self, ledger: int, before: DiskLink, after: DiskLink) -> None:
+        """The ledger lies elsewhere now, and all that its first worker had taken is durable there."""
+        if self._deferred.get(ledger) is before:
+            self._deferred[ledger] = after
 
     def _lost_deferred(self, force: v3.ForceRequest, link: DiskLink) -> bool:
         return self._deferred.get(force.ledger_id, link) is not link

@@ -4,15 +4,22 @@ The place of a ledger is recorded on its disk and never computed: the workers li
 attached, and the table keeps what a disk listed while its worker is away. As long as some disk is not listed, nothing
 is said about or created for a ledger that is in no list: it may be on that disk. The same holds while a disk goes
 through phase one: the ledger may be about to be put into limbo there, and a ledger must never have two homes.
+
+Disks have numbers that stay: one that joins gets the next, one that leaves keeps its own, which is not used again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
+from typing import Protocol
 
+from bkbox.frontend.spread import Spread
 from bkbox.kernel.routes import Routes
 from bkbox.wire.codes import Code
+
+HELD = 1 << 30
+"""The disk number of a ledger that is between two disks: no disk has it."""
 
 
 class Purpose(Enum):
@@ -33,23 +40,57 @@ ABSENT: dict[Purpose, Code] = {
 """The answer about a ledger that no disk has; whatever is not here creates it."""
 
 
+class Link(Protocol):
+    """What the link to a disk's worker says of it."""
+
+    @property
+    def in_service(self) -> bool: ...
+
+    @property
+    def writable(self) -> bool: ...
+
+
 class Unroutable(Enum):
     """Why a request has no disk."""
 
     UNLISTED = "the ledger may lie on a disk whose worker has not listed its ledgers"
-    NO_DISK = "no disk is in service"
+    NO_DISK = "no disk is in service that takes new ledgers"
 
 
 class Places:
     """Ledger to disk, by the disk's number; the table itself is that of ``routes``."""
 
     def __init__(self, disks: Sequence[str], routes: Routes) -> None:
-        self.disks = tuple(disks)
+        self.disks: list[str | None] = list(disks)
+        """Uuids by number, None where the disk has left."""
         self.routes = routes
         self.routes.lanes[:] = [None] * len(self.disks)
         self._table = routes.table
         self._listed = [False] * len(self.disks)
-        self._ledgers = [0] * len(self.disks)
+        self._spread = Spread()
+        self._free: Mapping[str, int] = {}
+        self._closed: Collection[str] = ()
+
+    # ---- disks --------------------------------------------------------------------------------------
+
+    def join(self, disk: str) -> int:
+        """A disk that holds nothing yet joins; its number."""
+        self.disks.append(disk)
+        self.routes.lanes.append(None)
+        self._listed.append(True)
+        return len(self.disks) - 1
+
+    def replace(self, before: str, after: str) -> None:
+        """A disk stands in for another, under its number: what that one had is looked for here, once it has listed."""
+        number = self.disks.index(before)
+        self.disks[number] = after
+        self._listed[number] = False
+
+    def leave(self, disk: str) -> None:
+        """A disk that holds no ledger leaves."""
+        number = self.disks.index(disk)
+        self.disks[number] = None
+        self._listed[number] = True
 
     def listed(self, disk: int) -> None:
         """The disk's list is complete."""
@@ -62,35 +103,71 @@ class Places:
     def all_listed(self) -> bool:
         return all(self._listed)
 
+    def weigh(self, free: Mapping[str, int], closed: Collection[str]) -> None:
+        """``free``: bytes for new ledgers by disk; ``closed``: disks that take none, whatever the others do."""
+        self._free = free
+        self._closed = closed
+
+    # ---- ledgers ------------------------------------------------------------------------------------
+
     def record(self, disk: int, ledgers: Iterable[int]) -> None:
         """These ledgers lie on this disk."""
         for ledger in ledgers:
-            before = self._table.put(ledger, disk)
-            if before >= 0:
-                self._ledgers[before] -= 1
-            self._ledgers[disk] += 1
+            self._table.put(ledger, disk)
+
+    def hold(self, ledger: int) -> int:
+        """The ledger is between two disks; the number that it had."""
+        return self._table.put(ledger, HELD)
 
     def find(self, ledger: int) -> int | None:
-        """The disk of a ledger, or None where no list names it."""
+        """The disk of a ledger, HELD between two, or None where no list names it."""
         disk = self._table.get(ledger)
         return disk if disk >= 0 else None
+
+    def route(
+        self, ledger: int, purpose: Purpose, links: Mapping[int, Link], *, new_ledgers: bool
+    ) -> int | Code:
+        """The number of the disk that a request goes to (HELD: between two), or the code to answer it with.
+
+        ``links``: those to the workers, by the number of their disk; ``new_ledgers``: whether ordinary writes may
+        create any.
+        """
+        if ledger < 0:
+            return Code.EBADREQ
+        place = self.find(ledger)
+        if place is not None:
+            return place
+        if not self.all_listed():
+            return Code.EIO
+        if purpose in ABSENT:
+            return ABSENT[purpose]
+        if purpose is Purpose.WRITE and not new_ledgers:
+            return Code.EREADONLY
+        known = [links.get(number) for number in range(len(self.disks))]
+        chosen = self.choose(
+            ledger,
+            [link is not None and link.in_service for link in known],
+            [link is not None and link.writable for link in known],
+        )
+        return Code.EIO if isinstance(chosen, Unroutable) else chosen
 
     def choose(
         self, ledger: int, in_service: Sequence[bool], writable: Sequence[bool]
     ) -> int | Unroutable:
-        """The disk of a ledger; one that is in no list yet is given to the disk with the fewest ledgers."""
+        """The disk of a ledger; one that is in no list yet is given to a disk, by the room that the disks have."""
         place = self.find(ledger)
         if place is not None:
             return place
         if not self.all_listed():
             return Unroutable.UNLISTED
-        candidates = [
-            disk for disk in range(len(self.disks)) if in_service[disk] and writable[disk]
-        ]
-        if not candidates:
-            candidates = [disk for disk in range(len(self.disks)) if in_service[disk]]
+        candidates = {
+            number: self._free.get(disk, 0)
+            for number, disk in enumerate(self.disks)
+            if disk is not None and in_service[number] and disk not in self._closed
+        }
         if not candidates:
             return Unroutable.NO_DISK
-        chosen = min(candidates, key=self._ledgers.__getitem__)
+        takers = {number: free for number, free in candidates.items() if writable[number]}
+        chosen = self._spread.choose(takers or candidates)
         self.record(chosen, (ledger,))
         return chosen

@@ -15,17 +15,20 @@ import itertools
 import logging
 import select
 import socket
+import time
 
 from bkbox.errors import FrameError
 from bkbox.frontend.disklink import DiskLink
 from bkbox.frontend.diskspace import space_of
-from bkbox.frontend.routing import ABSENT, Places, Purpose, Unroutable
+from bkbox.frontend.holds import Holds
+from bkbox.frontend.routing import HELD, Places, Purpose
 from bkbox.frontend.session import Session
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
+from bkbox.kernel.routes import Waiter
 from bkbox.kernel.stream import Stream
 from bkbox.kernel.turns import Turns
-from bkbox.limits import FRONTEND_HELD_BYTES_MAX
+from bkbox.limits import FRONTEND_HELD_BYTES_MAX, HOLD_S
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
 
@@ -46,6 +49,8 @@ class Frontend:
         self._numbers = itertools.count(1)
         self._open: messages.OpenFrontend | None = None
         self._places = Places((), self._turns.common.routes)
+        self._holds = Holds(time.monotonic, HOLD_S)
+        self._paths: dict[str, str] = {}
         self._awaited: set[int] = set()
         self._new_ledgers = True
         self._refused = 0
@@ -59,13 +64,18 @@ class Frontend:
         self._turns.watch(self._control, self._command)
         try:
             while self._running:
-                self._turns.turn(_ACCEPT_PAUSE_S if self._accept_paused else None)
+                woken = self._holds.tick()  # who is woken goes on at the end of the turn
+                self._turns.turn(0 if woken else self._wait_s())
                 if self._accept_paused:
                     self._accept()
         except EOFError:
             log.warning("the supervisor is gone")
         finally:
             self._close()
+
+    def _wait_s(self) -> float | None:
+        waits = (_ACCEPT_PAUSE_S if self._accept_paused else None, self._holds.wait_s())
+        return min((wait for wait in waits if wait is not None), default=None)
 
     def _close(self) -> None:
         if self._listener is not None:
@@ -92,6 +102,7 @@ class Frontend:
         message, fds = self._control.receive()
         if isinstance(message, messages.OpenFrontend):
             self._open = message
+            self._paths = dict(zip(message.disks, message.disk_paths, strict=True))
             self._places = Places(message.disks, self._turns.common.routes)
             self._awaited = {self._places.disks.index(disk) for disk in message.attached}
             self._listener = socket.socket(fileno=fds[0])
@@ -102,17 +113,67 @@ class Frontend:
             self._control.send(messages.Done(call=message.call))
         elif isinstance(message, messages.NewLedgers):
             self._new_ledgers = message.allowed
+            self._places.weigh(message.free, message.closed)
+            if message.call:
+                self._control.send(messages.Done(call=message.call))
+        elif isinstance(message, messages.MOVES_OF_LEDGERS):
+            self._control.send(self._move(message))
+        elif isinstance(message, messages.DISKS_CHANGE):
+            self._control.send(self._change_disks(message))
+        elif isinstance(message, messages.Settings):
+            assert self._open is not None
+            self._open.frame_bytes_max = message.values["frame_bytes_max"]
+            inflight = message.values["connection_inflight_bytes_max"]
+            self._open.connection_inflight_bytes_max = inflight
         elif isinstance(message, messages.GetStats):
             self._control.send(messages.Stats(call=message.call, values=self._stats()))
         elif isinstance(message, messages.Stop):
             self._control.send(messages.Stopped(call=message.call, clean=True))
             self._running = False
 
+    def _move(self, message: messages.Message) -> messages.Message:
+        """A ledger is held, or its place is told. What was taken for it before a hold is with its worker then."""
+        if isinstance(message, messages.HoldLedger):
+            before = self._places.hold(message.ledger)
+            if before != HELD:
+                self._holds.begin(message.ledger, before)
+                link = self._links.get(before)
+                if link is not None:
+                    link.hand_over()
+        elif isinstance(message, messages.PlaceLedger):
+            number = self._places.disks.index(message.disk)
+            self._places.record(number, (message.ledger,))
+            left, link = self._holds.end(message.ledger), self._links.get(number)
+            if left is not None and left != number and left in self._links and link is not None:
+                for session in self._sessions.values():
+                    assert isinstance(session, Session)
+                    session.moved(message.ledger, self._links[left], link)
+        return messages.Done(call=message.call)
+
+    def _change_disks(self, message: messages.Message) -> messages.Message:
+        if isinstance(message, messages.DiskLeaves):
+            self._detach(self._places.disks.index(message.disk))
+            self._places.leave(message.disk)
+            del self._paths[message.disk]
+        elif isinstance(message, messages.DiskJoins):
+            if message.replaces:
+                self._detach(self._places.disks.index(message.replaces))
+                self._places.replace(message.replaces, message.disk)
+                del self._paths[message.replaces]
+            elif message.disk not in self._places.disks:
+                self._places.join(message.disk)
+            self._paths[message.disk] = message.path
+        return messages.Done(call=message.call)
+
+    def _detach(self, disk: int) -> None:
+        link = self._links.get(disk)
+        if link is not None:
+            link.lose()
+            self._turns.links.remove(link)
+            del self._links[disk]
+
     def _attach(self, disk: int, sock: socket.socket) -> None:
-        before = self._links.get(disk)
-        if before is not None:
-            before.lose()
-            self._turns.links.remove(before)
+        self._detach(disk)
         link = self._links[disk] = DiskLink(disk, sock, self, self._sessions)
         self._turns.links.append(link)
         self._turns.watch(sock, link.receive)
@@ -176,40 +237,26 @@ class Frontend:
 
     # ---- routing ------------------------------------------------------------------------------------
 
-    def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code:
-        """The link to send a request to, or the code to answer it with."""
-        if ledger < 0:
-            return Code.EBADREQ
+    def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code | None:
+        """The link to send a request to, or the code to answer it with; None: the ledger is between two disks."""
         if self._turns.common.is_full():
             self._refused += 1
             return Code.ETOOMANYREQUESTS
-        place = self._places.find(ledger)
-        if place is None:
-            if not self._places.all_listed():
-                return Code.EIO
-            if purpose in ABSENT:
-                return ABSENT[purpose]
-            if purpose is Purpose.WRITE and not self._new_ledgers:
-                return Code.EREADONLY
-            chosen = self._places.choose(ledger, self._in_service(), self._writable())
-            if isinstance(chosen, Unroutable):
-                return Code.EIO
-            place = chosen
+        place = self._places.route(ledger, purpose, self._links, new_ledgers=self._new_ledgers)
+        if isinstance(place, Code):
+            return place
+        if place == HELD and self._holds.is_patient(ledger):
+            return None
         link = self._links.get(place)
         return link if link is not None and link.in_service else Code.EIO
 
+    def await_place(self, waiter: Waiter) -> None:
+        """Call its ``has_slot`` when more is known of a ledger between two disks."""
+        self._holds.wait(waiter)
+
     def space(self) -> Space:
         """Room on the bookie's disks, bytes. DiskError."""
-        assert self._open is not None
-        return space_of(self._open.disk_paths)
-
-    def _in_service(self) -> list[bool]:
-        links = (self._links.get(disk) for disk in range(len(self._places.disks)))
-        return [link is not None and link.in_service for link in links]
-
-    def _writable(self) -> list[bool]:
-        links = (self._links.get(disk) for disk in range(len(self._places.disks)))
-        return [link is not None and link.writable for link in links]
+        return space_of(self._paths.values())
 
     # ---- what the links say -------------------------------------------------------------------------
 

@@ -68,7 +68,7 @@ cdef class RequestEnd:
 
     cdef _send(self, unsigned int kind, unsigned int slot, unsigned int used, unsigned int mask)
 
-    cdef hand_over(self)
+    cpdef hand_over(self)
 
     @cython.locals(released="unsigned int")
     cdef end_turn(self)

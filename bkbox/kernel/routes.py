@@ -162,6 +162,9 @@ class Routes:
         self.lanes: list[Lane | None] = []
 
     def lane(self, ledger: int) -> Lane | None:
-        """That of the disk which has the ledger; None where there is none, or the ledger is not known."""
+        """That of the disk which has the ledger; None where there is none, or the ledger is not known, or is recorded
+        under a number that no disk has."""
         disk = self.table.get(ledger)
-        return self.lanes[disk] if disk >= 0 else None
+        if disk < 0 or disk >= len(self.lanes):
+            return None
+        return self.lanes[disk]

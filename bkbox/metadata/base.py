@@ -26,6 +26,8 @@ from typing import Generic, Self, TypeVar
 
 from bkbox.errors import MetadataError
 from bkbox.ids import BookieId, LedgerId
+from bkbox.metadata.maintenance import Rests
+from bkbox.metadata.underreplication import UnderReplication
 from bkbox.values import value
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo
@@ -127,12 +129,22 @@ class MetadataStore(ABC):
     def watch_ledger(self, ledger: LedgerId) -> AsyncIterator[Versioned[LedgerMetadata] | None]:
         """The ledger now and after each change; None while there is no such ledger."""
 
+    @property
     @abstractmethod
+    def under_replication(self) -> UnderReplication:
+        """Ledgers that lack replicas, and who is at work on them."""
+
     async def underreplicated(self) -> frozenset[LedgerId]:
         """Ledgers that are marked for re-replication.
 
         A ledger stays marked until its metadata names the bookies that it was copied to.
         """
+        return frozenset([ledger async for ledger in self.under_replication.ledgers()])
+
+    @property
+    @abstractmethod
+    def rests(self) -> Rests:
+        """Bookies that were taken down for a while: see maintenance.py."""
 
     # ---- cookies ----------------------------------------------------------------------------
 

@@ -15,7 +15,8 @@ Rules:
 - A file that is removed or replaced while it is in use is noticed before the next call: writing on
   into a file without a name would lose what was answered.
 
-``application_id`` of the file is APPLICATION_ID, ``user_version`` is the schema's version.
+``application_id`` of the file is APPLICATION_ID, ``user_version`` is the schema's version. What an older version of the
+schema lacks is added, in one transaction, by whoever opens the file first.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from __future__ import annotations
 import asyncio
 import os
 import sqlite3
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -39,6 +40,8 @@ BUSY_TIMEOUT_MS = 5_000
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
+Upgrades = Mapping[int, Sequence[str]]
+"""The statements that make the next version of the schema of each older one."""
 
 _UNAVAILABLE = frozenset(
     {
@@ -149,15 +152,16 @@ class Database:
         self._closed = False
 
     @classmethod
-    async def open(cls, path: Path, version: int) -> Database:
-        """Connect to an existing file with this version of the schema.
+    async def open(cls, path: Path, version: int, upgrades: Upgrades) -> Database:
+        """Connect to an existing file with this version of the schema, or an older one that ``upgrades`` knows: it is
+        made anew of it, and older versions of bkbox refuse the file from then on.
 
         Raises MetadataUnavailableError (not there, not writable, locked), MetadataError (not a
         database, not ours, of a newer version).
         """
         database = cls(path)
         try:
-            await database._in_thread(lambda: database._connect(version))
+            await database._in_thread(lambda: database._connect(version, upgrades))
         except BaseException:
             await database.close()
             raise
@@ -196,7 +200,7 @@ class Database:
 
     # ---- in the thread --------------------------------------------------------------------
 
-    def _connect(self, version: int) -> None:
+    def _connect(self, version: int, upgrades: Upgrades) -> None:
         identity = _identity_of(self.path)
         if identity is None:
             raise MetadataUnavailableError(
@@ -207,7 +211,7 @@ class Database:
             raise MetadataUnavailableError(f"metadata store {self.path} may not be written")
         try:
             self._connection = _open(self.path)
-            self._check_schema(self._connection, version)
+            self._check_schema(self._connection, version, upgrades)
             mode = self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
         except sqlite3.Error as error:
             raise _translated(self.path, error) from error
@@ -215,10 +219,14 @@ class Database:
             raise MetadataError(f"metadata store {self.path}: the file system does not allow WAL")
         self._identity = identity
 
-    def _check_schema(self, connection: sqlite3.Connection, version: int) -> None:
+    def _check_schema(
+        self, connection: sqlite3.Connection, version: int, upgrades: Upgrades
+    ) -> None:
         if connection.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
             raise MetadataError(f"{self.path} is not a metadata store of bkbox")
-        found = connection.execute("PRAGMA user_version").fetchone()[0]
+        found = _schema_version(connection)
+        if found in upgrades:
+            found = _transaction(connection, lambda c: _upgrade(c, version, upgrades))
         if found != version:
             raise MetadataError(
                 f"metadata store {self.path} has schema version {found}; this version of bkbox "
@@ -251,6 +259,20 @@ def _transaction(connection: sqlite3.Connection, work: Work[T]) -> T:
         if connection.in_transaction:
             connection.rollback()
     return result
+
+
+def _upgrade(connection: sqlite3.Connection, version: int, upgrades: Upgrades) -> int:
+    """The version that the schema has then. (Another process may have been first.)"""
+    while (found := _schema_version(connection)) in upgrades and found < version:
+        for statement in upgrades[found]:
+            connection.execute(statement)
+        connection.execute(f"PRAGMA user_version = {found + 1}")
+    return found
+
+
+def _schema_version(connection: sqlite3.Connection) -> int:
+    version: int = connection.execute("PRAGMA user_version").fetchone()[0]
+    return version
 
 
 def _change_mark(connection: sqlite3.Connection) -> tuple[int, int]:

@@ -17,7 +17,7 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import astuple
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 from uuid import uuid4
 
 from bkbox.errors import HandleClosedError, MetadataError, OperatorError
@@ -65,6 +65,16 @@ class Row(NamedTuple):
         return Process(self.boot_id, self.pid_namespace, self.pid, self.started)
 
 
+class Leased(Protocol):
+    """A row that is live for as long as its process is, and its lease."""
+
+    @property
+    def expires_ms(self) -> int: ...
+
+    @property
+    def process(self) -> Process: ...
+
+
 @value
 class Observer:
     """Who looks at registrations, and the clock (ms since boot) it looks with."""
@@ -72,8 +82,8 @@ class Observer:
     process: Process
     now_ms: Callable[[], int]
 
-    def is_live(self, row: Row) -> bool:
-        """Whether the bookie of this row is there."""
+    def is_live(self, row: Leased) -> bool:
+        """Whether whoever wrote this row is there."""
         return (
             life_of(row.process, self.process) is not Life.DEAD and row.expires_ms > self.now_ms()
         )

@@ -7,6 +7,7 @@ cluster        one: instance id, the next ledger id to give out
 ledger         ledger id, version, creation time (ms since 1970), metadata (wire/ledger_metadata)
 cookie         bookie id, version, cookie (wire/cookie)
 registration   see registration.py
+others         see sqliteunderreplication.py
 =============  ==================================================================================
 
 How the file is shared, made and kept safe: database.py. Watches: watch.py.
@@ -30,7 +31,7 @@ from bkbox.errors import (
     VersionConflictError,
 )
 from bkbox.ids import MAX_ID, BookieId, LedgerId
-from bkbox.metadata import registration, watch
+from bkbox.metadata import registration, sqlitemaintenance, sqliteunderreplication, watch
 from bkbox.metadata.base import (
     RANGE_LEDGERS_MAX,
     MetadataStore,
@@ -40,12 +41,17 @@ from bkbox.metadata.base import (
 )
 from bkbox.metadata.database import Database, create_file
 from bkbox.metadata.liveness import boottime_ms, this_process
+from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.registration import Observer, SqliteRegistration
+from bkbox.metadata.sqlitemaintenance import SqliteRests
+from bkbox.metadata.sqliteunderreplication import SqliteUnderReplication
+from bkbox.metadata.underreplication import UnderReplication
 from bkbox.wire import ledger_metadata, service_info
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
+"""Version 1 had no tables for re-replication and maintenance."""
 
 _TABLES = (
     "CREATE TABLE cluster (instance_id TEXT NOT NULL, next_ledger_id INTEGER NOT NULL)",
@@ -65,7 +71,12 @@ _TABLES = (
     ) WITHOUT ROWID
     """,
     registration.TABLE,
+    *sqliteunderreplication.TABLES,
+    sqlitemaintenance.TABLE,
 )
+
+_UPGRADES = {1: (*sqliteunderreplication.TABLES, sqlitemaintenance.TABLE)}
+"""What makes the next version of each older one."""
 
 _RECHECK_BOOKIES_S = 0.25
 """A bookie that dies changes nothing in the file: it has to be looked for."""
@@ -95,6 +106,7 @@ class SqliteStore(MetadataStore):
         self._now_ms = now_ms
         self._changes = watch.Changes(database.change_mark)
         self._registrations: list[SqliteRegistration] = []
+        self._under_replication = SqliteUnderReplication(database, observer)
 
     @classmethod
     async def open(
@@ -109,7 +121,7 @@ class SqliteStore(MetadataStore):
         Leases are measured with ``boottime_ms``; ``now_ms`` dates ledgers. Raises
         MetadataUnavailableError, MetadataError.
         """
-        database = await Database.open(path, SCHEMA_VERSION)
+        database = await Database.open(path, SCHEMA_VERSION, _UPGRADES)
         return cls(database, Observer(this_process(), boottime_ms), now_ms)
 
     async def instance_id(self) -> str:
@@ -224,8 +236,13 @@ class SqliteStore(MetadataStore):
         except EncodingError as error:
             raise MetadataError(f"metadata store {self._database.path}: {error}") from error
 
-    async def underreplicated(self) -> frozenset[LedgerId]:
-        return frozenset()  # nobody re-replicates in an embedded cluster
+    @property
+    def under_replication(self) -> UnderReplication:
+        return self._under_replication
+
+    @property
+    def rests(self) -> Rests:
+        return SqliteRests(self._database)
 
     # ---- cookies ----------------------------------------------------------------------------
 
@@ -299,6 +316,7 @@ class SqliteStore(MetadataStore):
     async def close(self) -> None:
         while self._registrations:
             await self._registrations.pop().close()
+        await self._under_replication.close()
         await self._changes.close()
         await self._database.close()
 

@@ -1,6 +1,6 @@
-"""The repair worker while there is something to repair: from the supervisor's orders to the runner's work.
+"""The repair worker once there is a job: from the supervisor's orders to the scheduler that runs it.
 
-It is a client of its own bookie and of the others, and asks the disk workers for lists, checks and the end of limbo
+It is a client of its own bookie and of the others, and asks the disk workers for lists, checks and small pieces of work
 over channels of their own.
 """
 
@@ -12,26 +12,28 @@ import random
 import socket
 import time
 from collections.abc import Sequence
+from typing import Any
 
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
-from bkbox.errors import BkboxError, ConfigError
+from bkbox.errors import BkboxError, BugError, ConfigError
+from bkbox.ids import BookieId
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
-from bkbox.repair.progress import Progress
-from bkbox.repair.runner import Runner
+from bkbox.repair.environment import Environment
+from bkbox.repair.jobs import JOBS
+from bkbox.repair.scheduler import Scheduler
 from bkbox.repair.waiting import Order
 
 log = logging.getLogger(__name__)
 
-_REPORT_EVERY_S = 0.5
 _RECONNECT_S = 1.0
 
 
 class RepairProcess:
-    """Phase two for the disks it is given; ``orders`` have come already."""
+    """The jobs of a bookie; ``orders`` have come already."""
 
     def __init__(self, orders: Sequence[Order]) -> None:
         self._finished = asyncio.Event()
@@ -39,7 +41,6 @@ class RepairProcess:
         for order in orders:
             self._orders.put_nowait(order)
         self._control: AsyncChannel | None = None
-        self._began = time.monotonic()
 
     async def run(self, control: socket.socket) -> None:
         """Until the supervisor says stop or is gone."""
@@ -56,6 +57,9 @@ class RepairProcess:
     def _take(self, message: messages.Message, fds: list[int]) -> None:
         if isinstance(message, messages.Stop):
             self._finished.set()
+        elif isinstance(message, messages.GetStats):  # a question of whether this loop turns
+            assert self._control is not None
+            self._control.send(messages.Stats(call=message.call, values={}))
         else:
             self._orders.put_nowait((message, fds))
 
@@ -67,19 +71,45 @@ class RepairProcess:
             await self._connect(order) as store,
             _client(store, order, rng) as client,
         ):
-            runner = Runner(order, store, client, self._report, rng)
-            ticker = asyncio.ensure_future(self._tick(runner))
+            environment = Environment(
+                me=BookieId(order.bookie),
+                store=store,
+                client=client,
+                disks={},
+                order=order,
+                rng=rng,
+                wall_ms=lambda: time.time_ns() // 1_000_000,
+                monotonic_s=time.monotonic,
+                supervisor=self._control,
+            )
+            scheduler = Scheduler(environment, JOBS, self._report)
+            beside = [
+                asyncio.ensure_future(scheduler.tell()),
+                asyncio.ensure_future(scheduler.watch_foreground()),
+                asyncio.ensure_future(self._obey(environment, scheduler)),
+            ]
             try:
-                while True:
-                    _message, fds = await self._orders.get()
-                    disk = AsyncChannel(socket.socket(fileno=fds[0]))
-                    try:
-                        await runner.serve_disk(disk)
-                    except BkboxError as error:
-                        log.warning("a disk could not be asked for its limbo ledgers: %s", error)
+                await asyncio.gather(*beside)
             finally:
-                ticker.cancel()
-                await runner.close()
+                for task in beside:
+                    task.cancel()
+                await asyncio.gather(*beside, return_exceptions=True)
+                await scheduler.close()
+
+    async def _obey(self, environment: Environment, scheduler: Scheduler) -> None:
+        while True:
+            message, fds = await self._orders.get()
+            match message:
+                case messages.AttachDisk():
+                    environment.disks[message.disk] = AsyncChannel(socket.socket(fileno=fds[0]))
+                case messages.StartJob():
+                    scheduler.start(message)
+                case messages.ControlJob():
+                    scheduler.control(message)
+                case messages.Settings():
+                    scheduler.configure(message)
+                case _:
+                    raise BugError(f"the repair worker does not take {type(message).__name__}")
 
     async def _connect(self, order: messages.OpenRepair) -> MetadataStore:
         while True:
@@ -89,16 +119,9 @@ class RepairProcess:
                 log.warning("repair waits for the metadata store: %s", error)
                 await asyncio.sleep(_RECONNECT_S)
 
-    async def _tick(self, runner: Runner) -> None:
-        while True:
-            await asyncio.sleep(_REPORT_EVERY_S)
-            self._report(runner.progress)
-
-    def _report(self, progress: Progress) -> None:
+    def _report(self, values: dict[str, Any]) -> None:
         assert self._control is not None
-        self._control.send(
-            messages.RepairProgress(values=progress.values(time.monotonic() - self._began))
-        )
+        self._control.send(messages.JobReport(values=values))
 
 
 def _client(store: MetadataStore, order: messages.OpenRepair, rng: random.Random) -> Client:

@@ -1,43 +1,121 @@
-"""What phase two has done and what it is stuck on, as the status document shows it."""
+"""What a job has done and is stuck on, how fast it goes and how long it will take. Pure: the clock is passed in."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import json
+from collections import Counter, deque
 from typing import Any
 
+_WINDOW_S = 30.0
+"""Over how long the rate is taken."""
+_SAMPLE_S = 1.0
+_STUCK_S = 5.0
+"""A job with blockers that did nothing for so long is blocked."""
+_BLOCKERS_TOLD = 100
+_BLOCKERS_BYTES = 65_536
+"""What their list takes at most as JSON: a report has to fit into a message."""
+_TEXT_CHARACTERS = 400
 
-@dataclass(slots=True)
+_WHAT = ("ledgers", "entries", "bytes")
+
+
 class Progress:
-    """Counts since the repair worker began; ledgers are those that were in limbo at any time since then."""
+    """One run of a job."""
 
-    ledgers: int = 0
-    done: int = 0
-    entries_checked: int = 0
-    entries_missing: int = 0
-    entries_copied: int = 0
-    bytes_copied: int = 0
-    blockers: dict[int, tuple[str, str]] = field(default_factory=dict)
+    def __init__(self, now_s: float) -> None:
+        self.step = ""
+        self.counts: Counter[str] = Counter()
+        self._done = [0, 0, 0]
+        self._expected: list[int | None] = [None, None, None]
+        self._blockers: dict[int, tuple[str, str]] = {}
+        self._last_done_s = now_s
+        self._samples: deque[tuple[float, tuple[int, ...]]] = deque([(now_s, (0, 0, 0))])
 
-    def eta_s(self, elapsed_s: float) -> float | None:
-        """Seconds left at the present rate of ledgers; None while nothing is done or something is stuck."""
-        left = self.ledgers - self.done
-        if left == 0:
-            return 0.0
-        if self.done == 0 or self.blockers:
-            return None
-        return elapsed_s / self.done * left
+    def expect(self, ledgers: int | None, entries: int | None, size: int | None) -> None:
+        for number, total in enumerate((ledgers, entries, size)):
+            if total is not None:
+                self._expected[number] = total
 
-    def values(self, elapsed_s: float) -> dict[str, Any]:
+    def did(self, ledgers: int, entries: int, size: int, now_s: float) -> None:
+        for number, more in enumerate((ledgers, entries, size)):
+            self._done[number] += more
+        self._last_done_s = now_s
+        if now_s - self._samples[-1][0] >= _SAMPLE_S:
+            self._samples.append((now_s, tuple(self._done)))
+
+    def count(self, what: str, amount: int, now_s: float) -> None:
+        self.counts[what] += amount
+        self._last_done_s = now_s
+
+    def block(self, ledger: int, reason: str, what_to_do: str) -> None:
+        self._blockers[ledger] = (reason, what_to_do)
+
+    def unblock(self, ledger: int) -> None:
+        self._blockers.pop(ledger, None)
+
+    def rested(self, now_s: float) -> None:
+        """It was paused until now: that time counts for no rate."""
+        self._last_done_s = now_s
+        self._samples = deque([(now_s, tuple(self._done))])
+
+    def is_blocked(self, now_s: float) -> bool:
+        """Whether nothing goes on beside what is blocked."""
+        return bool(self._blockers) and now_s - self._last_done_s >= _STUCK_S
+
+    def percent(self) -> float | None:
+        """Of what was expected, by the measure that says least; None where nothing was."""
+        shares = [
+            min(1.0, done / total) if total else 1.0
+            for done, total in zip(self._done, self._expected, strict=True)
+            if total is not None
+        ]
+        return round(100 * min(shares), 1) if shares else None
+
+    def rates(self, now_s: float) -> list[float]:
+        """Ledgers, entries, bytes a second."""
+        while len(self._samples) > 1 and now_s - self._samples[0][0] > _WINDOW_S:
+            self._samples.popleft()
+        since_s, before = self._samples[0]
+        passed = max(now_s - since_s, _SAMPLE_S)
+        return [(now - then) / passed for now, then in zip(self._done, before, strict=True)]
+
+    def eta_s(self, now_s: float) -> float | None:
+        """Seconds left at the present rate; None where that says nothing."""
+        waits: list[float] = []
+        for done, total, rate in zip(self._done, self._expected, self.rates(now_s), strict=True):
+            if total is None or done >= total:
+                continue
+            if rate <= 0 or self._blockers:
+                return None
+            waits.append((total - done) / rate)
+        known = any(total is not None for total in self._expected)
+        return round(max(waits, default=0.0), 1) if known else None
+
+    def values(self, now_s: float) -> dict[str, Any]:
+        """Those fields of a Job that are its progress."""
         return {
-            "ledgers": self.ledgers,
-            "done": self.done,
-            "entries_checked": self.entries_checked,
-            "entries_missing": self.entries_missing,
-            "entries_copied": self.entries_copied,
-            "bytes_copied": self.bytes_copied,
-            "eta_s": self.eta_s(elapsed_s),
-            "blockers": [
-                {"ledger": ledger, "reason": reason, "what_to_do": advice}
-                for ledger, (reason, advice) in sorted(self.blockers.items())[:100]
-            ],
+            "step": self.step[:_TEXT_CHARACTERS],
+            "percent": self.percent(),
+            "done": dict(zip(_WHAT, self._done, strict=True)),
+            "expected": dict(zip(_WHAT, self._expected, strict=True)),
+            "rate": dict(zip(_WHAT, self.rates(now_s), strict=True)),
+            "eta_s": self.eta_s(now_s),
+            "counts": dict(self.counts),
+            "blocked": len(self._blockers),
+            "blockers": self._first_blockers(),
         }
+
+    def _first_blockers(self) -> list[dict[str, Any]]:
+        found: list[dict[str, Any]] = []
+        room = _BLOCKERS_BYTES
+        for ledger, (reason, advice) in sorted(self._blockers.items())[:_BLOCKERS_TOLD]:
+            item = {
+                "ledger": ledger,
+                "reason": reason[:_TEXT_CHARACTERS],
+                "what_to_do": advice[:_TEXT_CHARACTERS],
+            }
+            room -= len(json.dumps(item)) + 2
+            if room < 0:
+                break
+            found.append(item)
+        return found

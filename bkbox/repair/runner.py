@@ -20,21 +20,17 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-import random
-import time
-from collections.abc import Callable
 
-from bkbox.client.client import Client
+from bkbox.client.ending import ENDED
 from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
-from bkbox.ids import BookieId, LedgerId
+from bkbox.ids import LedgerId
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
-from bkbox.ipc.messages import OpenRepair
-from bkbox.metadata.base import MetadataStore
+from bkbox.jobs.work import Work
 from bkbox.protocol import repair as plan
 from bkbox.repair.copier import Copier
-from bkbox.repair.pace import ByteBudget, retry_wait_s
-from bkbox.repair.progress import Progress
+from bkbox.repair.environment import Environment
+from bkbox.repair.pace import retry_wait_s
 from bkbox.wire.ledger import LedgerMetadata
 
 log = logging.getLogger(__name__)
@@ -42,30 +38,26 @@ log = logging.getLogger(__name__)
 _CHECK_ENTRIES_AT_ONCE = 256
 _RECOVER_ADVICE = "wait until more bookies of its ensemble are up and out of limbo; recovery is tried again by itself"
 _MARKED_ADVICE = "wait until a replication worker has finished it; limbo then ends by itself"
-_COPY_ADVICE = "bring back a bookie that holds these entries; copying is tried again by itself"
+_COPY_ADVICE = (
+    "bring back a bookie that holds these entries, copying is tried again by itself; "
+    "'bkbox ledger explain {0}' shows who has what; where nobody has them any more, "
+    "'bkbox ledger end {0} --accept-loss --plug --dry-run' shows what would be lost by giving them up"
+)
 
 
 class Runner:
-    """Repairs the ledgers of all attached disks."""
+    """Repairs the ledgers of the disks that it is given, for as long as it takes."""
 
-    def __init__(
-        self,
-        order: OpenRepair,
-        store: MetadataStore,
-        client: Client,
-        report: Callable[[Progress], None],
-        rng: random.Random,
-    ) -> None:
-        self._me = BookieId(order.bookie)
-        self._order = order
-        self._store = store
-        self._client = client
-        self._report = report
-        self._rng = rng
-        self._slots = asyncio.Semaphore(order.ledgers_at_once)
-        self._budget = ByteBudget(order.bytes_per_second)
-        self._working: dict[int, asyncio.Task[None]] = {}
-        self.progress = Progress()
+    def __init__(self, environment: Environment, work: Work) -> None:
+        self._me = environment.me
+        self._order = environment.order
+        self._store = environment.store
+        self._client = environment.client
+        self._rng = environment.rng
+        self._work = work
+        self._slots = asyncio.Semaphore(environment.order.ledgers_at_once)
+        self._working: dict[int, tuple[AsyncChannel, asyncio.Task[None]]] = {}
+        self._ledgers = 0
 
     async def serve_disk(self, disk: AsyncChannel) -> None:
         """Repair every ledger of this disk that is in limbo now. Returns when all are being worked on or done."""
@@ -73,13 +65,32 @@ class Runner:
         for ledger in limbo:
             before = self._working.get(ledger)
             if before is None:
-                self.progress.ledgers += 1
+                self._ledgers += 1
+            elif before[0] is disk and not before[1].done():
+                continue
             else:
-                before.cancel()  # it worked with the disk's worker before this one
-            self._working[ledger] = asyncio.ensure_future(self._until_done(disk, ledger))
-        self._report(self.progress)
+                before[1].cancel()  # it worked with the disk's worker before this one
+            task = asyncio.ensure_future(self._until_done(disk, ledger))
+            self._working[ledger] = (disk, task)
+        self._work.expect(ledgers=self._ledgers)
         if limbo:
             log.warning("%d ledgers are in limbo", len(limbo))
+
+    def working_on(self, disk: AsyncChannel) -> int:
+        """How many ledgers of a disk have not left limbo yet."""
+        return sum(channel is disk for channel, _task in self._working.values())
+
+    async def wait(self, timeout_s: float) -> bool:
+        """Until a ledger's work has ended, or for so long; whether there is none left. Raises where one ended so."""
+        tasks = [task for _disk, task in self._working.values()]
+        if tasks:
+            done, _left = await asyncio.wait(
+                tasks, timeout=timeout_s, return_when=asyncio.FIRST_EXCEPTION
+            )
+            for task in done:
+                if not task.cancelled():
+                    task.result()
+        return all(task.done() for _disk, task in self._working.values())
 
     async def _limbo_ledgers(self, disk: AsyncChannel) -> list[LedgerId]:
         found: list[LedgerId] = []
@@ -102,20 +113,18 @@ class Runner:
                 try:
                     blocker = await self._repair(disk, ledger)
                 except RecoveryAbortedError as error:
-                    blocker = (str(error), _RECOVER_ADVICE)
+                    blocker = await self._why_stuck(ledger, error)
                 except ConnectionLostError as error:
-                    blocker = (str(error), _COPY_ADVICE)
+                    blocker = (str(error), _RECOVER_ADVICE)
                 except BkboxError as error:
                     blocker = (f"{type(error).__name__}: {error}", _RECOVER_ADVICE)
             if blocker is None:
                 self._working.pop(ledger, None)
-                self.progress.blockers.pop(ledger, None)
-                self.progress.done += 1
-                self._report(self.progress)
+                self._work.unblock(ledger)
+                self._work.did(ledgers=1)
                 return
             log.warning("ledger %d stays in limbo: %s", ledger, blocker[0])
-            self.progress.blockers[ledger] = blocker
-            self._report(self.progress)
+            self._work.block(ledger, *blocker)
             order = self._order
             await asyncio.sleep(
                 retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, self._rng)
@@ -124,6 +133,7 @@ class Runner:
 
     async def _repair(self, disk: AsyncChannel, ledger: LedgerId) -> tuple[str, str] | None:
         """One try; None once the ledger is out of limbo, else why not and what to do."""
+        await self._work.turn(metadata_calls=1)
         try:
             metadata = await self._settled_metadata(ledger)
             if self._me not in metadata.bookies():
@@ -134,25 +144,35 @@ class Runner:
             await disk.call(messages.ClearLimbo(ledger=ledger))
             return None
         missing = await self._missing(disk, metadata)
-        self.progress.entries_missing += sum(map(len, missing))
-        self._report(self.progress)
+        self._work.count("entries_missing", sum(map(len, missing)))
         failed, answers = 0, ""
         if missing:
             copier = Copier(
                 self._me,
                 self._client.pool,
                 metadata,
-                self.progress,
-                self._pace,
+                self._work,
                 self._order.entries_in_flight,
             )
             result = await copier.copy(itertools.chain.from_iterable(missing))
             failed, answers = len(result.failed), result.describe()
-            self.progress.entries_missing -= failed
+            self._work.count("entries_missing", -failed)
         if not plan.may_leave_limbo(metadata, self._me, missing=failed, unverified=0):
-            return f"{failed} entries are missing: {answers}", _COPY_ADVICE
+            return f"{failed} entries are missing: {answers}", _COPY_ADVICE.format(ledger)
+        ended = dict(metadata.custom).get(ENDED)
+        if ended is not None:
+            log.warning("ledger %d was ended with loss accepted: %s", ledger, ended.decode())
         await disk.call(messages.ClearLimbo(ledger=ledger))
         return None
+
+    async def _why_stuck(self, ledger: LedgerId, error: RecoveryAbortedError) -> tuple[str, str]:
+        """Which bookies recovery waits for, in limbo or away, and how many it could do without."""
+        try:
+            found = (await self._client.survey(ledger)).diagnosis
+        except BkboxError:
+            return str(error), _RECOVER_ADVICE
+        # Where the survey finds nothing in its way any more, the next try will end it.
+        return found.reason or str(error), found.what_to_do or _RECOVER_ADVICE
 
     async def _settled_metadata(self, ledger: LedgerId) -> LedgerMetadata:
         # Metadata of before this bookie joined an ensemble would say that nothing is missing.
@@ -170,7 +190,7 @@ class Runner:
         missing = list(plan.missing(expected, present))
         absent = [(item.start, item.stop - 1) for item in missing]
         for item in plan.missing(expected, absent):
-            missing += await self._unreadable(disk, metadata.ledger_id, item)
+            missing += await self._unreadable(disk, metadata, item)
         return sorted(missing, key=lambda item: item.start)
 
     async def _present(self, disk: AsyncChannel, ledger: LedgerId) -> list[tuple[int, int]]:
@@ -186,25 +206,31 @@ class Runner:
         return found
 
     async def _unreadable(
-        self, disk: AsyncChannel, ledger: LedgerId, entries: range
+        self, disk: AsyncChannel, metadata: LedgerMetadata, entries: range
     ) -> list[range]:
+        ledger = metadata.ledger_id
         bad: list[range] = []
         for start in range(entries.start, entries.stop, _CHECK_ENTRIES_AT_ONCE):
             end = min(entries.stop, start + _CHECK_ENTRIES_AT_ONCE)
+            await self._work.turn(disk_bytes=(end - start) * _usual_size(metadata))
             page = await disk.call(messages.CheckEntries(ledger=ledger, first=start, last=end - 1))
             assert isinstance(page, messages.Page)
             bad.extend(
                 range(first, last + 1)
                 for first, last in messages.RANGE_ITEM.iter_unpack(page.payload)
             )
-            self.progress.entries_checked += end - start
+            self._work.count("entries_checked", end - start)
         return bad
 
-    async def _pace(self, size: int) -> None:
-        wait = self._budget.wait_s(size, time.monotonic())
-        if wait > 0:
-            await asyncio.sleep(wait)
-
     async def close(self) -> None:
-        for task in list(self._working.values()):
+        """Give up what is under way; the next run goes on with it."""
+        tasks = [task for _disk, task in self._working.values()]
+        for task in tasks:
             task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _usual_size(metadata: LedgerMetadata) -> int:
+    """Of an entry, in bytes; 1 where the metadata does not know the length yet."""
+    entries = (metadata.last_entry or 0) + 1
+    return max(1, (metadata.length or 0) // max(1, entries))

@@ -1,12 +1,11 @@
-"""The repair worker while there is nothing to repair, which is most of its life and should cost nothing.
+"""The repair worker while no job runs, which is most of its life and should cost nothing.
 
-It takes the supervisor's orders without asyncio, a client or a metadata store, and asks each disk that it is given
-whether ledgers are in limbo there. A disk gets new ones only before its worker serves, and is then given anew.
+It takes the supervisor's orders without asyncio, a client or a metadata store, and keeps them for the first job.
 """
 
 from __future__ import annotations
 
-import socket
+import os
 
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
@@ -17,30 +16,30 @@ Order = tuple[Message, list[int]]
 
 
 def until_needed(control: Channel) -> list[Order]:
-    """What has been ordered when the first disk with ledgers in limbo comes: how to repair, and that disk.
+    """What has been ordered when the first job comes, the job included.
 
     Nothing: the supervisor says stop. Raises EOFError where it is gone.
     """
-    how: list[Order] = []
+    orders: list[Order] = []
     while True:
         order, fds = control.receive()
         if isinstance(order, messages.Stop):
             return []
+        if isinstance(order, messages.GetStats):  # a question of whether this process lives
+            control.send(messages.Stats(call=order.call, values={}))
+            continue
         if isinstance(order, messages.AttachDisk):
-            disk = Channel(socket.socket(fileno=fds[0]))
-            if _has_limbo(disk):
-                return [*how, (order, [disk.sock.detach()])]
-            disk.close()
-        else:
-            how = [(order, fds)]
+            _forget_disk(orders, order.disk)
+        orders.append((order, fds))
+        if isinstance(order, messages.StartJob):
+            return orders
 
 
-def _has_limbo(disk: Channel) -> bool:
-    try:
-        disk.send(messages.ListLedgers(limbo_only=True, call=1))
-        page, _fds = disk.receive()
-    except EOFError:  # the disk is given anew with its next worker
-        return False
-    return not isinstance(page, messages.Page) or bool(
-        page.payload
-    )  # a refusal is the runner's to report
+def _forget_disk(orders: list[Order], disk: str) -> None:
+    """Its worker was started again: the channel to the one before is of no use."""
+    for order in orders:
+        if isinstance(order[0], messages.AttachDisk) and order[0].disk == disk:
+            for fd in order[1]:
+                os.close(fd)
+            orders.remove(order)
+            return

@@ -1,46 +1,20 @@
-"""Safety measures that can be switched off, one at a time, to see that the simulation notices.
-
-Each is a patch of the one function or constant of the real code that is the measure, in this process only; the real
-code has no switch for it. (The compare-and-set is the metadata store's, which is simulated.)
-"""
+"""Safety measures that can be switched off, one at a time, to see that the simulation notices (patches.py)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any
 
-from bkbox.bookie import admission, reading
-from bkbox.bookie.admission import Standing, Verdict
-from bkbox.bookie.bookie import Bookie
-from bkbox.frontend.intake import Intake
-from bkbox.frontend.routing import Places
-from bkbox.protocol import boot, lac, recovery, repair
-from bkbox.protocol import writer as writer_machine
-from bkbox.protocol.adds import Adds
-from bkbox.protocol.boot import DiskClass, Mark
-from bkbox.protocol.effects import SendRead
-from bkbox.protocol.force import Forcing
-from bkbox.protocol.holdings import Holdings
-from bkbox.protocol.quorum import QuorumSizes
-from bkbox.protocol.recovery import LedgerRecovery
+from bkbox.bookie import admission
+from bkbox.bookie.admission import Standing
+from bkbox.protocol.boot import DiskClass
+from bkbox.sim import patches
 from bkbox.sim.environment import replaced
-from bkbox.sim.metadata import Truth
-from bkbox.storage import marker, segmentlog
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.index import LedgerIndex
-from bkbox.storage.records import ledger_record
-from bkbox.storage.replay import LogReplayer
-from bkbox.storage.scan import SegmentFindings
-from bkbox.supervisor import cookie_repair, opening, phase_one
-from bkbox.supervisor.supervisor import Supervisor
+from bkbox.sim.patches import Change
 from bkbox.values import replaced as with_changes
 from bkbox.values import value
-from bkbox.wire.codes import Code, Evidence
-from bkbox.wire.digest import DigestManager
+from bkbox.wire.codes import Code
 from bkbox.wire.ledger import LedgerState
-
-Change = tuple[object, str, object]
 
 
 @value
@@ -55,535 +29,160 @@ class Break:
         return replaced(*self.changes())
 
 
-def _marks(change: Callable[[Mark], Mark | None]) -> tuple[Change, ...]:
-    real = boot.mark_for
-
-    def mark_for(*values: Any, **named: Any) -> Mark | None:
-        mark = real(*values, **named)
-        return None if mark is None else change(mark)
-
-    return ((phase_one, "mark_for", mark_for),)
-
-
-def _no_marks_for(states: tuple[LedgerState, ...], *, named: bool) -> tuple[Change, ...]:
-    """No marks for ledgers in these states that name, or do not name, the bookie."""
-    real = boot.mark_for
-
-    def mark_for(metadata: Any, bookie: Any, **options: Any) -> Mark | None:
-        if metadata.state in states and (bookie in metadata.bookies()) == named:
-            return None
-        return real(metadata, bookie, **options)
-
-    return ((phase_one, "mark_for", mark_for),)
-
-
-def _method(
-    owner: Any, name: str, change: Callable[[Callable[..., Any]], Callable[..., Any]]
-) -> tuple[Change, ...]:
-    return ((owner, name, change(vars(owner)[name])),)
-
-
-def _admission(standing: Standing, request: admission.Request, code: Code) -> tuple[Change, ...]:
-    table = {**admission.ADMISSION, (standing, request): Verdict(code, standing)}
-    return ((admission, "ADMISSION", table),)
-
-
-def _explicit_negatives() -> tuple[Change, ...]:
-    absent = {**admission.ABSENT, Standing.LIMBO: Code.ENOENTRY}
-    return ((admission, "ABSENT", absent), (reading, "ABSENT", absent))
-
-
-def _polls_do_not_fence() -> tuple[Change, ...]:
-    def sends(token: int, bookie: Any, entry: Any, fence: bool) -> SendRead:
-        return SendRead(token, bookie, entry, False)
-
-    return ((recovery, "SendRead", sends),)
-
-
-def _fence_request_does_not_fence() -> tuple[Change, ...]:
-    def sends(token: int, bookie: Any, entry: Any, fence: bool) -> SendRead:
-        return SendRead(token, bookie, entry, False)
-
-    return ((lac, "SendRead", sends),)
-
-
-def _no_lac_floor() -> tuple[Change, ...]:
-    """The LAC of a recovery begins at nothing instead of at the last fragment."""
-
-    def change(real: Callable[..., None]) -> Callable[..., None]:
-        def init(self: Any, *values: Any, **named: Any) -> None:
-            real(self, *values, **named)
-            self._lac = -1
-
-        return init
-
-    return _method(lac.LacReader, "__init__", change)
-
-
-def _must_sync(
-    change: Callable[[bool, bool, bool], tuple[bool, bool, bool]],
-) -> tuple[Change, ...]:
-    def changed(real: Callable[..., bool]) -> Callable[..., bool]:
-        def must_sync(self: Any, entries: bool, states: bool, force: bool = False) -> bool:
-            return real(self, *change(entries, states, force))
-
-        return must_sync
-
-    return _method(DiskStore, "must_sync", changed)
-
-
-def _acks_before_write() -> tuple[Change, ...]:
-    """A write that fails is answered as one that did not."""
-
-    def changed(real: Callable[..., None]) -> Callable[..., None]:
-        def write(self: Any, work: Any) -> None:
-            real(self, work)
-            work.failure = None
-
-        return write
-
-    return _method(Bookie, "_write", changed)
-
-
-def _fsync_errors_ignored() -> tuple[Change, ...]:
-    def changed(real: Callable[..., None]) -> Callable[..., None]:
-        def run(self: Any) -> None:
-            real(self)
-            self.error = None
-
-        return run
-
-    return _method(segmentlog.LogSync, "run", changed)
-
-
-def _states_not_synced() -> tuple[Change, ...]:
-    """Marks of phase one, and the end of limbo, are not synced."""
-
-    def set_states(self: Any, states: Any) -> None:
-        for ledger, state in states.items():
-            record = ledger_record(ledger, state)
-            self.store.append([record])
-            self.store.index_appended()
-            self._walk.hot.pop(ledger, None)
-            before = self.ledgers.record(ledger)
-            self.store.show(record)
-            self.ledgers.changed(ledger, before, state)
-
-    return ((Bookie, "set_states", set_states),)
-
-
-def _classified(disk_class: DiskClass) -> tuple[Change, ...]:
-    real = boot.classify
-
-    def classify(evidence: Any) -> Any:
-        verdict = real(evidence)
-        if verdict.disk_class is not disk_class:
-            return verdict
-        return with_changes(verdict, may_have_lost=False)
-
-    return ((boot, "classify", classify),)
-
-
-def _unclean_unnoticed() -> tuple[Change, ...]:
-    return ((marker, "read_marker", lambda _files, _disk: None),)
-
-
-def _marker_forgotten() -> tuple[Change, ...]:
-    """A start writes itself over what earlier runs left in the marker."""
-
-    def begin_run(files: Any, disk: Any, run: Any) -> Any:
-        before = marker.read_marker(files, disk)
-        marker._write(files, disk, marker.Marker(runs=(run,)))
-        return before
-
-    return ((marker, "begin_run", begin_run),)
-
-
-def _no_marker() -> tuple[Change, ...]:
-    """Neither the beginning of a run nor its being settled is written."""
-    return (
-        (marker, "begin_run", lambda files, disk, run: marker.read_marker(files, disk)),
-        (marker, "settle", lambda files, disk, run, before: None),
-    )
-
-
-def _cookie_before_limbo() -> tuple[Change, ...]:
-    """A disk in the place of a lost one is stamped when it is prepared, as a new one is."""
-    return ((cookie_repair, "_replacements", lambda evidence, stored: []),)
-
-
-def _settled_before_marks() -> tuple[Change, ...]:
-    """Markers are settled before phase one."""
-
-    def changed(real: Callable[..., Any]) -> Callable[..., Any]:
-        async def account(self: Any, base: Any, opened: Any) -> None:
-            for disk in opened:
-                marker.settle(self._files, disk.path, self._run, disk.before)
-            await real(self, base, opened)
-
-        return account
-
-    return _method(Supervisor, "_account_for_losses", changed)
-
-
-def _no_phase_one() -> tuple[Change, ...]:
-    async def nothing(*_of_marks: Any) -> phase_one.PhaseOne:
-        return phase_one.PhaseOne()
-
-    return ((opening, "mark_losses", nothing),)
-
-
-def _covered_too_early() -> tuple[Change, ...]:
-    def changed(_real: Callable[..., bool]) -> Callable[..., bool]:
-        def covered(self: Any, heard: Any) -> bool:
-            silent = sorted(set(range(self.ensemble_size)).difference(heard))
-            return not self.contain_ack_quorum(set(silent[1:]))
-
-        return covered
-
-    return _method(QuorumSizes, "covered", changed)
-
-
-def _negatives_too_few() -> tuple[Change, ...]:
-    fewer = property(lambda self: max(1, self.write_quorum - self.ack_quorum))
-    return ((QuorumSizes, "negative_threshold", fewer),)
-
-
-def _acks_too_few() -> tuple[Change, ...]:
-    def changed(real: Callable[..., None]) -> Callable[..., None]:
-        def init(self: Any, sizes: Any) -> None:
-            real(self, sizes)
-            self._ack_quorum = max(1, sizes.ack_quorum - 1)
-
-        return init
-
-    return _method(Holdings, "__init__", changed)
-
-
-def _unknown_is_no() -> tuple[Change, ...]:
-    def evidence(self: Code) -> Evidence:
-        return Evidence.POSITIVE if self is Code.EOK else Evidence.NEGATIVE
-
-    return ((Code, "evidence", property(evidence)),)
-
-
-def _no_write_back() -> tuple[Change, ...]:
-    """What a recovery found counts as written back."""
-
-    def changed(_real: Callable[..., Any]) -> Callable[..., Any]:
-        def judge_one(self: Any, poll: Any, outcome: Any) -> Any:
-            if poll.found is None or self._end is not None:
-                return _real(self, poll, outcome)
-            self.entries_recovered += 1
-            adds = self._outstanding()
-            adds.lac = adds._last = poll.entry
-            adds._length = poll.found.length
-            return self._go_on(adds)
-
-        return judge_one
-
-    return _method(LedgerRecovery, "_judge_one", changed)
-
-
-def _forgets_nothing() -> tuple[Change, ...]:
-    return ((Holdings, "forget", lambda self, position: None),)
-
-
-def _acks_during_change() -> tuple[Change, ...]:
-    """LAC moves on while the write of a new ensemble is under way."""
-
-    def changed(real: Callable[..., Any]) -> Callable[..., Any]:
-        def go_on(self: Any) -> Any:
-            acked = self._adds.advance()
-            effects = real(self)
-            return effects if acked is None else [acked, *effects]
-
-        return go_on
-
-    return _method(writer_machine.LedgerWriter, "_go_on", changed)
-
-
-def _fenced_is_failure() -> tuple[Change, ...]:
-    """A writer takes 'fenced' for any other failure of a bookie, and replaces it."""
-
-    def changed(real: Callable[..., Any]) -> Callable[..., Any]:
-        def answered(self: Any, event: Any) -> Any:
-            answer = real(self, event)
-            return Code.EIO if answer is Code.EFENCED and not self._recovery else answer
-
-        return answered
-
-    return _method(Adds, "answered", changed)
-
-
-def _without_cas() -> tuple[Change, ...]:
-    return ((Truth, "compare", lambda self, found, expected: True),)
-
-
-def _limbo_cleared_early() -> tuple[Change, ...]:
-    return ((repair, "may_leave_limbo", lambda *values, **named: True),)
-
-
-def _repair_without_recovery() -> tuple[Change, ...]:
-    return ((repair, "needs_recovery", lambda metadata, bookie: False),)
-
-
-def _repair_trusts_index() -> tuple[Change, ...]:
-    from bkbox.repair.runner import Runner
-
-    async def unreadable(*_of_entries: Any) -> list[range]:
-        return []
-
-    return ((Runner, "_unreadable", unreadable),)
-
-
-def _two_homes() -> tuple[Change, ...]:
-    return ((Places, "all_listed", lambda self: True),)
-
-
-def _damage_ignored() -> tuple[Change, ...]:
-    """What had been durable and cannot be read is taken for a torn end."""
-
-    def changed(real: Callable[..., Any]) -> Callable[..., Any]:
-        def judge(self: Any, **named: Any) -> Any:
-            return [region._replace(lost=False) for region in real(self, **named)]
-
-        return judge
-
-    def changed_run(real: Callable[..., Any]) -> Callable[..., Any]:
-        def run(self: Any, *values: Any) -> Any:
-            found = real(self, *values)
-            found.lost.clear()
-            found.dropped = 0
-            return found
-
-        return run
-
-    return (
-        *_method(SegmentFindings, "judge", changed),
-        *_method(LogReplayer, "run", changed_run),
-    )
-
-
-def _force_without_sync() -> tuple[Change, ...]:
-    return _must_sync(lambda entries, states, force: (entries, states, False))
-
-
-def _any_connection() -> tuple[Change, ...]:
-    """A force counts whatever became of the bookie since it answered the adds."""
-
-    def changed(real: Callable[..., Any]) -> Callable[..., Any]:
-        def answered(self: Any, event: Any, adds: Any) -> Any:
-            if self._round is not None:
-                self._round.adds_answered_on = [set() for _ in adds.ensemble]
-            return real(self, event, adds)
-
-        return answered
-
-    return (
-        *_method(Forcing, "answered", changed),
-        (Intake, "_lost_deferred", lambda self, force, link: False),
-    )
-
-
-def _fence_can_be_lifted() -> tuple[Change, ...]:
-    """A record without the fence takes it away, as one of a creation that is replayed does."""
-
-    def changed(real: Callable[..., None]) -> Callable[..., None]:
-        def show(self: Any, record: Any) -> None:
-            if record.kind == 2:
-                return
-            real(self, record)
-
-        return show
-
-    return _method(LedgerIndex, "apply", changed)
-
-
-def _digests_ignored() -> tuple[Change, ...]:
-    def changed(real: Callable[..., Any]) -> Callable[..., Any]:
-        def verify(self: Any, entry: Any, entry_id: Any) -> Any:
-            view = memoryview(entry)
-            start = 32 + self.digest_size
-            digest = self.digest(view[:32], view[start:])
-            return real(self, b"".join((view[:32], digest, view[start:])), entry_id)
-
-        return verify
-
-    return _method(DigestManager, "verify", changed)
-
-
-def _checkpoint_before_sync() -> tuple[Change, ...]:
-    """A checkpoint says that the log is durable before it is."""
-
-    def changed(real: Callable[..., Any]) -> Callable[..., Any]:
-        def begin_sync(self: Any) -> Any:
-            sync = real(self)
-            sync.left, sync.file = [], None
-            return sync
-
-        return begin_sync
-
-    return _method(segmentlog.SegmentLog, "begin_sync", changed)
-
-
 BREAKS = tuple(
     Break(*each)
     for each in (
         (
             "no-fence-on-boot",
             "phase one puts ledgers into limbo and does not fence them",
-            lambda: _marks(lambda mark: with_changes(mark, fence=False)),
+            lambda: patches.marks(lambda mark: with_changes(mark, fence=False)),
         ),
         (
             "no-limbo",
             "phase one fences ledgers and does not put them into limbo",
-            lambda: _marks(lambda mark: with_changes(mark, limbo=False)),
+            lambda: patches.marks(lambda mark: with_changes(mark, limbo=False)),
         ),
-        ("no-phase-one", "a bookie that may have lost something just starts", _no_phase_one),
+        ("no-phase-one", "a bookie that may have lost something just starts", patches.no_phase_one),
         (
             "closed-not-marked",
             "phase one marks no closed ledgers",
-            lambda: _no_marks_for((LedgerState.CLOSED,), named=True),
+            lambda: patches.no_marks_for((LedgerState.CLOSED,), named=True),
         ),
         (
             "recovering-not-marked",
             "phase one marks no ledgers in recovery that name other bookies",
-            lambda: _no_marks_for((LedgerState.IN_RECOVERY,), named=False),
+            lambda: patches.no_marks_for((LedgerState.IN_RECOVERY,), named=False),
         ),
         (
             "closed-elsewhere-not-fenced",
             "phase one marks no closed ledgers that name other bookies",
-            lambda: _no_marks_for((LedgerState.CLOSED,), named=False),
+            lambda: patches.no_marks_for((LedgerState.CLOSED,), named=False),
         ),
         (
             "negatives-in-limbo",
             "a bookie says 'no such entry' of ledgers in limbo",
-            _explicit_negatives,
+            patches.explicit_negatives,
         ),
         (
             "recovery-reads-do-not-fence",
             "only the first request of a recovery fences",
-            _polls_do_not_fence,
-        ),
-        (
-            "recovery-does-not-fence-first",
-            "only the reads of a recovery fence",
-            _fence_request_does_not_fence,
+            patches.polls_do_not_fence,
         ),
         (
             "no-lac-floor",
             "a recovery reads from what bookies say, not from its last fragment on",
-            _no_lac_floor,
+            patches.no_lac_floor,
         ),
-        ("qc-too-low", "one negative too few ends a ledger", _negatives_too_few),
-        ("ec-too-low", "one bookie too few makes a fence", _covered_too_early),
-        ("aq-too-low", "an entry is acknowledged with one copy too few", _acks_too_few),
-        ("unknown-is-no", "a client takes a failure for 'no such entry'", _unknown_is_no),
+        ("qc-too-low", "one negative too few ends a ledger", patches.negatives_too_few),
+        ("aq-too-low", "an entry is acknowledged with one copy too few", patches.acks_too_few),
+        ("unknown-is-no", "a client takes a failure for 'no such entry'", patches.unknown_is_no),
         (
             "no-write-back",
             "a recovery closes at what it read, without writing it back",
-            _no_write_back,
+            patches.no_write_back,
         ),
         (
             "replaced-still-counts",
             "what a bookie had stored counts after it was replaced",
-            _forgets_nothing,
+            patches.forgets_nothing,
         ),
         (
             "acks-during-ensemble-change",
             "entries are acknowledged while a new ensemble is being written",
-            _acks_during_change,
+            patches.acks_during_change,
         ),
-        ("fenced-is-a-failure", "a writer replaces a bookie that is fenced", _fenced_is_failure),
-        ("no-cas", "metadata is written whatever its version", _without_cas),
+        ("no-cas", "metadata is written whatever its version", patches.without_cas),
         (
             "adds-after-fence",
             "a bookie takes ordinary adds of fenced ledgers",
-            lambda: _admission(Standing.FENCED, admission.Request.ADD, Code.EOK),
+            lambda: patches.admitted(Standing.FENCED, admission.Request.ADD, Code.EOK),
         ),
         (
             "adds-in-limbo",
             "a bookie takes ordinary adds of ledgers in limbo",
-            lambda: _admission(Standing.LIMBO, admission.Request.ADD, Code.EOK),
+            lambda: patches.admitted(Standing.LIMBO, admission.Request.ADD, Code.EOK),
         ),
         (
             "ack-before-sync",
             "entries are answered before they are synced, where that is not what was ordered",
-            lambda: _must_sync(lambda entries, states, force: (False, states, force)),
+            lambda: patches.must_sync(lambda entries, states, force: (False, states, force)),
         ),
         (
             "fence-before-sync",
             "states of ledgers are answered before they are synced",
-            lambda: _must_sync(lambda entries, states, force: (entries, False, force)),
+            lambda: patches.must_sync(lambda entries, states, force: (entries, False, force)),
         ),
-        ("force-without-sync", "a force is answered without a sync", _force_without_sync),
+        ("force-without-sync", "a force is answered without a sync", patches.force_without_sync),
         (
             "force-after-restart",
             "a force counts for adds of an earlier connection or worker",
-            _any_connection,
+            patches.any_connection,
         ),
-        ("ack-before-write", "a write that failed is answered as done", _acks_before_write),
-        ("fsync-error-ignored", "a failed sync is taken for a good one", _fsync_errors_ignored),
+        ("ack-before-write", "a write that failed is answered as done", patches.acks_before_write),
+        (
+            "fsync-error-ignored",
+            "a failed sync is taken for a good one",
+            patches.fsync_errors_ignored,
+        ),
         (
             "marks-not-synced",
             "marks of phase one and the end of limbo are not synced",
-            _states_not_synced,
+            patches.states_not_synced,
         ),
         (
             "states-not-kept",
             "the index forgets states of ledgers that are replayed",
-            _fence_can_be_lifted,
+            patches.fence_can_be_lifted,
         ),
         (
             "checkpoint-before-sync",
             "the log is taken for durable without a sync",
-            _checkpoint_before_sync,
+            patches.checkpoint_before_sync,
         ),
-        ("damage-ignored", "what a replay finds missing is not told", _damage_ignored),
-        ("no-dirty-marker", "no marker is written when a disk is used", _no_marker),
-        ("unclean-unnoticed", "the marker is not looked at", _unclean_unnoticed),
+        ("damage-ignored", "what a replay finds missing is not told", patches.damage_ignored),
+        ("no-dirty-marker", "no marker is written when a disk is used", patches.no_marker),
+        ("unclean-unnoticed", "the marker is not looked at", patches.unclean_unnoticed),
         (
             "marker-forgets-runs",
             "a start forgets what earlier runs left in the marker",
-            _marker_forgotten,
+            patches.marker_forgotten,
         ),
         (
             "marker-settled-too-early",
             "markers are settled before phase one",
-            _settled_before_marks,
+            patches.settled_before_marks,
         ),
         (
             "cookie-before-limbo",
             "a disk that replaces a lost one is taken for an empty one",
-            _cookie_before_limbo,
+            patches.cookie_before_limbo,
         ),
         (
             "host-crash-is-harmless",
             "a lost host never counts as a loss",
-            lambda: _classified(DiskClass.HOST_CRASH),
+            lambda: patches.classified(DiskClass.HOST_CRASH),
         ),
         (
             "limbo-cleared-too-early",
             "limbo ends although entries are missing",
-            _limbo_cleared_early,
+            patches.limbo_cleared_early,
         ),
         (
             "repair-without-recovery",
             "repair does not close a ledger before it compares",
-            _repair_without_recovery,
+            patches.repair_without_recovery,
         ),
         (
             "repair-trusts-index",
             "repair does not read what the index has",
-            _repair_trusts_index,
+            patches.repair_trusts_index,
         ),
         (
             "two-homes",
             "a ledger is created although a disk is not listed",
-            _two_homes,
+            patches.two_homes,
         ),
-        ("digests-ignored", "clients do not verify digests", _digests_ignored),
+        ("digests-ignored", "clients do not verify digests", patches.digests_ignored),
     )
 )
 

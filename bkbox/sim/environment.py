@@ -23,8 +23,7 @@ from bkbox.sim.index import SimIndex
 from bkbox.sim.link import SimPool
 from bkbox.sim.loop import Process
 from bkbox.sim.metadata import View
-from bkbox.storage import disk as disk_store
-from bkbox.storage import segmentlog
+from bkbox.storage import prepare, segmentlog
 from bkbox.storage.files import Files
 from bkbox.supervisor import cookie_repair, ground, keeper, opening, supervisor
 from bkbox.worker import groups
@@ -159,7 +158,7 @@ def installed(cluster: Cluster, *, syncs_at_once: bool) -> Iterator[None]:
             (
                 cookie_repair,
                 "format_disk",
-                partial(disk_store.format_disk, create_index=_create_index),
+                partial(prepare.format_disk, create_index=_create_index),
             ),
             (groups, "_AT_ONCE_BYTES", 1 << 30 if syncs_at_once else -1),
             (groups, "_MOMENT_US", 0),

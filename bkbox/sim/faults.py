@@ -3,19 +3,33 @@
 What may lose acknowledged data, or put ledgers into limbo, is done only while so few bookies are in that state that the
 protocol promises to survive it (``Plan.lossy``): a bookie is *suspect* from such a fault until it has started again,
 accounted for it and has no ledger in limbo any more.
+
+What a bookie does about a loss is as likely to be cut short as anything else: losses, and crashes, may come with an
+ambush for the start that follows (``_haunt``), which kills the bookie or loses its host once more.
 """
 
 from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from bkbox.sim.files import Disk
-from bkbox.sim.host import KILLED, Cluster, Host
+from bkbox.sim.host import KILLED, STEPS, Cluster, Host
 from bkbox.sim.loop import Process
 from bkbox.sim.schedule import Action, Plan
 
-_LOOK_S = 2.0
+_AT_STEPS = (
+    "kill a bookie",
+    "kill a worker",
+    "kill a front-end",
+    "lose a host",
+    "lose a disk",
+    "replace a disk by an empty one",
+    "replace a disk by an empty one",
+    "replace a disk by an empty one",
+    "cut a link",
+)
 
 
 class Faults:
@@ -51,7 +65,10 @@ class Faults:
     # ---- who may lose ---------------------------------------------------------------------------
 
     def may_lose(self, host: Host, *, for_good: bool = False) -> bool:
-        """Whether one more bookie may lose something; it is suspect from now on."""
+        """Whether one more bookie may lose something; it is suspect from now on. Not while it has a disk of another:
+        that would lose it."""
+        if self._has_strange_disk(host):
+            return False
         self._review()
         if host.name not in self._suspects and len(self._suspects) >= self._plan.lossy:
             return False
@@ -71,7 +88,12 @@ class Faults:
         early = host.plan.ack_after == "write"
         return not (host.plan.strict and early) or self.may_lose(host)
 
+    def _has_strange_disk(self, host: Host) -> bool:
+        return any(host in (one, other) for one, _, other, _ in self._swapped)
+
     def _loss_is_fine(self, host: Host) -> bool:
+        if self._has_strange_disk(host):
+            return False
         return host.plan.ack_after != "write" or self.may_lose(host)
 
     # ---- processes ------------------------------------------------------------------------------
@@ -80,7 +102,34 @@ class Faults:
         if not self._crash_is_fine(host):
             return False
         host.kill("SIGKILL")
+        self._haunt(host, rng)
         return True
+
+    def _haunt(self, host: Host, rng: random.Random) -> None:
+        """In some cases the next start, or what follows it, is cut short: at one of its changes of files, or at a time
+        after its begin or after its end."""
+        if rng.random() >= self._plan.haunted:
+            return
+        strike = partial(
+            self._lose_again if rng.random() < 0.5 else self._kill_again,
+            host,
+            random.Random(rng.getrandbits(48)),  # noqa: S311 - of a seed
+        )
+        when = rng.randrange(4)
+        if when < 2:
+            host.ambush.lay(rng.randint(1, rng.choice((8, 30, 120))), strike)
+            return
+        later = partial(self._later, rng.expovariate(1.0) * rng.choice((0.01, 0.1, 1.0)), strike)
+        if when == 2:
+            host.on_start = later
+        else:
+            host.on_up = later
+
+    def _lose_again(self, host: Host, rng: random.Random) -> bool:
+        return not self._over and self.lose_host(host, rng)
+
+    def _kill_again(self, host: Host, rng: random.Random) -> bool:
+        return not self._over and self.kill_bookie(host, rng)
 
     def kill_worker(self, host: Host, rng: random.Random) -> bool:
         workers = [worker for worker in host.workers.values() if not worker.process.dead]
@@ -123,10 +172,13 @@ class Faults:
         if not self._loss_is_fine(host):
             return False
         host.lose()
+        self._haunt(host, rng)
         return True
 
     def lose_all(self, host: Host, rng: random.Random) -> bool:
         hosts = list(self._cluster.hosts.values())
+        if self._swapped:
+            return False
         early = {each.name for each in hosts if each.plan.ack_after == "write"}
         self._review()
         if len(early | self._suspects.keys()) > self._plan.lossy:
@@ -142,7 +194,8 @@ class Faults:
             return False
         disk = rng.choice(host.disks)
         disk.mounted = False
-        self._later(rng.uniform(1.0, 40.0), self._replace, host, disk)
+        self._later(rng.choice((0.1, 1.0, rng.uniform(1.0, 40.0))), self._replace, host, disk)
+        self._later(0.0, self._haunt, host, rng)
         return True
 
     def _replace(self, host: Host, disk: Disk) -> None:
@@ -161,10 +214,13 @@ class Faults:
             return False
         host.kill("to replace a disk")
         self._empty(host, rng.choice(host.disks))
+        self._haunt(host, rng)
         return True
 
     def swap_disks(self, host: Host, rng: random.Random) -> bool:
         """Two disks of the bookie, or one of it and one of another, until somebody notices."""
+        if self._swapped:
+            return False
         other = rng.choice(sorted(self._cluster.hosts))
         stranger = self._cluster.hosts[other]
         data = [disk for disk in host.disks if disk.root in host.indexes]
@@ -202,7 +258,11 @@ class Faults:
     def fail_sync(self, host: Host, rng: random.Random) -> bool:
         if not self.may_lose(host):
             return False
-        rng.choice(host.disks).fail_syncs = 1
+        disk = rng.choice(host.disks)
+        disk.fail_syncs = 1
+        if rng.random() < 0.5:  # a disk that fails often takes the host with it
+            after = rng.choice((0.0, 0.001, 0.1, 1.0)) * rng.random()
+            disk.on_failed_sync = lambda: self._later(after, self.lose_host, host, rng)
         self._later(rng.uniform(5.0, 60.0), host.kill, "to restart it after trouble with a disk")
         return True
 
@@ -228,10 +288,26 @@ class Faults:
     def flip_bit(self, host: Host, rng: random.Random) -> bool:
         if not self.may_lose(host, for_good=True):
             return False
-        what = rng.choice(host.disks).flip(rng, rng.choice((".log", ".log", "CHECKPOINT")))
-        if what is not None:
-            self._cluster.scheduler.say(host.name, "a bit of %s flips", what)
-        return what is not None
+        suffix = rng.choice((".log", ".log", "CHECKPOINT"))
+        for _ in range(rng.choice((1, 3, 30))):
+            what = rng.choice(host.disks).flip(rng, suffix)
+            if what is not None:
+                self._cluster.scheduler.say(host.name, "a bit of %s flips", what)
+        if rng.random() < 0.7:  # what is wrong on a disk is found when it is read
+            rng.choice((self.kill_bookie, self.lose_host))(host, rng)
+        return True
+
+    def strike_at_step(self, host: Host, rng: random.Random) -> bool:
+        """What befalls the next bookie that takes a certain step of the protocol, just then."""
+        kind = rng.choice(_AT_STEPS)
+        after_s = rng.expovariate(1.0) * rng.choice((0.0, 0.01, 0.3))
+        self._cluster.traps[rng.choice(STEPS)] = partial(self._strike, after_s, kind, rng)
+        return True
+
+    def _strike(self, after_s: float, kind: str, rng: random.Random, host: Host) -> None:
+        now = self._machine.scheduler.now
+        action = Action(now, kind, host.name, rng.getrandbits(48))
+        self._later(after_s, self.do, action)
 
     # ---- network, metadata store, clocks ----------------------------------------------------------
 
@@ -248,9 +324,31 @@ class Faults:
         self._cut({(host.name, x) if outwards else (x, host.name) for x in chosen}, rng)
         return True
 
+    def cut_link(self, host: Host, rng: random.Random) -> bool:
+        """Between the host and one other."""
+        clients = [name for name in self._names if name not in self._cluster.hosts]
+        other = rng.choice([*(name for name in self._names if name != host.name), *clients * 3])
+        self._cut({(host.name, other), (other, host.name)}, rng)
+        return True
+
+    def leak(self, host: Host, rng: random.Random) -> bool:
+        """Some ways to and from the host lose much."""
+        leaky = self._cluster.network.leaky
+        for name in rng.sample(self._names, rng.randint(1, len(self._names))):
+            way = (name, host.name) if rng.random() < 0.7 else (host.name, name)
+            leaky[way] = rng.choice((0.1, 0.3, 0.7))
+            self._later(rng.uniform(5.0, 60.0), leaky.pop, way, None)
+        return True
+
+    def garble(self, host: Host, rng: random.Random) -> bool:
+        """What the bookie reads gets wrong on the way."""
+        garbling = self._cluster.network.garbling
+        garbling[host.name] = rng.choice((0.1, 0.5))
+        self._later(rng.uniform(5.0, 60.0), garbling.pop, host.name, None)
+        return True
+
     def _cut(self, cut: set[tuple[str, str]], rng: random.Random) -> None:
-        self._cluster.network.cut |= cut
-        self._later(rng.uniform(1.0, 60.0), self._cluster.network.cut.difference_update, cut)
+        self._cluster.network.cut_for(rng.uniform(1.0, 60.0), cut)
 
     def metadata_outage(self, host: Host, rng: random.Random) -> bool:
         truth = self._cluster.truth
@@ -299,6 +397,7 @@ class Faults:
         self._over = True
         cluster = self._cluster
         cluster.network.heal()
+        cluster.traps.clear()
         cluster.network.delay_s = (0.0002, 0.001)
         cluster.truth.down_until = 0.0
         cluster.truth.lose_answers = 0
@@ -308,6 +407,8 @@ class Faults:
         self._swap_back()
         for host in cluster.hosts.values():
             host.crash_next_start = 0
+            host.ambush.changes = 0
+            host.on_start = host.on_up = None
             for disk in host.disks:
                 self._replace(host, disk)
                 disk.fail_syncs = disk.fail_appends = disk.fail_reads = 0
@@ -361,10 +462,14 @@ KINDS: dict[str, Callable[[Faults, Host, random.Random], bool]] = {
     "flip a bit": Faults.flip_bit,
     "cut off a host": Faults.cut_off,
     "cut one way": Faults.cut_one_way,
+    "cut a link": Faults.cut_link,
+    "lossy links": Faults.leak,
+    "wrong bits on the way": Faults.garble,
     "metadata outage": Faults.metadata_outage,
     "lose an answer of the metadata store": Faults.lose_answer,
     "expire a session": Faults.expire_session,
     "jump a clock": Faults.jump_clock,
+    "strike at a step": Faults.strike_at_step,
     "slow links": Faults.slow_links,
     "slow network": Faults.slow_network,
 }

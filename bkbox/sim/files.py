@@ -11,7 +11,8 @@ What is durable, and what a lost host does with the rest:
   pages are taken for clean. That part is gone with the host.
 
 Faults belong to a disk (``Disk``), which is all below one folder: the next n syncs or appends fail, reads fail, room is
-bounded, bytes are flipped. A process dies in the middle of its n-th change with ``Process.die`` (``crash_at``).
+bounded, bytes are flipped. A process dies in the middle of its n-th change with ``Process.die`` (``crash_at``), a host
+in the middle of the n-th change that any of its processes makes (``Ambush``).
 """
 
 from __future__ import annotations
@@ -155,6 +156,14 @@ def _changed(
     yield from seen
 
 
+def _written(data: bytearray) -> int:
+    """The size without what repeats at the end: filler."""
+    end = len(data)
+    while end >= 16 and data[end - 8 : end] == data[end - 16 : end - 8]:
+        end -= 8
+    return end
+
+
 class Disk:
     """What lies below one folder of a host, and how it fails. ``files``: by path below it, as is and as is durable."""
 
@@ -168,6 +177,8 @@ class Disk:
         self.fail_appends = 0
         self.fail_reads = 0
         self.room: int | None = None
+        self.on_failed_sync: Callable[[], None] | None = None
+        """What comes of the next sync that fails, once."""
 
     def lose_host(self, rng: random.Random) -> None:
         """Only what is durable stays, and a part of the rest."""
@@ -182,6 +193,17 @@ class Disk:
             self.names[folder] = after
             self.durable_names[folder] = dict(after)
         self.fail_syncs = self.fail_appends = self.fail_reads = 0
+        self.on_failed_sync = None
+
+    def sync_fails(self) -> bool:
+        """Whether the sync that is asked for fails."""
+        if not self.fail_syncs:
+            return False
+        self.fail_syncs -= 1
+        told, self.on_failed_sync = self.on_failed_sync, None
+        if told is not None:
+            told()
+        return True
 
     def empty(self) -> None:
         """Another disk, with nothing on it, is in its place."""
@@ -220,20 +242,45 @@ class Disk:
         ]
         if not found:
             return None
-        folder, name = rng.choice(found)
+        folder, name = rng.choice((found[-1], rng.choice(found)))
         file = self.names[folder][name]
-        at = rng.randrange(len(file.data))
+        end = _written(file.data)
+        at = rng.randrange(rng.choice((0, max(0, end - 2000))), end)
         file.data[at] ^= 1 << rng.randrange(8)
         return f"{folder}/{name} byte {at}"
+
+
+class Ambush:
+    """What happens to a host in the middle of the n-th change of its files from now, whichever process makes it.
+
+    ``strike``: kills all its processes, or says that it does not.
+    """
+
+    __slots__ = ("changes", "strike")
+
+    def __init__(self) -> None:
+        self.changes = 0
+        self.strike: Callable[[], bool] = bool
+
+    def lay(self, changes: int, strike: Callable[[], bool]) -> None:
+        self.changes = changes
+        self.strike = strike
 
 
 class SimFiles:
     """``Files`` of one process on some disks. ``crash_at``: dies in the middle of the n-th change from now."""
 
-    def __init__(self, disks: list[Disk], process: Process, rng: random.Random) -> None:
+    def __init__(
+        self,
+        disks: list[Disk],
+        process: Process,
+        rng: random.Random,
+        ambush: Ambush | None = None,
+    ) -> None:
         self._disks = disks
         self._process = process
         self._rng = rng
+        self._ambush = Ambush() if ambush is None else ambush
         self._crash_in = 0
         self._where: dict[str, Disk] = {}
 
@@ -265,6 +312,14 @@ class SimFiles:
                     part(self._rng.random())
                 self._process.die(KILLED_IN_WRITE)
                 raise Crash
+        ambush = self._ambush
+        if ambush.changes:
+            ambush.changes -= 1
+            if not ambush.changes:
+                if part is not None:
+                    part(self._rng.random())
+                if ambush.strike():
+                    raise Crash
 
     def _file(self, path: Path) -> File | None:
         parent = str(path.parent)
@@ -357,8 +412,7 @@ class SimFiles:
             raise
         except DiskError:
             return  # the folder that disks are mounted in
-        if disk.fail_syncs:
-            disk.fail_syncs -= 1
+        if disk.sync_fails():
             raise DiskFailedError(f"sync {path}: an error of the disk")
         disk.durable_names[text] = dict(disk.names[text])
 
@@ -423,8 +477,7 @@ class _Appended:
         self._files.change()
         if not self._disk.mounted:
             raise DiskFailedError(f"sync {self._path}: the disk is gone")
-        if self._disk.fail_syncs:
-            self._disk.fail_syncs -= 1
+        if self._disk.sync_fails():
             self._file.fail_sync()
             raise DiskFailedError(f"sync {self._path}: an error of the disk")
         self._file.sync()

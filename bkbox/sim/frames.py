@@ -13,14 +13,18 @@ from bkbox.wire.codes import Code, code_from_v2, code_from_v3
 if TYPE_CHECKING:
     from bkbox.sim.link import Connection
 
-ADD, READ, OTHER = range(3)
+ADD, READ, FORCE, OTHER = range(4)
+
+_ENTRY_AT = 4 + 4 + 4 + 8 + 8
+"""Where the entry begins in the frame of an answer to a read of version 2: length, header, code, ledger, entry id."""
 
 _plain_request = PlainV3()
 _plain_answer = PlainAnswerV3()
 
 
 class Asked:
-    """What a request was. ``is_plain``: the front-end need not look at it twice where it knows the ledger."""
+    """What a request was. ``is_plain``: the front-end need not look at it twice where it knows the ledger;
+    ``forced``: the entries that a force is about."""
 
     __slots__ = (
         "body",
@@ -28,6 +32,7 @@ class Asked:
         "deferred",
         "entry",
         "fences",
+        "forced",
         "is_plain",
         "kind",
         "ledger",
@@ -43,6 +48,7 @@ class Asked:
         self.recovery = self.deferred = self.fences = False
         self.ledger = self.entry = -1
         self.is_plain = False
+        self.forced: tuple[int, ...] = ()
         if body[0] < v3.FIRST_BYTE_MIN:
             flags = int.from_bytes(body[2:4], "big")
             self.is_plain = flags == 0 and body[0] == v2.CURRENT_VERSION
@@ -74,6 +80,7 @@ class Asked:
             self.ledger, self.entry = request.ledger_id, request.entry_id
             self.fences = request.fencing
         elif isinstance(request, v3.ForceRequest):
+            self.kind = FORCE
             self.ledger = request.ledger_id
 
 
@@ -89,3 +96,10 @@ def code_of(body: memoryview) -> Code:
         return Code.EIO
     found: Code = response.code  # type: ignore[union-attr]
     return found
+
+
+def garbled(frame: bytes) -> bytes:
+    """An answer to a read of version 2 with a wrong bit in the last byte of its entry; any other as it is."""
+    if len(frame) <= _ENTRY_AT or frame[4] >= v3.FIRST_BYTE_MIN:
+        return frame
+    return b"%b%c" % (frame[:-1], frame[-1] ^ 1)

@@ -7,18 +7,18 @@ leaves is shown to the checks.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
 from bkbox.checks.observer import Observer
 from bkbox.frontend.disklink import DiskLink
 from bkbox.frontend.intake import Intake
-from bkbox.frontend.routing import ABSENT, Places, Purpose, Unroutable
+from bkbox.frontend.routing import Places, Purpose
 from bkbox.frontend.unanswered import refusals
 from bkbox.ipc import messages
 from bkbox.ipc.messages import Message
 from bkbox.kernel.routes import Routes
-from bkbox.sim.frames import ADD, OTHER, Asked, code_of
+from bkbox.sim.frames import ADD, FORCE, OTHER, READ, Asked, code_of, garbled
 from bkbox.sim.link import Connection
 from bkbox.sim.loop import Process
 from bkbox.sim.network import Network
@@ -29,6 +29,15 @@ if TYPE_CHECKING:
     from bkbox.sim.worker import Worker
 
 _NUMBERS = 1 << 32
+
+ADDED, ADDED_BY_RECOVERY, FENCED, READ_BY_RECOVERY, DENIED = (
+    "an add",
+    "an add of a recovery",
+    "a fence",
+    "a read of a recovery",
+    "a denial",
+)
+"""What the bookie has just answered, for faults that come with it."""
 
 
 class SimLane:
@@ -51,9 +60,11 @@ class Frontend:
         disks: list[str],
         network: Network,
         observer: Observer,
+        on_step: Callable[[str, int], None],
     ) -> None:
         self.process = process
         self.bookie = bookie
+        self._on_step = on_step
         self.connections: list[Connection] = []
         self._network = network
         self._observer = observer
@@ -74,9 +85,7 @@ class Frontend:
         for connection in self.connections:
             link = connection.link
             if not connection.broken:
-                self._network.send(
-                    self.bookie, link._reach.host, link._process, link.broken, connection
-                )
+                self._network.send(connection.back, link.process, link.broken, connection)
         self.connections = []
 
     # ---- the supervisor -------------------------------------------------------------------------
@@ -131,11 +140,14 @@ class Frontend:
         for number, frame in frames:
             body = memoryview(frame)[4:]
             asked = Asked(connection, number, body)
+            if asked.kind == FORCE:
+                asked.forced = tuple(connection.deferred.get(asked.ledger, ()))
             known = self._lane_of(asked.ledger) if asked.is_plain else None
             if known is not None:
                 lane = known
             else:
                 target = connection.intake.take(body)
+                assert target is not None, "no ledger moves here"
                 if isinstance(target, bytes):
                     if target:
                         self._answer(asked, target)
@@ -155,26 +167,9 @@ class Frontend:
         return lane if lane is not None and lane.in_service else None
 
     def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code:
-        if ledger < 0:
-            return Code.EBADREQ
-        place = self._places.find(ledger)
-        if place is None:
-            if not self._places.all_listed():
-                return Code.EIO
-            if purpose in ABSENT:
-                return ABSENT[purpose]
-            if purpose is Purpose.WRITE and not self._new_ledgers:
-                return Code.EREADONLY
-            count = range(len(self._places.disks))
-            lanes = [self._lanes.get(disk) for disk in count]
-            chosen = self._places.choose(
-                ledger,
-                [lane is not None and lane.in_service for lane in lanes],
-                [lane is not None and lane.writable for lane in lanes],
-            )
-            if isinstance(chosen, Unroutable):
-                return Code.EIO
-            place = chosen
+        place = self._places.route(ledger, purpose, self._lanes, new_ledgers=self._new_ledgers)
+        if isinstance(place, Code):
+            return place
         lane = self._lanes.get(place)
         return cast(DiskLink, lane) if lane is not None and lane.in_service else Code.EIO
 
@@ -191,6 +186,8 @@ class Frontend:
 
     def _answer(self, asked: Asked, frame: bytes) -> None:
         self._show(asked, frame)
+        if asked.kind == READ and self._network.garbles(self.bookie):
+            frame = garbled(frame)
         asked.connection.outbox.append((asked.number, frame))
         self._to_flush[asked.connection] = None
         if not self._flushing:
@@ -203,14 +200,7 @@ class Frontend:
         for connection in connections:
             answers, connection.outbox = connection.outbox, []
             link = connection.link
-            self._network.send(
-                self.bookie,
-                link._reach.host,
-                link._process,
-                link.answered,
-                connection,
-                answers,
-            )
+            self._network.send(connection.back, link.process, link.answered, connection, answers)
 
     def _show(self, asked: Asked, frame: bytes) -> None:
         """To the checks."""
@@ -222,8 +212,16 @@ class Frontend:
         if asked.kind == ADD:
             if is_ok:
                 observer.stored(bookie, ledger, asked.entry, not asked.recovery, asked.deferred)
+                self._on_step(ADDED_BY_RECOVERY if asked.recovery else ADDED, ledger)
+                if asked.deferred:
+                    asked.connection.deferred.setdefault(ledger, set()).add(asked.entry)
+        elif asked.kind == FORCE:
+            for entry in asked.forced if is_ok else ():
+                observer.stored(bookie, ledger, entry, ordinary=False, deferred=False)
         else:
             if asked.fences and (is_ok or denies):
                 observer.fenced(bookie, ledger)
+                self._on_step(FENCED if asked.entry < 0 or denies else READ_BY_RECOVERY, ledger)
             if denies:
                 observer.denied(bookie, ledger, asked.entry)
+                self._on_step(DENIED, ledger)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -22,17 +23,25 @@ from bkbox.errors import BkboxError, CookieMismatchError, DiskError, MetadataErr
 from bkbox.ids import BookieId
 from bkbox.ipc import messages
 from bkbox.ipc.messages import Message
-from bkbox.repair.progress import Progress
+from bkbox.repair.environment import Environment
 from bkbox.repair.runner import Runner
 from bkbox.sim.child import SimChannel, SimChild, SimNursery
-from bkbox.sim.files import KILLED_IN_WRITE, SimFiles
+from bkbox.sim.files import KILLED_IN_WRITE, Ambush, SimFiles
 from bkbox.sim.files import Disk as DiskFiles
-from bkbox.sim.frontend import Frontend
+from bkbox.sim.frontend import (
+    ADDED,
+    ADDED_BY_RECOVERY,
+    DENIED,
+    FENCED,
+    READ_BY_RECOVERY,
+    Frontend,
+)
 from bkbox.sim.index import SimIndex
 from bkbox.sim.link import Reach
 from bkbox.sim.loop import Process, Scheduler
 from bkbox.sim.metadata import Truth, View
 from bkbox.sim.network import Network
+from bkbox.sim.work import SimWork
 from bkbox.sim.worker import Worker
 from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter
@@ -48,16 +57,19 @@ from bkbox.supervisor.supervisor import Supervisor
 if TYPE_CHECKING:
     from bkbox.ipc.asyncchannel import AsyncChannel
 
+ADDED_BY_REPLACEMENT = "an add of a recovery, to a bookie that metadata does not name yet"
+
+STEPS = (ADDED, ADDED_BY_RECOVERY, ADDED_BY_REPLACEMENT, FENCED, READ_BY_RECOVERY, DENIED)
+"""Steps of the protocol that faults may wait for."""
+
 KILLED = "it was killed"
 _ORPHANS = "their supervisor is gone"
-
-AGAIN_S = 5.0
-"""After how long the operator starts a bookie that did not start."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostPlan:
-    """How a bookie of the cluster is set up."""
+    """How a bookie of the cluster is set up. ``again_s``: within which time its operator starts it again; ``list_s``:
+    how long it takes a disk to list its ledgers to the front-end, on average."""
 
     name: str
     disks: int
@@ -68,6 +80,8 @@ class HostPlan:
     segment_bytes: int
     checkpoint_bytes: int
     sync_ms: tuple[float, float]
+    again_s: float
+    list_s: float
 
 
 class Cluster:
@@ -82,6 +96,8 @@ class Cluster:
         self.observer = observer
         self.counts: Counter[str] = Counter()
         self.hosts: dict[str, Host] = {}
+        self.traps: dict[str, Callable[[Host], None]] = {}
+        """What befalls the next bookie that takes a step of the protocol, once; by the step."""
 
     def frontend_of(self, bookie: BookieId) -> Frontend | None:
         """The front-end of a bookie, if one listens."""
@@ -145,6 +161,10 @@ class Host:
         """When the supervisor last accounted for what disks may have lost."""
         self.crash_next_start = 0
         """At which change of its the next supervisor dies."""
+        self.ambush = Ambush()
+        self.on_start: Callable[[], None] | None = None
+        """What comes with the next start, once; ``on_up``: when it has ended well."""
+        self.on_up: Callable[[], None] | None = None
         self.processes: list[Process] = []
         self._machine = machine
         self._starting: Any = None
@@ -163,7 +183,7 @@ class Host:
         return made
 
     def files(self, process: Process) -> SimFiles:
-        return SimFiles(self.disks, process, self.rng)
+        return SimFiles(self.disks, process, self.rng, self.ambush)
 
     def open_index(self, disk: Path, host_crash: bool, process: Process) -> SimIndex:
         index = self.indexes[disk]
@@ -179,6 +199,9 @@ class Host:
         self._starting = None
         if self.supervisor is not None or not self.wanted:
             return
+        told, self.on_start = self.on_start, None
+        if told is not None:
+            told()
         process = self.process("supervisor")
         process.on_death.append(self._supervisor_died)
         process.run_task(self._live(process))
@@ -227,7 +250,7 @@ class Host:
         self.supervisor = None
         self.is_up = False
         self.kill(_ORPHANS)
-        self.start_in(AGAIN_S * self.rng.uniform(0.2, 1.0))
+        self.start_in(self.plan.again_s * self.rng.uniform(0.2, 1.0))
 
     def start_in(self, delay: float) -> None:
         if self._starting is None:
@@ -277,6 +300,7 @@ class Host:
             self.open_index,
             self.cluster.observer,
             self.plan.sync_ms,
+            self.plan.list_s,
         )
         worker.wall_offset_ms = self.wall_offset_ms
 
@@ -293,9 +317,26 @@ class Host:
         disks = [disk.uuid for disk in supervisor.disks]
         cluster = self.cluster
         self.frontend = Frontend(
-            self.process("front-end"), self.name, disks, cluster.network, cluster.observer
+            self.process("front-end"),
+            self.name,
+            disks,
+            cluster.network,
+            cluster.observer,
+            self._took_step,
         )
         return self.frontend
+
+    def _took_step(self, step: str, ledger: int) -> None:
+        traps = self.cluster.traps
+        if not traps:
+            return
+        if step == ADDED_BY_RECOVERY:
+            found = self.cluster.truth.newest(ledger)
+            if found is not None and self.name not in found.value.bookies():
+                step = ADDED_BY_REPLACEMENT
+        trap = traps.pop(step, None)
+        if trap is not None:
+            trap(self)
 
     # ---- what is known of it ---------------------------------------------------------------------
 
@@ -309,6 +350,14 @@ class Host:
             if state is not None and state.limbo:
                 return True
         return False
+
+    def keeps_fence(self, ledger: int) -> bool:
+        """Whether any worker that runs has a ledger fenced."""
+        states = (
+            None if worker.store is None else worker.store.ledger_state(ledger)
+            for worker in self.workers.values()
+        )
+        return any(state is not None and state.fenced for state in states)
 
     def limbo(self) -> list[int]:
         """Ledgers in limbo on the disks whose workers run."""
@@ -331,7 +380,10 @@ class Repair:
             metadata="sim:",
             metadata_wait_s=host.config.metadata_wait_s,
             entries_in_flight=4,
-            bytes_per_second=0,
+            disk_bytes_per_second=0,
+            network_bytes_per_second=0,
+            metadata_calls_per_second=0,
+            p99_growth_max=1.0,
             ledgers_at_once=2,
             retry_initial_s=host.config.repair_retry_initial_s,
             retry_max_s=host.config.repair_retry_max_s,
@@ -339,6 +391,7 @@ class Repair:
             rack_map="",
         )
         self._order = order
+        self._cluster = host.cluster
         self._store = View(host.cluster.truth, self.process, is_late=True)
         self._rng = random.Random(host.rng.getrandbits(64))  # noqa: S311 - of a seed
         self._runner: Runner | None = None
@@ -353,15 +406,22 @@ class Repair:
 
     async def _serve(self, worker: Worker) -> None:
         if self._runner is None:
-            client = Client(self._store, ClientOptions(), self._rng)
-            self._runner = Runner(self._order, self._store, client, self._report, self._rng)
+            scheduler = self._cluster.scheduler
+            environment = Environment(
+                me=BookieId(self._order.bookie),
+                store=self._store,
+                client=Client(self._store, ClientOptions(), self._rng),
+                disks={},
+                order=self._order,
+                rng=self._rng,
+                wall_ms=lambda: int(scheduler.now * 1000),
+                monotonic_s=lambda: scheduler.now,
+            )
+            self._runner = Runner(environment, SimWork())
         try:
             await self._runner.serve_disk(cast("AsyncChannel", SimChannel(worker)))
         except BkboxError as error:
             self.process.say("cannot ask a disk for its ledgers in limbo: %s", error)
-
-    def _report(self, progress: Progress) -> None:
-        """The trace has it."""
 
 
 class SimSupervisor(Supervisor):
@@ -382,8 +442,12 @@ class SimSupervisor(Supervisor):
         )
 
     def _ready(self, _listen: str) -> None:
-        self._host.is_up = True
-        self._host.cluster.counts["boots"] += 1
+        host = self._host
+        host.is_up = True
+        told, host.on_up = host.on_up, None
+        if told is not None:
+            told()
+        host.cluster.counts["boots"] += 1
 
     async def _account_for_losses(self, base: Ground, opened: list[Disk]) -> None:
         host = self._host
@@ -393,7 +457,7 @@ class SimSupervisor(Supervisor):
                 host.name, "%s: %s: %s", disk.path, disk.crash_class.value, disk.reason
             )
         if len(opened) == len(self.disks) and not any(disk.may_have_lost for disk in self.disks):
-            host.cluster.observer.vouched(host.name, host.vouches)
+            host.cluster.observer.vouched(host.name, host.vouches, host.keeps_fence)
         await super()._account_for_losses(base, opened)
         host.accounted_at = host.cluster.scheduler.now
 
@@ -419,6 +483,9 @@ class SimSupervisor(Supervisor):
         worker.process.on_death.append(lost)
         worker.process.after(0.0, worker.attach, frontend, lane)
         disk.in_service = True
+
+    async def _run_jobs(self, base: Ground) -> None:
+        """Repair is given the disks as they come: see ``Repair``."""
 
     def _start_repair(self) -> None:
         self.repair = cast(Child, SimChild(Repair(self._host), self.config.bookie_id))

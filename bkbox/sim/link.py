@@ -23,10 +23,10 @@ from bkbox.kernel.clientanswers import Owed
 from bkbox.protocol.events import NoAnswer
 from bkbox.sim.frames import code_of
 from bkbox.sim.loop import Call, Process
+from bkbox.sim.network import Network, Way
 
 if TYPE_CHECKING:
     from bkbox.sim.frontend import Frontend
-    from bkbox.sim.network import Network
 
 Find = Callable[[BookieId], "Frontend | None"]
 """The front-end of a bookie, if one listens."""
@@ -42,9 +42,20 @@ class Reach:
 
 
 class Connection:
-    """One established connection, seen from both ends. ``broken``: the client's end knows."""
+    """One established connection, seen from both ends. ``broken``: the client's end knows; ``deferred``: entries of
+    ledgers whose adds with deferred sync were answered on it."""
 
-    __slots__ = ("broken", "frontend", "intake", "link", "number", "outbox")
+    __slots__ = (
+        "back",
+        "broken",
+        "deferred",
+        "frontend",
+        "intake",
+        "link",
+        "number",
+        "outbox",
+        "there",
+    )
 
     def __init__(self, link: SimLink, frontend: Frontend, number: int) -> None:
         self.link = link
@@ -53,6 +64,9 @@ class Connection:
         self.broken = False
         self.intake = frontend.intake()
         self.outbox: list[tuple[int, bytes]] = []
+        self.deferred: dict[int, set[int]] = {}
+        self.there = Way(link.host, frontend.bookie)
+        self.back = Way(frontend.bookie, link.host)
 
 
 class _Left:
@@ -115,6 +129,14 @@ class SimLink:
         self._next = 0
         self._waiting: dict[int, tuple[Request | AddSend, int]] = {}
         self._timers: dict[Request | AddSend, Call] = {}
+
+    @property
+    def host(self) -> str:
+        return self._reach.host
+
+    @property
+    def process(self) -> Process:
+        return self._process
 
     @property
     def suspect(self) -> bool:
@@ -209,11 +231,9 @@ class SimLink:
         reach, frontend = self._reach, connection.frontend
         if frontend.process.dead:
             # It died and the client has not heard of it: the host's kernel says so now.
-            reach.network.send(self._bookie, reach.host, self._process, self.broken, connection)
+            reach.network.send(connection.back, self._process, self.broken, connection)
             return
-        reach.network.send(
-            reach.host, self._bookie, frontend.process, frontend.take, connection, frames
-        )
+        reach.network.send(connection.there, frontend.process, frontend.take, connection, frames)
 
     def answered(self, connection: Connection, answers: list[tuple[int, bytes]]) -> None:
         """What came over a connection."""

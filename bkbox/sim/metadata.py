@@ -18,6 +18,7 @@ from dataclasses import replace
 from bkbox.checks.check import Metadata
 from bkbox.checks.observer import Observer
 from bkbox.errors import (
+    BugError,
     LedgerExistsError,
     MetadataUnavailableError,
     NoSuchLedgerError,
@@ -32,6 +33,8 @@ from bkbox.metadata.base import (
     Registration,
     Versioned,
 )
+from bkbox.metadata.maintenance import Rests
+from bkbox.metadata.underreplication import UnderReplication
 from bkbox.sim.loop import Process, Scheduler
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo
@@ -242,6 +245,14 @@ class View(MetadataStore):
     async def underreplicated(self) -> frozenset[LedgerId]:
         await self._way()
         return frozenset()
+
+    @property
+    def under_replication(self) -> UnderReplication:
+        raise BugError("nobody re-replicates in a simulated cluster")
+
+    @property
+    def rests(self) -> Rests:
+        raise BugError("nobody re-replicates in a simulated cluster")
 
     # ---- cookies --------------------------------------------------------------------------------
 

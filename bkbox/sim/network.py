@@ -1,8 +1,8 @@
 """The network between processes: messages that are late, lost, doubled, out of order or cut off.
 
 A message is a call on the process at the other end. Names are those of hosts, so that a partition cuts off all
-processes of a host, in one direction or both. Connections are the ends' own business (link.py): what is lost here is
-lost without a word.
+processes of a host, in one direction or both. Connections are the ends' own business (link.py), but for their two
+directions (``Way``), within which messages may have to keep their order: what is lost here is lost without a word.
 """
 
 from __future__ import annotations
@@ -14,16 +14,27 @@ from typing import Any
 from bkbox.sim.loop import Process, Scheduler
 
 
+class Way:
+    """One direction of a connection. ``last``: when its last message arrives."""
+
+    __slots__ = ("hosts", "last")
+
+    def __init__(self, source: str, target: str) -> None:
+        self.hosts = source, target
+        self.last = 0.0
+
+
 class Network:
     """``loss``, ``double``: probabilities; ``delay_s``: the least, and the mean of what comes on top of it.
 
-    ``in_order``: messages from one host to another never overtake each other.
+    ``in_order``: messages of one direction of a connection never overtake each other.
     """
 
     def __init__(self, scheduler: Scheduler, counts: Counter[str]) -> None:
         self._scheduler = scheduler
         self._random = scheduler.rng.random
         self._expo = scheduler.rng.expovariate
+        self._process = Process(scheduler, "network")
         self._counts = counts
         self.loss = 0.0
         self.double = 0.0
@@ -32,21 +43,18 @@ class Network:
         self.cut: set[tuple[str, str]] = set()
         self.slow: dict[tuple[str, str], float] = {}
         """What is added to the mean of the delay from one host to another."""
-        self._last: dict[tuple[str, str], float] = {}
+        self.leaky: dict[tuple[str, str], float] = {}
+        """How probable a loss is from one host to another, in the place of ``loss``."""
+        self.garbling: dict[str, float] = {}
+        """How probable it is that a host sends an entry with a wrong bit in it."""
 
-    def send(
-        self,
-        source: str,
-        target: str,
-        process: Process,
-        call: Callable[..., object],
-        *args: Any,
-    ) -> None:
-        way = source, target
-        if way in self.cut:
+    def send(self, way: Way, process: Process, call: Callable[..., object], *args: Any) -> None:
+        hosts = way.hosts
+        if hosts in self.cut:
             self._counts["messages cut off"] += 1
             return
-        if self.loss and self._random() < self.loss:
+        loss = self.leaky.get(hosts, self.loss) if self.leaky else self.loss
+        if loss and self._random() < loss:
             self._counts["messages lost"] += 1
             return
         self._deliver(way, process, call, args)
@@ -54,17 +62,24 @@ class Network:
             self._counts["messages doubled"] += 1
             self._deliver(way, process, call, args)
 
-    def _deliver(
-        self, way: tuple[str, str], process: Process, call: Callable[..., object], args: Any
-    ) -> None:
+    def _deliver(self, way: Way, process: Process, call: Callable[..., object], args: Any) -> None:
         least, mean = self.delay_s
         if self.slow:
-            mean += self.slow.get(way, 0.0)
+            mean += self.slow.get(way.hosts, 0.0)
         when = self._scheduler.now + least + self._expo(1.0) * mean
         if self.in_order:
-            when = max(when, self._last.get(way, 0.0))
-            self._last[way] = when
+            when = way.last = max(when, way.last)
         self._scheduler.at(when, process, call, args)
+
+    def cut_for(self, seconds: float, ways: set[tuple[str, str]]) -> None:
+        """Nothing gets through from the one host to the other of each pair, for a while."""
+        self.cut |= ways
+        self._process.after(seconds, self.cut.difference_update, ways)
+
+    def garbles(self, host: str) -> bool:
+        """Whether the entry that a host is about to send gets a wrong bit."""
+        probability = self.garbling.get(host, 0.0) if self.garbling else 0.0
+        return probability > 0.0 and self._random() < probability
 
     def is_cut(self, one: str, other: str) -> bool:
         """Whether messages are lost in either direction."""
@@ -73,4 +88,6 @@ class Network:
     def heal(self) -> None:
         self.cut.clear()
         self.slow.clear()
+        self.leaky.clear()
+        self.garbling.clear()
         self.loss = self.double = 0.0

@@ -15,6 +15,7 @@ from bkbox.checks.all import all_checks
 from bkbox.checks.check import Violation
 from bkbox.checks.observer import Observer
 from bkbox.checks.readable import JUDGE
+from bkbox.checks.replication import Replication
 from bkbox.sim.environment import installed
 from bkbox.sim.faults import KINDS, Faults, is_settled
 from bkbox.sim.host import Cluster, Host
@@ -28,7 +29,7 @@ INIT_S = 20.0
 REST_S = 900.0
 
 _SWEEP_S = 20.0
-_SWEEP_DEATHS = 100
+_SWEEP_DEATHS = 500
 
 Trace = list[tuple[float, str, str]]
 
@@ -62,7 +63,7 @@ class _Run:
     def __init__(self, plan: Plan, *, traced: bool) -> None:
         self._plan = plan
         self._scheduler = scheduler = Scheduler(plan.seed, traced=traced)
-        self._observer = Observer(all_checks(), self._violated)
+        self._observer = Observer([*all_checks(), Replication()], self._violated)
         counts: Counter[str] = Counter()
         network = Network(scheduler, counts)
         network.delay_s, network.in_order = plan.delay_s, plan.in_order
@@ -123,6 +124,7 @@ class _Run:
         begin = scheduler.now
         network.loss, network.double = plan.loss, plan.double
         self._cluster.truth.stale_s = plan.stale_s
+        self._cluster.truth.delay_s = plan.metadata_s
         for action in plan.actions:
             scheduler.at(begin + action.at, self._machine, self._do, (action,))
         while self._goes_on and scheduler.now < begin + FAULTS_S:

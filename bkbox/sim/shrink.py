@@ -12,22 +12,25 @@ from bkbox.sim.run import Outcome, run
 from bkbox.sim.schedule import Action, Plan
 
 Fails = Callable[[Sequence[Action]], bool]
+GoesOn = Callable[[int], bool]
+"""Whether to try once more, after so many tries."""
 
 
-def shortened(actions: Sequence[Action], fails: Fails, tries: int) -> tuple[Action, ...]:
-    """A subsequence that fails and from which, if ``tries`` suffice, no action can be left out."""
+def shortened(actions: Sequence[Action], fails: Fails, goes_on: GoesOn) -> tuple[Action, ...]:
+    """A subsequence that fails and from which, if ``goes_on`` allows for it, no action can be left out."""
     kept = list(actions)
     pieces = 2
-    while kept and tries > 0:
+    tries = 0
+    while kept and goes_on(tries):
         size = max(1, -(-len(kept) // pieces))
         for start in range(0, len(kept), size):
             shorter = kept[:start] + kept[start + size :]
-            tries -= 1
+            tries += 1
             if fails(shorter):
                 kept = shorter
                 pieces = max(2, pieces - 1)
                 break
-            if tries <= 0:
+            if not goes_on(tries):
                 break
         else:
             if size == 1:
@@ -36,13 +39,13 @@ def shortened(actions: Sequence[Action], fails: Fails, tries: int) -> tuple[Acti
     return tuple(kept)
 
 
-def shrink(plan: Plan, violated: str, tries: int) -> Plan:
+def shrink(plan: Plan, violated: str, goes_on: GoesOn) -> Plan:
     """The plan with as few actions as will violate the property of this name."""
 
     def fails(actions: Sequence[Action]) -> bool:
         return _violates(run(plan.with_actions(tuple(actions))), violated)
 
-    return plan.with_actions(shortened(plan.actions, fails, tries))
+    return plan.with_actions(shortened(plan.actions, fails, goes_on))
 
 
 def _violates(outcome: Outcome, name: str) -> bool:

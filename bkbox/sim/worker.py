@@ -31,6 +31,7 @@ from bkbox.worker.calls import Calls, opened, stopped
 from bkbox.worker.frontlink import FrontLink
 from bkbox.worker.groups import Groups
 from bkbox.worker.loop import _CONCERNING_STATES
+from bkbox.worker.moves import Moves
 from bkbox.worker.stages import Stages
 
 if TYPE_CHECKING:
@@ -155,7 +156,8 @@ class SimFrontLink:
 
 
 class Worker:
-    """One disk's process. ``sync_ms``: how long the disk takes for a sync, at least and on average beyond that."""
+    """One disk's process. ``sync_ms``: how long the disk takes for a sync, at least and on average beyond that;
+    ``list_s``: how long it takes to list its ledgers, on average."""
 
     def __init__(
         self,
@@ -165,11 +167,13 @@ class Worker:
         open_index: OpenIndex,
         observer: Observer,
         sync_ms: tuple[float, float],
+        list_s: float,
     ) -> None:
         self.process = process
         self.bookie_id = bookie
         self.files = files
         self.sync_ms = sync_ms
+        self.list_s = list_s
         self.store: DiskStore | None = None
         self.front: SimFrontLink | None = None
         self.wall_offset_ms = 0
@@ -178,6 +182,7 @@ class Worker:
         self._observer = observer
         self._bookie: Bookie | None = None
         self._groups: SimGroups | None = None
+        self._moves: Moves | None = None
         self._calls: Calls | None = None
         self._awake = False
         self._poll_timer: Any = None
@@ -186,7 +191,7 @@ class Worker:
 
     def release(self) -> None:
         """It is dead, and need not hold memory."""
-        self.store = self.front = self._bookie = self._groups = self._calls = None
+        self.store = self.front = self._bookie = self._groups = self._moves = self._calls = None
 
     def sync_s(self) -> float:
         least, mean = self.sync_ms
@@ -224,7 +229,14 @@ class Worker:
         limbo = None
         if isinstance(message, messages.ClearLimbo):
             limbo = self._bookie.ledgers.record(message.ledger)
+        if isinstance(message, messages.MOVES_ON_DISKS):
+            assert self._moves is not None
+            return self._moves.answer(message, [])
         answer = self._calls.answer(message)
+        if isinstance(message, messages.MarkLedgers):
+            for ledger, flags, _has_key, _key in messages.MARK_ITEM.iter_unpack(message.payload):
+                if flags & messages.LIMBO:
+                    self._observer.entered_limbo(self.bookie_id, ledger)
         if limbo is not None and limbo.limbo and isinstance(message, messages.ClearLimbo):
             ledger = message.ledger
             self.process.say("ledger %d leaves limbo", ledger)
@@ -262,9 +274,12 @@ class Worker:
         self._groups = SimGroups(
             self, store, self._bookie, stages, self._ticks_us, self._lost_front
         )
-        self._calls = Calls(store, self._bookie, stages)
+        self._moves = Moves(
+            self.files, Path(order.path), store, self._bookie, self._groups, self._ticks_us
+        )
+        self._calls = Calls(store, self._bookie, stages, self._moves.ledgers_at_home)
         self._bookie.watch_space(1.0, 0)
-        return opened(store, report)
+        return opened(store, report, "")
 
     def _stop(self) -> Message:
         self.process.after(0.0, self.process.die, "it was told to stop")
@@ -276,11 +291,13 @@ class Worker:
         """Serve a front-end: the list of ledgers first."""
         assert self.store is not None
         assert self._groups is not None
+        assert self._moves is not None
         self._detach()
         self._groups.drain()
         self.front = SimFrontLink(frontend, lane)
-        ledgers = [ledger for ledger, _record in list(self.store.ledgers())]
-        frontend.process.after(_TURN_S, frontend.listed, lane, ledgers)
+        ledgers = [ledger for ledger, _record in self._moves.ledgers_at_home()]
+        listed_s = _TURN_S + self.list_s * self._rng.expovariate(1.0)
+        frontend.process.after(listed_s, frontend.listed, lane, ledgers)
         self._groups.attach(cast(FrontLink, self.front))
 
     def _detach(self) -> None:

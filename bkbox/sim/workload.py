@@ -161,6 +161,7 @@ class Program:
                     futures.append(self._append(writer, entry, payload, deferred=deferred))
                     entry += 1
                 if deferred and rng.random() < 0.7:
+                    await asyncio.sleep(rng.choice((0.0, 1.0, 20.0)))
                     self.observer.confirmed(ledger, await writer.force())
                 if rng.random() < 0.7:
                     await asyncio.wait(futures)
@@ -201,8 +202,8 @@ class Program:
         """A writer that goes on, and another client that recovers its ledger meanwhile."""
         rng, hosts = self.rng, len(self.plan.hosts)
         ack_quorum = rng.randint(self.plan.lossy + 1, min(self.plan.lossy + 2, hosts))
-        write_quorum = rng.randint(ack_quorum, min(ack_quorum + 1, hosts))
-        ensemble_size = rng.randint(write_quorum, min(write_quorum + 1, hosts))
+        write_quorum = min(ack_quorum + rng.choice((0, 0, 1)), hosts)
+        ensemble_size = min(write_quorum + rng.choice((0, 0, 1)), hosts)
         writer = await self.sim.client.create_ledger(
             ensemble_size, write_quorum, ack_quorum, password=_PASSWORD
         )
@@ -212,29 +213,39 @@ class Program:
         self.process.say("writes ledger %d in a duel", ledger)
         pace_s = rng.choice((0.0, 0.01, 0.1, 0.5))
         at = rng.randint(0, 8)
+        absent_s = rng.choice(self.plan.absent_s)
         other = self.ledgers.clients[rng.choice(self.plan.clients)]
         try:
-            for entry in range(rng.randint(1, 12)):
+            for entry in range(rng.randint(1, rng.choice((12, 12, 40)))):
                 if entry == at:
+                    if rng.random() < self.plan.partial:
+                        self._hide_from(other, rng.choice(writer.metadata.last_fragment.ensemble))
                     Program(self.cluster, self.plan, other, rng, self.ledgers).attack(ledger)
+                    await asyncio.sleep(absent_s)
                 self._append(writer, entry, b"%d.%d." % (ledger, entry), deferred=False)
                 await asyncio.sleep(pace_s)
             await asyncio.sleep(5.0)
         finally:
             await writer.abort()
 
+    def _hide_from(self, other: SimClient, bookie: str) -> None:
+        """Another client does not reach a bookie for a while."""
+        ways = {(other.name, bookie), (bookie, other.name)}
+        self.cluster.network.cut_for(self.rng.uniform(5.0, 60.0), ways)
+
     def attack(self, ledger: int) -> None:
-        """Recover a ledger, from this client."""
-        self.process.run_task(
-            self.carry_out("duel", partial(self._recover, self.sim.client, ledger))
-        )
+        """Recover a ledger, from this client: by a task of its own process, as its client is made there."""
+        self.process.run_task(self.carry_out("duel", partial(self._recover_here, ledger)))
 
     # ---- ending ---------------------------------------------------------------------------------
 
     async def recover(self) -> None:
         ledger = self.pick()
         if ledger is not None:
-            await self._recover(self.sim.client, ledger)
+            await self._recover_here(ledger)
+
+    async def _recover_here(self, ledger: int) -> None:
+        await self._recover(self.sim.client, ledger)
 
     async def _recover(self, client: Client, ledger: int) -> None:
         metadata = await client.recover(ledger)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bkbox.errors import DamagedError
 from bkbox.storage.files import Files
+from bkbox.storage.records import Location
 from bkbox.storage.sealed import read_document, write_document
 
 CHECKPOINT_NAME = "CHECKPOINT"
@@ -35,6 +36,10 @@ class Checkpoint:
     footer: int
     journal: int | None
     held: bool = False
+
+    def covers(self, place: Location) -> bool:
+        """Whether what was appended before a place is durable and stored."""
+        return (self.segment, self.offset) >= (place.segment, place.offset)
 
 
 def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:

@@ -31,6 +31,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from bkbox.errors import (
@@ -46,14 +47,17 @@ from bkbox.ids import MAX_ID
 from bkbox.kernel.fetch import Fetch, Range
 from bkbox.kernel.recent import Finder
 from bkbox.storage import marker
-from bkbox.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from bkbox.storage.entrylog import ENTRY_LOG_DIR, EntryLog
-from bkbox.storage.files import Files, Space, remove_flat_dir
-from bkbox.storage.identity import DiskIdentity, read_identity, write_identity
+from bkbox.storage.checkpoint import Checkpoint
+from bkbox.storage.checkpointing import Checkpointing, Checkpoints, Sync
+from bkbox.storage.entrylog import EntryLog
+from bkbox.storage.files import Files, Space
+from bkbox.storage.identity import DiskIdentity, read_identity
 from bkbox.storage.index import LedgerIndex
 from bkbox.storage.journal import Journal
-from bkbox.storage.orderedstore import INDEX_DIR, LevelStore, OrderedStore, discard_unsynced
+from bkbox.storage.prepare import OpenIndex, open_level_store
 from bkbox.storage.readahead import ReadAhead
+from bkbox.storage.reapply import Reapply
+from bkbox.storage.rebuild import set_aside
 from bkbox.storage.records import (
     ENTRY_IDS,
     STATE_KINDS,
@@ -65,35 +69,13 @@ from bkbox.storage.records import (
     forget_record,
 )
 from bkbox.storage.replay import LogReplay, LogReplayer
-from bkbox.storage.segment import SEGMENT_HEADER_BYTES, ScannedRecord
-from bkbox.storage.segmentlog import LogSync, Part, record_bytes
+from bkbox.storage.segmentlog import Part, record_bytes
 
 WRITEBACK_BYTES = 8 << 20
 """What is written back to the disk in one piece, where no sync does that."""
 
-_LOOK_BYTES = 64 << 10
-
 HELD = "what an earlier start found missing has not been dealt with"
 """In ReplayReport.damaged while a replay that was not trusted waits for its ``checkpoint``."""
-
-_REAPPLY_BYTES = 4 << 20
-_REAPPLY_RECORDS = 8_192
-
-OpenIndex = Callable[[Files, Path, bool], OrderedStore]
-"""Opens the index of a disk; the flag says that only what was flushed can be relied on."""
-
-CreateIndex = Callable[[Files, Path], None]
-"""Makes the empty index of a disk."""
-
-
-def open_level_store(files: Files, disk: Path, host_crash: bool) -> OrderedStore:
-    """The LevelDB index of a disk. DamagedError where it is missing or broken: it has to be
-    rebuilt.
-    """
-    path = disk / INDEX_DIR
-    if host_crash and files.exists(path):
-        discard_unsynced(files, path)
-    return LevelStore(path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,74 +97,6 @@ class ReplayReport:
     trusted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Sync:
-    """A sync that was begun; ``size``: bytes appended since the one before."""
-
-    size: int
-    of_log: LogSync
-
-    def run(self) -> None:
-        """On any thread, once."""
-        self.of_log.run()
-
-
-@dataclass(slots=True)
-class Checkpointing:
-    """A checkpoint that was begun."""
-
-    sync: Sync | None
-    of_log: LogSync | None
-    _write_frozen: Callable[[Checkpoint], None]
-    checkpoint: Checkpoint
-    error: DiskError | None = None
-
-    def run(self) -> None:
-        """On any thread, once, after ``sync``; a failure is raised by ``end_checkpoint``."""
-        try:
-            if self.of_log is not None:
-                self.of_log.run()
-                if self.of_log.error is not None:
-                    return
-            self._write_frozen(self.checkpoint)
-        except DiskError as error:
-            self.error = error
-
-
-def create_level_store(files: Files, disk: Path) -> None:
-    """Make an empty LevelDB index; what an earlier attempt left is removed."""
-    path = disk / INDEX_DIR
-    remove_flat_dir(files, path)
-    store = LevelStore(path, create=True)
-    store.flush()
-    store.close()
-    files.fsync_dir(disk)
-
-
-def format_disk(
-    files: Files,
-    disk: Path,
-    identity: DiskIdentity,
-    *,
-    create_index: CreateIndex = create_level_store,
-) -> None:
-    """Prepare an empty disk; one whose preparation was cut short is finished.
-
-    BootError for a disk that is in use, DiskError.
-    """
-    log_dir = disk / ENTRY_LOG_DIR
-    if read_identity(files, disk) is not None:
-        raise BootError(f"disk {disk} is prepared already")
-    if files.exists(log_dir) and files.listdir(log_dir):
-        raise BootError(f"disk {disk} holds an entry log but no identity: it is not empty")
-    files.mkdir(log_dir)
-    create_index(files, disk)
-    files.fsync_dir(disk)
-    files.fsync_dir(disk.parent)
-    write_checkpoint(files, disk, Checkpoint(0, 1, SEGMENT_HEADER_BYTES, 0, None))
-    write_identity(files, disk, identity)
-
-
 class DiskStore:
     """See the contract above."""
 
@@ -202,15 +116,11 @@ class DiskStore:
         self._disk = disk
         self.identity = identity
         self.ack_after = ack_after
-        self._log = log
+        self.log = log
         self._journal = journal
-        self._checkpoint_bytes = checkpoint_bytes
+        self._checkpoints = Checkpoints(files, disk, log, checkpoint_bytes)
         self._open_index = open_index
         self._opened_index: LedgerIndex | None = None
-        self._last_checkpoint = Checkpoint(0, 1, SEGMENT_HEADER_BYTES, 0, None)
-        self._held = False
-        self._since_checkpoint = self._looks_at = 0
-        self._frozen_at = self._last_checkpoint
         self._unsynced = 0
         self._unshown = 0
         self._appended: tuple[Sequence[Part], Sequence[Location]] = (), ()
@@ -263,15 +173,14 @@ class DiskStore:
         """Bring the index up to the logs after a stop, a process crash or a host crash, and say
         what is missing.
 
-        Raises DamagedError where the index has to be rebuilt, DiskFullError, DiskFailedError,
+        Raises IndexDamagedError where the index has to be rebuilt, DiskFullError, DiskFailedError,
         DiskError, and BootError where the last run kept a journal that the configuration does not
         name.
         """
         if self._opened_index is not None:
             raise BugError("a disk is replayed once")
-        checkpoint, journal_first = self._read_checkpoint()
-        if checkpoint is not None:
-            self._last_checkpoint = checkpoint
+        checkpoints = self._checkpoints
+        checkpoint, journal_first = checkpoints.read(self._journal)
         if journal_first is not None and self._journal is None:
             raise BootError(
                 f"disk {self._disk}: the last run kept a journal; "
@@ -281,25 +190,25 @@ class DiskStore:
         with self._failing:
             # What the index knows and the log lost is in the journal, if there is one to replay.
             journaled = host_crash and journal_first is not None
-            replayer = LogReplayer(self._files, self._log, self._index, host_crash=host_crash)
+            replayer = LogReplayer(self._files, self.log, self.index, host_crash=host_crash)
 
             def before_change(found: LogReplay) -> None:
                 if found.lost or not journaled:
-                    self._hold(checkpoint, journal_first)
+                    checkpoints.note_held(checkpoint, journal_first)
 
             found = replayer.run(checkpoint, before_change)
             journal_records = 0
             if self._journal is not None and journal_first is not None and host_crash:
-                reapply = _Reapply(self._log, self._index)
+                reapply = Reapply(self.log, self.index)
                 found.lost += self._journal.replay(journal_first, reapply)
                 reapply.flush()
                 journal_records = reapply.records
-            self._log.sync()
+            self.log.sync()
             if checkpoint is not None and checkpoint.held:
                 found.lost.append(HELD)
             trusted = not found.lost and (journaled or not found.dropped)
             if not trusted:
-                self._hold(checkpoint, journal_first)
+                checkpoints.note_held(checkpoint, journal_first)
             trusted = trusted and not (host_crash and self.ack_after is AckAfter.WRITE)
             self._begin(journal_first, trusted=trusted)
         return ReplayReport(
@@ -313,28 +222,6 @@ class DiskStore:
             trusted,
         )
 
-    def _read_checkpoint(self) -> tuple[Checkpoint | None, int | None]:
-        """The checkpoint, None if it is lost, and the first journal segment to replay, None if
-        there is none.
-        """
-        try:
-            checkpoint = read_checkpoint(self._files, self._disk)
-        except DamagedError:
-            checkpoint = None
-        if checkpoint is not None:
-            return checkpoint, checkpoint.journal
-        journal_segments = self._journal.segments() if self._journal is not None else []
-        return None, min(journal_segments, default=None)
-
-    def _hold(self, checkpoint: Checkpoint | None, journal_first: int | None) -> None:
-        """Note durably that something is missing, so that every start says so until the caller has
-        dealt with it.
-        """
-        if not self._last_checkpoint.held:
-            first = min(self._log.segments(), default=1)
-            at = checkpoint or Checkpoint(0, first, SEGMENT_HEADER_BYTES, 0, journal_first)
-            self._write_checkpoint(replace(at, held=True))
-
     def _begin(self, journal_first: int | None, *, trusted: bool) -> None:
         """Start the journal of this run, and take a checkpoint if nothing speaks against it and the last one does
         not cover everything.
@@ -343,16 +230,16 @@ class DiskStore:
         if journal is not None:
             journal.start(journal_first or 1)
         if trusted:
-            here = self._checkpoint_here(self._journal_first())
-            if self._last_checkpoint == replace(here, number=self._last_checkpoint.number):
+            if self._checkpoints.is_here(None if journal is None else journal.segment):
                 return
             with suppress(DiskFullError):  # it only makes the next start read less
                 self.checkpoint()
                 return
-        self._held = not trusted
+        self._checkpoints.held = not trusted
         if journal is not None and journal_first is None:
             # From here on the journal counts, though the log's position stays where it is.
-            self._write_checkpoint(replace(self._last_checkpoint, journal=journal.segment))
+            checkpoints = self._checkpoints
+            checkpoints.write(replace(checkpoints.last, journal=journal.segment))
 
     # ---- writing ---------------------------------------------------------------
 
@@ -373,20 +260,20 @@ class DiskStore:
         with self._failing:
             if self._journal_in_use is not None:
                 self._journal_in_use.append(parts, size)
-            locations = self._log.append(parts, size)
+            locations = self.log.append(parts, size)
         self._unsynced += size
-        self._since_checkpoint += size
+        self._checkpoints.wrote(size)
         self._unshown += hidden
         self._appended = parts, locations
 
     def index_appended(self) -> None:
         """Put the entries of what was appended last into the index: from here on they can be read."""
-        self._log.index(*self._appended, self._index.finder.active)
+        self.log.index(*self._appended, self.index.finder.active)
         self._appended = (), ()
 
     def show(self, record: Record) -> None:
         """A state of a ledger or an explicit LAC that was appended is durable: from here on it is seen."""
-        self._index.apply(record)
+        self.index.apply(record)
         self._unshown -= 1
 
     @property
@@ -413,7 +300,24 @@ class DiskStore:
     @property
     def is_crowded(self) -> bool:
         """Whether there are so many entries that no checkpoint has stored yet that no more should come."""
-        return self._index.is_overfull
+        return self.index.is_overfull
+
+    def copy(self, parts: Sequence[Part]) -> None:
+        """Write again, unsynced, what is known and shown already, so that the place where it lies now is not needed any
+        more. Raises as ``append``.
+        """
+        self._require_healthy()
+        size = record_bytes(parts)
+        with self._failing:
+            locations = self.log.append(parts, size)
+        self._unsynced += size
+        self._checkpoints.wrote(size)
+        self.log.index(parts, locations, self.index.finder.active)
+
+    def retire(self, segment: int) -> None:
+        """Remove a segment in which nothing counts any more; see compaction.py. DiskFullError: it is still there."""
+        with self._failing:
+            self.log.retire(segment)
 
     # ---- durability ---------------------------------------------------------------
 
@@ -455,12 +359,12 @@ class DiskStore:
         """
         if self.ack_after is AckAfter.SYNC:
             return None
-        return self._log.begin_writeback(WRITEBACK_BYTES)
+        return self.log.begin_writeback(WRITEBACK_BYTES)
 
     @property
     def _acknowledger(self) -> Journal | EntryLog:
         """Whose sync makes good what is promised."""
-        return self._journal_in_use or self._log
+        return self._journal_in_use or self.log
 
     # ---- reading ---------------------------------------------------------------
 
@@ -469,10 +373,10 @@ class DiskStore:
 
         DamagedError, DiskError: it is there and cannot be read.
         """
-        location = self._index.find(ledger, entry)
+        location = self.index.find(ledger, entry)
         if location is None:
             return None
-        kind, body = self._log.read(location)
+        kind, body = self.log.read(location)
         if kind is not Kind.ENTRY or ENTRY_IDS.unpack_from(body) != (ledger, entry):
             raise DamagedError(
                 f"disk {self._disk}: the index has ledger {ledger} entry {entry} at {location}, "
@@ -480,45 +384,67 @@ class DiskStore:
             )
         return bytes(body)
 
+    def is_readable(self, ledger: int, entry: int) -> bool:
+        """Whether an entry is there and its record verifies."""
+        try:
+            return self.read_entry(ledger, entry) is not None
+        except DiskError:
+            return False
+
     @property
     def finder(self) -> Finder:
         """Where entries lie; for kernel/reads.py."""
-        return self._index.finder
+        return self.index.finder
 
     def fetch(self) -> Fetch:
         """For reading many entries at once; with readers that are behind followed (readahead.py)."""
-        ahead = ReadAhead(self._index.finder, self._log.reader, lambda: self._log.position.segment)
-        return Fetch(self._log.reader, ahead)
+        ahead = ReadAhead(self.index.finder, self.log.reader, lambda: self.log.position.segment)
+        return Fetch(self.log.reader, ahead)
 
     def await_read(self, ranges: Sequence[Range]) -> None:
         """On any thread, one at a time: wait until these bytes of the log are in memory, or cannot be read."""
-        self._log.await_read(ranges)
+        self.log.await_read(ranges)
 
     def has_entry(self, ledger: int, entry: int) -> bool:
         """Whether the index has an entry; it is not read."""
-        return self._index.find(ledger, entry) is not None
+        return self.index.find(ledger, entry) is not None
 
     def last_entry_id(self, ledger: int) -> int:
         """The highest entry id of a ledger, -1 if it has no entries."""
-        return self._index.last_entry_id(ledger)
+        return self.index.last_entry_id(ledger)
 
     def entries(self, ledger: int) -> list[tuple[int, int]]:
         """Ranges (first, last), both included, of the entries of a ledger, ascending and merged."""
-        return self._index.entries(ledger)
+        return self.index.entries(ledger)
+
+    def changed_since(self, ledger: int, since: Location) -> Iterator[int]:
+        """Entries of a ledger whose records lie at or behind a place in the log, in no order; some more than once. More
+        may be appended while this goes on: that lies behind the ``position`` of before.
+        """
+        for run in self.index.runs(ledger):
+            if run.segment >= since.segment:
+                for entry, offset, _length in run.entries():
+                    if (run.segment, offset) >= (since.segment, since.offset):
+                        yield entry
+
+    @property
+    def position(self) -> Location:
+        """Where the next record is going to lie, or behind it."""
+        return self.log.position
 
     def ledger_state(self, ledger: int) -> LedgerRecord | None:
         """State of a ledger, None if the disk does not know it."""
-        return self._index.ledger_state(ledger)
+        return self.index.ledger_state(ledger)
 
     def explicit_lac(self, ledger: int) -> bytes | None:
         """The highest explicit LAC packet that was written for a ledger, None if there is none."""
-        return self._index.explicit_lac(ledger)
+        return self.index.explicit_lac(ledger)
 
     def ledgers(self, after: int = -1) -> Iterator[tuple[int, LedgerRecord]]:
         """Ledgers with an id > ``after`` that have a state, ascending. Make a list of it before
         writing.
         """
-        return self._index.ledgers(after)
+        return self.index.ledgers(after)
 
     def space(self) -> Space:
         """Room on the disk's file system, bytes."""
@@ -533,11 +459,7 @@ class DiskStore:
     @property
     def checkpoint_due(self) -> bool:
         """Whether enough was written since the last checkpoint; one belongs between two appends."""
-        if self._held or self._since_checkpoint < self._looks_at:
-            return False
-        # The memory of the index is looked at now and then only.
-        self._looks_at = self._since_checkpoint + _LOOK_BYTES
-        return self._since_checkpoint >= self._checkpoint_bytes or self._index.is_full
+        return self._checkpoints.is_due(self.index)
 
     def begin_checkpoint(self) -> Checkpointing:
         """Everything appended so far. If it has a ``sync``, carry that out as any other sync first; then ``run`` it
@@ -549,37 +471,48 @@ class DiskStore:
         if self._unshown:
             raise BugError("a checkpoint between an append and what makes it seen")
         with self._failing:
-            if not self._index.is_frozen:  # an earlier one did not come to its end
-                self._log.write_footer()
-                if self._journal_in_use is not None:
-                    self._journal_in_use.next_segment()
-                self._index.freeze()  # last: where it lies is what the next attempt is to write
-                self._frozen_at = self._checkpoint_here(self._journal_first())
-                self._since_checkpoint = self._looks_at = 0
-        checkpoint = replace(self._frozen_at, number=self._last_checkpoint.number + 1)
+            try:
+                checkpoint = self._checkpoints.freeze(self.index, self._journal_in_use)
+            except DiskError as error:
+                self._checkpoints.failed(error)
+                raise
+        index, write_frozen = self.index, self._checkpoints.write_frozen
+        write = partial(write_frozen, index)
         if self._journal_in_use is not None:
-            return Checkpointing(None, self._log.begin_sync(), self._write_frozen, checkpoint)
-        return Checkpointing(self.begin_sync(), None, self._write_frozen, checkpoint)
-
-    def _write_frozen(self, checkpoint: Checkpoint) -> None:
-        """On any thread: the log is durable up to the checkpoint."""
-        self._index.write_frozen()
-        write_checkpoint(self._files, self._disk, checkpoint)
+            return Checkpointing(None, self.log.begin_sync(), write, checkpoint)
+        return Checkpointing(self.begin_sync(), None, write, checkpoint)
 
     def end_checkpoint(self, checkpointing: Checkpointing) -> None:
         """It has run. DiskFullError: it was not taken, and will be due again. DiskFailedError."""
         with self._failing:
             if checkpointing.of_log is not None:
-                self._log.end_sync(checkpointing.of_log)
+                self.log.end_sync(checkpointing.of_log)
             if checkpointing.error is not None:
-                self._since_checkpoint = self._checkpoint_bytes
-                self._looks_at = 0
+                self._checkpoints.failed(checkpointing.error)
                 raise checkpointing.error
-            self._index.drop_frozen()
-            self._last_checkpoint = checkpointing.checkpoint
+            self.index.drop_frozen()
+            self._checkpoints.taken(checkpointing.checkpoint)
             if self._journal is not None:
-                self._journal.retire(self._last_checkpoint.journal)
-        self._held = False
+                self._journal.retire(checkpointing.checkpoint.journal)
+
+    @property
+    def last_checkpoint(self) -> Checkpoint:
+        """The one that is in its file."""
+        return self._checkpoints.last
+
+    @property
+    def lacks_room(self) -> bool:
+        """Whether the last checkpoint that was begun found no room."""
+        return self._checkpoints.lacks_room
+
+    @property
+    def has_much_to_store(self) -> bool:
+        """Whether so much waits for a checkpoint that what can wait should not add to it."""
+        return self.index.is_full
+
+    def hasten_checkpoint(self) -> None:
+        """The next look finds that one is due."""
+        self._checkpoints.make_due()
 
     def checkpoint(self) -> None:
         """Make logs and index durable, and note how far, now; lifts the hold of a replay that was not
@@ -596,22 +529,8 @@ class DiskStore:
 
     def settle(self) -> None:
         """What a replay found missing has been dealt with, durably. Raises as ``checkpoint``."""
-        if self._held:
+        if self._checkpoints.held:
             self.checkpoint()
-
-    def _journal_first(self) -> int | None:
-        """The first segment of the journal that a replay from here has to read."""
-        return None if self._journal_in_use is None else self._journal_in_use.segment
-
-    def _checkpoint_here(self, journal: int | None) -> Checkpoint:
-        segment, offset, _ = self._log.position
-        return Checkpoint(
-            self._last_checkpoint.number + 1, segment, offset, self._log.footer, journal
-        )
-
-    def _write_checkpoint(self, checkpoint: Checkpoint) -> None:
-        write_checkpoint(self._files, self._disk, checkpoint)
-        self._last_checkpoint = checkpoint
 
     def close(self) -> None:
         """Make everything durable, take a last checkpoint (unless held back) and close.
@@ -626,21 +545,21 @@ class DiskStore:
             self.abandon()
 
     def _close_durably(self) -> None:
-        if self._held:
-            self._log.sync()
+        if self._checkpoints.held:
+            self.log.sync()
             return
-        if self._index.is_frozen:
+        if self.index.is_frozen:
             self.checkpoint()  # one that failed before; the next one covers the rest
         self.checkpoint()
-        if self._last_checkpoint.journal is not None:
+        if self._checkpoints.last.journal is not None:
             # The log holds it all: the journal need not be there at the next start.
-            self._write_checkpoint(self._checkpoint_here(None))
+            self._checkpoints.write(self._checkpoints.here(None))
             assert self._journal is not None
             self._journal.retire(None)
 
     def abandon(self) -> None:
         """Close all files as they are, syncing nothing."""
-        self._log.close()
+        self.log.close()
         if self._journal is not None:
             self._journal.close()
         if self._opened_index is not None:
@@ -653,7 +572,16 @@ class DiskStore:
         return self._failed
 
     @property
-    def _index(self) -> LedgerIndex:
+    def index_damage(self) -> str:
+        """What of the index was seen not to be readable, in words; empty while nothing was."""
+        return self._opened_index.damage if self._opened_index is not None else ""
+
+    def set_index_aside(self) -> None:
+        """For a process that is about to end: the next start makes the index anew. DiskError."""
+        set_aside(self._files, self._disk)
+
+    @property
+    def index(self) -> LedgerIndex:
         if self._opened_index is None:
             raise BugError("the disk is not open: replay comes first")
         return self._opened_index
@@ -686,38 +614,3 @@ class _Failing:
 
 def _has_negative_id(record: Record) -> bool:
     return record.kind is Kind.ENTRY and max(ENTRY_IDS.unpack_from(record.body)) > MAX_ID
-
-
-class _Reapply:
-    """Appends what was journaled to the entry log again, and indexes it."""
-
-    def __init__(self, log: EntryLog, index: LedgerIndex) -> None:
-        self._log = log
-        self._index = index
-        self._batch: list[Record] = []
-        self._bytes = 0
-        self.records = 0
-
-    def __call__(self, scanned: ScannedRecord) -> None:
-        if scanned.kind is not Kind.ENTRY and scanned.kind not in STATE_KINDS:
-            return
-        alone = scanned.kind is Kind.FORGET  # which voids what comes before it and not what follows
-        if alone or self._bytes >= _REAPPLY_BYTES or len(self._batch) >= _REAPPLY_RECORDS:
-            self.flush()
-        self._batch.append(Record(scanned.kind, scanned.body))
-        self._bytes += len(scanned.body)
-        if alone:
-            self.flush()
-
-    def flush(self) -> None:
-        """Append what waits."""
-        if self._batch:
-            locations = self._log.append(self._batch, record_bytes(self._batch))
-            self._log.index(self._batch, locations, self._index.finder.active)
-            for record in self._batch:
-                self._index.apply(record)
-            self.records += len(self._batch)
-        self._batch, self._bytes = [], 0
-        if self._index.is_full:
-            self._log.sync()
-            self._index.flush()

@@ -5,15 +5,19 @@ for its rules.
 from it.
 
 Footers say what is in a segment without reading it again: each counts the entries and bytes per
-ledger since the footer before it, and points to that one. One is written at every checkpoint and
+ledger since the footer before it, and points to that one. They name every ledger that the segment
+has any record about. One is written at every checkpoint and
 before the seal, so counts survive a restart: what came after the last footer is counted again by
 the replay, which reads it anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import logging
+from collections import deque
+from collections.abc import Callable, Generator, Sequence
 from pathlib import Path
+from threading import Lock
 from uuid import UUID
 
 from bkbox.errors import DamagedError
@@ -23,14 +27,40 @@ from bkbox.kernel.tally import Tally
 from bkbox.limits import FOOTER_LEDGERS_MAX
 from bkbox.storage.files import Files
 from bkbox.storage.logreader import LogReader
-from bkbox.storage.records import ENTRY_IDS, FOOTER_ITEM, OFFSET, Kind, Location, Record
+from bkbox.storage.records import (
+    ENTRY_IDS,
+    FOOTER_ITEM,
+    OFFSET,
+    STATE_KINDS,
+    Kind,
+    Location,
+    Record,
+    decode_ledger_id,
+)
+from bkbox.storage.retired import Retired, read_retired, write_retired
 from bkbox.storage.segment import (
     ENTRY_LOG_MAGIC,
+    RECORD_HEADER_BYTES,
+    Damage,
+    ScannedRecord,
     SegmentName,
+    TornTail,
+    Unwritten,
+    scan,
 )
 from bkbox.storage.segmentlog import LogSync, Part, SegmentLog, list_segments, record_bytes
 
+log = logging.getLogger(__name__)
+
 ENTRY_LOG_DIR = "entrylog"
+
+
+def _retired(files: Files, disk: Path) -> Retired:
+    try:
+        return read_retired(files, disk)
+    except DamagedError as error:
+        log.warning("%s: segments that are missing may be taken for lost", error)
+        return Retired()
 
 
 class EntryLog:
@@ -49,10 +79,14 @@ class EntryLog:
         self._log = SegmentLog(
             files, self._directory, ENTRY_LOG_MAGIC, uuid, segment_bytes_max, now_ms
         )
+        self._disk = disk
         self._tally = Tally()
         self._footer = 0
+        self.retired = _retired(files, disk)
         self.reader = LogReader(files, self._log.path_of, self._log.name_of)
         self._awaiting = LogReader(files, self._log.path_of, self._log.name_of)
+        self._await_lock = Lock()
+        self._left_open: deque[int] = deque()
 
     # ---- where it stands ---------------------------------------------------------------
 
@@ -72,7 +106,8 @@ class EntryLog:
 
     def segments(self) -> list[int]:
         """Ids of the segments that exist, ascending."""
-        return list_segments(self._files, self._directory)
+        found = list_segments(self._files, self._directory)
+        return [segment for segment in found if segment not in self.retired]
 
     def path_of(self, segment: int) -> Path:
         return self._log.path_of(segment)
@@ -115,6 +150,8 @@ class EntryLog:
                 ledger, entry = ENTRY_IDS.unpack_from(part.body)
                 recent.put(ledger, entry, segment, offset, length)
                 self._tally.count(ledger, 1, length)
+            elif part.kind in STATE_KINDS:
+                self._tally.count(decode_ledger_id(part.body), 0, 0)
 
     def write_footer(self) -> None:
         """Append a footer for what came since the last one, unsynced; nothing if nothing came.
@@ -166,8 +203,21 @@ class EntryLog:
 
     def await_read(self, ranges: Sequence[Range]) -> None:
         """On any thread, one at a time: wait until these bytes are in memory, or cannot be read."""
-        for segment, offset, size in ranges:
-            self._awaiting.await_read(segment, offset, size)
+        with self._await_lock:
+            for segment, offset, size in ranges:
+                self._awaiting.await_read(segment, offset, size)
+            while self._left_open:
+                self._awaiting.leave(self._left_open.popleft())
+
+    def scan(
+        self, segment: int, start: int
+    ) -> Generator[ScannedRecord | Damage | TornTail | Unwritten, None, None]:
+        """What is in a segment from ``start`` on, where a record begins; to be closed. DiskError."""
+        file = self._files.open_read(self.path_of(segment))
+        try:
+            yield from scan(file, self.name_of(segment), start)
+        finally:
+            file.close()
 
     def read_footers(self, segment: int, last: int) -> dict[int, tuple[int, int]]:
         """Entries and bytes per ledger that the footers of a segment count, following them from
@@ -184,6 +234,52 @@ class EntryLog:
                 total[ledger] = before[0] + entries, before[1] + size
             [last] = OFFSET.unpack_from(body)
         return total
+
+    def size_of(self, segment: int) -> int:
+        """Bytes of a segment's file. DiskError."""
+        return self.reader.size_of(segment)
+
+    def ledgers_of(self, segment: int) -> dict[int, tuple[int, int]] | None:
+        """Entries and bytes of each ledger that a sealed segment has records about; None where its footers cannot be
+        read. DiskError.
+        """
+        seal_bytes = RECORD_HEADER_BYTES + OFFSET.size
+        try:
+            at = max(0, self.reader.size_of(segment) - seal_bytes)
+            seal = Location(segment, at, OFFSET.size)
+            kind, body = self.read(seal)
+            return (
+                None
+                if kind is not Kind.SEAL
+                else self.read_footers(segment, OFFSET.unpack(body)[0])
+            )
+        except DamagedError:
+            return None
+
+    # ---- removing ---------------------------------------------------------------
+
+    def clear_retired(self) -> None:
+        """Remove what a crash left of segments that were to be removed. DiskError."""
+        left = [
+            each for each in list_segments(self._files, self._directory) if each in self.retired
+        ]
+        for segment in left:
+            self._files.unlink(self.path_of(segment))
+        if left:
+            self._files.fsync_dir(self._directory)
+
+    def retire(self, segment: int) -> None:
+        """Remove a segment in which nothing counts any more, durably. DiskError."""
+        retired = self.retired.with_segment(segment)
+        write_retired(self._files, self._disk, retired)
+        self.retired = retired
+        self.reader.leave(segment)
+        self._left_open.append(segment)
+        if self._await_lock.acquire(blocking=False):  # otherwise who has it will see to it
+            self._awaiting.leave(self._left_open.pop())
+            self._await_lock.release()
+        self._files.unlink(self.path_of(segment))
+        self._files.fsync_dir(self._directory)
 
     def close(self) -> None:
         """Close all files; syncs nothing."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from bkbox.errors import BugError, DamagedError
+from bkbox.errors import BugError, IndexDamagedError
 from bkbox.kernel.recent import MISSING, Finder, Place, Recent
 from bkbox.kernel.runs import Run, RunEncoder
 from bkbox.limits import INDEX_MEMORY_BYTES, LAST_ENTRIES_CACHED_MAX, RUN_CACHE_BYTES
@@ -31,16 +31,17 @@ from bkbox.storage.records import (
     lac_of,
 )
 from bkbox.storage.storedindex import Changes, StoredIndex
+from bkbox.values import replaced
 
 
 class LedgerIndex:
     """The index over an ordered store."""
 
     def __init__(self, store: OrderedStore) -> None:
-        """Raises DamagedError, with the store closed, where the index has to be rebuilt."""
+        """Raises IndexDamagedError, with the store closed, where the index has to be rebuilt."""
         try:
             self._stored = StoredIndex(store)
-        except DamagedError:
+        except IndexDamagedError:
             store.close()
             raise
         self.finder = Finder(self._load, RUN_CACHE_BYTES)
@@ -60,11 +61,13 @@ class LedgerIndex:
         kind, body = record
         if kind is Kind.LEDGER:
             ledger, state = decode_ledger(body)
+            if state.emptied:
+                self._active.forget(ledger)
             complete = state.fenced and state.master_key is not None  # nothing can be added to it
             old = None if complete else self.ledger_state(ledger)
             if old is not None:
                 key = old.master_key if state.master_key is None else state.master_key
-                state = LedgerRecord(key, state.fenced or old.fenced, state.limbo)
+                state = replaced(state, master_key=key, fenced=state.fenced or old.fenced)
             self._active.states[ledger] = state
         elif kind is Kind.LAC:
             ledger = decode_ledger_id(body)
@@ -95,7 +98,7 @@ class LedgerIndex:
     def entries(self, ledger: int) -> list[tuple[int, int]]:
         """Ranges (first, last), both included, of the entries of a ledger, ascending and merged."""
         found: list[tuple[int, int]] = []
-        for run in self._runs(ledger):
+        for run in self.runs(ledger):
             found += run.ranges()
         found.sort()
         ranges: list[tuple[int, int]] = []
@@ -106,14 +109,22 @@ class LedgerIndex:
                 ranges.append((first, last))
         return ranges
 
-    def _runs(self, ledger: int) -> Iterator[Run]:
-        """Runs with all entries of a ledger; they overlap."""
+    def runs(self, ledger: int) -> Iterator[Run]:
+        """Runs with all entries of a ledger, as of the first step; they overlap. What is appended, checkpointed or copied
+        meanwhile takes none of them away.
+        """
         encoder = RunEncoder()
         for layer in self._layers():
             yield from layer.entries.runs_of(ledger, encoder)
             if layer.entries.forgets(ledger):
                 return
         yield from self._stored.runs(ledger)
+
+    def stored_runs(self, ledger: int, first: int) -> Iterator[Run]:
+        """The runs of the store, which newer layers may supersede, after the one of a ledger that begins with an entry;
+        (-1, -1): all.
+        """
+        return self._stored.runs_after(ledger, first)
 
     def _layers(self) -> tuple[Layer, ...]:
         """Those in memory, the newest first."""
@@ -209,6 +220,10 @@ class LedgerIndex:
         self._flush = IndexFlush(self._stored, self._frozen, self._last.get)
         self._flush.run()
 
+    def renew(self) -> None:
+        """Before ``write_frozen`` is done again that found no room. DiskFullError: there is none yet."""
+        self._stored.renew()
+
     def drop_frozen(self) -> None:
         """The frozen layer has been written: the store answers for it from here on."""
         if self._frozen is None or self._flush is None:
@@ -225,6 +240,11 @@ class LedgerIndex:
         self.freeze()
         self.write_frozen()
         self.drop_frozen()
+
+    @property
+    def damage(self) -> str:
+        """What of the stored index was seen not to be readable, in words; empty while nothing was."""
+        return self._stored.damage
 
     # ---- after a crash ---------------------------------------------------------------
 

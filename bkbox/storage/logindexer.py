@@ -9,7 +9,7 @@ from bkbox.kernel.logscan import LogScan
 from bkbox.kernel.tally import Tally
 from bkbox.storage.files import Files
 from bkbox.storage.index import LedgerIndex
-from bkbox.storage.records import Kind, Record
+from bkbox.storage.records import STATE_KINDS, Kind, Record, decode_ledger_id
 from bkbox.storage.scan import OnRecord, SegmentFindings, read_segment
 from bkbox.storage.segment import ScannedRecord, SegmentName
 
@@ -47,6 +47,8 @@ class LogIndexer:
         def on_record(record: ScannedRecord) -> None:
             if record.kind is Kind.FOOTER:
                 self.tally.clear()  # what came before is counted in it
+            elif record.kind in STATE_KINDS:
+                self.tally.count(decode_ledger_id(record.body), 0, 0)
             self._index.apply(Record(record.kind, record.body))
             self.records += 1
 

@@ -97,6 +97,16 @@ class LogReader:
         self._open[segment] = found
         return found
 
+    def size_of(self, segment: int) -> int:
+        """Bytes of a segment's file."""
+        return self._segment(segment)[0].size()
+
+    def leave(self, segment: int) -> None:
+        """Close a segment, if it is open."""
+        found = self._open.pop(segment, None)
+        if found is not None:
+            found[0].close()
+
     def close(self) -> None:
         """Close all files."""
         for file, _ in self._open.values():

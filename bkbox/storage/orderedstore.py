@@ -5,6 +5,7 @@ What the index needs of it, and no more:
 
 - ``write`` is atomic, and survives the process once it has returned. Only what was written before
   the last ``flush`` survives the host.
+- LevelDB that found no room takes no write any more, room or not, before it is opened anew (``renew``).
 - LevelDB flushes its memory table into a synced table when an empty range is compacted; that call
   swallows its errors, so an empty synced write follows, which LevelDB refuses after a failure in
   the background.
@@ -15,15 +16,16 @@ What the index needs of it, and no more:
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
 import plyvel
 
-from bkbox.errors import DamagedError, DiskError, DiskFailedError, DiskFullError
+from bkbox.errors import DiskError, DiskFailedError, DiskFullError, IndexDamagedError
 from bkbox.storage.files import Files
 
 INDEX_DIR = "index"
@@ -32,10 +34,16 @@ _CACHE_BYTES = 8 << 20
 _OPEN_FILES = 256
 _FLUSHED = b"!flushed"
 """Sorts before all keys of the index."""
+_TABLES = b"leveldb.sstables"
+_TABLE = re.compile(rb"^ (\d+):(\d+)\[", re.MULTILINE)
+"""Number and size of a table in what LevelDB says of its tables."""
 
 
 class OrderedStore(Protocol):
     """An ordered, crash-safe map; see above."""
+
+    damage: str
+    """What was seen of it that cannot be read, in words; empty while nothing was."""
 
     def get(self, key: bytes) -> bytes | None: ...
 
@@ -50,6 +58,11 @@ class OrderedStore(Protocol):
     def flush(self) -> None:
         """Make everything written durable."""
 
+    def renew(self) -> None:
+        """After a write or a flush that found no room, and before the next one; nothing else may be under way.
+        DiskFullError: there is none yet, and what is read meanwhile is a DiskError.
+        """
+
     def close(self) -> None: ...
 
 
@@ -57,6 +70,7 @@ class MemoryStore:
     """``OrderedStore`` in memory."""
 
     def __init__(self) -> None:
+        self.damage = ""
         self._values: dict[bytes, bytes] = {}
         self._keys: list[bytes] = []
 
@@ -82,6 +96,9 @@ class MemoryStore:
     def flush(self) -> None:
         """Nothing: memory is as durable as it gets."""
 
+    def renew(self) -> None:
+        """Nothing: it goes on by itself."""
+
     def close(self) -> None:
         """Nothing to close."""
 
@@ -90,13 +107,18 @@ class LevelStore:
     """``OrderedStore`` in a LevelDB folder."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
-        """Open the folder, or make it. DamagedError where it is missing or broken, DiskError
+        """Open the folder, or make it. IndexDamagedError where it is missing or broken, DiskError
         otherwise.
         """
+        self.damage = ""
         self._path = path
+        self._db: Any = None
+        self._open(create=create)
+
+    def _open(self, *, create: bool) -> None:
         with self._errors(DiskError):
-            self._db: Any = plyvel.DB(
-                str(path),
+            self._db = plyvel.DB(
+                str(self._path),
                 create_if_missing=create,
                 error_if_exists=create,
                 paranoid_checks=True,
@@ -105,16 +127,35 @@ class LevelStore:
                 lru_cache_size=_CACHE_BYTES,
                 max_open_files=_OPEN_FILES,
             )
+            self._check_tables()
+
+    def _check_tables(self) -> None:
+        """LevelDB opens a table when something in it is asked for: one that was cut is seen here.
+
+        One that is missing LevelDB has seen, or has itself replaced since.
+        """
+        for number, size in _TABLE.findall(self._db.get_property(_TABLES)):
+            table = self._path / f"{int(number):06}.ldb"
+            with suppress(FileNotFoundError):
+                if table.stat().st_size != int(size):
+                    self._db.close()
+                    raise plyvel.CorruptionError(f"{table.name} is not of {int(size)} bytes")
+
+    @property
+    def _opened(self) -> Any:
+        if self._db is None:
+            raise DiskError(f"{self._path}: there was no room to open it anew")
+        return self._db
 
     def get(self, key: bytes) -> bytes | None:
         try:
-            value: bytes | None = self._db.get(key, verify_checksums=True)
+            value: bytes | None = self._opened.get(key, verify_checksums=True)
         except plyvel.Error as error:
             raise self._error_of(error, DiskError) from error
         return value
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        batch = self._db.write_batch()
+        batch = self._opened.write_batch()
         for key, value in changes.items():
             if value is None:
                 batch.delete(key)
@@ -130,23 +171,32 @@ class LevelStore:
         low = None if reverse else start
         with (
             self._errors(DiskError),
-            self._db.iterator(
+            self._opened.iterator(
                 start=low, stop=stop, reverse=reverse, verify_checksums=True
             ) as pairs,
         ):
-            for pair in pairs:
-                if pair[0] < start:
-                    return
-                yield pair
+            try:
+                for pair in pairs:
+                    if pair[0] < start:
+                        return
+                    yield pair
+            except RuntimeError as error:  # what plyvel says of an iterator whose store was closed
+                raise DiskError(f"{self._path}: it was opened anew meanwhile") from error
 
     def flush(self) -> None:
         with self._errors(DiskFailedError):
-            self._db.compact_range(start=_FLUSHED, stop=_FLUSHED)
-            self._db.put(_FLUSHED, b"", sync=True)
+            self._opened.compact_range(start=_FLUSHED, stop=_FLUSHED)
+            self._opened.put(_FLUSHED, b"", sync=True)
+
+    def renew(self) -> None:
+        self.close()
+        self._db = None
+        self._open(create=False)
 
     def close(self) -> None:
-        with self._errors(DiskError):
-            self._db.close()
+        if self._db is not None:
+            with self._errors(DiskError):
+                self._db.close()
 
     @contextmanager
     def _errors(self, kind: type[DiskError]) -> Iterator[None]:
@@ -156,16 +206,15 @@ class LevelStore:
             raise self._error_of(error, kind) from error
 
     def _error_of(self, error: Exception, kind: type[DiskError]) -> DiskError:
-        text = str(error)
+        said = error.args[0] if error.args else b""
+        text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
         # "Invalid argument" is what LevelDB says about a table that is shorter than it should be.
         missing = "does not exist" in text or "Invalid argument" in text
         if isinstance(error, plyvel.CorruptionError) or missing:
-            return DamagedError(f"{self._path}: {error}; {REBUILD_HINT}")
+            self.damage = f"{self._path}: {text}"
+            return IndexDamagedError(self.damage)
         full = "No space left" in text or "quota" in text
-        return (DiskFullError if full else kind)(f"{self._path}: {error}")
-
-
-REBUILD_HINT = "rebuild the index from the entry log: bkbox index rebuild --config FILE"
+        return (DiskFullError if full else kind)(f"{self._path}: {text}")
 
 
 def discard_unsynced(files: Files, path: Path) -> None:

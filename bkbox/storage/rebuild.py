@@ -1,24 +1,30 @@
-"""A new index from the entry log alone: what ``bkbox index rebuild`` does while the bookie is
-stopped.
+"""A new index from the entry log alone: what a start does whose index is missing or broken, and ``bkbox index rebuild``
+while the bookie is stopped.
 
-The new index is built beside the old one and takes its place in the end, so that an interrupted
-rebuild changes nothing. Nothing else on the disk is changed: the checkpoint stays true, because
-the new index holds all that the log holds.
+The new index is built beside the old one and takes its place in the end, so that an interrupted rebuild changes
+nothing. The checkpoint stays true, because the new index holds all that the log holds, and the log is synced first.
+
+What cannot be read and had been durable, be it a part of a segment or a whole one, is in no index any more. So that it
+is not denied, the checkpoint is then *held*, before the new index takes its place: every start finds that something is
+missing, until phase one has dealt with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bkbox.errors import BootError, DamagedError
+from bkbox.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from bkbox.storage.entrylog import ENTRY_LOG_DIR
 from bkbox.storage.files import Files, remove_flat_dir
 from bkbox.storage.identity import read_identity
 from bkbox.storage.index import LedgerIndex
 from bkbox.storage.logindexer import LogIndexer
+from bkbox.storage.mend import sync_segment
 from bkbox.storage.orderedstore import INDEX_DIR, LevelStore
+from bkbox.storage.retired import Retired, read_retired
 from bkbox.storage.scan import SegmentFindings
 from bkbox.storage.segment import (
     ENTRY_LOG_MAGIC,
@@ -27,6 +33,8 @@ from bkbox.storage.segment import (
     segment_file_name,
 )
 from bkbox.storage.segmentlog import list_segments
+
+_OLD = INDEX_DIR + ".old"
 
 Progress = Callable[[int, int], None]
 """Called with the bytes read and the bytes to read."""
@@ -51,32 +59,67 @@ def rebuild_index(
     Raises DamagedError, with the old index in place, where a part of the log cannot be read,
     unless ``keep_going``; BootError for a disk that was never prepared; DiskError.
     """
-    fresh, old = disk / (INDEX_DIR + ".new"), disk / (INDEX_DIR + ".old")
+    fresh = disk / (INDEX_DIR + ".new")
     remove_flat_dir(files, fresh)
-    rebuild = _Rebuild(files, disk, LedgerIndex(LevelStore(fresh, create=True)), progress)
+    checkpoint = _checkpoint_of(files, disk)
+    index = LedgerIndex(LevelStore(fresh, create=True))
+    rebuild = _Rebuild(files, disk, index, checkpoint, progress)
     try:
         report = rebuild.run()
     finally:
-        rebuild.index.close()
+        index.close()
     if report.unreadable and not keep_going:
         raise DamagedError(
             f"the entry log of {disk} cannot be read whole: {'; '.join(report.unreadable)}"
         )
-    current = disk / INDEX_DIR
-    remove_flat_dir(files, old)
-    if files.exists(current):
-        files.rename(current, old)
-    files.rename(fresh, current)
+    if report.unreadable and checkpoint is not None:
+        write_checkpoint(files, disk, replace(checkpoint, held=True))
+    set_aside(files, disk)
+    files.rename(fresh, disk / INDEX_DIR)
     files.fsync_dir(disk)
-    remove_flat_dir(files, old)
+    remove_flat_dir(files, disk / _OLD)
     return report
 
 
+def set_aside(files: Files, disk: Path) -> None:
+    """Take the index from its place, if there is one: the next start makes it anew. DiskError."""
+    current, old = disk / INDEX_DIR, disk / _OLD
+    if files.exists(current):
+        remove_flat_dir(files, old)
+        files.rename(current, old)
+        files.fsync_dir(disk)
+
+
+def _checkpoint_of(files: Files, disk: Path) -> Checkpoint | None:
+    """The checkpoint, None if it is lost: the next start reads the whole log then, and sees by itself what is bad."""
+    try:
+        return read_checkpoint(files, disk)
+    except DamagedError:
+        return None
+
+
+def _retired_of(files: Files, disk: Path) -> Retired:
+    """What was removed on purpose; where that is not known, every hole is taken for a loss."""
+    try:
+        return read_retired(files, disk)
+    except DamagedError:
+        return Retired()
+
+
 class _Rebuild:
-    def __init__(self, files: Files, disk: Path, index: LedgerIndex, progress: Progress) -> None:
-        self.index = index
+    def __init__(
+        self,
+        files: Files,
+        disk: Path,
+        index: LedgerIndex,
+        checkpoint: Checkpoint | None,
+        progress: Progress,
+    ) -> None:
+        self._index = index
         self._files = files
         self._disk = disk
+        self._durable = (1, 0) if checkpoint is None else (checkpoint.segment, checkpoint.offset)
+        """Segment and offset up to which the log was durable."""
         self._directory = disk / ENTRY_LOG_DIR
         self._progress = progress
         self._unreadable: list[str] = []
@@ -85,24 +128,32 @@ class _Rebuild:
         identity = read_identity(self._files, self._disk)
         if identity is None:
             raise BootError(f"disk {self._disk} is not prepared: there is nothing to rebuild")
-        segments = list_segments(self._files, self._directory)
+        retired = _retired_of(self._files, self._disk)
+        found = list_segments(self._files, self._directory)
+        segments = [segment for segment in found if segment not in retired]
         sizes = {segment: self._size_of(segment) for segment in segments}
         while segments and sizes[segments[-1]] <= SEGMENT_HEADER_BYTES:
             segments.pop()  # made ahead of its use
         total, done = sum(sizes.values()), 0
-        indexer = LogIndexer(self._files, self.index, lambda: None)
+        indexer = LogIndexer(self._files, self._index, lambda: None)
         read = []
         for segment in segments:
+            if segment >= self._durable[0]:
+                sync_segment(self._files, self._path_of(segment))  # the index may not know more
             name = SegmentName(ENTRY_LOG_MAGIC, identity.uuid, segment)
             read.append(indexer.read(self._path_of(segment), name, 0))
             done += sizes[segment]
             self._progress(done, total)
         if done < total:
             self._progress(total, total)
+        newest = max(segments[-1] if segments else 0, self._durable[0] - 1)
+        for segment in sorted(set(range(1, newest + 1)) - set(segments)):
+            if segment not in retired:
+                self._unreadable.append(f"{self._path_of(segment)} is missing")
         for place, findings in enumerate(read):
             self._note(findings, read[place + 1 :])
-        self.index.flush()
-        ledgers = sum(1 for _ in self.index.ledgers())
+        self._index.flush()
+        ledgers = sum(1 for _ in self._index.ledgers())
         return RebuildReport(
             indexer.records, indexer.entries, ledgers, total, tuple(self._unreadable)
         )
@@ -122,7 +173,10 @@ class _Rebuild:
         written.
         """
         path = self._path_of(findings.segment)
-        proven = any(later.proves for later in following)
+        segment, offset = self._durable
+        proven = findings.segment < segment or any(later.proves for later in following)
+        if findings.segment == segment:
+            findings.bound = max(findings.bound, offset)
         for region in findings.judge(is_last=not following, is_proven=proven, host_crash=True):
             if region.lost and (region.start, region.end) not in findings.gaps:
                 self._unreadable.append(f"{path} bytes {region.start} to {region.end}")

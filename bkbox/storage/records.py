@@ -4,11 +4,13 @@
 =========  ==  ================================================================================
 ENTRY       1  an entry as on the wire: ledger i64 | entry i64 | LAC i64 | length i64 |
                digest | payload
-LEDGER      2  ledger i64 | flags u8 (1 fenced, 2 limbo, 4 key known) | master key
+LEDGER      2  ledger i64 | flags u8 (1 fenced, 2 limbo, 4 key known, 8 deleted, 16 emptied) |
+               ms since 1970 u64, if deleted | master key
 SYNCED      3  offset u64: this segment was durable up to there before this record was written
 FORGET      4  ledger i64: everything before this record about the ledger is void
 FOOTER      5  offset u64 of the footer before it in the segment (0 none) |
-               (ledger i64 | entries u64 | bytes u64)*
+               (ledger i64 | entries u64 | bytes u64)*; a ledger that the segment only has
+               other records about counts 0 entries
 SEAL        6  offset u64 of the last footer (0 none); the last record of a full segment
 GAP         7  start u64 | end u64 | lost u8: this part of the segment could not be read;
                lost = it had been durable
@@ -17,7 +19,8 @@ LAC         8  an explicit LAC packet as on the wire: ledger i64 | LAC i64 | dig
 
 The kinds of ``STATE_KINDS`` change what the bookie answers about a ledger: they are synced before
 anything is said, in every mode. A fence is one-way: a LEDGER record without it does not lift an
-earlier one, only FORGET does. An explicit LAC only grows; it is among them because nobody repairs
+earlier one, only FORGET does. One that says *emptied* voids everything before it about the ledger:
+it is a FORGET that leaves a state, which is fenced. An explicit LAC only grows; it is among them because nobody repairs
 one: after a lost host the entries come back from the peers, but a LAC that readers have seen and
 acted upon would be gone for good.
 """
@@ -71,7 +74,8 @@ LAC_PACKET = struct.Struct(">qq")
 """Ledger id and LAC at the start of a LAC body."""
 
 _LEDGER_ID = struct.Struct(">q")
-_FENCED, _LIMBO, _KEY_KNOWN = 1, 2, 4
+_FENCED, _LIMBO, _KEY_KNOWN, _DELETED, _EMPTIED = 1, 2, 4, 8, 16
+_DELETED_AT = struct.Struct(">Q")
 
 
 class Record(NamedTuple):
@@ -104,6 +108,8 @@ def is_sound(kind: Kind, body: Buffer) -> bool:
         return bool(max(ENTRY_IDS.unpack_from(body)) <= MAX_ID)
     if kind is Kind.FOOTER:
         return more % FOOTER_ITEM.size == 0
+    if kind is Kind.LEDGER and not is_state(body[_LEDGER_ID.size :]):
+        return False
     return kind not in _OF_LEDGERS or decode_ledger_id(body) >= 0
 
 
@@ -118,12 +124,15 @@ class Location(NamedTuple):
 @value
 class LedgerRecord:
     """State of a ledger on this disk. ``master_key`` is None where only fencing or limbo made the
-    ledger known.
+    ledger known. ``deleted_ms``: since when the ledger is in the trash, ms since 1970, 0 where it is
+    not; it is fenced then. ``emptied``: it was in the trash, and its entries are gone.
     """
 
     master_key: bytes | None = None
     fenced: bool = False
     limbo: bool = False
+    deleted_ms: int = 0
+    emptied: bool = False
 
 
 def entry_record(entry: Buffer) -> Record:
@@ -153,17 +162,30 @@ def lac_of(packet: Buffer) -> int:
 
 
 def encode_state(state: LedgerRecord) -> bytes:
-    """flags u8 | master key."""
+    """flags u8 | ms since 1970 u64, if deleted | master key."""
     known = state.master_key is not None
     flags = _FENCED * state.fenced | _LIMBO * state.limbo | _KEY_KNOWN * known
-    return bytes((flags,)) + (state.master_key or b"")
+    deleted = b""
+    if state.deleted_ms:
+        flags |= _DELETED | _EMPTIED * state.emptied
+        deleted = _DELETED_AT.pack(state.deleted_ms)
+    return bytes((flags,)) + deleted + (state.master_key or b"")
+
+
+def is_state(data: Buffer) -> bool:
+    """Whether data is as long as its flags demand, and so can be decoded."""
+    return len(data) > (_DELETED_AT.size if len(data) and data[0] & _DELETED else 0)
 
 
 def decode_state(data: Buffer) -> LedgerRecord:
-    """Inverse of encode_state; data is not empty."""
-    flags = data[0]
-    key = bytes(data[1:]) if flags & _KEY_KNOWN else None
-    return LedgerRecord(key, bool(flags & _FENCED), bool(flags & _LIMBO))
+    """Inverse of encode_state; ``is_state`` holds for data."""
+    flags, at, deleted_ms = data[0], 1, 0
+    if flags & _DELETED:
+        [deleted_ms] = _DELETED_AT.unpack_from(data, at)
+        at += _DELETED_AT.size
+    key = bytes(data[at:]) if flags & _KEY_KNOWN else None
+    emptied = bool(deleted_ms and flags & _EMPTIED)
+    return LedgerRecord(key, bool(flags & _FENCED), bool(flags & _LIMBO), deleted_ms, emptied)
 
 
 def decode_ledger(body: Buffer) -> tuple[int, LedgerRecord]:

@@ -84,6 +84,8 @@ class LogReplayer:
         ``before_change`` is called with what was found before anything is changed in the log or taken out of the index
         so that a later start could not find it missing any more. DiskError, DiskFullError.
         """
+        self._log.clear_retired()
+        retired = self._log.retired
         existing = self._log.segments()
         self._first = min(existing, default=1)
         if checkpoint is not None:
@@ -98,7 +100,7 @@ class LogReplayer:
         for number in range(self._first, newest + 1):
             if number in self._existing:
                 self._read_segment(number, 0 if checkpoint is None else checkpoint.footer)
-            else:
+            elif number not in retired:
                 self._note_missing(number)
         self._found.records, self._found.entries = self._indexer.records, self._indexer.entries
         for place, segment in enumerate(self._read):
@@ -109,7 +111,7 @@ class LogReplayer:
         for segment in self._read:
             goes_on = self._mend(segment, is_last=segment is self._read[-1])
         if not goes_on:
-            self._log.start_at(max(newest + 1, self._first + begun))
+            self._log.start_at(max(newest, self._first + begun - 1, retired.last) + 1)
         if self._host_crash or self._found.lost:
             gone, self._found.dropped = self._index.find_gone(self._is_gone)
             if gone:

@@ -15,11 +15,17 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
-from bkbox.errors import DamagedError
+from bkbox.errors import DamagedError, IndexDamagedError
 from bkbox.ids import MAX_ID
 from bkbox.kernel.runs import RUN_VERSION, Run, RunEncoder
-from bkbox.storage.orderedstore import REBUILD_HINT, OrderedStore
-from bkbox.storage.records import LAC_PACKET, LedgerRecord, decode_state, encode_state
+from bkbox.storage.orderedstore import OrderedStore
+from bkbox.storage.records import (
+    LAC_PACKET,
+    LedgerRecord,
+    decode_state,
+    encode_state,
+    is_state,
+)
 from bkbox.storage.segment import RECORD_HEADER_BYTES
 
 Changes = dict[bytes, bytes | None]
@@ -56,15 +62,20 @@ def encode_runs(ledger: int, places: Iterable[tuple[int, int, int, int]]) -> Ite
 
 
 class StoredIndex:
-    """What is in the store. Everything raises DiskError, and DamagedError where a value cannot be decoded."""
+    """What is in the store. Everything raises DiskError, and IndexDamagedError where a value cannot be decoded."""
 
     def __init__(self, store: OrderedStore) -> None:
-        """Raises DamagedError for an index of another version; the store stays open."""
+        """Raises IndexDamagedError for an index of another version; the store stays open."""
         self._store = store
         for _, value in store.iterate(_RUN, _RUN + _END):
             if value[:1] != bytes((RUN_VERSION,)):
-                raise DamagedError(f"the index is of an older version; {REBUILD_HINT}")
+                raise IndexDamagedError("the index is of an older version")
             break
+
+    @property
+    def damage(self) -> str:
+        """What cannot be read, in words; empty while nothing was seen."""
+        return self._store.damage
 
     # ---- entries ---------------------------------------------------------------
 
@@ -90,6 +101,12 @@ class StoredIndex:
         """The runs of a ledger, ascending."""
         return self._runs(ledger, None)
 
+    def runs_after(self, ledger: int, first: int) -> Iterator[Run]:
+        """All runs, by ledger and first entry, after the one that begins there; (-1, -1): from the first one on."""
+        start = _RUN if ledger < 0 else _RUN_KEY.pack(_RUN, ledger, first) + b"\0"
+        for key, value in self._store.iterate(start, _RUN + _END):
+            yield self._decode_run(key, value)
+
     def last(self, ledger: int) -> int:
         """The highest entry id of a ledger, -1 if it has no entries."""
         run = next(self._runs(ledger, None, reverse=True), None)
@@ -100,7 +117,7 @@ class StoredIndex:
         prefix = _RUN + _ID.pack(ledger)
         stop = prefix + (_END if until is None else _ID.pack(until) + b"\0")
         for key, value in self._store.iterate(prefix, stop, reverse=reverse):
-            yield _decode_run(key, value)
+            yield self._decode_run(key, value)
 
     def find_gone(
         self,
@@ -113,7 +130,7 @@ class StoredIndex:
         changes: Changes = {}
         gone = 0
         for key, value in self._store.iterate(_RUN, _RUN + _END):
-            run = _decode_run(key, value)
+            run = self._decode_run(key, value)
             if not is_gone(run.segment, run.offset, 1 << 63):
                 continue
             kept = []
@@ -132,12 +149,12 @@ class StoredIndex:
     def state(self, ledger: int) -> LedgerRecord | None:
         """State of a ledger, None if there is none."""
         value = self._store.get(_STATE + _ID.pack(ledger))
-        return None if value is None else _decode_state(value)
+        return None if value is None else self._decode_state(value)
 
     def states(self, after: int) -> Iterator[tuple[int, LedgerRecord]]:
         """Ledgers with an id > ``after`` that have a state, ascending, as of this call."""
         pairs = self._store.iterate(_STATE + _ID.pack(after + 1), _STATE + _END)
-        return ((_ID.unpack_from(key, 1)[0], _decode_state(value)) for key, value in pairs)
+        return ((_ID.unpack_from(key, 1)[0], self._decode_state(value)) for key, value in pairs)
 
     def lac(self, ledger: int) -> bytes | None:
         """The explicit LAC packet of a ledger, None if it has none."""
@@ -145,7 +162,7 @@ class StoredIndex:
         if value is None:
             return None
         if len(value) < 1 + LAC_PACKET.size or value[:1] != _VERSION:
-            raise _cannot_decode(f"explicit LAC {value!r}")
+            raise self._cannot_decode(f"explicit LAC {value!r}")
         return value[1:]
 
     def forget(self, changes: Changes, ledger: int) -> None:
@@ -166,27 +183,31 @@ class StoredIndex:
         """Make everything written durable."""
         self._store.flush()
 
+    def renew(self) -> None:
+        """See OrderedStore."""
+        self._store.renew()
+
     def close(self) -> None:
         self._store.close()
 
+    # ---- values --------------------------------------------------------------------
 
-def _decode_run(key: bytes, value: bytes) -> Run:
-    if len(key) != _RUN_KEY.size:
-        raise _cannot_decode(f"run {key!r}")
-    _, ledger, first = _RUN_KEY.unpack(key)
-    if max(ledger, first) > MAX_ID:
-        raise _cannot_decode(f"run {key!r}")
-    try:
-        return Run(ledger, first, value)
-    except DamagedError as error:
-        raise _cannot_decode(f"run {key!r} ({error})") from error
+    def _decode_run(self, key: bytes, value: bytes) -> Run:
+        if len(key) != _RUN_KEY.size:
+            raise self._cannot_decode(f"run {key!r}")
+        _, ledger, first = _RUN_KEY.unpack(key)
+        if max(ledger, first) > MAX_ID:
+            raise self._cannot_decode(f"run {key!r}")
+        try:
+            return Run(ledger, first, value)
+        except DamagedError as error:
+            raise self._cannot_decode(f"run {key!r} ({error})") from error
 
+    def _decode_state(self, value: bytes) -> LedgerRecord:
+        if value[:1] != _VERSION or not is_state(value[1:]):
+            raise self._cannot_decode(f"ledger state {value!r}")
+        return decode_state(value[1:])
 
-def _decode_state(value: bytes) -> LedgerRecord:
-    if len(value) < 2 or value[:1] != _VERSION:
-        raise _cannot_decode(f"ledger state {value!r}")
-    return decode_state(value[1:])
-
-
-def _cannot_decode(what: str) -> DamagedError:
-    return DamagedError(f"index: {what} cannot be decoded; {REBUILD_HINT}")
+    def _cannot_decode(self, what: str) -> IndexDamagedError:
+        self._store.damage = f"index: {what} cannot be decoded"
+        return IndexDamagedError(self._store.damage)

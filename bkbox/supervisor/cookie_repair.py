@@ -5,6 +5,8 @@ Whatever a crash in between must not forget is written first.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from uuid import UUID, uuid4
 
 from bkbox.config import Config
@@ -13,9 +15,9 @@ from bkbox.ids import BookieId
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.storage import marker as markers
-from bkbox.storage.disk import format_disk
 from bkbox.storage.files import Files, RealFiles
 from bkbox.storage.identity import DiskIdentity, write_identity
+from bkbox.storage.prepare import format_disk
 from bkbox.supervisor.cookies import (
     CookieReport,
     Evidence,
@@ -48,17 +50,26 @@ async def write_to_metadata(store: MetadataStore, evidence: Evidence) -> None:
         await store.write_cookie(BookieId(str(evidence.expected.bookie_host)), data, version)
 
 
-async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> None:
+async def carry_out(
+    evidence: Evidence,
+    store: MetadataStore,
+    files: Files,
+    *,
+    in_place_of: Mapping[str, str] = MappingProxyType({}),
+) -> None:
     """Do what plan_of() said. What a crash in between must not forget is written first.
 
-    The metadata store comes before the empty directories: as long as they are empty a start is refused, so none can
-    come between a disk's replacement and the epoch that bars the old one.
+    ``in_place_of``: the lost disks, by the paths of the empty ones that stand in for them; nothing else is lost with
+    one of these. The metadata store comes before the empty directories: as long as they are empty a start is refused,
+    so none can come between a disk's replacement and the epoch that bars the old one.
     """
     assert evidence.stored is not None
     stored = cookies.decode(evidence.stored.value)
     epoch = 1 + max(evidence.stored.version, *(item.epoch for item in evidence.directories))
     losses = [
-        f"disk {path} was taken out of the configuration" for path in removed(evidence, stored)
+        f"disk {path} was taken out of the configuration"
+        for path in removed(evidence, stored)
+        if path not in in_place_of.values()
     ]
     for item in evidence.disks:
         if item.state is DirState.STALE and item.version is None:
@@ -81,7 +92,7 @@ async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> N
     while version < epoch:  # a cookie that was deleted and made anew counts from 0 again
         data = cookies.encode(evidence.expected)
         version = (await store.write_cookie(bookie, data, version)).version
-    replacements = _replacements(evidence, stored)
+    replacements = _replacements(evidence, stored, in_place_of)
     for item in evidence.directories:
         if item.state is DirState.EMPTY:
             files.mkdir(item.path)
@@ -94,13 +105,15 @@ async def carry_out(evidence: Evidence, store: MetadataStore, files: Files) -> N
             stamp(files, item.path, evidence.expected)
 
 
-def _replacements(evidence: Evidence, stored: Cookie) -> list[Directory]:
-    """The empty disks that stand in for lost ones: those that the stored cookie names, and all where it names others
-    and none of these is left to remember the loss (a Java bookie's cookie, for one)."""
+def _replacements(
+    evidence: Evidence, stored: Cookie, in_place_of: Mapping[str, str]
+) -> list[Directory]:
+    """The empty disks that stand in for lost ones: those that the stored cookie or the caller names, and all where the
+    cookie names others and none of these is left to remember the loss (a Java bookie's cookie, for one)."""
     empty = [item for item in evidence.disks if item.state is DirState.EMPTY]
     if removed(evidence, stored) and len(empty) == len(evidence.disks):
         return empty
-    named = cookies.directories(stored.ledger_dirs)
+    named = {*cookies.directories(stored.ledger_dirs), *in_place_of}
     return [item for item in empty if str(item.path) in named]
 
 

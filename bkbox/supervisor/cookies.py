@@ -17,6 +17,7 @@ rules of repair:
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from bkbox.config import Config
 from bkbox.errors import EncodingError
@@ -85,6 +86,8 @@ class Evidence:
     stored: Versioned[bytes] | None
     disks: tuple[Directory, ...]
     journal: Directory | None
+    let_go: frozenset[str] = frozenset()
+    """Paths of disks that hold nothing: `bkbox disk remove` has noted so on them."""
 
     @property
     def directories(self) -> tuple[Directory, ...]:
@@ -111,7 +114,23 @@ async def gather(config: Config, store: MetadataStore, files: Files) -> Evidence
     paths = (*config.disks, *((config.journal,) if config.journal else ()))
     found = in_time([look_at(files, path, expected, instance_id) for path in paths], stored)
     count = len(config.disks)
-    return Evidence(expected, instance_id, stored, found[:count], next(iter(found[count:]), None))
+    journal = next(iter(found[count:]), None)
+    named = _named_before(stored) - {str(disk) for disk in config.disks}
+    let_go = frozenset(
+        path
+        for path in named
+        if look_at(files, Path(path), expected, instance_id).state is DirState.REMOVED
+    )
+    return Evidence(expected, instance_id, stored, found[:count], journal, let_go)
+
+
+def _named_before(stored: Versioned[bytes] | None) -> set[str]:
+    try:
+        return (
+            set(cookies.directories(cookies.decode(stored.value).ledger_dirs)) if stored else set()
+        )
+    except EncodingError:
+        return set()
 
 
 # ---- judging ----------------------------------------------------------------------------------------
@@ -260,5 +279,6 @@ def _steps_for(evidence: Evidence, stored: Cookie, item: Directory) -> list[str]
 
 
 def removed(evidence: Evidence, stored: Cookie) -> list[str]:
-    configured = {str(item.path) for item in evidence.disks}
-    return [path for path in cookies.directories(stored.ledger_dirs) if path not in configured]
+    """Disks that the stored cookie names and the configuration does not, and with which something may have gone."""
+    known = {str(item.path) for item in evidence.disks} | evidence.let_go
+    return [path for path in cookies.directories(stored.ledger_dirs) if path not in known]

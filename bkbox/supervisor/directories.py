@@ -24,18 +24,22 @@ from bkbox.storage.identity import DISK_NAME, DiskIdentity, read_identity
 from bkbox.storage.lock import LOCK_NAME, DiskLock
 from bkbox.storage.marker import MARKER_NAME
 from bkbox.storage.sealed import read_document, write_document
+from bkbox.supervisor.drainmark import DRAINING_NAME, is_removed
 from bkbox.values import replaced, value
 from bkbox.wire import cookie as cookies
 from bkbox.wire.cookie import Cookie
 
 VERSION_NAME = "VERSION"
 EPOCH_NAME = "EPOCH"
+JOBS_NAME = "JOBS"
 _EPOCH_FORMAT = 1
 
 _NOT_DATA = frozenset(
     {
         *(LOCK_NAME, MARKER_NAME, f"{MARKER_NAME}.new", f"{DISK_NAME}.new"),
         *(EPOCH_NAME, f"{EPOCH_NAME}.new", "lost+found", "admin.sock"),
+        *(DRAINING_NAME, f"{DRAINING_NAME}.new"),
+        *(JOBS_NAME, f"{JOBS_NAME}.new", f"{JOBS_NAME}.aside"),
     }
 )
 """What may stand in a directory that counts as empty: a repair that was interrupted leaves some of these."""
@@ -57,6 +61,7 @@ class DirState(Enum):
     REPLACED = "replaced, to be stamped after phase one"
     STALE = "its VERSION is missing, unreadable or differs"
     OUTDATED = "out of date"
+    REMOVED = "taken out of the bookie"
     BYPASSED = "its cookie in the metadata store was written by another tool, or it was out of use"
     FOREIGN = "foreign"
     STRANGE = "not empty and not a disk of bkbox"
@@ -64,7 +69,13 @@ class DirState(Enum):
 
 
 _OURS = (DirState.GOOD, DirState.STALE, DirState.REPLACED)
-NEVER_WRITTEN_TO = (DirState.OUTDATED, DirState.FOREIGN, DirState.STRANGE, DirState.UNREADABLE)
+NEVER_WRITTEN_TO = (
+    DirState.OUTDATED,
+    DirState.FOREIGN,
+    DirState.STRANGE,
+    DirState.UNREADABLE,
+    DirState.REMOVED,
+)
 
 
 @value
@@ -106,6 +117,9 @@ def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Dir
         if ours != theirs:
             detail = f"{name} of its {DISK_NAME} file is {theirs}, expected {ours}"
             return Directory(path, DirState.FOREIGN, detail, version, identity)
+    if is_removed(files, path):
+        detail = "bkbox disk remove has taken it out: take it out of `disks` in the configuration"
+        return Directory(path, DirState.REMOVED, detail, version, identity)
     compared = _compare_version(files, path, expected, version, identity)
     return replaced(compared, epoch=_read_epoch(files, path))
 

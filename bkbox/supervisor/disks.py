@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -12,6 +13,9 @@ from bkbox.protocol.boot import DiskClass
 from bkbox.storage.lock import DiskLock
 from bkbox.storage.marker import Marker
 from bkbox.supervisor.process import Child
+
+DRAINING = "draining"
+"""The reason for which a disk takes no new ledgers while it gives away those that it has, which are still written."""
 
 
 @dataclass(slots=True)
@@ -37,6 +41,12 @@ class Disk:
     """Its present worker replayed the log, and what may have been lost is accounted for."""
     in_service: bool = False
     trouble: str = ""
+    in_doubt: str = ""
+    """Why it is not known of some ledger whether its home is still here; empty otherwise (moving.py)."""
+    draining: bool = False
+    """It gives away its ledgers and takes no new ones (draining.py)."""
+    keeping: asyncio.Task[None] | None = None
+    """Brings its worker back."""
     stats: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -46,7 +56,8 @@ class Disk:
 
     @property
     def read_only(self) -> list[str]:
-        return [str(reason) for reason in self.stats.get("read_only", [])]
+        reasons = [str(reason) for reason in self.stats.get("read_only", [])]
+        return [*reasons, DRAINING] if self.draining else reasons
 
     async def call(
         self,

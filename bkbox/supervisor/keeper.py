@@ -39,18 +39,20 @@ class Keeper:
         present: Callable[[], Child],
         ended: Callable[[Exit], None],
         revive: Callable[[], Awaitable[None]],
-    ) -> None:
-        """Whenever the child that ``present`` gives has ended: ``ended`` at once, ``revive`` after the back-off.
+    ) -> asyncio.Task[None]:
+        """Whenever the child that ``present`` gives has ended: ``ended`` at once, ``revive`` after the back-off; until
+        the task is cancelled.
 
         A revival that fails with a BkboxError or OSError is tried again; a child that it started has to have ended.
         """
-        self.run(self._forever(what, present, ended, revive))
+        return self.run(self._forever(what, present, ended, revive))
 
-    def run(self, work: Coroutine[object, object, None]) -> None:
+    def run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
         """Run something beside; if it ends with an error the bookie cannot go on."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)
+        return task
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)

@@ -7,7 +7,7 @@ it serves; only when that is durable is its dirty marker settled.
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from bkbox.config import Config
 from bkbox.errors import BootError, ConnectionLostError, DamagedError, FormatVersionError
@@ -51,6 +51,7 @@ async def open_disk(
         slow_operation_ms=config.slow_operation_ms,
         disk_usage_max=config.disk_usage_max,
         disk_reserve_bytes=config.disk_reserve_bytes,
+        disk_usage_resume=config.disk_usage_resume,
     )
     try:
         opened = await disk.call(order, fds=(disk.lock.fileno(),))
@@ -77,6 +78,14 @@ async def open_disk(
     log.warning("disk %s: %s: %s", disk.path, disk.crash_class.value, disk.reason)
 
 
+def replay_phase(disk: Disk, at: messages.IndexProgress) -> str:
+    """The phase of a start while the worker of a disk makes its index anew."""
+    if at.done_bytes >= at.total_bytes:
+        return "replay"
+    percent = 100 * at.done_bytes // at.total_bytes
+    return f"replay: making the index of {disk.path} anew, {percent} %"
+
+
 def _marker_evidence(marker: Marker | None) -> MarkerEvidence | None:
     """What the dirty marker of a disk says, as the protocol's boot planning takes it."""
     if marker is None:
@@ -86,10 +95,11 @@ def _marker_evidence(marker: Marker | None) -> MarkerEvidence | None:
 
 
 async def mark_losses(
-    store: MetadataStore, bookie: BookieId, disks: Sequence[Disk]
+    store: MetadataStore, bookie: BookieId, disks: Sequence[Disk], doubtful: Collection[int] = ()
 ) -> phase_one.PhaseOne:
-    """Phase one over all ``disks`` of the bookie, some of which may have lost something."""
-    done = await phase_one.run(store, bookie, disks)
+    """Phase one over all ``disks`` of the bookie, some of which may have lost something, or have a copy of a ledger
+    that is ``doubtful``."""
+    done = await phase_one.run(store, bookie, disks, doubtful)
     log.warning(
         "phase one: %d ledgers fenced, %d of them in limbo, of %d seen",
         done.fenced,

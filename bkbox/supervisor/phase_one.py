@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
 from bkbox.errors import NoSuchLedgerError
@@ -34,47 +34,53 @@ class PhaseOne:
     limbo: int = 0
 
 
-async def run(store: MetadataStore, bookie: BookieId, disks: Sequence[Disk]) -> PhaseOne:
-    """Mark every ledger that one of the disks with ``may_have_lost`` may have lost something of."""
+async def run(
+    store: MetadataStore, bookie: BookieId, disks: Sequence[Disk], doubtful: Collection[int] = ()
+) -> PhaseOne:
+    """Mark every ledger that one of the disks with ``may_have_lost`` may have lost something of, and the ``doubtful``
+    ones, of which some disk has a copy that may not be whole."""
     result = PhaseOne()
     suspects = [disk for disk in disks if disk.may_have_lost]
     places = await _places(disks)
-    waiting: dict[int, bytearray] = {disk.number: bytearray() for disk in disks}
+    waiting = {disk.uuid: bytearray() for disk in disks}
     homes = itertools.cycle(suspects)
     # Before any metadata: a ledger whose mark is gone by then names the bookies it was copied to.
     underreplicated = await store.underreplicated()
     async for metadata in _all_metadata(store):
         result.ledgers_seen += 1
         home = places.get(metadata.ledger_id)
+        if home is None and not suspects:
+            continue  # it never was here
+        safe = home is not None and not home.may_have_lost and metadata.ledger_id not in doubtful
         mark = mark_for(
             metadata,
             bookie,
-            recorded_safely=home is not None and not disks[home].may_have_lost,
+            recorded_safely=safe,
             underreplicated=metadata.ledger_id in underreplicated,
         )
         if mark is None:
             continue
-        disk = disks[home] if home is not None else next(homes)
-        waiting[disk.number] += _packed(mark)
+        disk = home or next(homes)
+        waiting[disk.uuid] += _packed(mark)
         result.fenced += 1
         result.limbo += mark.limbo
-        if len(waiting[disk.number]) >= _MARKS_PER_MESSAGE * messages.MARK_ITEM.size:
-            await _send(disk, waiting[disk.number])
+        if len(waiting[disk.uuid]) >= _MARKS_PER_MESSAGE * messages.MARK_ITEM.size:
+            await _send(disk, waiting[disk.uuid])
     for disk in disks:
-        await _send(disk, waiting[disk.number])
+        await _send(disk, waiting[disk.uuid])
     return result
 
 
-async def _places(disks: Sequence[Disk]) -> dict[int, int]:
+async def _places(disks: Sequence[Disk]) -> dict[int, Disk]:
     """Which disk records a ledger."""
-    places: dict[int, int] = {}
+    places: dict[int, Disk] = {}
     for disk in disks:
         after, more = -1, True
         while more:
             page = await disk.call(messages.ListLedgers(after=after))
             assert isinstance(page, messages.Page)
             for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
-                places[ledger] = disk.number
+                places[ledger] = disk
                 after = ledger
             more = page.more
     return places

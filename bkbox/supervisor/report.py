@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Any
+from collections import Counter
+from typing import TYPE_CHECKING
 
 import bkbox
 from bkbox.admin import status
+from bkbox.jobs.job import JobState
 from bkbox.kernel import kernel_in_use
 from bkbox.protocol.boot import DiskClass
 
@@ -15,7 +17,7 @@ if TYPE_CHECKING:
     from bkbox.supervisor.process import Child
     from bkbox.supervisor.supervisor import Supervisor
 
-_CLASSES: dict[DiskClass, status.CrashClass] = {
+CLASSES: dict[DiskClass, status.CrashClass] = {
     DiskClass.CLEAN: "clean",
     DiskClass.PROCESS_CRASH: "process crash",
     DiskClass.HOST_CRASH: "host crash",
@@ -48,6 +50,7 @@ def status_of(bookie: Supervisor) -> status.Status:
         disks=disks,
         processes=tuple(_processes(bookie)),
         limbo=_limbo(bookie, limbo),
+        jobs=_jobs(bookie),
         warnings=tuple(_warnings(bookie, limbo)),
         kernel=kernel_in_use(),
     )
@@ -70,7 +73,7 @@ def _disk(disk: Disk) -> status.DiskStatus:
     return status.DiskStatus(
         path=str(disk.path),
         disk=disk.uuid,
-        crash_class=_CLASSES[disk.crash_class],
+        crash_class=CLASSES[disk.crash_class],
         reason=failed or disk.reason,
         state="failed" if failed else "in service" if disk.in_service else "out of service",
         ledgers=int(disk.stats.get("ledgers", 0)),
@@ -105,6 +108,11 @@ def _boot_reasons(bookie: Supervisor) -> tuple[str, ...]:
         for disk in bookie.disks
         if disk.opened
     ]
+    reasons += [
+        f"{disk.path}: its index was made anew from the entry log: {disk.opened.rebuilt}"
+        for disk in bookie.disks
+        if disk.opened is not None and disk.opened.rebuilt
+    ]
     done = bookie.phase_one
     if done.ledgers_seen:
         reasons.append(
@@ -114,18 +122,49 @@ def _boot_reasons(bookie: Supervisor) -> tuple[str, ...]:
 
 
 def _limbo(bookie: Supervisor, ledgers: int) -> status.Limbo:
-    """Ledgers in limbo are what the disks say; the progress is what the repair worker says."""
-    values: dict[str, Any] = bookie.repair_progress
+    """Ledgers in limbo are what the disks say; the progress is what the limbo job says."""
+    job = bookie.jobs.limbo() if bookie.jobs is not None else None
+    if job is None:
+        return status.Limbo(ledgers=ledgers)
     return status.Limbo(
         ledgers=ledgers,
-        done=int(values.get("done", 0)),
-        entries_checked=int(values.get("entries_checked", 0)),
-        entries_missing=int(values.get("entries_missing", 0)),
-        entries_copied=int(values.get("entries_copied", 0)),
-        bytes_copied=int(values.get("bytes_copied", 0)),
-        eta_s=values.get("eta_s"),
-        blockers=tuple(status.Blocker(**item) for item in values.get("blockers", ())),
+        done=job.done.ledgers,
+        entries_checked=job.counts.get("entries_checked", 0),
+        entries_missing=job.counts.get("entries_missing", 0),
+        entries_copied=job.done.entries,
+        bytes_copied=job.done.bytes,
+        eta_s=job.eta_s,
+        blockers=job.blockers,
     )
+
+
+def _jobs(bookie: Supervisor) -> status.Jobs:
+    if bookie.jobs is None:
+        return status.Jobs()
+    ends = Counter(job.state for job in bookie.jobs.registry.all() if job.state.ended)
+    return status.Jobs(
+        active=tuple(bookie.jobs.registry.active()),
+        done=ends[JobState.DONE],
+        failed=ends[JobState.FAILED],
+        cancelled=ends[JobState.CANCELLED],
+    )
+
+
+def _job_warnings(bookie: Supervisor) -> list[status.StatusWarning]:
+    """Jobs that are blocked, and those that failed and were not started again since."""
+    if bookie.jobs is None:
+        return []
+    newest = {(job.kind, *sorted(job.arguments.items())): job for job in bookie.jobs.registry.all()}
+    found: list[status.StatusWarning] = []
+    for job in newest.values():
+        show = f"bkbox job show {job.id} --config {bookie.config.path}"
+        name = f"job {job.id} ({job.kind.value})"
+        if job.state is JobState.FAILED:
+            found.append(status.StatusWarning(f"{name} failed: {job.error}", show))
+        elif job.blocked and not job.state.ended:
+            text = f"{name}: {job.blocked} ledgers cannot go on by themselves"
+            found.append(status.StatusWarning(text, show))
+    return found
 
 
 def _warnings(bookie: Supervisor, limbo: int) -> list[status.StatusWarning]:
@@ -168,6 +207,7 @@ def _warnings(bookie: Supervisor, limbo: int) -> list[status.StatusWarning]:
                 "use it with an ack quorum of 2 or more on hosts that do not fail together"
             )
         )
+    found += _job_warnings(bookie)
     if limbo:
         found.append(
             status.StatusWarning(

@@ -19,6 +19,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import os
 import random
 import signal
 import uuid
@@ -43,18 +44,28 @@ from bkbox.storage import marker as markers
 from bkbox.storage.files import Files, RealFiles
 from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter
-from bkbox.supervisor import cookies, ground, opening
+from bkbox.storage.reserve import make_room
+from bkbox.supervisor import cookies, ground, opening, reloading, repairing
+from bkbox.supervisor.announce import announced
 from bkbox.supervisor.directories import stamp
+from bkbox.supervisor.diskchanges import DiskChanges
 from bkbox.supervisor.disks import Disk
+from bkbox.supervisor.drainmark import is_draining
 from bkbox.supervisor.ground import Ground
 from bkbox.supervisor.keeper import Keeper
+from bkbox.supervisor.moving import Moving
+from bkbox.supervisor.newledgers import news_of_room
+from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.nursery import Nursery
 from bkbox.supervisor.phase_one import PhaseOne
 from bkbox.supervisor.process import Child, Exit
+from bkbox.supervisor.watchdog import Attendance
 from bkbox.wire.service_info import rpc_service_info
 
 if TYPE_CHECKING:
+    from bkbox.admin.routes import Route
     from bkbox.admin.status import BookieState, Status
+    from bkbox.supervisor.jobs import Jobs
 
 log = logging.getLogger(__name__)
 
@@ -76,7 +87,12 @@ class Supervisor:
     """One bookie."""
 
     def __init__(
-        self, config: Config, files: Files, nursery: Nursery, on_ready: Callable[[str], None]
+        self,
+        config: Config,
+        files: Files,
+        nursery: Nursery,
+        on_ready: Callable[[str], None],
+        manager: ServiceManager | None = None,
     ) -> None:
         self.config = config
         self.phase = "locks and cookies"
@@ -86,7 +102,7 @@ class Supervisor:
         self.frontend_restarts = 0
         self.repair: Child | None = None
         self.repair_restarts = 0
-        self.repair_progress: dict[str, object] = {}
+        self.jobs: Jobs | None = None
         self.phase_one = PhaseOne()
         self.instance_id = ""
         self.listen = ""
@@ -94,7 +110,11 @@ class Supervisor:
         self._nursery = nursery
         self._bookie = BookieId(config.bookie_id)
         self._on_ready = on_ready
+        self._attendance = Attendance(self, manager or ServiceManager(), files)
         self._run = Run(kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()))
+        self.moving = Moving(lambda: self.frontend)
+        self.changes: DiskChanges | None = None
+        self._stack = contextlib.AsyncExitStack()
         self._stopping = asyncio.Event()
         self._failure: BkboxError | None = None
         self._registration: Registration | None = None
@@ -112,22 +132,30 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, reloading.on_hangup, self, os.environ)
         clean = False
         async with contextlib.AsyncExitStack() as stack:
+            await stack.enter_async_context(self._attendance)
             base = await self._until_told_to_stop(ground.take(self.config, self._files, stack))
             if base is None:
                 return 0
             self.instance_id, self.disks, self.listen = base.instance_id, base.disks, base.listen
-            handle = await admin.start(admin_socket_path(self.config), self._status)
-            stack.push_async_callback(handle.close)
+            self._stack = stack
+            await self.answer_on(admin_socket_path(self.config))
             try:
                 await self._until_told_to_stop(self._start(base))
-                await self._stopping.wait()
+                async with announced(self):
+                    await self._stopping.wait()
             finally:
                 clean = await self._stop()
         if self._failure is not None:
             raise self._failure
         return 0 if clean else 1
+
+    async def answer_on(self, path: Path) -> None:
+        """Answer commands on this socket, too, until the bookie stops. Raises BootError."""
+        handle = await admin.start(path, self._status, self._routes)
+        self._stack.push_async_callback(handle.close)
 
     async def _until_told_to_stop(self, start: Coroutine[object, object, _T]) -> _T | None:
         """A start may take long (a replay, a metadata store that is away); it is given up, with None, when the bookie
@@ -157,7 +185,8 @@ class Supervisor:
     async def _start(self, base: Ground) -> None:
         self.phase = "dirty markers"
         for disk in self.disks:
-            disk.before = markers.begin_run(self._files, disk.path, self._run)
+            self.begin_run(disk)
+            disk.draining = is_draining(self._files, disk.path)
         self.phase = "replay"
         await asyncio.gather(*map(self._open, self.disks))
         await self._account_for_losses(base, self.disks)
@@ -169,8 +198,10 @@ class Supervisor:
         self._start_repair()
         self._keep_children(base)
         self.phase, self.state = "up", "running"
-        await self._refresh()
+        await self.refresh()
+        self._attendance.look()
         self._on_ready(self.listen)
+        self._keeper.run(self._run_jobs(base))
 
     async def _open(self, disk: Disk) -> None:
         await opening.open_disk(
@@ -183,12 +214,17 @@ class Supervisor:
 
     async def _account_for_losses(self, base: Ground, opened: list[Disk]) -> None:
         """Phase one where one of the disks just opened may have lost something; then they may serve."""
-        if any(disk.may_have_lost for disk in opened):
-            self.phase_one = await self._when_available(
-                "phase one", lambda: opening.mark_losses(base.store, self._bookie, self.disks)
-            )
-        for disk in opened:
-            await opening.settle(disk, self._files, self._run)
+        async with self.moving.lock:
+            await self.moving.settle(self.disks)
+            doubtful = self.moving.doubtful
+            if any(disk.may_have_lost for disk in opened) or doubtful:
+                self.phase_one = await self._when_available(
+                    "phase one",
+                    lambda: opening.mark_losses(base.store, self._bookie, self.disks, doubtful),
+                )
+            await self.moving.doubts_accounted_for(self.disks)
+            for disk in opened:
+                await opening.settle(disk, self._files, self._run)
 
     async def _when_available(self, phase: str, step: Callable[[], Awaitable[_T]]) -> _T:
         """Take a step of the start that may be begun again, until the metadata store is there for it."""
@@ -219,7 +255,7 @@ class Supervisor:
             if isinstance(message, messages.Listening):
                 listening.set()
 
-        usable = [disk for disk in self.disks if disk.usable]
+        usable = [disk for disk in self.disks if disk.usable and not disk.in_doubt]
         begun = self._nursery.take("frontend", self.config.bookie_id)
         self.frontend = Child(begun, self.listen, says)
         order = messages.OpenFrontend(
@@ -230,6 +266,7 @@ class Supervisor:
             attached=[disk.uuid for disk in usable],
         )
         self.frontend.control.send(order, [base.port.fileno()])
+        self.allow_new_ledgers()
         for disk in usable:
             self._link(disk)
         opened = asyncio.ensure_future(listening.wait())
@@ -246,6 +283,8 @@ class Supervisor:
         """Connect a disk's worker with the front-end."""
         if self.frontend is None or not self.frontend.running or disk.child is None:
             return
+        if disk.in_doubt:
+            return  # see ``_watch``
         front, back = link.pair()
         with front, back:
             disk.child.control.send(messages.AttachFrontend(), [back.fileno()])
@@ -262,27 +301,18 @@ class Supervisor:
         config = self.config
 
         def says(message: messages.Message, _fds: list[int]) -> None:
-            if isinstance(message, messages.RepairProgress):
-                self.repair_progress = dict(message.values)
+            if isinstance(message, messages.JobReport) and self.jobs is not None:
+                self.jobs.report(message)
+            elif message.call and self.changes is not None:
+                self._keeper.run(self.changes.drains.answer(repair, message))
 
         begun = self._nursery.take("repair", config.bookie_id)
-        self.repair = Child(begun, config.bookie_id, says)
-        self.repair.control.send(
-            messages.OpenRepair(
-                bookie=config.bookie_id,
-                metadata=config.metadata,
-                metadata_wait_s=config.metadata_wait_s,
-                entries_in_flight=config.repair_entries_in_flight,
-                bytes_per_second=config.repair_bytes_per_second,
-                ledgers_at_once=config.repair_ledgers_at_once,
-                retry_initial_s=config.repair_retry_initial_s,
-                retry_max_s=config.repair_retry_max_s,
-                topology_script=str(config.topology_script or ""),
-                rack_map=config.rack_map,
-            )
-        )
+        self.repair = repair = Child(begun, config.bookie_id, says)
+        self.repair.control.send(repairing.order_of(config))
         for disk in self.disks:
             self._link_repair(disk)
+        if self.jobs is not None:
+            self.jobs.hand_over()
 
     def _link_repair(self, disk: Disk) -> None:
         if self.repair is None or not self.repair.running or disk.child is None or not disk.usable:
@@ -295,8 +325,9 @@ class Supervisor:
     # ---- while it runs ------------------------------------------------------------------------------
 
     def _keep_children(self, base: Ground) -> None:
+        self.changes = DiskChanges(self, base, self._files)
         for disk in self.disks:
-            self._keep_disk(base, disk)
+            self.keep_disk(base, disk)
 
         def frontend() -> Child:
             assert self.frontend is not None
@@ -308,17 +339,54 @@ class Supervisor:
 
         async def revive_frontend() -> None:
             self.frontend_restarts += 1
-            await self._start_frontend(base)
+            async with self.moving.lock:
+                await self.moving.settle(self.disks)
+                await self._start_frontend(base)
 
         async def revive_repair() -> None:
             self.repair_restarts += 1
             self._start_repair()
 
         self._keeper.keep("the front-end", frontend, lambda _exit: None, revive_frontend)
-        self._keeper.keep("the repair worker", repair, lambda _exit: None, revive_repair)
+
+        def lost_repair(_exit: Exit) -> None:
+            if self.jobs is not None:
+                self.jobs.lost()
+
+        self._keeper.keep("the repair worker", repair, lost_repair, revive_repair)
         self._keeper.run(self._watch())
 
-    def _keep_disk(self, base: Ground, disk: Disk) -> None:
+    async def bring_up(self, base: Ground, disk: Disk) -> None:
+        """Start the worker of a disk that is in use already, and put it into service. Raises what went wrong, with the
+        worker ended."""
+        try:
+            await self._open(disk)
+            await self._hold_new_ledgers(disk)
+            await self._account_for_losses(base, [disk])
+            if disk.needs_stamp:
+                await self._when_available("stamping cookies", lambda: self._stamp(base))
+        except (BkboxError, OSError) as error:
+            disk.trouble = str(error)
+            if disk.child is not None:
+                disk.child.kill()
+            raise
+        finally:
+            self.phase = "up"
+        disk.trouble = ""
+        self._link(disk)
+        self._link_repair(disk)
+
+    @property
+    def this_run(self) -> Run:
+        return self._run
+
+    def begin_run(self, disk: Disk) -> None:
+        """The dirty marker, before anything else is done to a disk."""
+        make_room(self._files, disk.path)
+        disk.before = markers.begin_run(self._files, disk.path, self._run)
+
+    def keep_disk(self, base: Ground, disk: Disk) -> None:
+        """Bring the worker back whenever it ends, until ``disk.keeping`` is cancelled."""
         def present() -> Child:
             assert disk.child is not None
             return disk.child
@@ -329,21 +397,10 @@ class Supervisor:
         async def revive() -> None:
             disk.restarts += 1
             disk.before = markers.read_marker(self._files, disk.path)
-            try:
-                await self._open(disk)
-                await self._hold_new_ledgers(disk)
-                await self._account_for_losses(base, [disk])
-            except (BkboxError, OSError) as error:
-                disk.trouble = str(error)
-                present().kill()
-                raise
-            finally:
-                self.phase = "up"
-            disk.trouble = ""
-            self._link(disk)
-            self._link_repair(disk)
+            await self.bring_up(base, disk)
 
-        self._keeper.keep(f"the worker of disk {disk.path}", present, ended, revive)
+        what = f"the worker of disk {disk.path}"
+        disk.keeping = self._keeper.keep(what, present, ended, revive)
 
     async def _hold_new_ledgers(self, disk: Disk) -> None:
         """Phase one must not put a ledger into limbo here that the front-end creates elsewhere meanwhile."""
@@ -357,6 +414,8 @@ class Supervisor:
         if isinstance(message, messages.DiskTrouble):
             disk.trouble = message.reason
             log.error("disk %s failed and takes no more writes: %s", disk.path, message.reason)
+        elif isinstance(message, messages.IndexProgress):
+            self.phase = opening.replay_phase(disk, message)
 
     async def _watch(self) -> None:
         """Keep the registration's mode up to date."""
@@ -365,7 +424,16 @@ class Supervisor:
             read_only = await self._read_only()
             if self._registration is not None:
                 await self._registration.set_read_only(read_only)
-            self._allow_new_ledgers()
+            self.allow_new_ledgers()
+            if any(disk.in_doubt for disk in self.disks) and not self.moving.lock.locked():
+                await self._resolve_doubts()
+
+    async def _resolve_doubts(self) -> None:
+        async with self.moving.lock:
+            await self.moving.settle(self.disks)
+        for disk in self.disks:
+            if disk.usable and not disk.in_service:
+                self._link(disk)
 
     @property
     def unregistered_s(self) -> float:
@@ -377,10 +445,11 @@ class Supervisor:
         """A bookie that nobody sees for long may be given up and its ledgers be copied elsewhere: no new ones then."""
         return self.unregistered_s < self.config.metadata_lost_s
 
-    def _allow_new_ledgers(self) -> None:
+    def allow_new_ledgers(self) -> None:
         """Told anew each time: a front-end that was started again does not know."""
         if self.frontend is not None and self.frontend.running:
-            self.frontend.control.send(messages.NewLedgers(allowed=self.takes_new_ledgers))
+            news = news_of_room(self.disks, self._files, allowed=self.takes_new_ledgers)
+            self.frontend.control.send(news)
 
     @property
     def writable(self) -> bool:
@@ -391,16 +460,37 @@ class Supervisor:
         return any(disk.in_service and not disk.read_only for disk in self.disks)
 
     async def _read_only(self) -> bool:
-        await self._refresh()
+        await self.refresh()
         return not self.writable
 
     async def _status(self) -> Status:
         from bkbox.supervisor import report  # the start need not wait for what may never be asked
 
-        await self._refresh()
+        await self.refresh()
         return report.status_of(self)
 
-    async def _refresh(self) -> None:
+    def _routes(self) -> tuple[Route, ...]:
+        from bkbox.supervisor import diskroutes, jobroutes, spaceroutes
+
+        return (
+            *jobroutes.routes(lambda: self.jobs),
+            *diskroutes.routes(self),
+            *spaceroutes.routes(self),
+            *reloading.routes(self, os.environ),
+        )
+
+    async def _run_jobs(self, base: Ground) -> None:
+        from bkbox.supervisor.jobfile import JobFile  # once the bookie is up
+        from bkbox.supervisor.jobs import Jobs
+        from bkbox.supervisor.resting import end_rests
+
+        self.jobs = Jobs(self, JobFile(self._files))
+        self._keeper.run(end_rests(base.store))
+        await self.jobs.run()
+
+    async def refresh(self) -> None:
+        """Ask the workers how they do."""
+
         async def one(disk: Disk) -> None:
             if not disk.usable:
                 return
@@ -416,6 +506,7 @@ class Supervisor:
     async def _stop(self) -> bool:
         """Ordered end of everything that was started; True if every disk was left clean."""
         self.phase, self.state = "stopping", "stopping"
+        self._attendance.look()
         self._keeper.stop()
         if self._registration is not None:
             with contextlib.suppress(MetadataError):
@@ -424,6 +515,8 @@ class Supervisor:
             if child is not None:
                 child.control.send(messages.Stop())
                 await child.end(_CHILD_END_S)
+        if self.jobs is not None:
+            await self.jobs.save()
         clean = all(await asyncio.gather(*map(self._stop_disk, self.disks)))
         if clean:
             for disk in self.disks:
@@ -445,12 +538,14 @@ class Supervisor:
         return stopped
 
 
-async def run(config: Config, nursery: Nursery, on_ready: Callable[[str], None]) -> int:
+async def run(
+    config: Config, nursery: Nursery, on_ready: Callable[[str], None], manager: ServiceManager
+) -> int:
     """Run a bookie until SIGTERM or SIGINT. ``on_ready`` gets HOST:PORT once it answers requests.
 
-    ``nursery``: where its children come from, whether they have begun already or not.
+    ``nursery``: where its children come from, whether they have begun already or not. ``manager`` is told how it goes.
 
     Returns 0 after a clean stop, 1 where a disk could not be left clean. Raises CookieMismatchError,
     BookieRunningError, BootError and other errors that keep a bookie from starting.
     """
-    return await Supervisor(config, RealFiles(), nursery, on_ready).run()
+    return await Supervisor(config, RealFiles(), nursery, on_ready, manager).run()

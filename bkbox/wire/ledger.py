@@ -28,6 +28,12 @@ class DigestType(IntEnum):
     DUMMY = 4
 
 
+ACK_AFTER = "bkbox.ack_after"
+"""Key of the custom metadata that says how durable the ledger has to be. Its one value is ``sync``: every bookie syncs
+an entry before it acknowledges it, also one with ``ack_after = write``. Writers and recoveries of bkbox ask for that
+with each add, since bookies never see the metadata; Java's writers do not."""
+
+
 @dataclass(frozen=True, slots=True)
 class Fragment:
     """Entries from first_entry up to the next fragment lie on this ensemble.
@@ -80,6 +86,12 @@ class LedgerMetadata:
     def bookies(self) -> frozenset[BookieId]:
         """Every bookie that any ensemble names."""
         return frozenset(bookie for fragment in self.fragments for bookie in fragment.ensemble)
+
+    @property
+    def synced(self) -> bool:
+        """Whether entries are to be on disk before they are acknowledged, whatever the bookies' ``ack_after``. A value
+        that is not known asks for the same: it is the strongest there is."""
+        return any(key == ACK_AFTER for key, _value in self.custom)
 
     def with_state(self, state: LedgerState) -> LedgerMetadata:
         return replace(self, state=state, creator_token=0)

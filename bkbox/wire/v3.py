@@ -32,6 +32,7 @@ from bkbox.wire.v3_format import (
     FREE_DISK_SPACE,
     REQUEST,
     RESPONSE,
+    SYNCED,
     TOTAL_DISK_CAPACITY,
     AddFlag,
     Operation,
@@ -70,7 +71,8 @@ class Header(NamedTuple):
 
 @value
 class AddRequest:
-    """Store an entry. The ids are those beside the entry, which has its own in its header."""
+    """Store an entry. The ids are those beside the entry, which has its own in its header.
+    ``synced`` (bkbox): answer once it is on disk, in every mode."""
 
     header: Header
     ledger_id: int
@@ -79,6 +81,7 @@ class AddRequest:
     entry: Buffer
     recovery: bool = False
     deferred_sync: bool = False
+    synced: bool = False
 
     @property
     def high_priority(self) -> bool:
@@ -120,10 +123,12 @@ class WriteLacRequest:
 
 @value
 class ReadLacRequest:
-    """The explicit LAC and the last entry."""
+    """The explicit LAC and the last entry; ``persisted`` (bkbox): once all that the bookie had
+    answered is on disk."""
 
     header: Header
     ledger_id: int
+    persisted: bool = False
 
 
 @value
@@ -219,13 +224,21 @@ class WriteLacResponse:
 
 @value
 class ReadLacResponse:
-    """Answer to a read of the LAC: the packet that was written, and the last entry."""
+    """Answer to a read of the LAC: the packet that was written, and the last entry.
+
+    From bkbox's bookies, whatever the code: whether the ledger is ``fenced`` and in ``limbo`` there
+    (None where the bookie does not know it, or is another one); and to a persisted question
+    ``durable_entry``, the last entry that the bookie had when it came: that one and all else that it
+    had then are on disk; -1 for no entry at all."""
 
     txn_id: int
     code: Code
     ledger_id: int
     lac_body: Buffer | None = None
     last_entry: Buffer | None = None
+    durable_entry: int | None = None
+    fenced: bool | None = None
+    limbo: bool | None = None
 
 
 @value
@@ -239,7 +252,8 @@ class ForceResponse:
 
 @value
 class ListEntriesResponse:
-    """Answer to a request for the list of entries: see availability.py."""
+    """Answer to a request for the list of entries: see availability.py. Beside a code that says that
+    the bookie cannot tell (limbo) a list names what is there, and says nothing of the rest."""
 
     txn_id: int
     code: Code
@@ -305,6 +319,7 @@ def decode_request(body: Buffer) -> Request:
     match header.operation:
         case Operation.ADD_ENTRY:
             part = _part(values, "addRequest")
+            flags = part.get("writeFlags", 0)
             return AddRequest(
                 header,
                 part["ledgerId"],
@@ -312,7 +327,8 @@ def decode_request(body: Buffer) -> Request:
                 part["masterKey"],
                 part["body"],
                 recovery=part.get("flag") is _RECOVERY_ADD,
-                deferred_sync=bool(part.get("writeFlags", 0) & DEFERRED_SYNC),
+                deferred_sync=bool(flags & DEFERRED_SYNC),
+                synced=bool(flags & SYNCED),
             )
         case Operation.READ_ENTRY:
             part = _part(values, "readRequest")
@@ -332,7 +348,8 @@ def decode_request(body: Buffer) -> Request:
                 header, part["ledgerId"], part["lac"], part["masterKey"], part["body"]
             )
         case Operation.READ_LAC:
-            return ReadLacRequest(header, _part(values, "readLacRequest")["ledgerId"])
+            part = _part(values, "readLacRequest")
+            return ReadLacRequest(header, part["ledgerId"], part.get("persisted", False))
         case Operation.FORCE_LEDGER:
             return ForceRequest(header, _part(values, "forceLedgerRequest")["ledgerId"])
         case Operation.GET_LIST_OF_ENTRIES_OF_LEDGER:
@@ -379,7 +396,8 @@ def encode_request(request: Request) -> bytes:
                 "entryId": request.entry_id,
                 "masterKey": request.master_key,
                 "body": request.entry,
-                "writeFlags": DEFERRED_SYNC if request.deferred_sync else None,
+                "writeFlags": DEFERRED_SYNC * request.deferred_sync + SYNCED * request.synced
+                or None,
                 "flag": _RECOVERY_ADD if request.recovery else None,
             }
         case ReadRequest():
@@ -400,7 +418,10 @@ def encode_request(request: Request) -> bytes:
                 "body": request.body,
             }
         case ReadLacRequest():
-            values["readLacRequest"] = {"ledgerId": request.ledger_id}
+            values["readLacRequest"] = {
+                "ledgerId": request.ledger_id,
+                "persisted": request.persisted or None,
+            }
         case ForceRequest():
             values["forceLedgerRequest"] = {"ledgerId": request.ledger_id}
         case ListEntriesRequest():
@@ -487,6 +508,9 @@ def _answer_values(response: Response) -> Values:
                 "ledgerId": response.ledger_id,
                 "lacBody": response.lac_body,
                 "lastEntryBody": response.last_entry,
+                "durableEntry": response.durable_entry,
+                "fenced": response.fenced,
+                "limbo": response.limbo,
             }
         case ListEntriesResponse():
             return {
@@ -546,7 +570,8 @@ def _response_of(kind: type[Response], txn_id: int, code: Code, part: Values) ->
         return ReadResponse(txn_id, code, ledger, part["entryId"], body, lac, moved)
     if kind is ReadLacResponse:
         lac_body, last = part.get("lacBody"), part.get("lastEntryBody")
-        return ReadLacResponse(txn_id, code, ledger, lac_body, last)
+        durable, fenced, limbo = part.get("durableEntry"), part.get("fenced"), part.get("limbo")
+        return ReadLacResponse(txn_id, code, ledger, lac_body, last, durable, fenced, limbo)
     if kind is ListEntriesResponse:
         listed = part.get("availabilityOfEntriesOfLedger")
         return ListEntriesResponse(txn_id, code, ledger, listed)

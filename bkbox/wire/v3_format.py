@@ -4,6 +4,9 @@ proto2: a required field is written even if it is zero; an enum value that is no
 absent, so that without a required one the message does not parse. ``ReadRequest`` and
 ``AddRequest`` carry one ``flag``, which is a value and not a mask. Entries and lists are left in
 place when read (Kind.VIEW). Source: BookkeeperProtocol.proto.
+
+What bkbox says beyond it lies in fields from 1000 on, and in a bit of writeFlags, far from where the
+protocol grows. Java's clients and bookies skip both. Nothing may depend on the other side knowing them.
 """
 
 from __future__ import annotations
@@ -60,6 +63,9 @@ class AddFlag(IntEnum):
 DEFERRED_SYNC = 1
 """Bit of AddRequest.writeFlags: answer before the entry is synced."""
 
+SYNCED = 1 << 16
+"""Bit of AddRequest.writeFlags, bkbox: answer once the entry is synced, whatever ``ack_after`` says."""
+
 TOTAL_DISK_CAPACITY = 1
 FREE_DISK_SPACE = 2
 """Bits of GetBookieInfoRequest.requested."""
@@ -108,7 +114,7 @@ WRITE_LAC_REQUEST = Message(
     Field(3, "masterKey", Kind.BYTES, _REQUIRED),
     Field(4, "body", Kind.VIEW, _REQUIRED),
 )
-READ_LAC_REQUEST = Message("ReadLacRequest", _LEDGER_ID)
+READ_LAC_REQUEST = Message("ReadLacRequest", _LEDGER_ID, Field(1000, "persisted", Kind.BOOL))
 FORCE_REQUEST = Message("ForceLedgerRequest", _LEDGER_ID)
 LIST_ENTRIES_REQUEST = Message("GetListOfEntriesOfLedgerRequest", _LEDGER_ID)
 BOOKIE_INFO_REQUEST = Message("GetBookieInfoRequest", Field(1, "requested", Kind.INT64))
@@ -131,6 +137,9 @@ READ_LAC_RESPONSE = Message(
     _ANSWERED_LEDGER,
     Field(3, "lacBody", Kind.VIEW),
     Field(4, "lastEntryBody", Kind.VIEW),
+    Field(1000, "durableEntry", Kind.INT64),
+    Field(1001, "fenced", Kind.BOOL),
+    Field(1002, "limbo", Kind.BOOL),
 )
 FORCE_RESPONSE = Message("ForceLedgerResponse", _STATUS, _ANSWERED_LEDGER)
 LIST_ENTRIES_RESPONSE = Message(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from itertools import islice
 
 from bkbox.bookie.bookie import Bookie
@@ -10,11 +11,15 @@ from bkbox.ipc import messages
 from bkbox.ipc.messages import FENCED, LIMBO, PAGE_ITEMS, Message
 from bkbox.storage.disk import DiskStore, ReplayReport
 from bkbox.storage.records import LedgerRecord
+from bkbox.values import replaced
 from bkbox.worker.groups import Groups
 from bkbox.worker.stages import Stages
 
+ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
+"""The ledgers with an id greater than this, ascending, and their states."""
 
-def opened(store: DiskStore, report: ReplayReport) -> messages.DiskOpened:
+
+def opened(store: DiskStore, report: ReplayReport, rebuilt: str = "") -> messages.DiskOpened:
     """What is said of a disk that was opened."""
     return messages.DiskOpened(
         disk=str(store.identity.uuid),
@@ -24,6 +29,7 @@ def opened(store: DiskStore, report: ReplayReport) -> messages.DiskOpened:
         cut_bytes=report.bytes_cut,
         damaged=list(report.damaged)[:20],
         trusted=report.trusted,
+        rebuilt=rebuilt,
     )
 
 
@@ -45,10 +51,14 @@ def stopped(store: DiskStore | None, groups: Groups | None) -> messages.Stopped:
 class Calls:
     """The calls that an open disk answers."""
 
-    def __init__(self, store: DiskStore, bookie: Bookie, stages: Stages) -> None:
+    def __init__(
+        self, store: DiskStore, bookie: Bookie, stages: Stages, ledgers: ListLedgers | None = None
+    ) -> None:
+        """``ledgers``: those that have their home on the disk; all that are on it where none ever moves."""
         self._store = store
         self._bookie = bookie
         self._stages = stages
+        self._ledgers = ledgers or store.ledgers
 
     def answer(self, call: Message) -> Message:
         """Carry out one call. Raises BkboxError, which the caller's process gets to see."""
@@ -67,12 +77,15 @@ class Calls:
             return messages.Done()
         if isinstance(call, messages.GetStats):
             return messages.Stats(values=self._stats())
+        if isinstance(call, messages.GetLatency):
+            adds, p99_us = self._stages.latest()
+            return messages.Latency(adds=adds, p99_us=p99_us)
         raise BugError(f"a disk worker does not answer {type(call).__name__}")
 
     def _list_ledgers(self, call: messages.ListLedgers) -> messages.Page:
         wanted = (
             (ledger, FENCED * record.fenced | LIMBO * record.limbo)
-            for ledger, record in self._store.ledgers(after=call.after)
+            for ledger, record in self._ledgers(call.after)
             if record.limbo or not call.limbo_only
         )
         page = list(islice(wanted, PAGE_ITEMS + 1))
@@ -85,11 +98,9 @@ class Calls:
         for ledger, flags, has_key, key in messages.MARK_ITEM.iter_unpack(call.payload):
             before = self._bookie.ledgers.record(ledger) or LedgerRecord()
             known = before.master_key if before.master_key is not None else key if has_key else None
-            after = LedgerRecord(
-                master_key=known,
-                fenced=before.fenced or bool(flags & FENCED),
-                limbo=before.limbo or bool(flags & LIMBO),
-            )
+            after = replaced(before, master_key=known, fenced=before.fenced or bool(flags & FENCED))
+            if flags & LIMBO:  # the metadata names it: it is not deleted
+                after = replaced(after, limbo=True, deleted_ms=0, emptied=False)
             if after != before:
                 states[ledger] = after
         self._bookie.set_states(states)
@@ -123,8 +134,7 @@ class Calls:
         """The state record is synced after everything that was written before it, the repaired entries among it."""
         record = self._bookie.ledgers.record(call.ledger)
         if record is not None and record.limbo:
-            cleared = LedgerRecord(master_key=record.master_key, fenced=record.fenced, limbo=False)
-            self._bookie.set_states({call.ledger: cleared})
+            self._bookie.set_states({call.ledger: replaced(record, limbo=False)})
         return messages.Done()
 
     def _stats(self) -> dict[str, object]:

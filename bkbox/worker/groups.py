@@ -22,7 +22,8 @@ from typing import NamedTuple
 
 from bkbox.bookie.bookie import Bookie, Work
 from bkbox.errors import BugError, DiskError, EncodingError, FrameError
-from bkbox.storage.disk import Checkpointing, DiskStore, Sync
+from bkbox.storage.checkpointing import Checkpointing, Sync
+from bkbox.storage.disk import DiskStore
 from bkbox.worker.frontlink import FrontLink, Group
 from bkbox.worker.stages import Stages
 
@@ -193,6 +194,16 @@ class Groups:
             writeback = store.begin_writeback()
             if writeback is not None:
                 self._start(self._writeback, writeback, lambda: None)
+
+    def go_on(self) -> None:
+        """Something was done beside the groups: begin what is due and can be begun."""
+        self._go_on()
+
+    def sync_behind(self) -> None:
+        """Something was appended beside the groups: begin to sync it, if no sync is under way, and whatever is due."""
+        if self._sync is None:
+            self._begin_sync(self._store.begin_sync())
+        self._go_on()
 
     def _gather(self) -> None:
         """Wait a moment for those whom the last sync answered, if some of them have not asked for more yet.

@@ -8,24 +8,29 @@ gone the process dies with it; when the front-end is gone the disk stays open an
 from __future__ import annotations
 
 import logging
+import os
 import select
 import socket
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from bkbox.bookie.bookie import Bookie
-from bkbox.errors import BkboxError, BugError
+from bkbox.errors import BkboxError, BugError, DiskError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel, refusal
 from bkbox.ipc.messages import Message
 from bkbox.kernel.patience import next_events
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import RealFiles
-from bkbox.storage.records import AckAfter
 from bkbox.worker.calls import Calls, opened, stopped
 from bkbox.worker.frontlink import FrontLink
 from bkbox.worker.groups import Groups
+from bkbox.worker.moves import Moves
+from bkbox.worker.opening import Opening
+from bkbox.worker.space import Space
 from bkbox.worker.stages import Stages
 
 log = logging.getLogger(__name__)
@@ -62,9 +67,13 @@ class Worker:
         self._bookie: Bookie | None = None
         self._calls: Calls | None = None
         self._groups: Groups | None = None
+        self._moves: Moves | None = None
+        self._space: Space | None = None
         self._front: FrontLink | None = None
         self._looked_us = 0
+        self._stages: Stages | None = None
         self._usage_max = 1.0
+        self._usage_resume = 0.0
         self._reserve_bytes = 0
         self._told_trouble = False
         self._running = True
@@ -82,6 +91,8 @@ class Worker:
                     self._on_front()
                 if self._bookie is not None and self._bookie.has_polls:
                     self._answer_polls()
+                if self._store is not None and self._store.index_damage:
+                    self._leave_index()
         except EOFError:
             log.warning("the supervisor is gone")
 
@@ -104,30 +115,60 @@ class Worker:
         elif isinstance(message, messages.AttachRepair):
             channel = Channel(socket.socket(fileno=fds[0]))
             self._watch(channel.fileno(), lambda: self._on_repair(channel))
+        elif isinstance(message, messages.Settings):
+            self._take_over(message.values)
         elif isinstance(message, messages.Stop):
             self._reply(self._control, message, self._stop)
         else:
             if isinstance(message, messages.ListLedgers) and self._groups is not None:
                 self._groups.take()  # a ledger that waits there to be created belongs into the list
-            self._reply(self._control, message, lambda: self._answer(message))
+            self._reply(self._control, message, lambda: self._answer(message, fds))
 
     def _on_repair(self, channel: Channel) -> None:
         try:
-            call, _fds = channel.receive()
-            self._reply(channel, call, lambda: self._answer(call))
+            call, fds = channel.receive()
+            self._reply(channel, call, lambda: self._answer(call, fds))
         except (EOFError, OSError):
             self._unwatch(channel.fileno())
             channel.close()
 
-    def _answer(self, call: Message) -> Message:
+    def _answer(self, call: Message, fds: list[int]) -> Message:
         if self._calls is None or self._groups is None or self._bookie is None:
             raise BugError("the disk is not open yet")
+        if isinstance(call, messages.MOVES_ON_DISKS):
+            return self._move(call, fds)
+        if isinstance(call, messages.SPACE_CALLS):
+            return self._of_space(call)
         if isinstance(call, messages.GetStats):
             # Nobody writes to a read-only bookie: that there is room again has to be seen without a write.
-            self._bookie.watch_space(self._usage_max, self._reserve_bytes)
+            self._watch_space()
+            if self._space is not None:
+                self._space.tend(self._reserve_bytes)
         elif isinstance(call, _CONCERNING_STATES):
             self._groups.drain()
         return self._calls.answer(call)
+
+    def _of_space(self, call: Message) -> Message:
+        assert self._space is not None
+        assert self._groups is not None
+        if isinstance(call, messages.ChangeLedgers):
+            self._groups.take()
+            self._groups.drain()
+        answer = self._space.answer(call)
+        self._answer_polls()  # of ledgers that have gone
+        self._look_after()
+        return answer
+
+    def _move(self, call: Message, fds: list[int]) -> Message:
+        assert self._moves is not None
+        try:
+            answer = self._moves.answer(call, fds)
+        finally:
+            for fd in fds:
+                os.close(fd)
+        self._answer_polls()  # of a ledger that leaves: while it is still here
+        self._look_after()
+        return answer
 
     def _reply(self, channel: Channel, call: Message, action: Callable[[], Message]) -> None:
         try:
@@ -141,29 +182,55 @@ class Worker:
 
     def _open(self, order: messages.OpenDisk, fds: list[int]) -> Message:
         (self._lock,) = fds  # open as long as this process lives: nobody else may have the disk
-        store = DiskStore.open(
-            RealFiles(),
-            Path(order.path),
-            ack_after=AckAfter(order.ack_after),
-            journal_dir=Path(order.journal) if order.journal else None,
-            segment_bytes_max=order.segment_bytes_max,
-            checkpoint_bytes=order.checkpoint_bytes,
-            now_ms=_wall_ms,
-        )
-        report = store.replay(order.host_crash)
-        self._store = store
-        self._bookie = Bookie(store, wall_ms=_wall_ms, ticks_us=_ticks_us)
-        stages = Stages(order.slow_operation_ms * 1000, _ticks_us)
+        found = Opening(RealFiles(), order, _wall_ms, _ticks_us).run(self._tell_rebuild)
+        self._store = store = found.store
+        self._bookie = found.bookie
+        stages = self._stages = Stages(order.slow_operation_ms * 1000, _ticks_us)
         self._groups = Groups(store, self._bookie, stages, _ticks_us, self._lost_front)
         self._watch(self._groups.fileno(), self._on_ended)
-        self._calls = Calls(store, self._bookie, stages)
-        self._usage_max, self._reserve_bytes = order.disk_usage_max, order.disk_reserve_bytes
-        self._bookie.watch_space(self._usage_max, self._reserve_bytes)
-        return opened(store, report)
+        self._moves = Moves(
+            RealFiles(), Path(order.path), store, self._bookie, self._groups, _ticks_us
+        )
+        self._calls = Calls(store, self._bookie, stages, self._moves.ledgers_at_home)
+        self._usage_max, self._usage_resume = order.disk_usage_max, order.disk_usage_resume
+        self._reserve_bytes = order.disk_reserve_bytes
+        self._watch_space()
+        self._space = Space(
+            RealFiles(),
+            Path(order.path),
+            store,
+            self._bookie,
+            self._groups,
+            self._moves.ledgers_at_home,
+            self._reserve_bytes,
+        )
+        return opened(store, found.report, found.rebuilt)
+
+    def _tell_rebuild(self, done: int, total: int) -> None:
+        self._control.send(messages.IndexProgress(done_bytes=done, total_bytes=total))
+
+    def _leave_index(self) -> None:
+        """A part of the index cannot be read: the next start of this worker makes it anew."""
+        assert self._store is not None
+        log.error("this worker ends, and its index is made anew: %s", self._store.index_damage)
+        with suppress(DiskError):  # it is as it was, then: the next start sees what it can
+            self._store.set_index_aside()
+        self._running = False
+
+    def _take_over(self, settings: dict[str, Any]) -> None:
+        self._usage_max = settings["disk_usage_max"]
+        self._usage_resume = settings["disk_usage_resume"]
+        self._reserve_bytes = settings["disk_reserve_bytes"]
+        if self._stages is not None:
+            self._stages.slow_us = settings["slow_operation_ms"] * 1000
 
     def _stop(self) -> Message:
         self._running = False
         return stopped(self._store, self._groups)
+
+    def _watch_space(self) -> None:
+        assert self._bookie is not None
+        self._bookie.watch_space(self._usage_max, self._reserve_bytes, self._usage_resume)
 
     def _look_after(self) -> None:
         """Room on the disk, now and then; trouble, told once."""
@@ -172,7 +239,7 @@ class Worker:
         now = _ticks_us()
         if now - self._looked_us >= _LOOK_EVERY_US:
             self._looked_us = now
-            self._bookie.watch_space(self._usage_max, self._reserve_bytes)
+            self._watch_space()
         if self._store.failed_reason is not None and not self._told_trouble:
             self._told_trouble = True
             self._control.send(messages.DiskTrouble(reason=self._store.failed_reason))
@@ -182,11 +249,12 @@ class Worker:
     def _attach_front(self, sock: socket.socket) -> None:
         assert self._store is not None
         assert self._groups is not None
+        assert self._moves is not None
         self._detach_front()
         self._groups.drain()
         try:
             front = FrontLink(sock)
-            front.announce(ledger for ledger, _record in list(self._store.ledgers()))
+            front.announce(ledger for ledger, _record in list(self._moves.ledgers_at_home()))
         except EOFError:
             sock.close()
             return

@@ -35,12 +35,13 @@ class Stages:
     def __init__(self, slow_us: int, now_us: Callable[[], int]) -> None:
         """``now_us``: CLOCK_MONOTONIC, the clock of the front-end too. ``slow_us``: a group that takes longer is
         logged; 0: none is."""
-        self._slow_us = slow_us
+        self.slow_us = slow_us
         self._now_us = now_us
         self._queue, self._append, self._index, self._fsync, self._reply = histograms = tuple(
             Histogram() for _ in STAGES
         )
         self._histograms = dict(zip(STAGES, histograms, strict=True))
+        self._latest = Histogram()
         self._told_us = 0
         self._untold = 0
 
@@ -57,16 +58,26 @@ class Stages:
             for stage, found in self._histograms.items()
         }
 
+    def latest(self) -> tuple[int, int]:
+        """Writers' adds since this was last asked, and the p99 of their time until they were durable, in microseconds:
+        what the jobs must not slow down, so nothing of their own is in it.
+        """
+        found, self._latest = self._latest, Histogram()
+        return found.count, found.percentile(99)
+
     def record(self, group: Group, work: Work, durable_us: int) -> None:
         """A group was answered just now."""
         now = self._now_us()
         times = work.adds.entries or 1
+        written = work.adds.entries - work.odd.recovered
+        if written:
+            self._latest.record(durable_us - group.opened_us, written)
         self._queue.record(work.taken_us - group.opened_us, times)
         self._append.record(work.written_us - work.taken_us, times)
         self._index.record(work.indexed_us - work.written_us, times)
         self._fsync.record(durable_us - work.indexed_us, times)
         self._reply.record(now - durable_us, times)
-        if 0 < self._slow_us < now - group.opened_us:
+        if 0 < self.slow_us < now - group.opened_us:
             self._tell(now, group, work, durable_us)
 
     def _tell(self, now: int, group: Group, work: Work, durable_us: int) -> None:

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from bkbox.admin.status import (
-    Blocker,
     Boot,
     DiskStatus,
     Limbo,
@@ -20,6 +19,7 @@ from bkbox.admin.status import (
     to_json,
 )
 from bkbox.errors import EncodingError
+from bkbox.jobs.job import Blocker
 
 FULL = Status(
     version="0.1.0",

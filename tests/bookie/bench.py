@@ -11,9 +11,10 @@ from bkbox.ipc.slots import SLOT_BYTES
 from bkbox.kernel.answers import AnswerWriter
 from bkbox.kernel.batches import Located
 from bkbox.kernel.batches import segments as slots_segments
-from bkbox.storage.disk import DiskStore, format_disk
+from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import RealFiles
 from bkbox.storage.identity import DiskIdentity
+from bkbox.storage.prepare import format_disk
 from bkbox.storage.records import AckAfter, LedgerRecord
 from bkbox.wire.frames import bodies
 from tests.harness import raw, raw3

@@ -9,10 +9,11 @@ import pytest
 
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.readonly import DISK_FAILED
-from bkbox.storage.records import AckAfter
-from tests.bookie.bench import add3, bookie_of, read3, simple3, statuses, write_lac3
-from tests.harness import raw
-from tests.harness.raw3 import EIO, ENOENTRY, EOK, FENCE, FORCE
+from bkbox.storage.records import AckAfter, LedgerRecord
+from bkbox.wire.availability import decode
+from tests.bookie.bench import add3, ask3, bookie_of, read3, simple3, statuses, write_lac3
+from tests.harness import raw, raw3
+from tests.harness.raw3 import EIO, ENOENTRY, EOK, EUNKNOWN, FENCE, FORCE, LIST, READ_LAC
 from tests.storage.bench import KEY, Host
 from tests.storage.conftest import ram_path
 
@@ -157,3 +158,90 @@ def test_any_mixture_of_batches(hosts) -> None:
                     assert found.get(entry, -1) >= synced.get(entry, -1)
                     assert found.get(entry, -1) <= latest.get(entry, -1)
                 latest, synced = dict(found), dict(found)
+
+
+# ---- what only bkbox's bookies know -----------------------------------------------------------------
+
+
+def persisted(ledger: int) -> bytes:
+    return raw3.request(READ_LAC, 9, [(1, ledger), (1000, 1)])
+
+
+def synced(*entries: int) -> list[bytes]:
+    """Adds that ask for a sync."""
+    return [
+        raw3.request(raw3.ADD, 1, [*raw3.add_part(1, entry, b"x", key=KEY), (5, 1 << 16)])
+        for entry in entries
+    ]
+
+
+def state_of(bookie: Bookie, frame: bytes) -> tuple[int, tuple[object, ...]]:
+    """Status; the durable entry, fenced, limbo."""
+    [answer] = ask3(bookie, frame)
+    assert answer.part is not None
+    return answer.status, tuple(answer.part.get(number) for number in (1000, 1001, 1002))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_persisted_question_waits_for_what_was_answered_before(hosts, mode: AckAfter) -> None:
+    host = hosts(mode)
+    bookie: Bookie = bookie_of(host.store)
+    syncs = Syncs(host)
+    assert statuses(bookie, add3(1, 0, key=KEY), add3(1, 1, key=KEY)) == [EOK] * 2
+    syncs.count()
+    assert statuses(bookie, add3(1, 2, key=KEY)) == [EOK]
+    syncs.count()
+    assert state_of(bookie, persisted(1)) == (EOK, (2, 0, 0))
+    assert syncs.count() == (1 if mode is AckAfter.WRITE else 0)
+    assert state_of(bookie, persisted(1)) == (EOK, (2, 0, 0))
+    assert syncs.count() == 0, "there is nothing left to sync"
+    assert state_of(bookie, simple3(READ_LAC, 1)) == (EOK, (None, 0, 0))
+    assert syncs.count() == 0
+    assert state_of(bookie, persisted(2)) == (ENOENTRY, (-1, None, None))
+    after = bookie_of(host.lose())
+    assert statuses(after, *(read3(1, entry) for entry in range(3))) == [EOK] * 3
+
+
+def test_what_is_added_with_a_persisted_question_is_not_vouched_for(hosts) -> None:
+    """The answer names what was there when the question came; the entry behind it was never answered then."""
+    bookie = bookie_of(hosts(AckAfter.WRITE).store)
+    assert statuses(bookie, add3(1, 0, key=KEY)) == [EOK]
+    answers = ask3(bookie, persisted(1), add3(1, 1, key=KEY))
+    [lac] = [answer for answer in answers if answer.operation == READ_LAC]
+    assert lac.part is not None
+    assert lac.part[1000] == 0
+
+
+def test_a_disk_that_fails_to_sync_vouches_for_nothing(hosts) -> None:
+    host = hosts(AckAfter.WRITE)
+    bookie = bookie_of(host.store)
+    assert statuses(bookie, add3(1, 0, key=KEY)) == [EOK]
+    host.files.fail_sync(1)
+    assert state_of(bookie, persisted(1)) == (EIO, (None, None, None))
+
+
+def test_the_state_of_a_ledger_is_told_with_its_lac(hosts) -> None:
+    bookie = bookie_of(hosts(AckAfter.WRITE).store)
+    assert statuses(bookie, add3(1, 0, key=KEY)) == [EOK]
+    assert state_of(bookie, simple3(READ_LAC, 1)) == (EOK, (None, 0, 0))
+    statuses(bookie, read3(1, flag=FENCE, key=KEY))
+    assert state_of(bookie, simple3(READ_LAC, 1)) == (EOK, (None, 1, 0))
+    bookie.set_states({1: LedgerRecord(master_key=KEY, fenced=True, limbo=True)})
+    assert state_of(bookie, persisted(1)) == (EUNKNOWN, (0, 1, 1))
+    [listed] = ask3(bookie, simple3(LIST, 1))
+    assert listed.part is not None
+    assert (listed.status, [*decode(listed.part[3])]) == (EUNKNOWN, [0])
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_an_add_may_ask_for_a_sync_in_every_mode(hosts, mode: AckAfter) -> None:
+    host = hosts(mode)
+    bookie = bookie_of(host.store)
+    assert statuses(bookie, add3(1, 0, key=KEY)) == [EOK]
+    syncs = Syncs(host)
+    assert statuses(bookie, *synced(1, 2)) == [EOK] * 2
+    assert syncs.count() == 1, "one for all of the batch"
+    assert statuses(bookie, add3(1, 3, key=KEY)) == [EOK]
+    assert syncs.count() == (0 if mode is AckAfter.WRITE else 1)
+    after = bookie_of(host.lose())
+    assert statuses(after, read3(1, 1), read3(1, 2)) == [EOK] * 2

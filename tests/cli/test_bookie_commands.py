@@ -16,7 +16,6 @@ from bkbox import config as configuration
 from bkbox.admin import server
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import (
-    Blocker,
     Boot,
     DiskStatus,
     Limbo,
@@ -27,6 +26,7 @@ from bkbox.admin.status import (
 )
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
+from bkbox.jobs.job import Blocker
 from bkbox.storage.lock import DiskLock
 
 

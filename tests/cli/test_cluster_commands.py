@@ -13,7 +13,6 @@ from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
 from bkbox.ids import BookieId
 from bkbox.metadata import connect
-from bkbox.metadata.zookeeper import ZooKeeperStore
 from bkbox.wire.service_info import rpc_service_info
 from tests.harness.cluster import create_ledgers, ledger_of
 from tests.harness.processes import free_port
@@ -45,8 +44,7 @@ async def with_bookies(uri: str, *commands: list[str]) -> list[Result]:
             await store.register(BookieId(name), info, read_only=read_only)
             await store.write_cookie(BookieId(name), b"", None)
         await store.write_cookie(BookieId("c:3"), b"", None)
-        if isinstance(store, ZooKeeperStore):
-            await store.under_replication.mark((await store.new_ledger_id()), ["c:3"], 1)
+        await store.under_replication.mark((await store.new_ledger_id()), ["c:3"], 1)
         return [await asyncio.to_thread(cluster, uri, *command) for command in commands]
 
 
@@ -80,14 +78,12 @@ def test_info(uri: str) -> None:
         "read_only": ["b:2"],
         "down": ["c:3"],
         "ledgers": 2,
-        "replication": {"enabled": True, "auditor": None, "under_replicated": 1}
-        if in_zookeeper
-        else None,
+        "replication": {"enabled": True, "auditor": None, "under_replicated": 1},
     }
     lines = dict(line.split("  ", 1) for line in plain.stdout.splitlines())
     assert lines["ledgers"].strip() == "not counted (--count-ledgers)"
     assert lines["bookies down"].strip() == "c:3"
-    assert ("under-replicated" in lines) == in_zookeeper
+    assert lines["under-replicated"].strip() == "1"
 
 
 def test_list(uri: str) -> None:

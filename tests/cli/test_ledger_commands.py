@@ -185,3 +185,59 @@ def test_the_metadata_store_from_a_configuration(bookie: BookieProcess, cli: Cli
     assert json.loads(found.stdout)["ledger_id"] == ledger
     for wrong in (words, [*words, "--config", str(bookie.config), "--metadata", "sqlite:x"]):
         assert CliRunner().invoke(main, wrong).exit_code == ExitCode.USAGE
+
+
+def test_durable_entries(cli: Cli) -> None:
+    ledger = cli.write(b"a\nb\n", "--durable", "--ack-after", "sync")
+    shown = json.loads(cli.ok("show", ledger, "-o", "json"))
+    assert (shown["state"], shown["last_entry"]) == ("CLOSED", 1)
+    assert base64.b64decode(shown["custom"]["bkbox.ack_after"]) == b"sync"
+    assert cli.run("write", *ONE, "--durable", "--keep-open").exit_code == ExitCode.USAGE
+
+
+def test_a_ledger_is_explained(cli: Cli, bookie: BookieProcess) -> None:
+    ledger = cli.write(b"a\nb\n", "--keep-open")
+    said = json.loads(cli.ok("explain", ledger, "-o", "json"))
+    assert (said["state"], said["recovery"], said["end"]) == ("OPEN", "recovery closes it", 1)
+    [there] = said["bookies"]
+    assert {
+        "bookie": bookie.bookie_id,
+        "alive": True,
+        "limbo": False,
+        "fenced": False,
+    }.items() <= there.items()
+    assert (there["entries"], there["last_entry"]) == (2, 1)
+    [fragment] = said["fragments"]
+    assert (fragment["entries"], fragment["below_write_quorum"], fragment["copies"]) == (
+        2,
+        0,
+        {"1": 2},
+    )
+    assert said["answers"] == [{"entry": 2, "bookie": bookie.bookie_id, "says": "does not have it"}]
+    text = cli.ok("explain", ledger).decode()
+    assert f"bkbox ledger recover {ledger}" in text
+    assert bookie.bookie_id in text
+    dry = json.loads(cli.ok("recover", ledger, "--dry-run", "-o", "json"))
+    assert (dry["state"], dry["end"], dry["what_to_do"]) == ("OPEN", 1, None)
+    assert b"recovery closes it" in cli.ok("recover", ledger, "--dry-run")
+    assert json.loads(cli.ok("show", ledger, "-o", "json"))["state"] == "OPEN", (
+        "nothing was changed"
+    )
+    cli.ok("recover", ledger)
+    closed = json.loads(cli.ok("explain", ledger, "-o", "json"))
+    assert (closed["state"], closed["end"], closed["advice"]) == ("CLOSED", 1, "nothing")
+    assert closed["bookies"][0]["fenced"] is True
+    cli.ok("explain", ledger)
+
+
+def test_only_what_cannot_be_recovered_is_ended(cli: Cli) -> None:
+    ledger = cli.write(b"a\n", "--keep-open")
+    assert cli.run("end", ledger).exit_code == ExitCode.USAGE, "without --accept-loss"
+    refused = cli.run("end", ledger, "--accept-loss", "--yes")
+    assert refused.exit_code == ExitCode.USAGE
+    assert f"bkbox ledger recover {ledger}" in refused.stderr
+    plan = json.loads(cli.ok("end", ledger, "--accept-loss", "--dry-run", "-o", "json"))
+    assert (plan["end"], plan["acknowledged_and_lost"], plan["unreadable"]) == (0, [], [])
+    assert json.loads(cli.ok("show", ledger, "-o", "json"))["state"] == "OPEN"
+    assert cli.run("explain", 2**62).exit_code == ExitCode.NOT_FOUND
+    assert cli.run("end", 2**62, "--accept-loss", "--yes").exit_code == ExitCode.NOT_FOUND

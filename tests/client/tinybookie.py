@@ -100,7 +100,8 @@ class TinyBookie:
     """Switches: ``hung`` (requests are held until ``release``), ``limbo`` (never says no),
     ``wrong_digest``, ``refusal`` (this code to every request), ``deaf`` (does not read new
     connections), ``raw`` (these bytes to every request), ``speaks_v3``, ``knows_batches``,
-    ``limbo_code`` (goes with entries that are sent over version 3)."""
+    ``lists`` (else EIO to a request for the list of entries), ``limbo_code`` (goes with entries that
+    are sent over version 3), ``is_bkbox`` (says what only bkbox's bookies say)."""
 
     def __init__(self, store: MetadataStore, bookie: BookieId) -> None:
         self.id = bookie
@@ -110,7 +111,8 @@ class TinyBookie:
         self.connections: set[_Connection] = set()
         self.connections_made = 0
         self.hung = self.limbo = self.wrong_digest = self.deaf = False
-        self.speaks_v3 = self.knows_batches = True
+        self.speaks_v3 = self.knows_batches = self.lists = True
+        self.is_bkbox = False
         self.polls: list[tuple[_Connection, v3.ReadRequest, asyncio.TimerHandle]] = []
         self.refusal: Code | None = None
         self.limbo_code = Code.EOK
@@ -266,10 +268,22 @@ class TinyBookie:
                 if last is not None and self.wrong_digest:
                     last = last[:-1] + bytes([last[-1] ^ 1])
                 code = Code.EUNKNOWNLEDGERSTATE if self.limbo else code
-                return v3.ReadLacResponse(txn, code, number, packet, last)
+                if not self.is_bkbox or ledger is None:
+                    return v3.ReadLacResponse(txn, code, number, packet, last)
+                durable = None
+                if request.persisted:
+                    durable = max(ledger.entries, default=-1)
+                    ledger.unsynced.clear()
+                state = durable, ledger.fenced, self.limbo
+                return v3.ReadLacResponse(txn, code, number, packet, last, *state)
+            case v3.ListEntriesRequest() if not self.lists:
+                return v3.refusal(request, Code.EIO)
             case v3.ListEntriesRequest(_, number) if ledger is not None:
                 runs = availability.encode(availability.availability_of(sorted(ledger.entries)))
-                return v3.ListEntriesResponse(txn, Code.EOK, number, runs)
+                code = Code.EUNKNOWNLEDGERSTATE if self.limbo else Code.EOK
+                return v3.ListEntriesResponse(txn, code, number, runs)
+            case v3.ListEntriesRequest() if self.limbo:
+                return v3.refusal(request, Code.EUNKNOWNLEDGERSTATE)
         return v3.refusal(request, Code.ENOLEDGER)
 
     def _serve(self, request: Any) -> tuple[Code, bytes | None]:

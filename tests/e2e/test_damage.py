@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
-from bkbox.errors import BootError, DamagedError
-from bkbox.storage.disk import DiskStore
+from bkbox.errors import DamagedError
+from bkbox.ipc import messages
 from bkbox.storage.files import RealFiles
-from bkbox.storage.records import AckAfter
+from bkbox.storage.orderedstore import LevelStore
+from bkbox.worker.opening import Opening
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox, wait_for
@@ -75,7 +78,7 @@ def flip(disk: Path, ledger: int, entry: int) -> None:
 
 
 @pytest.mark.parametrize("damage", ["gone", "no CURRENT", "empty MANIFEST", "all cut in half"])
-def test_a_damaged_index_is_named_and_rebuilt(make_bookie: MakeBookie, damage: str) -> None:
+def test_a_damaged_index_is_made_anew_by_the_start(make_bookie: MakeBookie, damage: str) -> None:
     bookie = make_bookie(disks=1).start()
     fill(bookie)
     assert bookie.stop() == 0
@@ -90,63 +93,102 @@ def test_a_damaged_index_is_named_and_rebuilt(make_bookie: MakeBookie, damage: s
     else:
         for path in index.iterdir():
             path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-    done = bkbox("run", "--config", str(bookie.config), check=False)
-    assert done.returncode == 4
-    assert "Traceback" not in done.stderr
-    errors = [line for line in done.stderr.splitlines() if line.startswith("error:")]
-    assert any("bkbox index rebuild" in line and str(index) in line for line in errors), done.stderr
-    bkbox("index", "rebuild", "--config", str(bookie.config))
     bookie.start()
+    status = bookie.status()
+    assert (status["disks"][0]["crash_class"], status["limbo"]["ledgers"]) == ("clean", 0)
+    assert any(
+        "made anew" in reason and str(index) in reason for reason in status["boot"]["reasons"]
+    )
+    assert "its index is made anew from the entry log" in bookie.stderr
     assert_whole(bookie)
+    if damage == "gone":
+        assert bookie.stop() == 0
+        assert "made anew" not in str(bookie.start().status()["boot"]["reasons"])
 
 
-def test_no_cut_of_any_index_file_is_taken_for_an_empty_ledger(
-    make_bookie: MakeBookie, tmp_path: Path
+def test_a_start_with_neither_an_index_nor_all_of_the_log_denies_nothing(
+    make_bookie: MakeBookie,
 ) -> None:
-    """Every file of the index, cut at several places after a clean stop: all entries are found, or it says so."""
+    """The index is made of what can be read; because of the rest the ledgers go to limbo."""
     bookie = make_bookie(disks=1).start()
     fill(bookie)
     assert bookie.stop() == 0
-    whole, copy = bookie.disks[0], tmp_path / "copy"
-    names = [path.name for path in (whole / "index").iterdir() if path.stat().st_size]
-    assert any(name.startswith("MANIFEST") for name in names)
-    for name in sorted(names):
-        size = (whole / "index" / name).stat().st_size
-        for kept in sorted({0, 1, size // 4, size // 2, size - 1}):
-            shutil.rmtree(copy, ignore_errors=True)
-            shutil.copytree(whole, copy)
-            with (copy / "index" / name).open("r+b") as file:
-                file.truncate(kept)
-            assert_found_or_said(copy, f"{name} cut to {kept} of {size} bytes")
+    flip(bookie.disks[0], OPEN_LEDGER, ENTRIES - 1)
+    shutil.rmtree(bookie.disks[0] / "index")
+    bookie.start()
+    status = bookie.status()
+    assert status["disks"][0]["crash_class"] == "host crash"
+    with RawClient(bookie.port) as client:
+        assert client.read(OPEN_LEDGER, ENTRIES - 1).code == EIO
+        assert payload_of(client.read(OPEN_LEDGER, 3).body) == payload(OPEN_LEDGER, 3)
+        assert client.add(FENCED_LEDGER, ENTRIES, b"late") == EFENCED
 
 
-def assert_found_or_said(disk: Path, what: str) -> None:
-    store = DiskStore.open(
-        RealFiles(),
-        disk,
-        ack_after=AckAfter.SYNC,
-        journal_dir=None,
+def test_every_file_of_the_index_removed_or_cut(make_bookie: MakeBookie, tmp_path: Path) -> None:
+    """After a clean stop, and after a kill with two checkpoints before it: whatever is damaged, all is there."""
+    bookie = make_bookie(disks=1, checkpoint_bytes=65_536).start()
+    fill(bookie)
+    assert bookie.stop() == 0
+    bookie.start()
+    with RawClient(bookie.port) as client:
+        for entry in range(3):
+            assert client.add(3, entry, bytes(70_000)) == EOK
+        assert client.fence(4).code == ENOENTRY
+    bookie.kill()
+    copy = tmp_path / "copy"
+    for disk in (tmp_path / "killed", tmp_path / "stopped"):
+        if disk.name == "stopped":
+            bookie.start()
+            assert bookie.stop() == 0
+        shutil.copytree(bookie.disks[0], disk, ignore=shutil.ignore_patterns("*.sock"))
+        names = sorted(path.name for path in (disk / "index").iterdir())
+        assert any(name.startswith("MANIFEST") for name in names)
+        assert any(name.endswith(".ldb") for name in names)
+        for name in names:
+            size = (disk / "index" / name).stat().st_size
+            for kept in [None, *sorted({0, size // 2, size - 1} & set(range(size)))]:
+                shutil.rmtree(copy, ignore_errors=True)
+                shutil.copytree(disk, copy)
+                if kept is None:
+                    (copy / "index" / name).unlink()
+                else:
+                    os.truncate(copy / "index" / name, kept)
+                assert_all_there(copy, f"{name}: {kept} of {size} bytes left")
+
+
+def assert_all_there(disk: Path, what: str) -> None:
+    order = messages.OpenDisk(
+        path=str(disk),
+        journal="",
+        ack_after="sync",
+        host_crash=False,
         segment_bytes_max=1 << 30,
         checkpoint_bytes=1 << 30,
-        now_ms=lambda: 0,
+        slow_operation_ms=1000,
+        disk_usage_max=1.0,
+        disk_reserve_bytes=0,
     )
+    opened = Opening(RealFiles(), order, lambda: 0, lambda: 0).run(lambda _done, _total: None)
+    store = opened.store
     try:
-        store.replay(host_crash=False)
-        for ledger in (FENCED_LEDGER, OPEN_LEDGER):
+        assert opened.report.trusted, what
+        for ledger, fenced in ((FENCED_LEDGER, True), (OPEN_LEDGER, False), (3, False), (4, True)):
             state = store.ledger_state(ledger)
             assert state is not None, what
-            assert state.fenced == (ledger == FENCED_LEDGER), what
+            assert state.fenced == fenced, what
+        for ledger in (FENCED_LEDGER, OPEN_LEDGER):
             for entry in range(ENTRIES):
                 found = store.read_entry(ledger, entry)
                 assert found is not None, what
                 assert payload_of(found) == payload(ledger, entry), what
-    except (DamagedError, BootError):
-        return
+        assert [store.read_entry(3, entry) is not None for entry in range(4)] == [True] * 3 + [
+            False
+        ]
     finally:
         store.abandon()
 
 
-def test_a_disk_whose_index_is_damaged_while_it_runs_stays_out_of_service(
+def test_a_disk_whose_index_is_gone_when_its_worker_ends_comes_back_by_itself(
     make_bookie: MakeBookie,
 ) -> None:
     bookie = make_bookie(restart_backoff_initial_s=0.05, restart_backoff_max_s=0.2).start()
@@ -155,19 +197,60 @@ def test_a_disk_whose_index_is_damaged_while_it_runs_stays_out_of_service(
             assert client.add(ledger, 0, b"%d" % ledger) == EOK
         shutil.rmtree(bookie.disks[0] / "index")
         bookie.worker(0).kill()
-
-        def told() -> bool:
-            warnings = bookie.status()["warnings"]
-            return any("bkbox index rebuild" in warning["text"] for warning in warnings)
-
-        wait_for(told, "the status to name the command")
-        assert sorted(client.read(ledger, 0).code for ledger in (1, 2)) == [EOK, EIO]
-    assert bookie.stop() == 1
-    bkbox("index", "rebuild", "--config", str(bookie.config))
-    bookie.start()
+        wait_for(lambda: both_read(client), "the disk to be back in service", 10)
     assert bookie.status()["limbo"]["ledgers"] == 0
+    assert bookie.stop() == 0
+
+
+def both_read(client: RawClient) -> bool:
+    """Whether entry 0 of ledgers 1 and 2 can be read; meanwhile they are unknown, never denied."""
+    codes = [client.read(ledger, 0).code for ledger in (1, 2)]
+    assert set(codes) <= {EOK, EIO}
+    return codes == [EOK, EOK]
+
+
+def test_an_index_that_turns_out_to_be_damaged_is_made_anew(make_bookie: MakeBookie) -> None:
+    """A flipped bit in a table is seen when something in it is asked for: the worker ends, and makes the index anew."""
+    bookie = make_bookie(disks=1, restart_backoff_initial_s=0.05, restart_backoff_max_s=0.2).start()
     with RawClient(bookie.port) as client:
-        assert [payload_of(client.read(ledger, 0).body) for ledger in (1, 2)] == [b"1", b"2"]
+        client.send(b"".join(add_frame(ledger, 0, b"%d" % ledger) for ledger in range(400)))
+        assert {client.answer().code for _ in range(400)} == {EOK}
+    assert bookie.stop() == 0
+    flip_in_runs(bookie.disks[0] / "index")
+    bookie.start()
+    assert "made anew" not in bookie.stderr
+    with RawClient(bookie.port) as client:
+
+        def all_read() -> bool:
+            codes = {client.read(ledger, 0).code for ledger in range(400)}
+            assert codes <= {EOK, EIO}
+            return codes == {EOK}
+
+        assert not all_read()
+        wait_for(all_read, "the index to be made anew", 20)
+    assert "this worker ends, and its index is made anew" in bookie.stderr
+    assert bookie.status()["limbo"]["ledgers"] == 0
+
+
+def flip_in_runs(index: Path) -> None:
+    """A bit in a table, where there are runs of entries and no states of ledgers: these are read by every start."""
+    table = max(index.glob("*.ldb"), key=lambda path: path.stat().st_size)
+    data = table.read_bytes()
+    for at in range(0, len(data), 97):
+        table.write_bytes(data[:at] + bytes((data[at] ^ 4,)) + data[at + 1 :])
+        with suppress(DamagedError):
+            store = LevelStore(index)
+            try:
+                states = len(list(store.iterate(b"L", b"M")))
+                with pytest.raises(DamagedError):
+                    list(store.iterate(b"R", b"S"))
+                assert states == 400
+            except pytest.fail.Exception:
+                continue
+            finally:
+                store.close()
+            return
+    pytest.fail("no such place")
 
 
 # ---- the entry log ---------------------------------------------------------------------------------------

@@ -93,7 +93,22 @@ async def _instance(store: MetadataStore) -> None:
     print(await store.instance_id(), flush=True)
 
 
-COMMANDS = {"increment": _increment, "register": _register, "ids": _ids, "instance": _instance}
+async def _work(store: MetadataStore, ledger: str) -> None:
+    """Be at work on a ledger, and auditor."""
+    tree = store.under_replication
+    assert await tree.acquire(LedgerId(int(ledger)), "peer") is not None
+    assert await tree.candidacy("peer:1").is_elected()
+    print("at work", flush=True)
+    await asyncio.to_thread(sys.stdin.readline)
+
+
+COMMANDS = {
+    "increment": _increment,
+    "register": _register,
+    "ids": _ids,
+    "instance": _instance,
+    "work": _work,
+}
 
 
 async def main(uri: str, command: str, *arguments: str) -> None:

@@ -106,7 +106,7 @@ def test_a_store_of_a_newer_version_is_refused(tmp_path: Path) -> None:
     with closing(sqlite3.connect(path)) as connection:
         connection.execute(f"PRAGMA user_version = {sqlite.SCHEMA_VERSION + 1}")
     error = refusal(f"sqlite:{path}", create_it=True)
-    assert "has schema version 2; this version of bkbox reads 1" in str(error)
+    assert "has schema version 3; this version of bkbox reads 2" in str(error)
 
 
 def test_a_damaged_file_is_an_error_and_no_empty_answer(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ def test_a_full_disk_is_reported_and_over_when_there_is_room_again(tmp_path: Pat
     make(path)
 
     async def scenario() -> None:
-        raw = await database.Database.open(path, sqlite.SCHEMA_VERSION)
+        raw = await database.Database.open(path, sqlite.SCHEMA_VERSION, {})
         pages = await raw.read(lambda c: c.execute("PRAGMA page_count").fetchone()[0])
 
         async def put(size: int) -> None:

@@ -140,7 +140,7 @@ def test_a_write_that_fails_half_way_is_rolled_back(uri: str) -> None:
     async def scenario() -> None:
         path = Path(uri.partition(":")[2])
         await sqlite.create(path)
-        raw = await database.Database.open(path, sqlite.SCHEMA_VERSION)
+        raw = await database.Database.open(path, sqlite.SCHEMA_VERSION, {})
 
         def fail(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM cluster")

@@ -78,6 +78,18 @@ def test_classes(found: DiskEvidence, disk_class: DiskClass, may_have_lost: bool
 def test_the_reason_carries_what_was_found() -> None:
     damaged = DiskEvidence(None, NOW, False, False, ("segment 3, offset 512: bad checksum",))
     assert "segment 3, offset 512" in classify(damaged).reason
+
+
+@pytest.mark.parametrize("acked", [False, True])
+def test_the_reason_says_whether_the_host_was_restarted(acked: bool) -> None:
+    here, before = RunEvidence(NOW, acked), RunEvidence("boot-1", acked)
+    assert "strict" in classify(evidence(here, strict=True)).reason
+    assert "restarted" in classify(evidence(before, strict=True)).reason
+
+
+def test_a_marker_says_by_itself_that_nothing_was_replaced() -> None:
+    found = DiskEvidence(MarkerEvidence((SYNCED_NOW,)), NOW, False, True)
+    assert classify(found).disk_class is DiskClass.PROCESS_CRASH
     assert "failed fdatasync" in classify(evidence(failures=("failed fdatasync",))).reason
 
 

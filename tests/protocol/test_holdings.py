@@ -10,9 +10,10 @@ from bkbox.protocol.quorum import QuorumSizes
 
 SIZES = st.sampled_from([(1, 1, 1), (3, 3, 2), (3, 3, 3), (3, 2, 1), (3, 2, 2), (5, 3, 2)])
 STEPS = st.lists(
-    st.tuples(st.sampled_from("aaaf"), st.integers(0, 4), st.integers(0, 25), st.integers(0, 8)),
+    st.tuples(st.sampled_from("aaaf"), st.integers(0, 4), st.integers(0, 6), st.integers(0, 8)),
     max_size=40,
 )
+"""Adds and changes: position, how far beyond the LAC, how many more. Near it is where order matters."""
 LAST = 24
 
 
@@ -24,8 +25,9 @@ def test_against_sets(
     holdings = Holdings(sizes)
     holders: list[set[int]] = [set() for _ in range(LAST + 1)]
     lac = -1
-    for step, position, first, more in steps:
+    for step, position, beyond, more in steps:
         position %= sizes.ensemble_size
+        first = max(0, lac + beyond)
         if step == "f":
             holdings.forget(position)
             for held in holders[lac + 1 :]:
@@ -44,3 +46,17 @@ def test_against_sets(
         for entry in range(lac + 1, LAST + 1):
             for one in sizes.write_set(entry):
                 assert holdings.holds(one, entry) == (one in holders[entry])
+
+
+def test_what_came_out_of_order_counts() -> None:
+    """Entry 1 is on the first two: on one of them before entry 0, which this one never got."""
+    holdings = Holdings(QuorumSizes(3, 3, 2))
+    holdings.add(0, 1, 1, -1)
+    holdings.add(1, 0, 1, -1)
+    assert holdings.acknowledged(-1, 5) == -1
+    holdings.add(2, 0, 0, -1)
+    assert holdings.acknowledged(-1, 5) == 1
+    assert holdings.acknowledged(-1, 0) == 0
+    holdings.forget(0)
+    assert holdings.acknowledged(-1, 5) == 0
+    assert not holdings.holds(0, 1)

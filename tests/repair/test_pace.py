@@ -1,4 +1,4 @@
-"""Budgets, back-off and progress of repair: pure arithmetic, with the clock and the randomness passed in."""
+"""Budgets and back-off of long work: pure arithmetic, with the clock and the randomness passed in."""
 
 from __future__ import annotations
 
@@ -6,26 +6,107 @@ import random
 
 import pytest
 
-from bkbox.repair.pace import ByteBudget, retry_wait_s
-from bkbox.repair.progress import Progress
+from bkbox.repair.pace import Bucket, Pacer, retry_wait_s
+
+MIB = 1 << 20
 
 
-def test_a_budget_lets_its_bytes_per_second_pass() -> None:
-    budget = ByteBudget(1000)
-    now = 100.0
-    for _ in range(50):
-        now += budget.wait_s(500, now)
-    assert 23.0 <= now - 100.0 <= 25.0
+def passed(bucket: Bucket, pieces: int, size: float, now: float) -> float:
+    """When so many pieces, one after the other, have passed."""
+    for _ in range(pieces):
+        now += bucket.wait_s(now)
+        bucket.spend(size, now)
+    return now
 
 
-def test_a_budget_saves_up_one_second_at_most() -> None:
-    budget = ByteBudget(1000)
-    assert budget.wait_s(1000, 1000.0) == 0.0
-    assert budget.wait_s(1000, 1000.0) == pytest.approx(1.0)
+def test_a_bucket_lets_its_units_pass() -> None:
+    assert 24.0 <= passed(Bucket(1000), 51, 500, 100.0) - 100.0 <= 25.0
 
 
-def test_no_budget_never_waits() -> None:
-    assert ByteBudget(0).wait_s(1 << 40, 0.0) == 0.0
+def test_a_bucket_saves_up_one_second_at_most() -> None:
+    bucket = Bucket(1000)
+    assert bucket.wait_s(0.0) == 0.0
+    assert passed(bucket, 3, 1000, 1000.0) == pytest.approx(1001.0)
+
+
+def test_a_bucket_without_a_bound_never_waits_and_owes_nothing_later() -> None:
+    bucket = Bucket(None)
+    assert passed(bucket, 10, 1 << 40, 5.0) == 5.0
+    bucket.set_rate(10, 5.0)
+    assert bucket.wait_s(5.0) == 0.0
+
+
+def test_a_new_rate_holds_for_what_is_owed_already() -> None:
+    bucket = Bucket(1)
+    bucket.spend(1_000_000, 0.0)
+    assert bucket.wait_s(0.0) == pytest.approx(1_000_000)
+    bucket.set_rate(1_000_000, 0.0)
+    assert bucket.wait_s(0.0) == pytest.approx(1.0)
+    bucket.set_rate(None, 0.0)
+    assert bucket.wait_s(0.0) == 0.0
+
+
+def test_each_kind_of_work_waits_for_its_own_budget() -> None:
+    pacer = Pacer(disk=100, network=0, metadata_calls=10)
+    pacer.spend(1000, 1000, 0, 0.0)
+    assert pacer.wait_s(1, 0, 0, 0.0) == pytest.approx(10.0)
+    assert pacer.wait_s(0, 1, 0, 0.0) == 0.0
+    assert pacer.wait_s(0, 0, 1, 0.0) == 0.0
+    pacer.spend(0, 0, 20, 0.0)
+    assert pacer.wait_s(0, 1, 1, 0.0) == pytest.approx(2.0)
+
+
+def test_the_limit_of_all_is_changed_and_put_back() -> None:
+    pacer = Pacer(disk=0, network=100, metadata_calls=0)
+    pacer.limit(50, 0.0)
+    pacer.spend(100, 100, 0, 0.0)
+    assert pacer.wait_s(1, 0, 0, 0.0) == pacer.wait_s(0, 1, 0, 0.0) == pytest.approx(2.0)
+    pacer.limit(None, 0.0)
+    assert pacer.wait_s(1, 0, 0, 0.0) == 0.0
+    assert pacer.wait_s(0, 1, 0, 0.0) == pytest.approx(1.0)
+
+
+def speed(pacer: Pacer, now: float) -> float:
+    """Bytes a second of the disk that pass over ten seconds."""
+    pacer.spend(0, 0, 0, now)
+    end, sent = now + 10.0, 0
+    now += pacer.wait_s(1, 0, 0, now)
+    while now < end:
+        pacer.spend(MIB // 64, 0, 0, now)
+        sent += MIB // 64
+        now += pacer.wait_s(1, 0, 0, now)
+    return sent / 10.0
+
+
+def test_a_share_of_a_budget_without_a_bound_is_one_of_the_most_that_was_spent() -> None:
+    pacer = Pacer(disk=0, network=0, metadata_calls=0)
+    pacer.spend(8 * MIB, 0, 0, 0.0)
+    assert not pacer.second_passed(1.0)
+    pacer.give(0.25, 1.0)
+    assert speed(pacer, 100.0) == pytest.approx(2 * MIB, rel=0.2)
+    pacer.give(1.0, 200.0)
+    assert pacer.wait_s(1, 0, 0, 200.0) == 0.0
+
+
+def test_a_share_never_lets_more_pass_than_the_limit_and_never_nothing() -> None:
+    small = Pacer(disk=1000, network=0, metadata_calls=0)
+    small.give(0.05, 0.0)
+    small.spend(1000, 0, 0, 0.0)
+    assert small.wait_s(1, 0, 0, 0.0) == pytest.approx(1.0)
+    idle = Pacer(disk=0, network=0, metadata_calls=0)
+    idle.give(0.05, 0.0)
+    idle.spend(65_536, 0, 0, 0.0)
+    assert idle.wait_s(1, 0, 0, 0.0) == pytest.approx(1.0)
+
+
+def test_it_is_idle_only_while_nothing_is_spent() -> None:
+    pacer = Pacer(disk=0, network=0, metadata_calls=0)
+    assert pacer.second_passed(1.0)
+    pacer.spend(1, 0, 0, 0.0)
+    assert not pacer.second_passed(1.0)
+    pacer.spend(0, 1, 0, 1.0)
+    assert not pacer.second_passed(1.0)
+    assert pacer.second_passed(1.0)
 
 
 def test_retries_back_off_with_jitter_up_to_the_longest_wait() -> None:
@@ -35,14 +116,3 @@ def test_retries_back_off_with_jitter_up_to_the_longest_wait() -> None:
     assert all(4.0 <= wait <= 8.0 for wait in waits[1])
     assert all(30.0 <= wait <= 60.0 for wait in waits[2])
     assert all(len(set(group)) > 100 for group in waits)
-
-
-def test_an_eta_is_only_given_where_it_means_something() -> None:
-    progress = Progress(ledgers=4)
-    assert progress.eta_s(10.0) is None
-    progress.done = 1
-    assert progress.eta_s(10.0) == pytest.approx(30.0)
-    progress.blockers[7] = ("no peer has it", "bring one back")
-    assert progress.eta_s(10.0) is None
-    progress.done = 4
-    assert progress.eta_s(10.0) == 0.0

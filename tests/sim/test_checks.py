@@ -14,6 +14,7 @@ from bkbox.checks.limbo import Limbo
 from bkbox.checks.negatives import Negatives
 from bkbox.checks.observer import Observer
 from bkbox.checks.readable import JUDGE, Readable
+from bkbox.checks.replication import Replication
 from bkbox.checks.sequence import Sequence
 
 SIZES = (3, 2, 2)
@@ -101,6 +102,35 @@ def test_fences() -> None:
     assert check.stored("a", 1, 1, True, False) is None
 
 
+def test_fences_that_a_start_has_to_have() -> None:
+    check = Fences()
+    check.fenced("a", 1)
+    assert check.vouched("b", lambda ledger, entry: True, lambda ledger: False) is None
+    assert check.vouched("a", lambda ledger, entry: True, lambda ledger: ledger == 1) is None
+    assert check.vouched("a", lambda ledger, entry: True, lambda ledger: False) is not None
+    check.deleted(1)
+    assert check.vouched("a", lambda ledger, entry: True, lambda ledger: False) is None
+
+
+def test_replication() -> None:
+    check = Replication()
+    check.stored("b", 1, 0, True, False)
+    check.stored("c", 1, 1, True, False)
+    check.stored("c", 1, 0, True, False)
+    assert metadata(check, OPEN) is None
+    assert metadata(check, CLOSED, 1, -1) is None
+    assert metadata(check, CLOSED, 1, 0) is not None, (
+        "a and b hold entry 0, and c said that it has it"
+    )
+    check.stored("a", 1, 0, False, False)
+    assert metadata(check, CLOSED, 1, 0) is None
+    assert metadata(check, CLOSED, 1, 1) is not None
+    check.stored("b", 1, 1, True, False)
+    assert metadata(check, CLOSED, 1, 1) is None
+    replaced = ((0, ("a", "d", "c")),)
+    assert metadata(check, CLOSED, 1, 1, replaced) is not None
+
+
 def test_negatives() -> None:
     check = Negatives()
     assert metadata(check, OPEN) is None
@@ -109,8 +139,8 @@ def test_negatives() -> None:
     assert check.denied("a", 1, 1) is None
     assert check.denied("a", 1, 0) is not None
     assert check.denied("a", 1, -1) is not None
-    assert check.vouched("a", lambda ledger, entry: True) is None
-    assert check.vouched("a", lambda ledger, entry: False) is not None
+    assert check.vouched("a", lambda ledger, entry: True, lambda ledger: False) is None
+    assert check.vouched("a", lambda ledger, entry: False, lambda ledger: False) is not None
 
 
 def test_what_may_be_denied() -> None:
@@ -139,6 +169,23 @@ def test_limbo() -> None:
     metadata(check, CLOSED, 2, 5)
     assert check.left_limbo("a", 1, lambda entry: entry != 1) is None, "b and c hold it"
     assert check.left_limbo("a", 1, lambda entry: entry != 2) is not None
+
+
+def test_what_came_after_limbo_began_is_not_missing() -> None:
+    check = Limbo()
+    elsewhere = ((0, ("a", "b", "c")), (3, ("d", "b", "c")))
+    metadata(check, OPEN, fragments=elsewhere)
+    check.entered_limbo("a", 1)
+    metadata(check, IN_RECOVERY, 1, fragments=elsewhere)
+    assert check.left_limbo("a", 1, lambda entry: True) is None, "as it was when limbo began"
+    assert check.left_limbo("a", 1, lambda entry: True) is not None, "limbo did not begin again"
+    check.entered_limbo("a", 1)
+    assert check.left_limbo("a", 1, lambda entry: True) is not None, "in recovery from the start"
+    check.entered_limbo("a", 1)
+    metadata(check, CLOSED, 2, 4, fragments=elsewhere)
+    assert check.left_limbo("a", 1, lambda entry: entry != 0) is not None
+    check.entered_limbo("a", 1)
+    assert check.left_limbo("a", 1, lambda entry: entry < 3) is None
 
 
 def test_readable() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
-from bkbox.sim.files import Disk, SimFiles
+from bkbox.sim.files import Ambush, Disk, SimFiles
 from bkbox.sim.loop import Crash, Process, Scheduler
 from bkbox.storage.files import write_atomic
 
@@ -153,3 +153,52 @@ def test_the_dead_change_nothing() -> None:
     with pytest.raises(Crash):
         files.unlink(ROOT / "a")
     assert bytes(disk.names[str(ROOT)]["a"].data) == before
+
+
+def test_an_ambush_strikes_whichever_process_makes_the_change() -> None:
+    scheduler = Scheduler(1, traced=False)
+    disk, ambush = Disk(ROOT), Ambush()
+    one, other = (
+        SimFiles([disk], Process(scheduler, name), scheduler.rng, ambush) for name in "ab"
+    )
+    struck: list[int] = []
+
+    def strike() -> bool:
+        struck.append(1)
+        return len(struck) == 2
+
+    ambush.lay(2, strike)
+    file = one.open_append(ROOT / "a")
+    other.fsync_dir(ROOT)
+    assert struck == [1], "it does not strike, and goes on"
+    file.append(b"x")
+    ambush.lay(1, strike)
+    with pytest.raises(Crash):
+        file.fdatasync()
+    file.append(b"y")
+    assert len(struck) == 2
+
+
+def test_what_comes_of_a_sync_that_fails_comes_once() -> None:
+    disk, files, _ = new_files()
+    told: list[bool] = []
+    disk.fail_syncs = 2
+    disk.on_failed_sync = lambda: told.append(True)
+    for _ in range(2):
+        with pytest.raises(DiskFailedError):
+            files.fsync_dir(ROOT)
+    files.fsync_dir(ROOT)
+    assert told == [True]
+
+
+def test_bits_flip_in_what_was_written_and_not_in_filler() -> None:
+    before = bytes(range(64)) + b"filler.." * 64
+    for seed in range(50):
+        disk, files, rng = new_files(seed)
+        files.open_append(ROOT / "a.log").append(before)
+        assert disk.flip(rng, ".log") is not None
+        after = files.read_bytes(ROOT / "a.log")
+        assert after is not None
+        changed = [at for at, byte in enumerate(after) if byte != before[at]]
+        assert len(changed) == 1
+        assert changed[0] < 64 + 16

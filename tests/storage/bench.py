@@ -7,17 +7,17 @@ import struct
 from pathlib import Path
 from uuid import UUID
 
-from bkbox.storage.disk import (
+from bkbox.storage.disk import DiskStore
+from bkbox.storage.files import Files, RealFiles
+from bkbox.storage.identity import DiskIdentity
+from bkbox.storage.orderedstore import MemoryStore, OrderedStore
+from bkbox.storage.prepare import (
     CreateIndex,
-    DiskStore,
     OpenIndex,
     create_level_store,
     format_disk,
     open_level_store,
 )
-from bkbox.storage.files import Files, RealFiles
-from bkbox.storage.identity import DiskIdentity
-from bkbox.storage.orderedstore import MemoryStore, OrderedStore
 from bkbox.storage.records import (
     STATE_KINDS,
     AckAfter,

@@ -43,7 +43,7 @@ def disk(ram_path: Path) -> Disk:
     put(store, ledger_record(1, LedgerRecord(KEY)))
     for number in range(20):
         put(store, entry(1, number, PAYLOAD))
-    assert len(store._log.segments()) >= 4
+    assert len(store.log.segments()) >= 4
     store.abandon()
     return disk
 
@@ -137,7 +137,7 @@ def test_segments_that_were_made_ahead_hold_nothing(disk: Disk, header: int, tor
     """A kill may cut the last record though the next segment is there already."""
     store, report = start(disk, AckAfter.SYNC)
     numbers = entries_of(store)
-    last = store._log.segments()[-1]
+    last = store.log.segments()[-1]
     put(store, entry(1, 20, PAYLOAD))
     store.abandon()
     used = max(n for n in (last, last + 1) if disk.segment(n).exists())

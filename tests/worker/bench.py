@@ -14,8 +14,9 @@ from bkbox.errors import DiskFailedError
 from bkbox.ipc import link
 from bkbox.ipc.slots import SLOT_BYTES, SLOT_COUNT
 from bkbox.kernel.batches import AnswerEnd, segments
-from bkbox.storage.disk import DiskStore, format_disk
+from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import AppendFile, ReadFile, RealFiles
+from bkbox.storage.prepare import format_disk
 from bkbox.storage.records import AckAfter
 from bkbox.wire.frames import bodies
 from bkbox.worker.groups import Groups

@@ -215,7 +215,7 @@ def test_checkpoints_go_on_behind_and_a_killed_process_finds_everything_again(
         found: list[int] = []
         bench.until(lambda found=found: found.extend(bench.codes()) or len(found) == 3)
         assert found == [raw.EOK] * 3
-    assert bench.store._last_checkpoint.number > 1
+    assert bench.store.last_checkpoint.number > 1
     bench.close(clean=False)
     again = Bench(bench.disk.parent, mode)
     try:
@@ -333,5 +333,5 @@ def test_index_keys_for_a_thousand_adds(make: Make, ledgers: int, keys: int) -> 
     thousand(bench, ledgers)
     bench.groups.drain()
     bench.store.checkpoint()
-    stored = bench.store._index._stored
+    stored = bench.store.index._stored
     assert sum(len(list(stored.runs(ledger))) for ledger in range(1, ledgers + 1)) <= keys

@@ -193,13 +193,13 @@ class Connection:
         )
         return _node(data, stat)
 
-    async def try_create_sequential(self, prefix: str) -> str:
-        """Create an empty ephemeral znode; its path is ``prefix`` and a number of ten digits.
+    async def try_create_sequential(self, prefix: str, data: bytes = b"") -> str:
+        """Create an ephemeral znode; its path is ``prefix`` and a number of ten digits.
 
         Raises LostReplyError, NoNodeError (no parent).
         """
         path: str = await self._ask(
-            prefix, lambda: self._client.create_async(prefix, b"", ephemeral=True, sequence=True)
+            prefix, lambda: self._client.create_async(prefix, data, ephemeral=True, sequence=True)
         )
         return path
 

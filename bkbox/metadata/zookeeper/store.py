@@ -1,7 +1,7 @@
 """The metadata store on ZooKeeper: each method is one operation with one deadline.
 
 What is where: cluster.py (root, layout), ledgers.py, ids.py, cookies.py, bookies.py,
-registration.py, underreplication.py.
+registration.py, underreplication.py, election.py.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from bkbox.ids import BookieId, LedgerId
 from bkbox.limits import ZOOKEEPER_SESSION_TIMEOUT_S
 from bkbox.metadata.base import MetadataStore, RegisteredBookie, Registration, Versioned
 from bkbox.metadata.liveness import this_process
+from bkbox.metadata.maintenance import Rests
+from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.zookeeper import bookies, cluster
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.cookies import Cookies
 from bkbox.metadata.zookeeper.ids import LedgerIds
 from bkbox.metadata.zookeeper.ledgers import Ledgers
+from bkbox.metadata.zookeeper.maintenance import ZooKeeperRests
 from bkbox.metadata.zookeeper.registration import ZooKeeperRegistration
-from bkbox.metadata.zookeeper.underreplication import UnderReplication
+from bkbox.metadata.zookeeper.underreplication import ZooKeeperUnderReplication
 from bkbox.metadata.zookeeper.watches import follow
 from bkbox.metadatauri import ZooKeeperUri
 from bkbox.wire.ledger import LedgerMetadata
@@ -45,10 +48,10 @@ class ZooKeeperStore(MetadataStore):
         self._zk = zk
         self._root = root
         self.layout = layout
-        self.under_replication = UnderReplication(zk, root)
         self._ids = LedgerIds(zk, root, layout)
         self._ledgers = Ledgers(zk, root, layout)
         self._cookies = Cookies(zk, root)
+        self._under_replication = ZooKeeperUnderReplication(zk, root)
         self._process = this_process()
         self._registrations: list[ZooKeeperRegistration] = []
 
@@ -115,8 +118,13 @@ class ZooKeeperStore(MetadataStore):
     def watch_ledger(self, ledger: LedgerId) -> AsyncIterator[Versioned[LedgerMetadata] | None]:
         return follow(self._zk, lambda watch: self._ledgers.find(ledger, watch))
 
-    async def underreplicated(self) -> frozenset[LedgerId]:
-        return frozenset([ledger async for ledger in self.under_replication.ledgers()])
+    @property
+    def under_replication(self) -> UnderReplication:
+        return self._under_replication
+
+    @property
+    def rests(self) -> Rests:
+        return ZooKeeperRests(self._zk, self._root, self._under_replication)
 
     # ---- cookies ----------------------------------------------------------------------------
 

@@ -1,25 +1,29 @@
-"""Ledgers that lack replicas, and who is at work on them: the tree below ``underreplication``.
+"""Ledgers that lack replicas, in the tree below ``underreplication`` that BookKeeper's own processes use.
 
-A ledger is *marked* by a znode that names the bookies it lost. A worker *acquires* it by an
-ephemeral lock, having noted the version of the mark before; it *finishes* by deleting the mark at
-that version (marked again meanwhile: it stays, for the next worker) and then the lock, or
-*releases* the lock alone. A lost session frees all its locks. The znode ``disable`` stops all.
-Source: ZkLedgerUnderreplicationManager.java, ZkLedgerAuditorManager.java.
+A mark is a znode that names the bookies that were lost, a lock an ephemeral one beside it; a lost session frees all its
+locks. The znode ``disable`` stops all. Source: ZkLedgerUnderreplicationManager.java, ZkLedgerAuditorManager.java.
 """
 
 from __future__ import annotations
 
-import logging
-import random
+import asyncio
 import re
 from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
-from typing import NamedTuple
 
 from bkbox.errors import EncodingError, MetadataError, MetadataUnavailableError
 from bkbox.ids import LedgerId
+from bkbox.metadata.underreplication import (
+    Candidacy,
+    Lock,
+    Mark,
+    RecoveryDelay,
+    Task,
+    UnderReplication,
+)
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
+from bkbox.metadata.zookeeper.election import ZooKeeperCandidacy, present_auditor
 from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError, NoNodeError
 from bkbox.wire import underreplication as wire
 from bkbox.wire.paths import (
@@ -29,34 +33,24 @@ from bkbox.wire.paths import (
 )
 from bkbox.wire.underreplication import RereplicationLayout, UnderreplicatedLedger
 
-_log = logging.getLogger(__name__)
-
 _GROUP = re.compile("[0-9a-f]{4}")
-_VOTE = re.compile("V_([0-9]{10})")
+_GROUPS = 4
+_LISTS_AT_ONCE = 64
 
 
-class Task(NamedTuple):
-    """An acquired ledger: its mark as it was before, and the session that holds the lock."""
-
-    ledger: LedgerId
-    missing: UnderreplicatedLedger
-    mark: Node
-    session: int
-
-
-class UnderReplication:
-    """The re-replication tree of one cluster. All methods raise MetadataError."""
+class ZooKeeperUnderReplication(UnderReplication):
+    """See UnderReplication. ``Lock.owner`` is a session, ``Mark.version`` the mark's Node."""
 
     def __init__(self, zk: Connection, root: str) -> None:
         self._zk = zk
         self._root = root
         self._base = f"{root}/underreplication"
         self._is_prepared = False
+        self._orphans: set[Lock] = set()
 
     # ---- marks ------------------------------------------------------------------------------
 
     async def mark(self, ledger: LedgerId, replicas: Collection[str], now_ms: int) -> None:
-        """Say that these bookies' copies of a ledger are missing, beside those said before."""
         path = underreplicated_path(self._root, ledger)
         async with self._zk.deadline():
             await self._prepare()
@@ -76,103 +70,135 @@ class UnderReplication:
                         await writes.set_data(self._zk, path, data, node.version)
                     return
 
-    async def marked(self) -> AsyncIterator[tuple[LedgerId, UnderreplicatedLedger]]:
-        """All marked ledgers, ascending."""
-        async for path in self._mark_paths(None):
-            async with self._zk.deadline():
-                node = await self._zk.find(path)
-            if node is not None:
-                yield ledger_of_underreplicated(path), _decoded(path, node)
-
     async def ledgers(self) -> AsyncIterator[LedgerId]:
-        """All marked ledgers, ascending; the marks themselves are not read."""
-        async for path in self._mark_paths(None):
-            yield ledger_of_underreplicated(path)
+        folders = [f"{self._base}/ledgers"]
+        for _ in range(_GROUPS):
+            folders = [
+                path
+                async for path in self._below(folders)
+                if _GROUP.fullmatch(path.rpartition("/")[2])
+            ]
+        async for path in self._below(folders):
+            if self._is_mark(path):
+                yield ledger_of_underreplicated(path)
 
-    async def count(self) -> int:
-        """How many ledgers are marked."""
-        return sum([1 async for _ in self.ledgers()])
-
-    async def find(self, ledger: LedgerId) -> UnderreplicatedLedger | None:
-        """The mark of a ledger, or None."""
+    async def look(self, ledger: LedgerId) -> Mark | None:
         path = underreplicated_path(self._root, ledger)
         async with self._zk.deadline():
             node = await self._zk.find(path)
-        return None if node is None else _decoded(path, node)
+        return None if node is None else Mark(_decoded(path, node), node)
 
     # ---- work -------------------------------------------------------------------------------
 
-    async def acquire_any(self, holder: str | None, rng: random.Random) -> Task | None:
-        """Take any marked ledger, in random order so that workers do not meet; None if there is
-        none to take or replication is disabled. ``holder``: host name of the worker."""
-        if not await self.enabled():
+    async def _take_lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
+        path = underreplicated_lock_path(self._root, ledger)
+        data = wire.encode_holder(holder)
+        session = self._zk.session_id
+        try:
+            async with self._zk.deadline():
+                await self._prepare()
+                await self._drop_orphans()
+                session = self._zk.session_id
+                locked = await writes.create(self._zk, path, data, ephemeral=True)
+        except NodeExistsError:
             return None
-        async with self._zk.deadline():
-            await self._prepare()
-            locked = await self._names(f"{self._base}/locks")
-        async for path in self._mark_paths(rng):
-            if path.rpartition("/")[2] in locked:
-                continue
+        except MetadataUnavailableError:
+            self._orphans.add(Lock(ledger, session))
+            raise
+        return Lock(ledger, locked.owner)
+
+    async def _give_back(self, lock: Lock) -> None:
+        try:
+            async with self._zk.deadline():
+                await self._unlock(lock)
+        except MetadataUnavailableError:
+            self._orphans.add(lock)
+            raise
+
+    async def _unlock(self, lock: Lock) -> None:
+        if await self._is_held(lock):
+            await writes.delete(self._zk, underreplicated_lock_path(self._root, lock.ledger))
+
+    async def _drop_orphans(self) -> None:
+        """Locks that were given up while ZooKeeper did not answer, and are there for as long as the session is."""
+        while self._orphans:
+            lock = self._orphans.pop()
             try:
-                task = await self.acquire(ledger_of_underreplicated(path), holder)
-            except MetadataUnavailableError:
+                await self._unlock(lock)
+            except BaseException:
+                self._orphans.add(lock)
                 raise
-            except MetadataError as error:
-                _log.warning("skipped: %s", error)
-                continue
-            if task is not None:
-                return task
-        return None
 
-    async def acquire(self, ledger: LedgerId, holder: str | None) -> Task | None:
-        """Take a ledger; None if it is not marked or somebody else has it."""
-        path = underreplicated_path(self._root, ledger)
+    async def locked(self) -> frozenset[LedgerId]:
         async with self._zk.deadline():
-            await self._prepare()
-            # The version has to be older than the lock: what is marked later is not done by us.
+            await self._drop_orphans()
+            names = await self._names(f"{self._base}/locks")
+        found = set()
+        for name in names:
+            with suppress(EncodingError):
+                found.add(ledger_of_underreplicated(f"{self._base}/locks/{name}"))
+        return frozenset(found)
+
+    async def holder(self, ledger: LedgerId) -> str | None:
+        path = underreplicated_lock_path(self._root, ledger)
+        async with self._zk.deadline():
             node = await self._zk.find(path)
-            if node is None:
-                return None
-            missing = _decoded(path, node)
-            lock = underreplicated_lock_path(self._root, ledger)
-            try:
-                locked = await writes.create(
-                    self._zk, lock, wire.encode_holder(holder), ephemeral=True
-                )
-            except NodeExistsError:
-                return None
-        return Task(ledger, missing, node, locked.owner)
+        if node is None:
+            return None
+        try:
+            return wire.decode_holder(node.data) or ""
+        except EncodingError as error:
+            raise MetadataError(f"znode {path}: {error}") from error
 
-    async def finish(self, task: Task) -> None:
-        """The ledger has all its replicas again, as far as it was marked when it was taken."""
+    async def finish(self, task: Task) -> bool:
+        seen = task.mark.version
+        assert isinstance(seen, Node)
         path = underreplicated_path(self._root, task.ledger)
+        gone = False
         async with self._zk.deadline():
-            with suppress(BadVersionError):
-                await writes.delete(self._zk, path, task.mark)
-                await writes.delete_empty_parents(self._zk, f"{self._base}/ledgers", path)
-            await self._unlock(task)
+            # A mark that somebody deleted and a third one made anew is at our version again: whoever has lost
+            # the lock cannot tell, and leaves it.
+            if await self._is_held(task.lock):
+                with suppress(BadVersionError):
+                    await writes.delete(self._zk, path, seen)
+                    gone = True
+                    await writes.delete_empty_parents(self._zk, f"{self._base}/ledgers", path)
+        await self.unlock(task.lock)
+        return gone
 
-    async def release(self, task: Task) -> None:
-        """Give a ledger back."""
+    async def _is_held(self, lock: Lock) -> bool:
+        """A session that was lost took the lock with it: what is there now is somebody else's."""
+        found = await self._zk.exists(underreplicated_lock_path(self._root, lock.ledger))
+        return found is not None and found.owner == lock.owner
+
+    # ---- the auditor ------------------------------------------------------------------------
+
+    def candidacy(self, name: str) -> Candidacy:
+        return ZooKeeperCandidacy(self._zk, self._root, name)
+
+    async def auditor(self) -> str | None:
         async with self._zk.deadline():
-            await self._unlock(task)
+            return await present_auditor(self._zk, self._root)
 
-    async def _unlock(self, task: Task) -> None:
-        path = underreplicated_lock_path(self._root, task.ledger)
-        found = await self._zk.exists(path)
-        # A session that was lost took the lock with it: what is there now is somebody else's.
-        if found is not None and found.owner == task.session:
-            await writes.delete(self._zk, path)
+    async def last_full_check_ms(self) -> int | None:
+        path = f"{self._base}/checkallledgersctime"
+        async with self._zk.deadline():
+            node = await self._zk.find(path)
+        try:
+            return None if node is None else wire.decode_check_time(node.data)
+        except EncodingError as error:
+            raise MetadataError(f"znode {path}: {error}") from error
+
+    async def set_last_full_check_ms(self, time_ms: int) -> None:
+        await self._put("checkallledgersctime", wire.encode_check_time(time_ms))
 
     # ---- switches ---------------------------------------------------------------------------
 
     async def enabled(self) -> bool:
-        """Whether auditor and workers may work."""
         async with self._zk.deadline():
             return await self._zk.exists(f"{self._base}/disable") is None
 
     async def set_enabled(self, enabled: bool) -> None:
-        """Let auditor and workers work, or pause them."""
         async with self._zk.deadline():
             if enabled:
                 await writes.delete(self._zk, f"{self._base}/disable")
@@ -180,41 +206,25 @@ class UnderReplication:
                 await self._prepare()
                 await writes.ensure_branch(self._zk, self._root, f"{self._base}/disable")
 
-    async def auditor(self) -> str | None:
-        """The bookie id that the present auditor gave with its vote; None without an auditor."""
-        election = f"{self._base}/auditorelection"
-        async with self._zk.deadline():
-            while True:
-                votes = sorted(
-                    (int(match[1]), name)
-                    for name in await self._names(election)
-                    if (match := _VOTE.fullmatch(name))
-                )
-                if not votes:
-                    return None
-                path = f"{election}/{votes[0][1]}"
-                node = await self._zk.find(path)
-                if node is None:
-                    continue  # it has just ended: who is next
-                try:
-                    return wire.decode_holder(node.data)
-                except EncodingError as error:
-                    raise MetadataError(f"znode {path}: {error}") from error
-
-    async def lost_bookie_recovery_delay_s(self) -> int | None:
-        """How long the auditor waits for a lost bookie to come back; None if nobody has said."""
+    async def recovery_delay(self) -> RecoveryDelay | None:
         path = f"{self._base}/lostBookieRecoveryDelay"
         async with self._zk.deadline():
             node = await self._zk.find(path)
+        if node is None:
+            return None
         try:
-            return None if node is None else wire.decode_recovery_delay(node.data)
+            return RecoveryDelay(wire.decode_recovery_delay(node.data), node.version)
         except EncodingError as error:
             raise MetadataError(f"znode {path}: {error}") from error
 
-    async def set_lost_bookie_recovery_delay_s(self, seconds: int) -> None:
-        """Writing the same value again tells the auditor to start at once."""
-        path = f"{self._base}/lostBookieRecoveryDelay"
-        data = wire.encode_recovery_delay(seconds)
+    async def set_recovery_delay_s(self, seconds: int) -> None:
+        await self._put("lostBookieRecoveryDelay", wire.encode_recovery_delay(seconds))
+
+    # ---- the tree ---------------------------------------------------------------------------
+
+    async def _put(self, name: str, data: bytes) -> None:
+        """Set a znode, whatever it was; made if it is not there."""
+        path = f"{self._base}/{name}"
         async with self._zk.deadline():
             await self._prepare()
             while True:
@@ -226,8 +236,6 @@ class UnderReplication:
                         return
                 else:
                     return
-
-    # ---- the tree ---------------------------------------------------------------------------
 
     async def _prepare(self) -> None:
         """What has to be there, and in a form that we know."""
@@ -251,20 +259,16 @@ class UnderReplication:
             )
         self._is_prepared = True
 
-    async def _mark_paths(self, rng: random.Random | None) -> AsyncIterator[str]:
-        """The paths of all marks: in order, or shuffled at each level."""
-        folders = [f"{self._base}/ledgers"]
-        while folders:
-            folder = folders.pop()
+    async def _below(self, folders: list[str]) -> AsyncIterator[str]:
+        """The paths of all children of these, in order; many are asked for at once, as each ledger has a folder of
+        its own."""
+        for start in range(0, len(folders), _LISTS_AT_ONCE):
+            some = folders[start : start + _LISTS_AT_ONCE]
             async with self._zk.deadline():
-                names = await self._names(folder)
-            if rng is not None:
-                rng.shuffle(names)
-            for name in names:
-                path = f"{folder}/{name}"
-                if name.startswith("urL") and self._is_mark(path):
-                    yield path
-            folders += [f"{folder}/{name}" for name in reversed(names) if _GROUP.fullmatch(name)]
+                lists = await asyncio.gather(*map(self._names, some))
+            for folder, names in zip(some, lists, strict=True):
+                for name in names:
+                    yield f"{folder}/{name}"
 
     def _is_mark(self, path: str) -> bool:
         try:

@@ -1,5 +1,5 @@
-"""Crash points of what an operator starts: ``bkbox init``, ``bkbox cookie repair`` and a whole ``bkbox run``, with the
-embedded metadata store on the disk that is lost as well.
+"""Crash points of what an operator starts: ``bkbox init``, ``bkbox cookie repair``, ``bkbox index rebuild`` and a whole
+``bkbox run``, with the embedded metadata store on the disk that is lost as well.
 
 Each is run as a real process under shim.c. What a crash leaves is judged as an operator finds it: a command that did
 not come to its end is given again, then the cookies have to agree, and the bookie has to keep its promises
@@ -20,6 +20,7 @@ from bkbox.config import Config
 from bkbox.errors import BkboxError, OperatorError
 from bkbox.metadata import connect
 from bkbox.storage.files import RealFiles
+from bkbox.storage.orderedstore import INDEX_DIR
 from bkbox.storage.records import AckAfter
 from bkbox.supervisor import cookie_repair, cookies, setup
 from bkbox.supervisor.cookies import Evidence
@@ -127,7 +128,8 @@ def repair_if_asked(operator: Operator) -> None:
 @dataclass(slots=True)
 class Command:
     """``again``: what the operator does after a crash in the middle. ``lost``: a disk was lost before; ``repairs``: one
-    that is added may be taken for the replacement of a lost one, because the crash came in the middle.
+    that is added may be taken for the replacement of a lost one, because the crash came in the middle; ``rebuilds``:
+    the start after a kill may have to make the index anew.
     """
 
     operator: Operator
@@ -137,6 +139,7 @@ class Command:
     again: Callable[[Operator], None]
     lost: bool = False
     repairs: bool = False
+    rebuilds: bool = False
     boot_id: str = ""
 
     def record(self) -> Recording:
@@ -164,7 +167,7 @@ class Command:
         bookie = operator.bookie(state.promises)
         bookie.boot_id = self.boot_id or bookie.boot_id
         host = state.loss is not None
-        crash = Crash(host, self.repairs, self.lost, rebuilds=host)
+        crash = Crash(host, self.repairs, self.lost, rebuilds=host or self.rebuilds)
         try:
             if not at_end:
                 self.again(operator)
@@ -226,6 +229,16 @@ def _repair(operator: Operator, promises: Promises, *, lost: bool) -> Command:
     return Command(operator, "bkbox.cli.main", arguments, promises, repair_if_asked, lost, True)
 
 
+def rebuild(operator: Operator) -> Command:
+    """`bkbox index rebuild` for two disks, one of which has no index any more."""
+    promises = _used(operator, "disk1", "disk2")
+    shutil.rmtree(operator.disks[0] / INDEX_DIR)
+    arguments = ["index", "rebuild", "--config", str(operator.config_file)]
+    command = Command(operator, "bkbox.cli.main", arguments, promises, lambda _operator: None)
+    command.rebuilds = True
+    return command
+
+
 def run(operator: Operator) -> Command:
     """A whole bookie, with its processes: start, requests, stop in order (wholebookie.py)."""
     promises = _used(operator, "disk1", "disk2")
@@ -236,4 +249,10 @@ def run(operator: Operator) -> Command:
     return command
 
 
-COMMANDS = {"init": init, "add-disk": add_disk, "replace-disk": replace_disk, "run": run}
+COMMANDS = {
+    "init": init,
+    "add-disk": add_disk,
+    "replace-disk": replace_disk,
+    "rebuild": rebuild,
+    "run": run,
+}

@@ -88,7 +88,7 @@ class Failure:
 @dataclass(slots=True)
 class Tally:
     """What was enumerated. ``states`` were examined; those that were equal to one before were not, again. ``rebuilt``:
-    in how many of them the index had to be rebuilt.
+    in how many of them the start had to make the index anew.
     """
 
     points: int = 0
@@ -108,7 +108,7 @@ class Tally:
     def __str__(self) -> str:
         return (
             f"{self.points} points, {self.states} states ({self.equal} more were equal to one of them), "
-            f"{self.rebuilt} with the index rebuilt, {len(self.failures)} failures"
+            f"{self.rebuilt} with the index made anew, {len(self.failures)} failures"
         )
 
 
@@ -213,6 +213,7 @@ class Harness:
             segment_bytes_max=self.scenario.segment_bytes_max,
             disks=self.scenario.disks,
             may_lose=state.loss is not None and self.mode is AckAfter.WRITE,
+            rebuilds=self.scenario.rebuilds or _is_disorder(state.loss),
         )
         harness = Harness(scenario, self.mode, self.root)
         promises = copy.deepcopy(state.promises)
@@ -257,13 +258,11 @@ class Harness:
         bookie.boot_id = self.boot_id
         if scenario.name == RECOVERY:
             bookie.ledgers = [*LEDGERS, LATER_LEDGER]
-        # LevelDB relies on the order of names and sizes; where there is none, its folder may be broken.
-        disorder = loss is not None and loss.names is not Order.JOURNALED
         crash = Crash(
             host=loss is not None,
             may_suspect=scenario.may_lose,
             may_have_lost=scenario.may_lose,
-            rebuilds=disorder or scenario.rebuilds,
+            rebuilds=_is_disorder(loss) or scenario.rebuilds,
         )
         try:
             if not state.promises.prepared:
@@ -273,6 +272,11 @@ class Harness:
             return str(error), False
         except Exception:  # noqa: BLE001 whatever it is, it is a finding, and there is more to enumerate
             return traceback.format_exc(), False
+
+
+def _is_disorder(loss: Loss | None) -> bool:
+    """LevelDB relies on the order of names and sizes; where there is none, its folder may be broken."""
+    return loss is not None and loss.names is not Order.JOURNALED
 
 
 def empty(folder: Path) -> None:

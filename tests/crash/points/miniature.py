@@ -22,17 +22,19 @@ from bkbox.kernel.batches import segments as parts_of
 from bkbox.metadata.base import MetadataStore, Versioned
 from bkbox.protocol import boot
 from bkbox.storage import marker as markers
-from bkbox.storage.disk import DiskStore, format_disk
+from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import RealFiles
 from bkbox.storage.identity import DiskIdentity, read_identity
 from bkbox.storage.lock import DiskLock
 from bkbox.storage.marker import Run
+from bkbox.storage.prepare import format_disk
 from bkbox.storage.records import AckAfter, LedgerRecord
 from bkbox.supervisor import opening, phase_one
 from bkbox.supervisor.disks import Disk
 from bkbox.wire.frames import bodies
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
 from bkbox.worker.calls import Calls
+from bkbox.worker.opening import Opening
 from bkbox.worker.stages import Stages
 from tests.bookie.bench import add3, simple3, write_lac3
 from tests.crash.points.promises import Note, payload
@@ -76,6 +78,7 @@ class LocalDisk(Disk):
     store: DiskStore | None = None
     bookie: Bookie | None = None
     calls: Calls | None = None
+    rebuilt: str = ""
 
     async def call(
         self, message: messages.Message, timeout_s: float | None = None, fds: Sequence[int] = ()
@@ -146,17 +149,22 @@ class Miniature:
             )
 
     def _open(self, disk: LocalDisk) -> None:
-        store = disk.store = DiskStore.open(
-            _FILES,
-            disk.path,
-            ack_after=self.mode,
-            journal_dir=self.journal,
+        host_crash = disk.before is not None and disk.before.is_host_crash(self._run.boot_id)
+        order = messages.OpenDisk(
+            path=str(disk.path),
+            journal=str(self.journal or ""),
+            ack_after=self.mode.value,
+            host_crash=host_crash,
             segment_bytes_max=self.segment_bytes_max,
             checkpoint_bytes=self.checkpoint_bytes,
-            now_ms=self._wall_ms,
+            slow_operation_ms=1_000,
+            disk_usage_max=1.0,
+            disk_reserve_bytes=0,
         )
-        host_crash = disk.before is not None and disk.before.is_host_crash(self._run.boot_id)
-        report = store.replay(host_crash)
+        found = Opening(_FILES, order, self._wall_ms, self._ticks_us).run(lambda _done, _all: None)
+        store = disk.store = found.store
+        report = found.report
+        disk.rebuilt = found.rebuilt
         evidence = boot.DiskEvidence(
             marker=opening._marker_evidence(disk.before),
             boot_id=self._run.boot_id,
@@ -167,7 +175,7 @@ class Miniature:
         verdict = boot.classify(evidence)
         self.classes.append(verdict)
         disk.may_have_lost = verdict.may_have_lost
-        disk.bookie = Bookie(store, wall_ms=self._wall_ms, ticks_us=self._ticks_us)
+        disk.bookie = found.bookie
         disk.calls = Calls(store, disk.bookie, Stages(1 << 40, self._ticks_us))
 
     def _mark_losses(self) -> None:

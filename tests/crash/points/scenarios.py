@@ -10,11 +10,13 @@ deterministic: the same calls every time, in one thread but for LevelDB's own.
 from __future__ import annotations
 
 import dataclasses
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
 from bkbox.storage.files import RealFiles
+from bkbox.storage.orderedstore import INDEX_DIR
 from bkbox.storage.rebuild import rebuild_index
 from bkbox.storage.records import AckAfter
 from tests.crash.points.miniature import LEDGERS, Miniature
@@ -29,7 +31,7 @@ EARLIER_BOOT = "a boot before that"
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """``may_lose``: there was a loss before; ``rebuilds``: the index may have to be rebuilt before it boots again."""
+    """``may_lose``: there was a loss before; ``rebuilds``: the index may have to be made anew by the next start."""
 
     name: str
     prepare: Callable[[Miniature], None]
@@ -73,6 +75,13 @@ def killed_before(bookie: Miniature) -> None:
     bookie.add(1, 3, 4)
     bookie.add(4, 0)
     bookie.abandon()
+
+
+def index_lost_before(bookie: Miniature) -> None:
+    """The same, and somebody removed the indexes."""
+    killed_before(bookie)
+    for disk in bookie.disks:
+        shutil.rmtree(disk / INDEX_DIR)
 
 
 def limbo_before(bookie: Miniature) -> None:
@@ -208,6 +217,7 @@ SCENARIOS = {
         Scenario("roll", in_use_before, rolls, segment_bytes_max=_SMALL),
         Scenario("clean-stop", in_use_before, clean_stop),
         Scenario("index-rebuild", in_use_before, rebuild, rebuilds=True),
+        Scenario("index-lost", index_lost_before, recover, rebuilds=True),
         Scenario("disk-add", in_use_on_one_disk, disk_add, disks=2),
         Scenario("restart", killed_before, recover),
         Scenario("limbo", limbo_before, limbo, may_lose=True),

@@ -1,4 +1,4 @@
-"""Crashes at every call of `bkbox init`, `bkbox cookie repair` and a whole `bkbox run`; see commands.py.
+"""Crashes at every call of `bkbox init`, `cookie repair`, `index rebuild` and a whole `bkbox run`; see commands.py.
 
 A sample of the points; with ``TESTS_LONG`` all of them, and every kind of loss. ``CRASH_SEED`` as in test_points.py.
 """
@@ -17,7 +17,7 @@ from tests.crash.points.recorder import compiler
 from tests.crash.points.test_points import LONG, PICK, SEED, tell
 from tests.harness.processes import free_port
 
-ONE_OF = {"init": 8, "add-disk": 12, "replace-disk": 8, "run": 14}
+ONE_OF = {"init": 8, "add-disk": 12, "replace-disk": 8, "rebuild": 10, "run": 14}
 MODES = list(AckAfter) if LONG else [AckAfter.JOURNAL]
 pytestmark = [
     pytest.mark.skipif(compiler() is None, reason="there is no C compiler to build shim.c with"),

@@ -34,6 +34,8 @@ ONE_OF = 10
 """How many points there are for each that the short run looks at, in modes other than ``sync``."""
 
 RECOVERIES = 12 * LONG or 1
+"""How many states of each scenario are crashed once more while they are started."""
+SEQUELS = [name for name in SCENARIOS if name != RECOVERY] if LONG else ["roll", "index-lost"]
 PICK: Pick = every_loss(LONG) if LONG else one_loss
 CASES = [
     pytest.param(name, mode, id=f"{name}-{mode}")
@@ -73,7 +75,7 @@ def test_every_point(watched: Path, name: str, mode: AckAfter) -> None:
 
 
 @pytest.mark.parametrize("mode", list(AckAfter))
-@pytest.mark.parametrize("name", ["fence", "roll", "checkpoint", "disk-add"] if LONG else ["roll"])
+@pytest.mark.parametrize("name", SEQUELS)
 def test_a_crash_during_the_start_after_a_crash(watched: Path, name: str, mode: AckAfter) -> None:
     rng = random.Random(f"{SEED} {name} {mode}")
     harness = Harness(SCENARIOS[name], mode, watched)

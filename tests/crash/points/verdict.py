@@ -14,13 +14,13 @@ import random
 from dataclasses import dataclass
 from pathlib import Path
 
-from bkbox.errors import BkboxError, DamagedError
+from bkbox.errors import BkboxError
 from bkbox.storage.files import RealFiles
 from bkbox.storage.marker import read_marker
 from bkbox.storage.records import AckAfter, LedgerRecord, lac_of
 from tests.crash.points.miniature import KEY, Miniature
 from tests.crash.points.promises import Promises, payload
-from tests.crash.points.scenarios import LATER_LEDGER, rebuild_indexes
+from tests.crash.points.scenarios import LATER_LEDGER
 from tests.harness import raw
 
 NEW_LEDGER = LATER_LEDGER + 1
@@ -37,7 +37,7 @@ class Crash:
     """``host``: the machine went down, not the process alone.
 
     Because of what happened before the scenario, ``may_suspect``: a loss may be suspected where the crash caused none;
-    ``may_have_lost``: and entries may be unknown. ``rebuilds``: the index may be damaged, and rebuilt before the start.
+    ``may_have_lost``: and entries may be unknown. ``rebuilds``: the index may be damaged, and made anew by the start.
     """
 
     host: bool
@@ -47,7 +47,7 @@ class Crash:
 
 
 def examine(bookie: Miniature, promises: Promises, crash: Crash, rng: random.Random) -> bool:
-    """Start the bookie on what a crash left, and check all promises; whether its index had to be rebuilt.
+    """Start the bookie on what a crash left, and check all promises; whether its index had to be made anew.
     BrokenPromiseError.
     """
     if crash.host:
@@ -85,21 +85,15 @@ def _markers(bookie: Miniature, promises: Promises) -> set[Path]:
 
 
 def _start(bookie: Miniature, crash: Crash, run_id: str) -> bool:
-    """Whether the index had to be rebuilt."""
+    """Whether the index had to be made anew."""
     try:
-        try:
-            bookie.start(run_id)
-        except DamagedError as error:
-            if not crash.rebuilds or "index rebuild" not in str(error):
-                raise
-        else:
-            return False
-        bookie.abandon()
-        rebuild_indexes(bookie)
         bookie.start(run_id)
     except BkboxError as error:
         raise BrokenPromiseError(f"it does not start: {type(error).__name__}: {error}") from error
-    return True
+    rebuilt = "; ".join(disk.rebuilt for disk in bookie.opened if disk.rebuilt)
+    if rebuilt and not crash.rebuilds:
+        raise BrokenPromiseError(f"an index was made anew: {rebuilt}")
+    return bool(rebuilt)
 
 
 def _suspicion(bookie: Miniature, crash: Crash, dirty: set[Path]) -> None:

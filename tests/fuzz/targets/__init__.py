@@ -3,10 +3,21 @@
 from __future__ import annotations
 
 from tests.fuzz.target import Target
-from tests.fuzz.targets import clients, configs, disks, frames, frontend, logs, stored
+from tests.fuzz.targets import (
+    clients,
+    configs,
+    disks,
+    frames,
+    frontend,
+    links,
+    logs,
+    rebuilt,
+    stored,
+    waiting,
+)
 
 TARGETS: dict[str, Target] = {
     target.name: target
-    for module in (frames, clients, stored, configs, logs, frontend, disks)
+    for module in (frames, clients, stored, configs, logs, frontend, disks, links, waiting, rebuilt)
     for target in module.TARGETS
 }

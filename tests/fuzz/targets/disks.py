@@ -12,11 +12,12 @@ from bkbox.kernel.answers import AnswerWriter
 from bkbox.kernel.batches import Located, segments
 from bkbox.limits import LONG_POLL_MS_MAX
 from bkbox.storage.checkpoint import Checkpoint, write_checkpoint
-from bkbox.storage.disk import DiskStore, format_disk
+from bkbox.storage.disk import DiskStore
 from bkbox.storage.entrylog import ENTRY_LOG_DIR
 from bkbox.storage.identity import DiskIdentity
 from bkbox.storage.journal import Journal
 from bkbox.storage.orderedstore import MemoryStore
+from bkbox.storage.prepare import format_disk
 from bkbox.storage.records import AckAfter, Kind
 from bkbox.storage.scan import read_segment
 from bkbox.storage.segment import (

@@ -1,0 +1,107 @@
+"""The disks of a bookie, as `bkbox disk list` shows them, and asking a running bookie about them.
+
+As in admin/client.py every function takes the path of the admin socket, and raises what the bookie met: DiskChangeError
+for what it refuses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from bkbox.admin.client import ask
+from bkbox.admin.paths import DISKS_URL
+from bkbox.documents import from_document
+from bkbox.errors import EncodingError
+from bkbox.jobs import job as jobs
+from bkbox.jobs.job import Job
+
+_CHANGE_TIMEOUT_S = 600.0
+"""A change waits for the metadata store, and for phase one where there is one."""
+
+
+@dataclass(frozen=True, slots=True)
+class DiskView:
+    """One disk. ``state`` in one or two words, ``reason`` why, ``what_to_do`` where something is to be done. Sizes are
+    bytes. None: not known, as the bookie is not running or the disk is gone.
+    """
+
+    path: str
+    disk: str
+    state: str
+    reason: str
+    what_to_do: str
+    total_bytes: int | None
+    free_bytes: int | None
+    ledgers: int | None
+    limbo_ledgers: int | None
+    crash_class: str
+    read_only: tuple[str, ...]
+    worker_pid: int | None
+    restarts: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class DrainPlan:
+    """What a drain comes to: how much there is to move at most, and how much the other disks take. ``refusal``: why it
+    is not to be."""
+
+    disk: str
+    path: str
+    ledgers: int
+    bytes_at_most: int
+    room_bytes: int
+    refusal: str = ""
+
+
+def disks(path: Path) -> list[DiskView]:
+    """All disks, in the order of the configuration."""
+    found = ask(path, "GET", DISKS_URL)
+    return [from_document(DiskView, item, "disk") for item in _listed(found)]
+
+
+def add(path: Path, disk: Path) -> list[str]:
+    """Take a disk in that the configuration file newly names; what there is to say about it."""
+    return _change(path, "add", {"path": str(disk)})
+
+
+def replace(path: Path, old: str, new: Path) -> list[str]:
+    """Put an empty disk in the place of a failed one."""
+    return _change(path, "replace", {"disk": old, "path": str(new)})
+
+
+def remove(path: Path, disk: str) -> list[str]:
+    """Let go of a disk that holds nothing any more."""
+    return _change(path, "remove", {"disk": disk})
+
+
+def plan_drain(path: Path, disk: str) -> DrainPlan:
+    """What a drain of a disk, by path or uuid, comes to. Changes nothing."""
+    return from_document(
+        DrainPlan, ask(path, "GET", f"{DISKS_URL}/{quote(disk, '')}/drain"), "plan"
+    )
+
+
+def drain(path: Path, disk: str) -> Job:
+    """Begin to drain a disk, by path or uuid."""
+    return jobs.from_json(
+        ask(path, "POST", f"{DISKS_URL}/drain", {"disk": disk}, _CHANGE_TIMEOUT_S)
+    )
+
+
+def undrain(path: Path, disk: str) -> list[str]:
+    """End a drain: the disk keeps what it has, and takes new ledgers again."""
+    return _change(path, "undrain", {"disk": disk})
+
+
+def _change(path: Path, what: str, values: dict[str, Any]) -> list[str]:
+    found = ask(path, "POST", f"{DISKS_URL}/{what}", values, _CHANGE_TIMEOUT_S)
+    return [str(line) for line in _listed(found)]
+
+
+def _listed(found: object) -> list[object]:
+    if not isinstance(found, list):
+        raise EncodingError(f"the bookie answered {type(found).__name__} where a list is due")
+    return found

@@ -1,0 +1,59 @@
+"""What the room of a bookie's disks is used for, as `bkbox gc` and `bkbox scrub` show it, and asking a running bookie.
+
+As in admin/client.py every function takes the path of the admin socket, and raises what the bookie met.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bkbox.admin.client import ask
+from bkbox.admin.paths import SPACE_URL
+from bkbox.documents import from_document
+from bkbox.errors import EncodingError
+
+
+@dataclass(frozen=True, slots=True)
+class DiskSpace:
+    """One disk. Sizes are bytes. ``reclaimable_bytes``: garbage in its sealed segments by the last look through the
+    index, None before the first; ``trash_ledgers``: deleted ones whose entries are kept for a while;
+    ``emptied_ledgers``: those of which only that is known; ``quarantined``: segments with parts that cannot be read;
+    ``kept``: segments that a compaction could not remove, and why; ``…_ms``: wall-clock milliseconds since 1970, 0 for
+    never.
+    """
+
+    path: str
+    disk: str
+    segments: int
+    segment_bytes: int
+    reclaimable_bytes: int | None
+    ledgers: int
+    trash_ledgers: int
+    emptied_ledgers: int
+    quarantined: tuple[int, ...]
+    kept: dict[str, str]
+    reserve_bytes: int
+    reserve_bytes_max: int
+    free_bytes: int
+    total_bytes: int
+    scrub_segment: int
+    scrub_began_ms: int
+    scrub_completed_ms: int
+
+
+def space(path: Path) -> list[DiskSpace]:
+    """Each disk in service."""
+    found = ask(path, "GET", SPACE_URL)
+    if not isinstance(found, list):
+        raise EncodingError(f"{path} answered {type(found).__name__} where a list of disks is due")
+    return [from_document(DiskSpace, item, "disk") for item in found]
+
+
+def explain_segment(path: Path, segment: int) -> list[dict[str, Any]]:
+    """What each disk says of its segment of that id."""
+    found = ask(path, "GET", f"{SPACE_URL}/segments/{segment}")
+    if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
+        raise EncodingError(f"{path} answered something else than what disks say of a segment")
+    return found

@@ -1,0 +1,127 @@
+"""``bkbox health``: whether a bookie is whole again, the gate between two steps of a rolling upgrade."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import click
+
+from bkbox import metadata as stores
+from bkbox.admin.client import fetch_status
+from bkbox.admin.paths import admin_socket_path
+from bkbox.admin.status import Status
+from bkbox.cli.exits import ExitCode
+from bkbox.cli.options import config_option, duration_s
+from bkbox.cli.output import Format, message, output_option, print_json
+from bkbox.config import Config
+from bkbox.errors import BookieNotRunningError, MetadataError, NoSuchLedgerError
+from bkbox.ids import BookieId, LedgerId
+from bkbox.metadata.base import MetadataStore
+
+_LOOK_EVERY_S = 1.0
+_WAIT_S = 10.0
+
+
+@click.command(no_args_is_help=True)
+@config_option
+@click.option("--exit-when-healthy", is_flag=True, help="Wait until it is; say what it waits for.")
+@click.option(
+    "--timeout",
+    type=duration_s,
+    default="10m",
+    show_default=True,
+    metavar="TIME",
+    help="How long to wait at most: 90s, 10m, 2h.",
+)
+@output_option
+@click.pass_context
+def health(
+    ctx: click.Context, config: Config, exit_when_healthy: bool, timeout: int, output: Format
+) -> None:
+    """Say whether the bookie is whole: the next one may be taken down.
+
+    It is when it runs and takes writes, all its disks are in service, nothing is in limbo, and no ledger that names
+    it lacks replicas. Exit code 0: it is; 1: it is not; 3: it does not run.
+
+    \b
+    Example:
+      bkbox health --config bookie.toml
+      bkbox health --config bookie.toml --exit-when-healthy --timeout 10m
+    """
+    deadline = time.monotonic() + timeout
+    told: list[str] = []
+    running = True
+    while True:
+        try:
+            reasons, running = _look(config), True
+        except BookieNotRunningError as error:
+            reasons, running = [str(error)], False
+        if not reasons or not exit_when_healthy or time.monotonic() >= deadline:
+            break
+        if reasons != told:
+            told = reasons
+            message(f"waits: {'; '.join(reasons)}")
+        time.sleep(_LOOK_EVERY_S)
+    if output == "json":
+        print_json({"healthy": not reasons, "waits_for": reasons})
+    else:
+        for reason in reasons or ["healthy"]:
+            click.echo(reason)
+    if reasons:
+        ctx.exit(ExitCode.FAILED if running else ExitCode.NOT_RUNNING)
+
+
+def _look(config: Config) -> list[str]:
+    """What it waits for. Raises BookieNotRunningError."""
+    reasons = bookie_reasons(fetch_status(admin_socket_path(config)))
+    try:
+        lacking = asyncio.run(_lacking(config))
+    except MetadataError as error:
+        return [*reasons, f"the metadata store does not say whether ledgers lack replicas: {error}"]
+    if lacking is not None:
+        reasons.append(
+            f"ledger {lacking} lacks replicas and names this bookie; there may be more: see `bkbox autorecovery list`"
+        )
+    return reasons
+
+
+def bookie_reasons(status: Status) -> list[str]:
+    """Why a bookie is not whole, by what it says of itself; empty if it is."""
+    reasons = []
+    if status.state != "running":
+        reasons.append(f"the bookie is {status.state}: {status.boot.phase}")
+    reasons += [
+        f"disk {disk.path} is {disk.state}: {disk.reason}"
+        for disk in status.disks
+        if disk.state != "in service"
+    ]
+    if status.limbo.ledgers:
+        stuck = f", {len(status.limbo.blockers)} of them stuck" if status.limbo.blockers else ""
+        reasons.append(f"{status.limbo.ledgers} ledgers are in limbo{stuck}")
+    if not status.writable and status.state == "running":
+        reasons.append(
+            f"it takes no writes: {', '.join(status.read_only_reasons) or 'no disk does'}"
+        )
+    return reasons
+
+
+async def _lacking(config: Config) -> LedgerId | None:
+    """A ledger that lacks replicas and names this bookie."""
+    bookie = BookieId(config.bookie_id)
+    async with await stores.connect(config.metadata, _WAIT_S) as store:
+        async for ledger in store.under_replication.ledgers():
+            if await _names(store, ledger, bookie):
+                return ledger
+    return None
+
+
+async def _names(store: MetadataStore, ledger: LedgerId, bookie: BookieId) -> bool:
+    mark = await store.under_replication.find(ledger)
+    if mark is None:
+        return False
+    try:
+        named = (await store.read_ledger(ledger)).value.bookies()
+    except NoSuchLedgerError:
+        return False
+    return bookie in named or bookie in mark.replicas

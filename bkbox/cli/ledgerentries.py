@@ -1,0 +1,175 @@
+"""``bkbox ledger write`` and ``read``: a ledger's entries from standard input and to standard output.
+
+An entry that ``write`` makes from a line keeps its line end, so that ``read`` gives back the very
+bytes that ``write`` took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import click
+
+from bkbox.cli.entries import batches
+from bkbox.cli.options import (
+    custom_of,
+    ledger_argument,
+    metadata_option,
+    password_option,
+    quorum_options,
+)
+from bkbox.cli.output import Format, message, output_option, print_json
+from bkbox.client import LedgerWriter, connect
+from bkbox.ids import LedgerId
+from bkbox.wire.ledger import DigestType
+
+
+@click.command(no_args_is_help=True)
+@metadata_option
+@quorum_options
+@password_option
+@click.option(
+    "--file",
+    "files",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    multiple=True,
+    metavar="FILE",
+    help="Read this instead of standard input; repeatable.",
+)
+@click.option(
+    "--chunk",
+    type=click.IntRange(min=1),
+    metavar="BYTES",
+    help="Make an entry of so many bytes instead of each line.",
+)
+@click.option("--keep-open", is_flag=True, help="Do not close the ledger at the end.")
+@click.option(
+    "--durable",
+    is_flag=True,
+    help="Close it only once every entry is on the disks of an ack quorum of bookies.",
+)
+@output_option
+def write(
+    metadata: str,
+    ensemble: int,
+    write_quorum: int | None,
+    ack_quorum: int | None,
+    digest: str,
+    ack_after: str | None,
+    password: bytes | None,
+    files: tuple[Path, ...],
+    chunk: int | None,
+    keep_open: bool,
+    durable: bool,
+    output: Format,
+) -> None:
+    """Write standard input, or files, to a new ledger and print its id.
+
+    Each line becomes an entry, line end included, or each chunk with --chunk. What was acknowledged
+    stays written if the command is interrupted. With --durable the ledger is left open where it is
+    not certain that every entry is on disk; "bkbox ledger recover" closes it.
+
+    \b
+    Example:
+      journalctl -f | bkbox ledger write --metadata sqlite:cluster.db -e 3 -w 3 -a 2
+      bkbox ledger write --metadata sqlite:cluster.db --file dump.bin --chunk 65536
+    """
+
+    if keep_open and durable:
+        raise click.UsageError("--durable says how to close, and --keep-open not to")
+
+    async def go() -> dict[str, object]:
+        async with connect(metadata) as client:
+            writer = await client.create_ledger(
+                ensemble_size=ensemble,
+                write_quorum=write_quorum,
+                ack_quorum=ack_quorum,
+                digest_type=DigestType[digest.upper()],
+                password=password or b"",
+                custom=custom_of(ack_after),
+            )
+            message(f"writing ledger {writer.ledger_id}")
+            async with _kept_open(writer) if keep_open or durable else writer:
+                async for batch in batches(files, chunk):
+                    await writer.append_many(batch)
+                if durable:
+                    await writer.close(durable=True)
+            return {
+                "ledger_id": writer.ledger_id,
+                "entries": writer.last_add_confirmed + 1,
+                "bytes": writer.length,
+                "closed": not keep_open,
+            }
+
+    result = asyncio.run(go())
+    if output == "json":
+        print_json(result)
+    else:
+        click.echo(result["ledger_id"])
+        message(f"{result['entries']} entries, {result['bytes']} bytes")
+
+
+@click.command(no_args_is_help=True)
+@ledger_argument
+@metadata_option
+@password_option
+@click.option(
+    "--from", "first", type=click.IntRange(min=0), default=0, help="First entry [default: 0]."
+)
+@click.option(
+    "--to", "last", type=click.IntRange(min=0), help="Last entry [default: the last one]."
+)
+@output_option
+def read(
+    ledger_id: LedgerId,
+    metadata: str,
+    password: bytes | None,
+    first: int,
+    last: int | None,
+    output: Format,
+) -> None:
+    """Write a ledger's entries to standard output, one after the other as they are.
+
+    Reads an open ledger up to what its writer has confirmed, and does not disturb the writer. With
+    -o json each entry is one line with its ids and its payload in base64. Without a password given
+    the one in the metadata store is used.
+
+    \b
+    Example:
+      bkbox ledger read 7 --metadata sqlite:cluster.db > copy
+      bkbox ledger read 7 --metadata sqlite:cluster.db --from 10 --to 19 -o json
+    """
+
+    async def go() -> None:
+        stdout = sys.stdout.buffer
+        async with connect(metadata) as client:
+            reader = await client.open_ledger(ledger_id, password=password, recovery=False)
+            async for entry in reader.read(first, last):
+                if output == "json":
+                    document = {
+                        "ledger_id": entry.ledger_id,
+                        "entry_id": entry.entry_id,
+                        "lac": entry.lac,
+                        "length": entry.length,
+                        "payload": base64.b64encode(entry.payload).decode(),
+                    }
+                    stdout.write(json.dumps(document).encode() + b"\n")
+                else:
+                    stdout.write(entry.payload)
+            stdout.flush()
+
+    asyncio.run(go())
+
+
+@asynccontextmanager
+async def _kept_open(writer: LedgerWriter) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await writer.abort()

@@ -1,0 +1,154 @@
+"""A job: a piece of long work of a bookie, as operators see it and as its history keeps it.
+
+A job has an id that is never used again, a kind and the arguments that it was started with; it goes from ``queued``
+over ``running`` (in which it may be ``paused`` or ``blocked`` at times) to ``done``, ``failed`` or ``cancelled``.
+
+Sizes are bytes, ``…_s`` seconds, ``…_ms`` wall-clock milliseconds since 1970.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from typing import Any, Literal
+
+from bkbox.documents import from_document
+
+
+class JobKind(StrEnum):
+    """What kinds of long work there are."""
+
+    LIMBO = "limbo"
+    """Boot phase two: every ledger in limbo is recovered, checked, refilled and taken out of limbo."""
+    RECOVERY = "recovery"
+    REPLICATION = "replication"
+    DRAIN = "drain"
+    DECOMMISSION = "decommission"
+    COMPACTION = "compaction"
+    GC = "gc"
+    SCRUB = "scrub"
+    REBUILD = "rebuild"
+    AUDIT = "audit"
+
+
+class JobState(StrEnum):
+    """``blocked``: what is left cannot go on by itself, see the blockers; it is tried again all the same."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    PAUSED = "paused"
+    BLOCKED = "blocked"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def ended(self) -> bool:
+        return self in _ENDED
+
+
+_ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
+
+
+class JobAction(StrEnum):
+    """What can be done to a job that has not ended."""
+
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    RESUME = "resume"
+    RATE = "rate"
+
+
+@dataclass(frozen=True, slots=True)
+class Blocker:
+    """A ledger that cannot go on by itself, why, and what the operator can do."""
+
+    ledger: int
+    reason: str
+    what_to_do: str
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """So much work."""
+
+    ledgers: int = 0
+    entries: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """How much there is to do in all, as far as that is known."""
+
+    ledgers: int | None = None
+    entries: int | None = None
+    bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """What was done per second lately."""
+
+    ledgers: float = 0.0
+    entries: float = 0.0
+    bytes: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """One job. ``percent`` and ``eta_s`` are None where nothing can be said; ``blockers`` are the first hundred of
+    ``blocked`` ledgers; ``bytes_per_second`` is its own speed limit, 0 for none; ``counts`` is what its kind counts
+    beside. ``automatic``: the bookie started it by itself. ``asked``: what an operator wants, until it is so.
+    ``crashes``: how often in a row the repair process has ended shortly after it was started.
+    """
+
+    id: int
+    kind: JobKind
+    arguments: dict[str, str]
+    created_ms: int
+    state: JobState = JobState.QUEUED
+    step: str = ""
+    percent: float | None = None
+    done: Amount = Amount()
+    expected: Expected = Expected()
+    rate: Rate = Rate()
+    eta_s: float | None = None
+    counts: dict[str, int] = field(default_factory=dict)
+    blocked: int = 0
+    blockers: tuple[Blocker, ...] = ()
+    bytes_per_second: int = 0
+    started_ms: int | None = None
+    ended_ms: int | None = None
+    error: str = ""
+    automatic: bool = False
+    asked: Literal["", "pause", "cancel"] = ""
+    crashes: int = 0
+
+
+def to_json(job: Job) -> dict[str, Any]:
+    """The job as what ``json.dumps`` takes."""
+    return asdict(job)
+
+
+def from_json(document: object, where: str = "job") -> Job:
+    """Read what ``json.loads`` gave; what an older version did not write has its default. Raises EncodingError naming
+    the place that is wrong.
+    """
+    if isinstance(document, Mapping):
+        document = {**_DEFAULTS, **document}
+    return from_document(Job, document, where)
+
+
+_REQUIRED = ("id", "kind", "arguments", "created_ms")
+_DEFAULTS = {
+    name: value
+    for name, value in to_json(Job(0, JobKind.LIMBO, {}, 0)).items()
+    if name not in _REQUIRED
+}
+
+
+def with_report(job: Job, values: Mapping[str, Any]) -> Job:
+    """The job after what the repair process says of it (``JobReport``). Raises EncodingError."""
+    return from_json(to_json(job) | dict(values), f"report of job {job.id}")

@@ -1,0 +1,57 @@
+"""Rests of bookies in ZooKeeper: ``underreplication/resting/<bookie id>``, what maintenance.py encodes.
+
+Java looks only at names that it knows below ``underreplication``, and lists those below the root of the ledgers.
+"""
+
+from __future__ import annotations
+
+from bkbox.errors import EncodingError, InvalidIdError, MetadataError
+from bkbox.ids import BookieId, bookie_id
+from bkbox.metadata.maintenance import Rest, Rests, decode, encode
+from bkbox.metadata.underreplication import UnderReplication
+from bkbox.metadata.zookeeper import writes
+from bkbox.metadata.zookeeper.connection import Connection
+from bkbox.metadata.zookeeper.nodes import NodeExistsError, NoNodeError
+
+
+class ZooKeeperRests(Rests):
+    """See Rests."""
+
+    def __init__(self, zk: Connection, root: str, java: UnderReplication) -> None:
+        self.java = java
+        self._zk = zk
+        self._root = root
+        self._folder = f"{root}/underreplication/resting"
+
+    async def all(self) -> dict[BookieId, Rest]:
+        found: dict[BookieId, Rest] = {}
+        async with self._zk.deadline():
+            try:
+                names, _ = await self._zk.children(self._folder)
+            except NoNodeError:
+                return {}
+            for name in names:
+                node = await self._zk.find(f"{self._folder}/{name}")
+                if node is not None:
+                    try:
+                        found[bookie_id(name)] = decode(node.data)
+                    except (EncodingError, InvalidIdError) as error:
+                        raise MetadataError(f"znode {self._folder}/{name}: {error}") from error
+        return found
+
+    async def put(self, bookie: BookieId, rest: Rest) -> None:
+        path, data = f"{self._folder}/{bookie}", encode(rest)
+        async with self._zk.deadline():
+            while True:
+                try:
+                    await writes.create_branch(self._zk, self._root, path, data)
+                except NodeExistsError:
+                    try:
+                        await writes.set_data(self._zk, path, data, None)
+                    except NoNodeError:
+                        continue  # it was removed just now
+                return
+
+    async def remove(self, bookie: BookieId) -> None:
+        async with self._zk.deadline():
+            await writes.delete(self._zk, f"{self._folder}/{bookie}")

@@ -1,0 +1,160 @@
+"""What is missing of one ledger: its metadata against what each bookie says that it has.
+
+Only entries whose place is settled count (repair.py): all of a closed ledger, of any other those before its last
+fragment. What a bookie said is one of three things: it is *gone* (not registered, nobody to ask), it is *silent* (a
+time-out, an error: it may have everything), or it named the runs of entries that it has. Only the last makes an entry
+missing: who did not answer lacks nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from itertools import pairwise
+
+from bkbox.ids import BookieId
+from bkbox.protocol.repair import expected_entries, missing
+from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.write_set import last_settled_entry, write_set
+
+
+class Answer(Enum):
+    """Where a bookie named no entries."""
+
+    GONE = "not registered"
+    SILENT = "does not say"
+
+
+Said = Answer | Sequence[tuple[int, int]]
+"""What a bookie said that it has of a ledger: runs (first, last), both included, ascending and apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Findings:
+    """What an audit of one ledger has found.
+
+    ``gone`` and ``silent`` are members of its ensembles; ``lacking``: entries that a bookie must have and said that it
+    has not, ascending, none empty. ``known`` is the number of copies that the entry with the fewest is known to have,
+    ``possible`` the same with those that somebody silent may have; both None for a ledger without settled entries.
+    """
+
+    gone: frozenset[BookieId]
+    silent: frozenset[BookieId]
+    lacking: Mapping[BookieId, tuple[range, ...]]
+    known: int | None
+    possible: int | None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing has to be copied, as far as anybody said."""
+        return not self.gone and not self.lacking
+
+    @property
+    def suspects(self) -> tuple[BookieId, ...]:
+        """The bookies whose copies are missing: what the ledger's mark has to name."""
+        return tuple(sorted({*self.gone, *self.lacking}))
+
+
+def audit(metadata: LedgerMetadata, said: Mapping[BookieId, Said]) -> Findings:
+    """``said``: of every bookie that an ensemble names; who is left out is silent."""
+    members = metadata.bookies()
+    answers = {bookie: said.get(bookie, Answer.SILENT) for bookie in members}
+    lacking = {}
+    for bookie, answer in answers.items():
+        if not isinstance(answer, Answer):
+            absent = tuple(missing(expected_entries(metadata, bookie), answer))
+            if absent:
+                lacking[bookie] = absent
+    gone = frozenset(bookie for bookie in members if answers[bookie] is Answer.GONE)
+    silent = frozenset(bookie for bookie in members if answers[bookie] is Answer.SILENT)
+    counts = list(_copies(metadata, gone, silent, lacking))
+    return Findings(
+        gone,
+        silent,
+        lacking,
+        min((known for known, _ in counts), default=None),
+        min((possible for _, possible in counts), default=None),
+    )
+
+
+def live_copies(metadata: LedgerMetadata, gone: Collection[BookieId]) -> int:
+    """The fewest bookies that are not gone of any write set of the ledger: who has fewest is copied first.
+
+    The last fragment counts even where its entries are not settled.
+    """
+    return min(
+        sum(fragment.ensemble[position] not in gone for position in positions)
+        for fragment in metadata.fragments
+        for positions in _write_sets(metadata)
+    )
+
+
+def settled_fragments(metadata: LedgerMetadata) -> Iterator[tuple[int, range]]:
+    """Of each fragment whose entries are settled its place and these entries, which may be none."""
+    end = last_settled_entry(metadata) + 1
+    starts = [fragment.first_entry for fragment in metadata.fragments]
+    for index, first in enumerate(starts):
+        if index + 1 < len(starts):
+            yield index, range(first, max(first, min(starts[index + 1], end)))
+        elif metadata.state is LedgerState.CLOSED:
+            yield index, range(first, max(first, end))
+
+
+def clipped(ranges: Sequence[range], bounds: range) -> list[range]:
+    """The parts of these ranges that lie in ``bounds``, none empty."""
+    parts = (range(max(r.start, bounds.start), min(r.stop, bounds.stop)) for r in ranges)
+    return [part for part in parts if part]
+
+
+def pieces(
+    entries: range, absent: Mapping[BookieId, Sequence[range]]
+) -> Iterator[tuple[range, tuple[BookieId, ...]]]:
+    """The entries, cut wherever a bookie begins or ends to lack them, each piece with the bookies that do.
+
+    ``absent``: parts of ``entries`` by bookie, ascending.
+    """
+    edges = {entries.start, entries.stop}
+    for parts in absent.values():
+        for part in parts:
+            edges.update((part.start, part.stop))
+    cuts = sorted(edges)
+    places = dict.fromkeys(absent, 0)
+    for start, stop in pairwise(cuts):
+        lackers = []
+        for bookie, parts in absent.items():
+            place = places[bookie]
+            while place < len(parts) and parts[place].stop <= start:
+                place += 1
+            places[bookie] = place
+            if place < len(parts) and parts[place].start <= start:
+                lackers.append(bookie)
+        yield range(start, stop), tuple(lackers)
+
+
+def _copies(
+    metadata: LedgerMetadata,
+    gone: Collection[BookieId],
+    silent: Collection[BookieId],
+    lacking: Mapping[BookieId, Sequence[range]],
+) -> Iterator[tuple[int, int]]:
+    """(known, possible) copies of the entries, of all that are alike once."""
+    size = metadata.ensemble_size
+    for index, entries in settled_fragments(metadata):
+        ensemble = metadata.fragments[index].ensemble
+        absent = {
+            bookie: clipped(lacking[bookie], entries) for bookie in ensemble if bookie in lacking
+        }
+        for piece, lackers in pieces(entries, absent):
+            for entry in piece[:size]:
+                replicas = {
+                    ensemble[position] for position in write_set(entry, size, metadata.write_quorum)
+                }
+                possible = sum(bookie not in gone and bookie not in lackers for bookie in replicas)
+                unsure = sum(bookie in silent for bookie in replicas)
+                yield possible - unsure, possible
+
+
+def _write_sets(metadata: LedgerMetadata) -> list[tuple[int, ...]]:
+    size, quorum = metadata.ensemble_size, metadata.write_quorum
+    return [write_set(start, size, quorum) for start in range(size if quorum < size else 1)]

@@ -1,0 +1,252 @@
+"""Takes a bookie out of the cluster for good: no ledger names it any more, and then its cookie may go.
+
+Before anything is changed every ledger that names the bookie is looked at. Where one has its last copy on it and it is
+not there, or where no other bookie could take its place, the whole is refused, with the ledgers and why.
+
+Then each ledger is marked, taken, and made whole without the bookie (replicator.py), the riskiest first; the bookie may
+be read from if it is there. It has to be read-only or stopped, or new ledgers come as fast as the old ones go. The end
+is a look at the metadata of all ledgers that finds it in none. Its cookie goes only after that, and only if it is not
+running: with its cookie gone it could come back as a new bookie that knows nothing of what it acknowledged.
+
+Source: BookKeeperAdmin.java (decommissionBookie).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+
+from bkbox.client.client import Client
+from bkbox.errors import (
+    BkboxError,
+    JobCancelledError,
+    LeftToWriterError,
+    MetadataError,
+    NoSuchEntryError,
+    NoSuchLedgerError,
+    NotEnoughBookiesError,
+    OperatorError,
+)
+from bkbox.ids import BookieId, LedgerId, bookie_id
+from bkbox.jobs.work import Work
+from bkbox.metadata.base import MetadataStore
+from bkbox.protocol.departure import Departure, departure
+from bkbox.repair.advice import advice_for
+from bkbox.repair.environment import Environment
+from bkbox.repair.parallel import in_parallel
+from bkbox.repair.replication import ReplicationSettings, settings_of
+from bkbox.repair.replicator import Replicator
+from bkbox.repair.resting import rest
+from bkbox.repair.waits import Waits
+
+log = logging.getLogger(__name__)
+
+_METADATA_AT_ONCE = 32
+_PAUSE_S = 1.0
+_NAMED_MAX = 20
+"""Ledgers that a refusal names."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a decommission has to do. ``mode``: 'writable', 'read-only', or 'down'."""
+
+    bookie: BookieId
+    mode: str
+    has_cookie: bool
+    ledgers: tuple[Departure, ...]
+
+    @property
+    def problems(self) -> tuple[Departure, ...]:
+        return tuple(each for each in self.ledgers if each.problem)
+
+    @property
+    def refusal(self) -> str:
+        """Why it is refused, with the ledgers; empty if it is not."""
+        problems = self.problems
+        if not problems:
+            return ""
+        lines = [
+            f"bookie {self.bookie} cannot be decommissioned: {len(problems)} ledgers cannot do without it"
+        ]
+        lines += [f"ledger {each.ledger}: {each.problem}" for each in problems[:_NAMED_MAX]]
+        if len(problems) > _NAMED_MAX:
+            lines.append(f"and {len(problems) - _NAMED_MAX} more")
+        return "\n".join(lines)
+
+
+class Decommission:
+    """Of one bookie, which may be gone already. ``me``: see Replicator; ``host``: what its locks carry."""
+
+    def __init__(
+        self,
+        work: Work,
+        store: MetadataStore,
+        client: Client,
+        bookie: BookieId,
+        settings: ReplicationSettings,
+        *,
+        me: BookieId | None,
+        host: str,
+        rng: random.Random,
+        wall_ms: Callable[[], int],
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        self._work = work
+        self._store = store
+        self._tree = store.under_replication
+        self._bookie = bookie
+        self._settings = settings
+        self._host = host
+        self._wall_ms = wall_ms
+        self._now_s = monotonic_s
+        self._replicator = Replicator(store, client, me, settings.grace_s, wall_ms, monotonic_s)
+        self._waits = Waits(settings.retry_initial_s, settings.retry_max_s, rng)
+        self._done = 0
+
+    async def survey(self) -> Survey:
+        """Look at the metadata of all ledgers; changes nothing. Raises OperatorError for a bookie that nobody knows."""
+        self._work.say("looking through the metadata of all ledgers")
+        found: list[Departure] = []
+        registered = await self._store.bookies()
+        writable = [name for name, each in registered.items() if not each.read_only]
+
+        async def one(ledger: LedgerId) -> Departure | None:
+            await self._work.turn(metadata_calls=1)
+            try:
+                metadata = (await self._store.read_ledger(ledger, latest=True)).value
+            except NoSuchLedgerError:
+                return None
+            return departure(metadata, self._bookie, registered.keys(), writable)
+
+        async for page in self._store.ledger_ranges():
+            answers = await in_parallel(page, one, _METADATA_AT_ONCE)
+            found += [each for each in answers if each is not None]
+        there = registered.get(self._bookie)
+        mode = "down" if there is None else "read-only" if there.read_only else "writable"
+        has_cookie = await self._store.read_cookie(self._bookie) is not None
+        if not found and there is None and not has_cookie:
+            raise OperatorError(
+                f"no ledger names bookie {self._bookie}, it is not registered and has no cookie: there is nothing to "
+                f"decommission; `bkbox cluster list --all` shows the bookies that are known"
+            )
+        return Survey(self._bookie, mode, has_cookie, tuple(found))
+
+    async def run(self, *, delete_cookie: bool) -> None:
+        """Returns when no ledger names the bookie, and its cookie is gone where that was asked for.
+
+        Raises OperatorError: refused, or what is left cannot be done; MetadataError, JobCancelledError.
+        """
+        survey = await self.survey()
+        if survey.refusal:
+            raise OperatorError(survey.refusal)
+        if not await self._tree.enabled():
+            raise OperatorError(
+                "re-replication is disabled in this cluster: `bkbox autorecovery enable` comes first"
+            )
+        if survey.mode == "writable":
+            log.warning(
+                "bookie %s takes new ledgers while its old ones are copied: stop it, or make it read-only",
+                self._bookie,
+            )
+        while survey.ledgers:
+            self._work.expect(
+                ledgers=self._done + len(survey.ledgers),
+                entries=None if self._done else sum(each.entries for each in survey.ledgers),
+            )
+            await self._pass_over(survey)
+            survey = await self.survey()
+            self._refuse_if_stuck(survey)
+            if survey.ledgers:
+                await rest(self._work, asyncio.sleep(_PAUSE_S))
+        if delete_cookie:
+            await self._delete_cookie()
+        self._work.say(f"no ledger names bookie {self._bookie}")
+
+    # ---- ledgers ----------------------------------------------------------------------------
+
+    async def _pass_over(self, survey: Survey) -> None:
+        now_s = self._now_s()
+        due = [
+            each.ledger
+            for each in sorted(survey.ledgers, key=lambda each: (each.copies, each.ledger))
+            if self._waits.is_due(each.ledger, now_s)
+        ]
+        await in_parallel(due, self._one, self._settings.ledgers_at_once)
+
+    async def _one(self, ledger: LedgerId) -> None:
+        try:
+            task = await self._tree.claim(ledger, [self._bookie], self._wall_ms(), self._host)
+        except MetadataError as error:
+            self._failed(ledger, error)
+            return
+        if task is None:
+            self._waits.failed(ledger, self._now_s())  # somebody is at work on it
+            return
+        try:
+            await self._replicator.make_whole(
+                ledger, task.mark.missing.replicas, self._work, frozenset({self._bookie})
+            )
+            await self._tree.finish(task)
+        except LeftToWriterError as error:
+            self._waits.later(ledger, self._now_s() + error.wait_s)
+        except JobCancelledError:
+            raise
+        except BkboxError as error:
+            self._failed(ledger, error)
+        else:
+            self._done += 1
+            self._work.did(ledgers=1)
+            self._work.unblock(ledger)
+            self._waits.forget(ledger)
+        finally:
+            with suppress(MetadataError):  # the lock ends with the session then
+                await self._tree.release(task)
+
+    def _failed(self, ledger: LedgerId, error: BkboxError) -> None:
+        log.warning("ledger %d still names bookie %s: %s", ledger, self._bookie, error)
+        self._work.block(ledger, str(error), advice_for(error))
+        if isinstance(error, (NoSuchEntryError, NotEnoughBookiesError)):
+            self._waits.quarantine(ledger, str(error))
+        else:
+            self._waits.failed(ledger, self._now_s())
+
+    def _refuse_if_stuck(self, survey: Survey) -> None:
+        """Where nothing is left but what time does not mend."""
+        left = [each.ledger for each in survey.ledgers]
+        if left and all(self._waits.has_quarantined(ledger) for ledger in left):
+            named = ", ".join(map(str, left[:_NAMED_MAX]))
+            raise OperatorError(
+                f"{len(left)} ledgers still name bookie {self._bookie} and cannot do without it: {named}; why is said "
+                f"with each of them among the blockers; all others are copied"
+            )
+
+    async def _delete_cookie(self) -> None:
+        if self._bookie in await self._store.bookies():
+            raise OperatorError(
+                f"no ledger names bookie {self._bookie} any more, but it is running: stop it, then give the same "
+                f"command again to delete its cookie"
+            )
+        await self._store.delete_cookie(self._bookie)
+        log.info("the cookie of bookie %s is deleted", self._bookie)
+
+
+async def decommission(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
+    """The job. ``arguments``: ``bookie``, and ``delete_cookie`` with any value."""
+    job = Decommission(
+        work,
+        environment.store,
+        environment.client,
+        bookie_id(arguments["bookie"]),
+        settings_of(environment.order),
+        me=environment.me,
+        host=str(environment.me),
+        rng=environment.rng,
+        wall_ms=environment.wall_ms,
+        monotonic_s=environment.monotonic_s,
+    )
+    await job.run(delete_cookie="delete_cookie" in arguments)

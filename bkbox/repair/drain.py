@@ -1,0 +1,256 @@
+"""A drain: the ledgers of one disk move to the other disks of the bookie, one after another, while they are used.
+
+What of a ledger can be copied while the source serves it is copied here: all of it first, then, pass by pass, what was
+written meanwhile, until little is left. The rest, and the change of its home, are the supervisor's
+(supervisor/moving.py): nothing here can lose anything. Copies travel in a file in memory whose descriptor is handed
+from one disk worker to the other; its bytes are not looked at here.
+
+Nothing is remembered between runs: what has moved is not on the disk any more. A copy that was not finished is dropped.
+A ledger that cannot move now (in limbo, unreadable entries, no room) stays, is listed with the reason, and is tried
+again. A drain that is cancelled lets the disk take new ledgers again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import suppress
+
+from bkbox.errors import (
+    BkboxError,
+    BugError,
+    ConnectionLostError,
+    JobCancelledError,
+    LedgerNotMovedError,
+)
+from bkbox.ipc import messages
+from bkbox.ipc.asyncchannel import AsyncChannel
+from bkbox.ipc.messages import LIMBO
+from bkbox.jobs.work import Work
+from bkbox.repair.environment import Environment
+from bkbox.repair.pace import retry_wait_s
+
+_FEW_BYTES = 1 << 20
+"""So little may be left to the supervisor, who lets clients wait for it."""
+
+_PASSES_MAX = 20
+_CROWDED_S = 0.05
+_LOOK_S = 0.5
+
+_LIMBO_ADVICE = "wait until repair has filled it (bkbox job list); it moves by itself then"
+_BAD_ADVICE = (
+    "let a scrub refill them from other bookies (bkbox scrub run); it moves by itself then"
+)
+_ROOM_ADVICE = "add a disk (bkbox disk add) or give up the drain (bkbox job cancel)"
+_AGAIN_ADVICE = "nothing: it is tried again by itself"
+
+
+class _BlockedError(Exception):
+    """A ledger cannot move now: why, and what can be done."""
+
+    def __init__(self, why: str, what_to_do: str) -> None:
+        super().__init__(why)
+        self.what_to_do = what_to_do
+
+
+class _NoRoomError(_BlockedError):
+    """Nor can any other."""
+
+
+async def drain(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
+    """The job. ``arguments``: ``disk``, a uuid."""
+    drainer = _Drainer(work, environment, arguments["disk"])
+    await drainer.tell(messages.Draining(disk=drainer.disk, wanted=True))
+    try:
+        await drainer.run()
+    except JobCancelledError:
+        await drainer.tell(messages.Draining(disk=drainer.disk, wanted=False))
+        raise
+
+
+class _Drainer:
+    def __init__(self, work: Work, environment: Environment, disk: str) -> None:
+        self.disk = disk
+        self._work = work
+        self._environment = environment
+        self._blocked: set[int] = set()
+        self._moved = 0
+
+    async def tell(self, call: messages.Message) -> messages.Message:
+        """Ask the supervisor. Raises what it met."""
+        if self._environment.supervisor is None:
+            raise BugError("a drain needs the bookie whose disk it is")
+        return await self._environment.supervisor.call(call)
+
+    async def run(self) -> None:
+        """Until nothing is left on the disk."""
+        tries = 0
+        while True:
+            await self._work.turn()
+            source = self._environment.disks.get(self.disk)
+            if source is None or source.closed:
+                self._work.say("waits for the worker of the disk")
+                await asyncio.sleep(_LOOK_S)
+                continue
+            try:
+                left = await self._round(source)
+            except ConnectionLostError:
+                continue
+            if not left:
+                return
+            order = self._environment.order
+            self._work.say(f"{left} ledgers cannot move now")
+            await self._rest(
+                retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, self._environment.rng)
+            )
+            tries += 1
+
+    async def _rest(self, seconds: float) -> None:
+        end_s = self._environment.monotonic_s() + seconds
+        while (left_s := end_s - self._environment.monotonic_s()) > 0:
+            await self._work.turn()  # it may be cancelled
+            await asyncio.sleep(min(left_s, _LOOK_S))
+
+    async def _round(self, source: AsyncChannel) -> int:
+        """Try to move everything; how many ledgers are left."""
+        ledgers = await self._ledgers(source)
+        await self._drop_unfinished(set(ledgers))
+        for ledger in self._blocked - set(ledgers):
+            self._work.unblock(ledger)
+        self._blocked &= set(ledgers)
+        self._work.expect(ledgers=self._moved + len(ledgers))
+        for ledger in ledgers:
+            await self._work.turn()
+            self._work.say(f"moves ledger {ledger}")
+            try:
+                await self._move(ledger, source)
+            except _BlockedError as blocked:
+                self._blocked.add(ledger)
+                self._work.block(ledger, str(blocked), blocked.what_to_do)
+                if isinstance(blocked, _NoRoomError):
+                    break
+            else:
+                self._blocked.discard(ledger)
+                self._work.unblock(ledger)
+                self._moved += 1
+                self._work.did(ledgers=1)
+        return len(await self._ledgers(source))
+
+    async def _ledgers(self, source: AsyncChannel) -> list[int]:
+        """What has its home on the disk, those in limbo last."""
+        found: list[tuple[bool, int]] = []
+        after, more = -1, True
+        while more:
+            page = await source.call(messages.ListLedgers(after=after))
+            assert isinstance(page, messages.Page)
+            for ledger, flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+                found.append((bool(flags & LIMBO), ledger))
+                after = ledger
+            more = page.more
+        return [ledger for _limbo, ledger in sorted(found)]
+
+    async def _drop_unfinished(self, ledgers: set[int]) -> None:
+        """Copies that an earlier run has begun elsewhere."""
+        for name, disk in list(self._environment.disks.items()):
+            if name == self.disk or disk.closed:
+                continue
+            with suppress(ConnectionLostError):
+                moves = await disk.call(messages.ListMoves())
+                assert isinstance(moves, messages.MovesAre)
+                for ledger in ledgers & set(moves.arriving):
+                    await disk.call(messages.EndArrival(ledger=ledger, commit=False))
+
+    # ---- one ledger ---------------------------------------------------------------------------------
+
+    async def _move(self, ledger: int, source: AsyncChannel) -> None:
+        """Returns when it is not on the disk any more. Raises _BlockedError, ConnectionLostError of the source."""
+        found = await source.call(messages.GetLedger(ledger=ledger))
+        assert isinstance(found, messages.LedgerIs)
+        if not found.known:
+            return
+        if found.limbo:
+            raise _BlockedError("it is in limbo", _LIMBO_ADVICE)
+        name, target = await self._target()
+        fd = os.memfd_create("bkbox-drain")
+        try:
+            arrival = messages.BeginArrival(ledger=ledger, state=found.state, payload=found.payload)
+            await target.call(arrival)
+            await self._bring_over(ledger, source, name, target, fd)
+        except (ConnectionLostError, LedgerNotMovedError) as error:
+            if source.closed:
+                raise
+            raise _BlockedError(str(error), _AGAIN_ADVICE) from error
+        except BkboxError as error:
+            if isinstance(error, JobCancelledError):
+                raise
+            raise _BlockedError(f"{type(error).__name__}: {error}", _ROOM_ADVICE) from error
+        finally:
+            os.close(fd)
+            await self._let_go(ledger, target)
+
+    async def _let_go(self, ledger: int, target: AsyncChannel) -> None:
+        """A copy that has not become the ledger's home is dropped; nothing happens to one that has."""
+        with suppress(BkboxError):
+            await target.call(messages.EndArrival(ledger=ledger, commit=False))
+
+    async def _target(self) -> tuple[str, AsyncChannel]:
+        room = await self.tell(messages.FindRoom(disk=self.disk))
+        assert isinstance(room, messages.RoomIs)
+        if not room.disk:
+            raise _NoRoomError(room.why, _ROOM_ADVICE)
+        target = self._environment.disks.get(room.disk)
+        if target is None or target.closed:
+            raise _BlockedError("the disk that it would come to is not up yet", _AGAIN_ADVICE)
+        return room.disk, target
+
+    async def _bring_over(
+        self, ledger: int, source: AsyncChannel, name: str, target: AsyncChannel, fd: int
+    ) -> None:
+        why = "it is written faster than it can be copied"
+        since = messages.EVERYTHING
+        for _pass in range(_PASSES_MAX):
+            began, size = await self._copy(ledger, since, source, target, fd)
+            since = began
+            if size > _FEW_BYTES:
+                continue
+            moved = await self.tell(
+                messages.MoveLedger(ledger=ledger, source=self.disk, target=name, since=since)
+            )
+            assert isinstance(moved, messages.Moved)
+            if moved.moved:
+                return
+            why = moved.why
+        raise _BlockedError(why, _AGAIN_ADVICE)
+
+    async def _copy(
+        self,
+        ledger: int,
+        since: list[int],
+        source: AsyncChannel,
+        target: AsyncChannel,
+        fd: int,
+    ) -> tuple[list[int], int]:
+        """One pass: where it began, and bytes copied."""
+        read, size = messages.ReadLedger(ledger=ledger, since=since), 0
+        while True:
+            found = await source.call(read, (fd,))
+            assert isinstance(found, messages.EntriesRead)
+            if found.bad:
+                shown = ", ".join(map(str, found.bad[:5]))
+                raise _BlockedError(f"entries {shown} cannot be read", _BAD_ADVICE)
+            await self._work.turn(disk_bytes=2 * found.size)
+            await self._store(ledger, found.size, target, fd)
+            self._work.did(entries=found.entries, size=found.size)
+            size += found.size
+            if not found.more:
+                return found.began, size
+            read = messages.ReadLedger(ledger=ledger)
+
+    async def _store(self, ledger: int, size: int, target: AsyncChannel, fd: int) -> None:
+        while size:
+            taken = await target.call(messages.TakeEntries(ledger=ledger, size=size), (fd,))
+            assert isinstance(taken, messages.Taken)
+            if not taken.crowded:
+                return
+            await self._work.turn()
+            await asyncio.sleep(_CROWDED_S)

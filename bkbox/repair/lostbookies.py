@@ -1,0 +1,62 @@
+"""Which bookies are lost, since when, and whether their ledgers have been looked through: what an auditor remembers.
+
+Pure: the clock is passed in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from bkbox.ids import BookieId
+
+
+class LostBookies:
+    """Of one term in office. A bookie that is away at its beginning counts as lost from then on."""
+
+    def __init__(self) -> None:
+        self._known: set[BookieId] = set()
+        self._since: dict[BookieId, float] = {}
+        self._audited: set[BookieId] = set()
+        self.exempt: frozenset[BookieId] = frozenset()
+
+    def see(
+        self,
+        with_cookies: Collection[BookieId],
+        registered: Collection[BookieId],
+        exempt: Collection[BookieId],
+        now_s: float,
+    ) -> None:
+        """``with_cookies``: those that the cluster knows; one without a cookie that was seen is known, too.
+
+        ``exempt``: those that nothing is done for, however long they are away; after that they are lost from then on.
+        """
+        self._known.update(with_cookies, registered)
+        self.exempt = frozenset(exempt)
+        away = self._known.difference(registered, self.exempt)
+        self._since = {bookie: self._since.get(bookie, now_s) for bookie in away}
+        self._audited &= away
+
+    def away(self) -> list[BookieId]:
+        """Those that are lost now."""
+        return sorted(self._since)
+
+    def awaited(self, delay_s: float, now_s: float) -> frozenset[BookieId]:
+        """Those that may come back yet: a single one whose delay is not over."""
+        fresh = self._since.keys() - self._audited
+        if delay_s <= 0 or len(fresh) != 1:
+            return frozenset()
+        return frozenset(bookie for bookie in fresh if now_s - self._since[bookie] < delay_s)
+
+    def due(self, delay_s: float, now_s: float) -> bool:
+        """Whether ledgers have to be looked through for one that is lost."""
+        return bool(self._since.keys() - self._audited - self.awaited(delay_s, now_s))
+
+    def spared(self, delay_s: float, now_s: float) -> frozenset[BookieId]:
+        """Those whose ledgers are not to be marked, though they may not be registered just now: they have not been away
+        for long enough, or are exempt."""
+        lost = self._since.keys() - self.awaited(delay_s, now_s)
+        return self.exempt | (self._known - lost)
+
+    def audited(self, but: Collection[BookieId]) -> None:
+        """All ledgers were looked through for those that are lost, but for these."""
+        self._audited.update(self._since.keys() - set(but))

@@ -1,0 +1,29 @@
+"""The same for many things, a few at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from typing import TypeVar
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+async def in_parallel(items: Iterable[S], do: Callable[[S], Awaitable[T]], at_once: int) -> list[T]:
+    """What ``do`` gives for each, in their order, so many at a time; the first error ends all, and none goes on."""
+    numbered = enumerate(items)
+    results: dict[int, T] = {}
+
+    async def some() -> None:
+        for number, item in numbered:
+            results[number] = await do(item)
+
+    workers = [asyncio.ensure_future(some()) for _ in range(at_once)]
+    try:
+        await asyncio.gather(*workers)
+    finally:
+        for worker in workers:
+            worker.cancel()
+        await asyncio.gather(*workers, return_exceptions=True)
+    return [results[number] for number in sorted(results)]

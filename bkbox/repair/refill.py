@@ -1,0 +1,83 @@
+"""Entries that cannot be read here any more are brought back from peers, one ledger after the other.
+
+Until that is done a read of one is answered EIO, which sends the reader to the next bookie.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+
+from bkbox.errors import MetadataError, NoSuchLedgerError
+from bkbox.ids import BookieId, LedgerId
+from bkbox.jobs.work import Work
+from bkbox.repair.copier import Copier
+from bkbox.repair.environment import Environment
+from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.write_set import holds
+
+log = logging.getLogger(__name__)
+
+_ADVICE = "bring back a bookie that holds these entries, then run `bkbox scrub run`"
+
+
+async def refill(
+    work: Work, environment: Environment, unreadable: Iterable[tuple[int, int]], *, named: bool
+) -> int:
+    """Copy entries (ledger, id) here; how many could not be. ``named``: the index names them; otherwise only those
+    count that the metadata gives to this bookie. Raises JobCancelledError.
+    """
+    by_ledger: dict[int, set[int]] = {}
+    for ledger, entry in unreadable:
+        by_ledger.setdefault(ledger, set()).add(entry)
+    left = 0
+    for ledger, entries in sorted(by_ledger.items()):
+        await work.turn(metadata_calls=1)
+        try:
+            metadata = (await environment.store.read_ledger(LedgerId(ledger), latest=True)).value
+            wanted = [
+                entry
+                for entry in sorted(entries)
+                if _counts(metadata, entry) and (named or _is_held(metadata, entry, environment.me))
+            ]
+            left += await _copy(work, environment, metadata, wanted)
+        except NoSuchLedgerError:
+            work.unblock(ledger)  # it was deleted: nobody asks for it
+        except MetadataError as error:
+            left += len(entries)
+            work.block(ledger, str(error), _ADVICE)
+    return left
+
+
+async def _copy(
+    work: Work, environment: Environment, metadata: LedgerMetadata, entries: list[int]
+) -> int:
+    """How many could not be copied."""
+    ledger = int(metadata.ledger_id)
+    if entries:
+        work.count("entries_unreadable", len(entries))
+        log.warning("ledger %d: %d entries cannot be read: refilling them", ledger, len(entries))
+    in_flight = environment.order.entries_in_flight
+    copier = Copier(environment.me, environment.client.pool, metadata, work, in_flight)
+    failed = (await copier.copy(entries)).failed if entries else {}
+    work.count("entries_refilled", len(entries) - len(failed))
+    if failed:
+        entry, why = min(failed.items())
+        reason = f"{len(failed)} entries cannot be read here or brought back; entry {entry}: {why}"
+        work.block(ledger, reason, _ADVICE)
+    else:
+        work.unblock(ledger)
+    return len(failed)
+
+
+def _counts(metadata: LedgerMetadata, entry: int) -> bool:
+    """Whether the entry is not past the end of a closed ledger, where nobody asks for it."""
+    return metadata.state is not LedgerState.CLOSED or entry <= metadata.last_entry
+
+
+def _is_held(metadata: LedgerMetadata, entry: int, me: BookieId) -> bool:
+    """Whether the metadata gives an entry to this bookie."""
+    return any(
+        member == me and holds(entry, position, metadata.ensemble_size, metadata.write_quorum)
+        for position, member in enumerate(metadata.fragment_of(entry).ensemble)
+    )

@@ -1,0 +1,98 @@
+"""The scrub job: every record of every disk is read and verified, once in a while; what is bad is refilled from peers.
+
+A pass goes from segment to segment. How far it has come is noted on the disk after each, once what was found there has
+been dealt with, so that a pass that was interrupted goes on where it was. Entries of the index whose segment is gone
+are looked for at its end.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from bkbox.errors import BkboxError, DiskError, JobCancelledError
+from bkbox.ipc import messages
+from bkbox.ipc.asyncchannel import AsyncChannel
+from bkbox.jobs.work import Work
+from bkbox.repair.environment import Environment
+from bkbox.repair.refill import refill
+from bkbox.repair.segments import REGIONS_MAX, Region, ask, sealed_segments, survey
+
+log = logging.getLogger(__name__)
+
+_STEP_BYTES = 1 << 20
+_NOTED_MAX = 1_000
+
+
+async def scrub(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
+    """``disk``: only this one, by its uuid; ``restart``: from the beginning, wherever the last pass has come."""
+    failures: list[str] = []
+    for name, disk in list(environment.disks.items()):
+        if disk.closed or arguments.get("disk", name) != name:
+            continue
+        try:
+            await _Disk(work, environment, name, disk).run(restart="restart" in arguments)
+        except JobCancelledError:
+            raise
+        except BkboxError as error:  # the others go on
+            log.error("scrub of disk %s: %s", name, error)
+            failures.append(f"disk {name}: {error}")
+    if failures:
+        raise DiskError("; ".join(failures))
+
+
+class _Disk:
+    """One disk's pass."""
+
+    def __init__(self, work: Work, environment: Environment, name: str, disk: AsyncChannel) -> None:
+        self._work = work
+        self._environment = environment
+        self._name = name
+        self._disk = disk
+
+    async def run(self, *, restart: bool) -> None:
+        values = (await ask(self._disk, messages.GetSpace(), messages.Space)).values
+        first = 0 if restart else int(values["scrub_segment"])
+        sizes = {segment: size for segment, size, _live in await sealed_segments(self._disk)}
+        segments = [*sizes, int(values["segment"])]
+        self._work.expect(size=sum(sizes.get(each, 0) for each in segments if each >= first))
+        for segment in segments:
+            if segment >= first:
+                regions = await self._segment(segment)
+                await self._note(segment + 1, regions)
+        self._work.say(f"looking through the index of disk {self._name}")
+        await self._refill(await survey(self._work, self._disk), named=True)
+        await self._note(0, [])
+
+    async def _segment(self, segment: int) -> list[Region]:
+        """Read one segment, and deal with what is bad in it."""
+        self._work.say(f"reading segment {segment} of disk {self._name}")
+        regions: list[Region] = []
+        unnamed: list[tuple[int, int]] = []
+        offset, done = 0, False
+        while not done:
+            await self._work.turn(disk_bytes=_STEP_BYTES)
+            call = messages.ScrubSegment(segment=segment, offset=offset)
+            found = await ask(self._disk, call, messages.Scrubbed)
+            split = found.regions * messages.REGION_ITEM.size
+            regions += messages.REGION_ITEM.iter_unpack(found.payload[:split])
+            unnamed += messages.ENTRY_ITEM.iter_unpack(found.payload[split:])
+            self._work.did(size=found.read_bytes)
+            offset, done = found.offset, found.done
+        if regions:
+            log.error("segment %d of disk %s: %d bad parts", segment, self._name, len(regions))
+            self._work.count("bad_regions", len(regions))
+            for start in range(0, len(regions), REGIONS_MAX):
+                some = regions[start : start + REGIONS_MAX]
+                await self._refill(await survey(self._work, self._disk, some), named=True)
+        await self._refill(unnamed, named=False)
+        return regions
+
+    async def _refill(self, entries: list[tuple[int, int]], *, named: bool) -> None:
+        if entries:
+            self._work.say(f"refilling {len(entries)} entries of disk {self._name}")
+            await refill(self._work, self._environment, entries, named=named)
+
+    async def _note(self, segment: int, bad: list[Region]) -> None:
+        now_ms = self._environment.wall_ms()
+        call = messages.NoteScrub(segment=segment, now_ms=now_ms, bad=bad[:_NOTED_MAX])
+        await ask(self._disk, call, messages.Done)

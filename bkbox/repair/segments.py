@@ -1,0 +1,75 @@
+"""What jobs ask the worker of a disk about its segments and its index, whole passes at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeVar
+
+from bkbox.errors import BugError
+from bkbox.ipc import messages
+from bkbox.ipc.asyncchannel import AsyncChannel
+from bkbox.ipc.messages import Message
+from bkbox.jobs.work import Work
+
+SURVEY_STEP_BYTES = 256 << 10
+"""What a step of a survey may read of the index, about."""
+
+REGIONS_MAX = 4_096
+"""What one survey can be told."""
+
+WAIT_S = 0.05
+"""How long to wait before a worker is asked again whether something has come to its end."""
+
+Region = tuple[int, int, int]
+"""A part of a segment that cannot be read: its id, start, end."""
+
+_M = TypeVar("_M", bound=Message)
+
+
+async def ask(disk: AsyncChannel, call: Message, kind: type[_M]) -> _M:
+    """One call. Raises what the worker met, ConnectionLostError."""
+    reply = await disk.call(call)
+    if not isinstance(reply, kind):
+        raise BugError(f"{type(call).__name__} was answered {type(reply).__name__}")
+    return reply
+
+
+async def survey(
+    work: Work, disk: AsyncChannel, regions: Sequence[Region] = ()
+) -> list[tuple[int, int]]:
+    """Have a disk look through its index; the entries (ledger, id) that lie in these regions or in segments that are
+    missing, and cannot be read.
+    """
+    found: list[tuple[int, int]] = []
+    payload = b"".join(messages.REGION_ITEM.pack(*region) for region in regions)
+    begin = True
+    while True:
+        await work.turn(disk_bytes=SURVEY_STEP_BYTES)
+        call = messages.SurveyIndex(begin=begin, payload=payload if begin else b"")
+        reply = await ask(disk, call, messages.Surveyed)
+        found += messages.ENTRY_ITEM.iter_unpack(reply.payload)
+        if reply.done:
+            return found
+        begin = False
+
+
+async def store_all(work: Work, disk: AsyncChannel) -> None:
+    """Have a checkpoint taken that covers all that was written so far."""
+    begin = True
+    while not (await ask(disk, messages.StoreAll(begin=begin), messages.Stored)).done:
+        await work.turn()
+        await asyncio.sleep(WAIT_S)
+        begin = False
+
+
+async def sealed_segments(disk: AsyncChannel) -> list[tuple[int, int, int]]:
+    """Id, bytes, and live bytes by the last survey, of the segments that a checkpoint has left behind; ascending."""
+    found: list[tuple[int, int, int]] = []
+    more = True
+    while more:
+        after = found[-1][0] if found else 0
+        reply = await ask(disk, messages.ListSegments(after=after), messages.Page)
+        found += messages.SEGMENT_ITEM.iter_unpack(reply.payload)
+        more = reply.more
+    return found

@@ -1,0 +1,48 @@
+"""Which seed notices which break: every safety measure is switched off in turn, and seeds are run until one fails."""
+
+from __future__ import annotations
+
+import multiprocessing
+import time
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+
+from bkbox.checks.check import Violation
+from bkbox.sim.breaks import BY_NAME
+from bkbox.sim.run import run
+from bkbox.sim.schedule import plan_of
+
+
+@dataclass(frozen=True, slots=True)
+class Catch:
+    """``seeds``: how many were run, the last of which failed unless ``violation`` is None; ``cpu_s``: processor
+    time."""
+
+    name: str
+    seeds: int
+    cpu_s: float
+    violation: Violation | None
+
+
+def catches(names: Iterable[str], first: int, seeds: int, jobs: int) -> Iterator[Catch]:
+    """One for each name, in their order: with that measure switched off, at most so many seeds from ``first`` on."""
+    orders = [(name, first, seeds) for name in names]
+    if jobs == 1:
+        yield from map(_catch, orders)
+        return
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, context) as pool:
+        yield from pool.map(_catch, orders)
+
+
+def _catch(order: tuple[str, int, int]) -> Catch:
+    name, first, seeds = order
+    began = time.process_time()
+    violation = None
+    done = 0
+    with BY_NAME[name].applied():
+        while violation is None and done < seeds:
+            violation = run(plan_of(first + done)).violation
+            done += 1
+    return Catch(name, done, time.process_time() - began, violation)

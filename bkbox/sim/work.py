@@ -1,0 +1,32 @@
+"""The ``Work`` of repair in a simulated cluster: it never waits, and nobody looks at its progress: the trace has it."""
+
+from __future__ import annotations
+
+
+class SimWork:
+    """Implements ``Work``."""
+
+    async def turn(
+        self, *, disk_bytes: int = 0, network_bytes: int = 0, metadata_calls: int = 0
+    ) -> None:
+        pass
+
+    def expect(
+        self, *, ledgers: int | None = None, entries: int | None = None, size: int | None = None
+    ) -> None:
+        pass
+
+    def did(self, *, ledgers: int = 0, entries: int = 0, size: int = 0) -> None:
+        pass
+
+    def count(self, what: str, amount: int = 1) -> None:
+        pass
+
+    def say(self, step: str) -> None:
+        pass
+
+    def block(self, ledger: int, reason: str, what_to_do: str) -> None:
+        pass
+
+    def unblock(self, ledger: int) -> None:
+        pass

@@ -1,0 +1,168 @@
+"""The checkpoints of one disk: when one is due, where it stands, and what it takes.
+
+One has three steps. On the disk's thread a footer is written and the index frozen; then, on any thread, the log is
+synced, what was frozen is stored, and the file replaced; on the disk's thread again the frozen part is dropped. One
+that failed in the middle is begun again with what it had frozen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bkbox.errors import DamagedError, DiskError, DiskFullError
+from bkbox.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from bkbox.storage.entrylog import EntryLog
+from bkbox.storage.files import Files
+from bkbox.storage.index import LedgerIndex
+from bkbox.storage.journal import Journal
+from bkbox.storage.segment import SEGMENT_HEADER_BYTES
+from bkbox.storage.segmentlog import LogSync
+
+_LOOK_BYTES = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Sync:
+    """A sync that was begun; ``size``: bytes appended since the one before."""
+
+    size: int
+    of_log: LogSync
+
+    def run(self) -> None:
+        """On any thread, once."""
+        self.of_log.run()
+
+
+@dataclass(slots=True)
+class Checkpointing:
+    """A checkpoint that was begun."""
+
+    sync: Sync | None
+    of_log: LogSync | None
+    _write_frozen: Callable[[Checkpoint], None]
+    checkpoint: Checkpoint
+    error: DiskError | None = None
+
+    def run(self) -> None:
+        """On any thread, once, after ``sync``; a failure is raised by ``end_checkpoint``."""
+        try:
+            if self.of_log is not None:
+                self.of_log.run()
+                if self.of_log.error is not None:
+                    return
+            self._write_frozen(self.checkpoint)
+        except DiskError as error:
+            self.error = error
+
+
+class Checkpoints:
+    """What is known of the checkpoints of a disk.
+
+    ``last``: the one that its file has; ``held``: none may be taken before somebody has dealt with what a replay found
+    missing; ``lacks_room``: the last one that was begun found no room.
+    """
+
+    def __init__(self, files: Files, disk: Path, log: EntryLog, every_bytes: int) -> None:
+        self._files = files
+        self._disk = disk
+        self._log = log
+        self._every_bytes = every_bytes
+        self._since = self._looks_at = 0
+        self.last = self._frozen_at = Checkpoint(0, 1, SEGMENT_HEADER_BYTES, 0, None)
+        self.held = False
+        self.lacks_room = False
+
+    def read(self, journal: Journal | None) -> tuple[Checkpoint | None, int | None]:
+        """The checkpoint, None if it is lost, and the first journal segment to replay, None if
+        there is none.
+        """
+        try:
+            found = read_checkpoint(self._files, self._disk)
+        except DamagedError:
+            found = None
+        if found is not None:
+            self.last = found
+            return found, found.journal
+        segments = journal.segments() if journal is not None else []
+        return None, min(segments, default=None)
+
+    # ---- when -------------------------------------------------------------------------------
+
+    def wrote(self, size: int) -> None:
+        """So many bytes were appended."""
+        self._since += size
+
+    def is_due(self, index: LedgerIndex) -> bool:
+        """Whether enough was written since the last one."""
+        if self.held or self._since < self._looks_at:
+            return False
+        # The memory of the index is looked at now and then only.
+        self._looks_at = self._since + _LOOK_BYTES
+        return self._since >= self._every_bytes or index.is_full
+
+    def failed(self, error: DiskError) -> None:
+        """One was begun and not taken. It is due again, but not before something else was written: it would find the
+        same."""
+        self.lacks_room = isinstance(error, DiskFullError)
+        self._since = max(self._since, self._every_bytes)
+        self._looks_at = self._since + 1
+
+    def make_due(self) -> None:
+        """The next look finds that one is due."""
+        self._since = max(self._since, self._every_bytes)
+        self._looks_at = 0
+
+    # ---- taking one -------------------------------------------------------------------------
+
+    def freeze(self, index: LedgerIndex, journal: Journal | None) -> Checkpoint:
+        """What is known now is what the checkpoint that is returned covers, unless an earlier one did not come to its
+        end. ``journal``: of this run. DiskError.
+        """
+        if self.lacks_room:
+            index.renew()
+            self.lacks_room = False
+        if not index.is_frozen:
+            self._log.write_footer()
+            if journal is not None:
+                journal.next_segment()
+            index.freeze()  # last: where it lies is what the next attempt is to write
+            self._frozen_at = self.here(None if journal is None else journal.segment)
+            self._since = self._looks_at = 0
+        return replace(self._frozen_at, number=self.last.number + 1)
+
+    def write_frozen(self, index: LedgerIndex, checkpoint: Checkpoint) -> None:
+        """On any thread: the log is durable up to the checkpoint. DiskError."""
+        index.write_frozen()
+        write_checkpoint(self._files, self._disk, checkpoint)
+
+    def taken(self, checkpoint: Checkpoint) -> None:
+        """It is in its file."""
+        self.last = checkpoint
+        self.held = False
+
+    # ---- without an index -------------------------------------------------------------------
+
+    def here(self, journal: int | None) -> Checkpoint:
+        """One that covers everything appended so far."""
+        segment, offset, _ = self._log.position
+        return Checkpoint(self.last.number + 1, segment, offset, self._log.footer, journal)
+
+    def is_here(self, journal: int | None) -> bool:
+        """Whether the last one covers everything."""
+        return self.last == replace(self.here(journal), number=self.last.number)
+
+    def write(self, checkpoint: Checkpoint) -> None:
+        """Replace the file, where the index need not change. DiskError."""
+        write_checkpoint(self._files, self._disk, checkpoint)
+        self.last = checkpoint
+
+    def note_held(self, at: Checkpoint | None, journal_first: int | None) -> None:
+        """Note durably that something is missing, so that every start says so until the caller has dealt with it;
+        ``at``: None where the checkpoint was lost. DiskError.
+        """
+        if not self.last.held:
+            first = min(self._log.segments(), default=1)
+            at = at or Checkpoint(0, first, SEGMENT_HEADER_BYTES, 0, journal_first)
+            self.write(replace(at, held=True))

@@ -1,0 +1,125 @@
+"""A bookie that says on its network that it is there (mDNS service discovery, RFC 6762 and 6763), for first contact.
+
+It is a convenience for people and their screens: who belongs to a cluster is what the metadata store says, and nothing
+here is ever asked about that. So no failure of it reaches the bookie, and it speaks on one interface only, the one that
+has the advertised address. Off unless ``announce = true``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import re
+import socket
+from collections.abc import AsyncIterator, Mapping
+from typing import TYPE_CHECKING
+
+import bkbox
+from bkbox.admin.paths import admin_socket_path
+from bkbox.configvalues import split_address
+
+if TYPE_CHECKING:
+    from zeroconf import ServiceInfo
+
+    from bkbox.supervisor.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+SERVICE = "_bkbox._tcp.local."
+
+_AGAIN_S = 60.0
+_GOODBYE_S = 2.0
+_LABEL_BYTES_MAX = 63
+
+
+@contextlib.asynccontextmanager
+async def announced(bookie: Supervisor) -> AsyncIterator[None]:
+    """Inside, the bookie is announced if its configuration wants that, and at the end it says goodbye."""
+    if not bookie.config.announce:
+        yield
+        return
+    task = asyncio.ensure_future(_announce(bookie))
+    task.add_done_callback(_log_failure)
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.wait([task], timeout=_GOODBYE_S)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.warning("the bookie is not announced: %s: %s", type(error).__name__, error)
+
+
+async def _announce(bookie: Supervisor) -> None:
+    try:
+        from zeroconf import Error
+        from zeroconf.asyncio import AsyncZeroconf
+    except ImportError:
+        log.warning(
+            "announce = true needs the library zeroconf, which is not there: "
+            "install it with pip install 'bkbox[discovery]'"
+        )
+        return
+    while True:
+        try:
+            address = await _advertised_address(bookie)
+            zeroconf = AsyncZeroconf(interfaces=[address])
+            try:
+                info = _service(bookie, address)
+                await (await zeroconf.async_register_service(info, allow_name_change=True))
+                log.info("announced as %s on %s", info.name, address)
+                await asyncio.Event().wait()
+            finally:
+                await zeroconf.async_close()
+        except (OSError, Error) as error:  # the interface may come up later
+            log.warning("the bookie is not announced, next try in %.0f s: %s", _AGAIN_S, error)
+            await asyncio.sleep(_AGAIN_S)
+
+
+async def _advertised_address(bookie: Supervisor) -> str:
+    """OSError where the name is not known."""
+    host = bookie.config.advertised_host
+    found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
+    return str(found[0][4][0])
+
+
+def _service(bookie: Supervisor, address: str) -> ServiceInfo:
+    from zeroconf import ServiceInfo
+
+    config = bookie.config
+    listen = split_address(bookie.listen)
+    assert listen is not None
+    label = service_label(config.bookie_id)
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    return ServiceInfo(
+        SERVICE,
+        f"{label}.{SERVICE}",
+        addresses=[socket.inet_pton(family, address)],
+        port=listen[1],
+        properties={
+            "id": config.bookie_id,
+            "instance": bookie.instance_id,
+            "admin": f"unix:{admin_socket_path(config)}",
+            "version": bkbox.__version__,
+        },
+        server=f"{label}.local.",
+    )
+
+
+def service_label(bookie_id: str) -> str:
+    """A DNS label made of a bookie's id, which may have dots and be longer; its text record has the id itself."""
+    return re.sub(r"[^A-Za-z0-9-]", "-", bookie_id)[:_LABEL_BYTES_MAX].strip("-") or "bookie"
+
+
+def properties_of(raw: Mapping[bytes, bytes | None]) -> dict[str, str]:
+    """What a text record says. It comes from the network: anything may be in it, so nothing but text comes out."""
+    return {
+        key.decode("ascii", "replace"): "".join(
+            character if character.isprintable() else "?"
+            for character in (value or b"").decode("utf-8", "replace")
+        )
+        for key, value in raw.items()
+    }

@@ -1,0 +1,300 @@
+"""Disks that come and go while the bookie runs: add, drain, replace, remove.
+
+The configuration file is the operator's, and nothing is ever written to it. It names a disk from before the disk is
+added until after it is removed. So whatever happens in between, a start finds every disk that may hold something.
+
+One change at a time. What each must not do is looked at before anything is changed, and what a crash in between must
+not forget is written first (cookie_repair.py): a start then either goes on as if the change had never been asked for
+or refuses and names the command that finishes it.
+
+- *add*: cookies of the metadata store and of all disks, then the new disk is prepared, its worker started, and the
+  front-end told. It gets new ledgers by its room; nothing is moved to it.
+- *drain*: the disk takes no new ledgers from the moment in which that is noted on it; its ledgers are moved by a job.
+- *remove*: only a disk without ledgers. *Removed* is noted on it, then the cookies are written without it.
+- *replace*: only a disk that has failed. The new one is prepared as its replacement, as `bkbox cookie repair` does
+  while the bookie is down; phase one then puts the ledgers of the old one, and only those, into limbo on the new one
+  before that one serves; phase two refills it from peers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import dataclasses
+import json
+import logging
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bkbox import config as configuration
+from bkbox.admin.paths import admin_socket_path
+from bkbox.config import Config
+from bkbox.errors import BkboxError, DiskChangeError
+from bkbox.ipc import messages
+from bkbox.storage import marker as markers
+from bkbox.storage.files import Files
+from bkbox.storage.lock import DiskLock
+from bkbox.supervisor import cookies, drainmark
+from bkbox.supervisor.directories import Directory, DirState
+from bkbox.supervisor.disks import Disk
+from bkbox.supervisor.draining import ANSWER_S, Drains, same_folder
+from bkbox.supervisor.ground import Ground
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+_END_S = 5.0
+
+
+class DiskChanges:
+    """Those of one bookie that is up. What is refused raises DiskChangeError, and nothing has changed then."""
+
+    def __init__(self, bookie: Supervisor, base: Ground, files: Files) -> None:
+        self._bookie = bookie
+        self._base = base
+        self._files = files
+        self._one = asyncio.Lock()
+        self.drains = Drains(bookie, files, self._one)
+
+    # ---- add ----------------------------------------------------------------------------------------
+
+    async def add(self, path: Path) -> list[str]:
+        """Take in a disk that the configuration file newly names; what there is to say about it."""
+        async with self._one:
+            bookie = self._bookie
+            config = self._newly_named(path, gone=None)
+            socket_before = admin_socket_path(bookie.config)
+            said = self._require_usable(path)
+            await self._look(config, path)
+            lock = DiskLock(path)
+            try:
+                disk = await self._prepare(config, path, lock, in_place_of={})
+            except BaseException:
+                lock.release()
+                raise
+            bookie.disks.append(disk)
+            joins = messages.DiskJoins(disk=disk.uuid, path=str(path))
+            said += await self._bring_up(disk, joins)
+            return [*said, *await self._answer_commands(socket_before)]
+
+    def _newly_named(self, path: Path, gone: Disk | None) -> Config:
+        """The present configuration with the disks that the file names now, which are those of before but for these."""
+        bookie = self._bookie
+        named = configuration.load(bookie.config.path, os.environ).disks
+        wanted = {disk.path for disk in bookie.disks if disk is not gone} | {path}
+        if set(named) != wanted:
+            paths = [disk.path for disk in bookie.disks]
+            if gone is None:
+                paths.append(path)
+            else:
+                paths[paths.index(gone.path)] = path
+            raise DiskChangeError(
+                f"{bookie.config.path} names other disks than the bookie is to have. Put this line there, and give the "
+                f"command again: {_line(paths)}"
+            )
+        return dataclasses.replace(bookie.config, disks=named)
+
+    def _require_usable(self, path: Path) -> list[str]:
+        """A folder that is no disk in use; what is to be known about it."""
+        if not path.is_dir():
+            raise DiskChangeError(f"{path} is not there: mount the disk, or make the folder, first")
+        device = path.stat().st_dev
+        beside = []
+        for disk in self._bookie.disks:
+            if disk.path == path or not disk.path.exists():
+                continue
+            if same_folder(disk.path, path):
+                raise DiskChangeError(f"{path} is the same folder as {disk.path}: use one of them")
+            if disk.path.stat().st_dev == device:
+                beside.append(str(disk.path))
+        if not beside:
+            return []
+        return [
+            f"warning: {path} is on the same file system as {', '.join(beside)}: they fill up and fail together"
+        ]
+
+    async def _look(self, config: Config, path: Path) -> cookies.Evidence:
+        """That the disk is empty, and all others are in order."""
+        evidence = await cookies.gather(config, self._base.store, self._files)
+        found = _item(evidence, path)
+        if found.state is not DirState.EMPTY:
+            raise DiskChangeError(
+                f"{path} is not empty: {found.detail or 'it holds data of this bookie'}. Mount an empty disk there, or "
+                "empty the folder if nothing in it is needed"
+            )
+        plan = cookies.plan_of(evidence)
+        if plan.refusal is not None:
+            raise DiskChangeError(plan.refusal)
+        return evidence
+
+    async def _prepare(
+        self, config: Config, path: Path, lock: DiskLock, in_place_of: Mapping[str, str]
+    ) -> Disk:
+        """Cookies and the new disk; the bookie has the configuration from then on."""
+        from bkbox.supervisor.cookie_repair import carry_out  # it can format disks
+
+        bookie = self._bookie
+        evidence = await self._look(config, path)  # once more, now that nobody else can use it
+        await carry_out(evidence, self._base.store, self._files, in_place_of=in_place_of)
+        bookie.config = config
+        prepared = _item(await cookies.gather(config, self._base.store, self._files), path)
+        assert prepared.identity is not None
+        number = 1 + max(disk.number for disk in bookie.disks)
+        disk = Disk(number, path, str(prepared.identity.uuid), lock)
+        disk.needs_stamp = prepared.state is DirState.REPLACED
+        return disk
+
+    async def _bring_up(self, disk: Disk, joins: messages.DiskJoins) -> list[str]:
+        bookie = self._bookie
+        said = []
+        bookie.begin_run(disk)
+        await self.drains.tell_frontend(joins)
+        try:
+            await bookie.bring_up(self._base, disk)
+        except (BkboxError, OSError) as error:
+            said.append(f"warning: its worker is not up yet, and is tried again: {error}")
+        bookie.keep_disk(self._base, disk)
+        return said
+
+    # ---- replace ------------------------------------------------------------------------------------
+
+    async def replace(self, old: Disk, path: Path) -> list[str]:
+        """Put an empty disk in the place of one that has failed; what there is to say about it."""
+        async with self._one:
+            if old.in_service and not old.trouble:
+                raise DiskChangeError(
+                    f"{old.path} works: drain it (bkbox disk drain), so that nothing has to come back from other "
+                    "bookies"
+                )
+            config = self._newly_named(path, gone=old)
+            socket_before = admin_socket_path(self._bookie.config)
+            said = self._require_usable(path)
+            await self._look(config, path)
+            if old.child is not None:
+                old.child.kill()
+            await self._end_worker(old)
+            old.lock.release()
+            try:
+                disk = await self._lock_and_prepare(config, path, old)
+            except BaseException:
+                self._take_back(old)
+                raise
+            self._bookie.disks[self._bookie.disks.index(old)] = disk
+            joins = messages.DiskJoins(disk=disk.uuid, path=str(path), replaces=old.uuid)
+            said += await self._bring_up(disk, joins)
+            return [*said, *await self._answer_commands(socket_before)]
+
+    async def _lock_and_prepare(self, config: Config, path: Path, old: Disk) -> Disk:
+        lock = DiskLock(path)
+        try:
+            return await self._prepare(config, path, lock, in_place_of={str(path): str(old.path)})
+        except BaseException:
+            lock.release()
+            raise
+
+    def _take_back(self, old: Disk) -> None:
+        """The replacement was refused: everything about the failed disk is as before."""
+        with contextlib.suppress(BkboxError):
+            old.lock = DiskLock(old.path)
+        self._bookie.keep_disk(self._base, old)
+
+    # ---- remove -------------------------------------------------------------------------------------
+
+    async def remove(self, disk: Disk) -> list[str]:
+        """Let go of a disk that holds nothing any more; what is left to do."""
+        from bkbox.supervisor.cookie_repair import carry_out
+
+        async with self._one:
+            bookie = self._bookie
+            if len(bookie.disks) == 1:
+                raise DiskChangeError(f"{disk.path} is the only disk of the bookie")
+            if not disk.draining:
+                raise DiskChangeError(
+                    f"{disk.path} holds {disk.stats.get('ledgers', 'some')} ledgers and takes new ones: drain it first "
+                    f"(bkbox disk drain {disk.path})"
+                )
+            async with bookie.moving.lock:  # nobody puts anything on it meanwhile
+                await self._require_empty(disk)
+                left = tuple(other.path for other in bookie.disks if other is not disk)
+                config = dataclasses.replace(bookie.config, disks=left)
+                drainmark.note(self._files, disk.path, draining=True, removed=True)
+                try:
+                    evidence = await cookies.gather(config, self._base.store, self._files)
+                    plan = cookies.plan_of(evidence)
+                    if plan.refusal is not None:
+                        raise DiskChangeError(plan.refusal)
+                    await carry_out(evidence, self._base.store, self._files)
+                except BkboxError:
+                    drainmark.note(self._files, disk.path, draining=True)
+                    raise
+                socket_before = admin_socket_path(bookie.config)
+                bookie.config = config
+                bookie.disks.remove(disk)
+                await self.drains.tell_frontend(messages.DiskLeaves(disk=disk.uuid))
+                await self._end_worker(disk)
+            disk.lock.release()
+            said = f"put this into {config.path}, or the next start refuses: {_line(config.disks)}"
+            return [said, *await self._answer_commands(socket_before)]
+
+    async def _answer_commands(self, socket_before: Path) -> list[str]:
+        """Where the configuration has no `run_dir` the admin socket is on the first disk, which may be another now."""
+        path = admin_socket_path(self._bookie.config)
+        if path == socket_before and path.exists():
+            return []
+        try:
+            await self._bookie.answer_on(path)
+        except BkboxError as error:
+            return [f"warning: the bookie does not answer commands on {path}: {error}"]
+        return [
+            f"the bookie answers commands on {path} now; {socket_before} stays in use until it is started again. With "
+            "`run_dir` in the configuration the socket is on no disk"
+        ]
+
+    async def _require_empty(self, disk: Disk) -> None:
+        if disk.child is None or not disk.child.running:
+            raise DiskChangeError(
+                f"the worker of {disk.path} does not run, so nobody knows what is on it: {disk.trouble}"
+            )
+        left, after, more = 0, -1, True
+        while more:
+            page = await disk.call(messages.ListLedgers(after=after), ANSWER_S)
+            assert isinstance(page, messages.Page)
+            for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+                left, after = left + 1, ledger
+            more = page.more
+        moves = await disk.call(messages.ListMoves(), ANSWER_S)
+        assert isinstance(moves, messages.MovesAre)
+        left += len(moves.leaving)
+        if left:
+            raise DiskChangeError(
+                f"{left} ledgers are left on {disk.path}: see how its drain does (bkbox job "
+                f"list), or begin it again (bkbox disk drain {disk.path})"
+            )
+
+    # ---- parts --------------------------------------------------------------------------------------
+
+    async def _end_worker(self, disk: Disk) -> None:
+        if disk.keeping is not None:
+            disk.keeping.cancel()
+            await asyncio.gather(disk.keeping, return_exceptions=True)
+        disk.in_service = disk.settled = False
+        if disk.child is None or not disk.child.running:
+            return
+        with contextlib.suppress(BkboxError, TimeoutError):
+            answer = await disk.call(messages.Stop(), self._bookie.config.stop_timeout_s)
+            if isinstance(answer, messages.Stopped) and answer.clean:
+                markers.clear(self._files, disk.path, self._bookie.this_run)
+        await disk.child.end(_END_S)
+
+
+def _item(evidence: cookies.Evidence, path: Path) -> Directory:
+    return next(item for item in evidence.disks if item.path == path)
+
+
+def _line(paths: Sequence[Path]) -> str:
+    """As the configuration has it."""
+    return f"disks = {json.dumps([str(path) for path in paths])}"

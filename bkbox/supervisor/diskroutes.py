@@ -1,0 +1,138 @@
+"""What the admin server answers about disks.
+
+``GET``  disks                                   all of them
+``GET``  disks/{disk}/drain                      what a drain would come to
+``POST`` disks/{add|drain|undrain|replace|remove}   ``path`` of a new disk, ``disk``: path or uuid of one that is there
+
+A change answers what there is to say about it, line by line; a drain answers its job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bkbox.admin.disks import DiskView
+from bkbox.admin.paths import DISKS_URL
+from bkbox.admin.routes import Asked, Route
+from bkbox.errors import DiskChangeError, EncodingError
+from bkbox.jobs.job import JobAction, JobKind, to_json
+from bkbox.supervisor.report import CLASSES
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.diskchanges import DiskChanges
+    from bkbox.supervisor.disks import Disk
+    from bkbox.supervisor.jobs import Jobs
+    from bkbox.supervisor.supervisor import Supervisor
+
+
+def routes(bookie: Supervisor) -> tuple[Route, ...]:
+    def changes() -> tuple[DiskChanges, Jobs]:
+        if bookie.changes is None or bookie.jobs is None:
+            raise DiskChangeError("the bookie is still starting: try again when it is up")
+        return bookie.changes, bookie.jobs
+
+    async def list_all(_asked: Asked) -> object:
+        await bookie.refresh()
+        return [asdict(view_of(disk)) for disk in bookie.disks]
+
+    async def plan(asked: Asked) -> object:
+        found, _jobs = changes()
+        return asdict(found.drains.plan_drain(found.drains.find(asked.place["disk"])))
+
+    async def drain(asked: Asked) -> object:
+        found, jobs = changes()
+        disk = found.drains.find(_text(asked, "disk"))
+        await found.drains.set_draining(disk, wanted=True)
+        return to_json(await jobs.start(JobKind.DRAIN, {"disk": disk.uuid}))
+
+    async def undrain(asked: Asked) -> object:
+        found, jobs = changes()
+        disk = found.drains.find(_text(asked, "disk"))
+        said = []
+        for job in jobs.registry.active():
+            if job.kind is JobKind.DRAIN and job.arguments.get("disk") == disk.uuid:
+                await jobs.control(job.id, JobAction.CANCEL)
+                said.append(f"job {job.id} is being cancelled")
+        await found.drains.set_draining(disk, wanted=False)
+        return said
+
+    async def add(asked: Asked) -> object:
+        found, _jobs = changes()
+        return await found.add(Path(_text(asked, "path")))
+
+    async def replace(asked: Asked) -> object:
+        found, _jobs = changes()
+        return await found.replace(
+            found.drains.find(_text(asked, "disk")), Path(_text(asked, "path"))
+        )
+
+    async def remove(asked: Asked) -> object:
+        found, _jobs = changes()
+        return await found.remove(found.drains.find(_text(asked, "disk")))
+
+    return (
+        Route("GET", DISKS_URL, list_all),
+        Route("GET", f"{DISKS_URL}/{{disk}}/drain", plan),
+        Route("POST", f"{DISKS_URL}/drain", drain),
+        Route("POST", f"{DISKS_URL}/undrain", undrain),
+        Route("POST", f"{DISKS_URL}/add", add),
+        Route("POST", f"{DISKS_URL}/replace", replace),
+        Route("POST", f"{DISKS_URL}/remove", remove),
+    )
+
+
+def _text(asked: Asked, name: str) -> str:
+    found = asked.values.get(name)
+    if not isinstance(found, str) or not found:
+        raise EncodingError(f"{name} has to be a text")
+    return found
+
+
+def view_of(disk: Disk) -> DiskView:
+    """A disk as operators see it."""
+    state, reason, what_to_do = _state(disk, disk.path)
+    child = disk.child if disk.child is not None and disk.child.running else None
+    stats = disk.stats
+    return DiskView(
+        path=str(disk.path),
+        disk=disk.uuid,
+        state=state,
+        reason=reason,
+        what_to_do=what_to_do,
+        total_bytes=stats.get("total_bytes"),
+        free_bytes=stats.get("free_bytes"),
+        ledgers=stats.get("ledgers"),
+        limbo_ledgers=stats.get("limbo_ledgers"),
+        crash_class=CLASSES[disk.crash_class],
+        read_only=tuple(disk.read_only),
+        worker_pid=None if child is None else child.pid,
+        restarts=disk.restarts,
+    )
+
+
+def _state(disk: Disk, path: Path) -> tuple[str, str, str]:
+    """State, why, what to do."""
+    failed = str(disk.stats.get("failed", "")) or disk.trouble
+    if disk.in_doubt:
+        return (
+            "in doubt",
+            disk.in_doubt,
+            "bring that disk back, or put another in its place (bkbox disk replace)",
+        )
+    if failed:
+        return "failed", failed, f"put an empty disk in its place: bkbox disk replace {path} NEW"
+    if not disk.in_service:
+        return "out of service", "its worker is being started", ""
+    if disk.draining and not disk.stats.get("ledgers"):
+        return "drained", "nothing is left on it", f"let go of it: bkbox disk remove {path}"
+    if disk.draining:
+        return "draining", "it gives away its ledgers and takes no new ones", ""
+    return "in service", _of_limbo(disk.stats.get("limbo_ledgers", 0), disk.read_only), ""
+
+
+def _of_limbo(limbo: int, read_only: Sequence[str]) -> str:
+    said = [f"{limbo} ledgers in limbo: repair is at work"] if limbo else []
+    return "; ".join([*said, *(f"takes no entries: {reason}" for reason in read_only)])

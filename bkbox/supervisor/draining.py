@@ -1,0 +1,166 @@
+"""Disks that give away their ledgers: who may, to which disks, and what the drain job asks of the supervisor.
+
+That a disk drains is noted on it (drainmark.py) before the front-end is told, and a new front-end is told before it
+serves: from then on the disk gets no new ledger, whatever dies.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bkbox.errors import BkboxError, BugError, ConnectionLostError, DiskChangeError
+from bkbox.ipc import messages
+from bkbox.ipc.channel import refusal
+from bkbox.storage.files import Files
+from bkbox.supervisor import drainmark
+from bkbox.supervisor.disks import Disk
+from bkbox.supervisor.newledgers import news_of_room
+from bkbox.supervisor.process import Child
+
+if TYPE_CHECKING:
+    from bkbox.admin.disks import DrainPlan
+    from bkbox.supervisor.supervisor import Supervisor
+
+ANSWER_S = 30.0
+"""A process that does not answer for so long is as good as gone."""
+
+
+class Drains:
+    """Those of one bookie that is up. What is refused raises DiskChangeError, and nothing has changed then."""
+
+    def __init__(self, bookie: Supervisor, files: Files, one: asyncio.Lock) -> None:
+        """``one``: held by whoever changes anything about disks."""
+        self._bookie = bookie
+        self._files = files
+        self._one = one
+
+    def find(self, name: str) -> Disk:
+        """A disk of the bookie by its path or uuid."""
+        for disk in self._bookie.disks:
+            if name == disk.uuid or same_folder(Path(name), disk.path):
+                return disk
+        known = ", ".join(str(disk.path) for disk in self._bookie.disks)
+        raise DiskChangeError(f"{name} is no disk of this bookie; its disks are {known}")
+
+    # ---- what the repair worker asks ----------------------------------------------------------------
+
+    async def answer(self, repair: Child, call: messages.Message) -> None:
+        try:
+            reply = await self._answer(call)
+        except BkboxError as error:
+            reply = refusal(error)
+        except OSError as error:  # a process that does not answer in time
+            reply = refusal(DiskChangeError(f"{type(error).__name__}: {error}"))
+        reply.call = call.call
+        repair.control.send(reply)
+
+    async def _answer(self, call: messages.Message) -> messages.Message:
+        if isinstance(call, messages.MoveLedger):
+            source, target = self.find(call.source), self.find(call.target)
+            return await self._bookie.moving.move(call.ledger, source, target, call.since)
+        if isinstance(call, messages.Draining):
+            await self.set_draining(self.find(call.disk), wanted=call.wanted)
+            return messages.Done()
+        if isinstance(call, messages.FindRoom):
+            return self._find_room(self.find(call.disk))
+        raise BugError(f"the supervisor does not answer {type(call).__name__}")
+
+    # ---- what operators ask -------------------------------------------------------------------------
+
+    async def set_draining(self, disk: Disk, *, wanted: bool) -> None:
+        """Whether the disk is to take no new ledgers; when this returns, none is created there any more."""
+        async with self._one:
+            if wanted and not disk.draining:
+                self._require_drainable(disk)
+            if wanted != disk.draining:
+                await asyncio.to_thread(drainmark.note, self._files, disk.path, draining=wanted)
+                disk.draining = wanted
+            bookie = self._bookie
+            news = news_of_room(bookie.disks, self._files, allowed=bookie.takes_new_ledgers)
+            await self.tell_frontend(news)
+
+    def plan_drain(self, disk: Disk) -> DrainPlan:
+        """What a drain comes to, or why it is not to be."""
+        from bkbox.admin.disks import DrainPlan  # what asks is here, too
+
+        takers = self._takers(disk)
+        needed, room = _log_bytes(disk.path), sum(map(self.room_of, takers))
+        refusal = ""
+        if len(self._bookie.disks) == 1:
+            refusal = (
+                f"{disk.path} is the only disk of the bookie: its ledgers have nowhere to go. Add a disk first "
+                "(bkbox disk add), or take the bookie away as a whole (bkbox decommission)"
+            )
+        elif disk.trouble:
+            refusal = (
+                f"{disk.path} has failed ({disk.trouble}): put an empty disk in its place (bkbox disk replace), and "
+                "its ledgers come back from other bookies"
+            )
+        elif not takers:
+            refusal = (
+                "no other disk of the bookie is in service, takes entries and is not being drained itself: see "
+                "bkbox disk list"
+            )
+        elif needed > room:
+            refusal = (
+                f"no room: the entry log of {disk.path} has {needed} bytes, and the other disks take {room} more. Add "
+                "a disk (bkbox disk add), or let garbage go first (bkbox gc run)"
+            )
+        ledgers = int(disk.stats.get("ledgers", 0))
+        return DrainPlan(disk.uuid, str(disk.path), ledgers, needed, room, refusal)
+
+    def _require_drainable(self, disk: Disk) -> None:
+        refusal = self.plan_drain(disk).refusal
+        if refusal:
+            raise DiskChangeError(refusal)
+
+    def _find_room(self, source: Disk) -> messages.RoomIs:
+        others = self._takers(source)
+        best = max(others, key=self.room_of, default=None)
+        if best is None or not self.room_of(best):
+            return messages.RoomIs(disk="", why="no other disk in service takes anything more")
+        return messages.RoomIs(disk=best.uuid)
+
+    def _takers(self, source: Disk) -> list[Disk]:
+        """The other disks that take what ``source`` gives away."""
+        return [
+            disk
+            for disk in self._bookie.disks
+            if disk is not source
+            and disk.in_service
+            and not (disk.trouble or disk.read_only or disk.in_doubt)
+        ]
+
+    def room_of(self, disk: Disk) -> int:
+        """Bytes that a disk takes before it turns read-only."""
+        config = self._bookie.config
+        free, total = (int(disk.stats.get(name, 0)) for name in ("free_bytes", "total_bytes"))
+        kept = max(config.disk_reserve_bytes, int(total * (1 - config.disk_usage_max)))
+        return max(0, free - kept)
+
+    async def tell_frontend(self, message: messages.Message) -> None:
+        """The next front-end, if this one is gone, is told when it begins."""
+        frontend = self._bookie.frontend
+        if frontend is not None and frontend.running:
+            with contextlib.suppress(ConnectionLostError):
+                await frontend.control.call(message, timeout_s=ANSWER_S)
+
+
+def same_folder(one: Path, other: Path) -> bool:
+    """Whether two paths lead to one folder, as far as it is there."""
+    try:
+        return one.samefile(other)
+    except OSError:
+        return one == other
+
+
+def _log_bytes(disk: Path) -> int:
+    """Bytes of the entry log of a disk, garbage included."""
+    try:
+        return sum(entry.stat().st_size for entry in os.scandir(disk / "entrylog"))
+    except OSError:
+        return 0

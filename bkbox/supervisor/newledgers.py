@@ -1,0 +1,25 @@
+"""Which disks are to get new ledgers, as the front-end is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from bkbox.errors import DiskError
+from bkbox.ipc.messages import NewLedgers
+from bkbox.storage.files import Files
+from bkbox.supervisor.disks import Disk
+
+
+def news_of_room(disks: Sequence[Disk], files: Files, *, allowed: bool) -> NewLedgers:
+    """What the front-end has to know to place new ledgers."""
+    free: dict[str, int] = {}
+    for disk in disks:
+        if "free_bytes" in disk.stats:
+            free[disk.uuid] = int(disk.stats["free_bytes"])
+        else:
+            try:
+                free[disk.uuid] = files.space(disk.path).free
+            except DiskError:
+                free[disk.uuid] = 0
+    closed = [disk.uuid for disk in disks if disk.draining]
+    return NewLedgers(allowed=allowed, free=free, closed=closed)

@@ -1,0 +1,53 @@
+"""The disks of a bookie that is not running, as far as what is on them says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bkbox.admin.disks import DiskView
+from bkbox.config import Config
+from bkbox.errors import DiskError
+from bkbox.storage import marker as markers
+from bkbox.storage.files import Files, RealFiles, Space
+from bkbox.storage.identity import read_identity
+from bkbox.supervisor.disks import DRAINING
+from bkbox.supervisor.drainmark import is_draining, is_removed
+
+
+def look(config: Config) -> list[DiskView]:
+    """All disks of the configuration. Nothing is written, and no lock is taken."""
+    files = RealFiles()
+    return [_view(files, path) for path in config.disks]
+
+
+def _view(files: Files, path: Path) -> DiskView:
+    state, uuid, reason, what_to_do = "not running", "-", "", ""
+    space: Space | None = None
+    try:
+        space = files.space(path)
+        identity = read_identity(files, path)
+        if identity is None:
+            state, reason = "not a disk", "it is not prepared, or not mounted"
+            what_to_do = "bkbox cookie verify"
+        else:
+            uuid = str(identity.uuid)
+    except DiskError as error:
+        state, reason, what_to_do = "unreadable", str(error), "bkbox cookie verify"
+    if is_removed(files, path):
+        state, what_to_do = "removed", "take it out of `disks` in the configuration"
+    drains = is_draining(files, path) and state == "not running"
+    return DiskView(
+        path=str(path),
+        disk=uuid,
+        state=state,
+        reason=reason,
+        what_to_do=what_to_do,
+        total_bytes=None if space is None else space.total,
+        free_bytes=None if space is None else space.free,
+        ledgers=None,
+        limbo_ledgers=None,
+        crash_class="clean" if markers.read_marker(files, path) is None else "unknown",
+        read_only=(DRAINING,) if drains else (),
+        worker_pid=None,
+        restarts=None,
+    )

@@ -1,0 +1,88 @@
+"""Taking over a changed configuration while the bookie runs, and telling what it runs with.
+
+Which keys can change is in the schema (``live``). Values that children hold are sent to them; the supervisor
+reads its own from its configuration whenever it uses them, and so does every child that is started later.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bkbox import config as configuration
+from bkbox import configchanges
+from bkbox.admin.paths import CONFIG_URL
+from bkbox.admin.routes import Asked, Route
+from bkbox.configchanges import Change
+from bkbox.configschema import SCHEMA, is_live
+from bkbox.errors import BkboxError
+from bkbox.ipc import messages
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+
+def reload(
+    bookie: Supervisor, environ: Mapping[str, str], *, dry_run: bool = False
+) -> list[Change]:
+    """Read the configuration anew and take over what changed. Raises ConfigError; then nothing has changed.
+
+    ``dry_run``: only look.
+    """
+    found = configuration.load(bookie.config.path, environ)
+    changes = configchanges.between(bookie.config, found)
+    changed = configchanges.applied(bookie.config, found, changes)
+    if dry_run:
+        return changes
+    bookie.config = changed
+    if changes:
+        logging.getLogger().setLevel(bookie.config.log_level.upper())
+        _tell_children(bookie)
+    for change in changes:
+        log.warning(
+            "%s is now %r (%s), was %r", change.key, change.after, change.source, change.before
+        )
+    return changes
+
+
+def on_hangup(bookie: Supervisor, environ: Mapping[str, str]) -> None:
+    """As ``reload``, for a signal: nobody waits for an answer, the log has it."""
+    try:
+        if not reload(bookie, environ):
+            log.warning("SIGHUP: the configuration has not changed")
+    except BkboxError as error:
+        log.error("SIGHUP: the configuration is not taken over: %s", error)
+
+
+def _tell_children(bookie: Supervisor) -> None:
+    values = bookie.config.values()
+    live = {name: values[name] for name, item in SCHEMA.items() if is_live(item)}
+    for child in (*(disk.child for disk in bookie.disks), bookie.frontend, bookie.repair):
+        if child is not None:
+            child.control.send(messages.Settings(values=live))
+
+
+def routes(bookie: Supervisor, environ: Mapping[str, str]) -> tuple[Route, ...]:
+    """``GET`` what the bookie runs with: value and source of each key; ``POST …/reload``: the changes it made."""
+
+    async def running(_asked: Asked) -> object:
+        sources = bookie.config.provenance
+        return {
+            key: {"value": value, "from": sources[key]}
+            for key, value in bookie.config.values().items()
+        }
+
+    async def take_over(asked: Asked) -> object:
+        changes = reload(bookie, environ, dry_run=asked.values.get("dry_run") is True)
+        return [
+            {"key": each.key, "before": each.before, "after": each.after, "from": each.source}
+            for each in changes
+        ]
+
+    return (
+        Route("GET", CONFIG_URL, running),
+        Route("POST", f"{CONFIG_URL}/reload", take_over),
+    )

@@ -1,0 +1,34 @@
+"""What the repair process is told first: what it works with, by the configuration."""
+
+from __future__ import annotations
+
+from bkbox.config import Config
+from bkbox.ipc.messages import OpenRepair
+
+
+def order_of(config: Config) -> OpenRepair:
+    return OpenRepair(
+        bookie=config.bookie_id,
+        metadata=config.metadata,
+        metadata_wait_s=config.metadata_wait_s,
+        entries_in_flight=config.repair_entries_in_flight,
+        disk_bytes_per_second=config.jobs_disk_bytes_per_second,
+        network_bytes_per_second=config.jobs_network_bytes_per_second,
+        metadata_calls_per_second=config.jobs_metadata_calls_per_second,
+        p99_growth_max=config.jobs_p99_growth_max,
+        ledgers_at_once=config.repair_ledgers_at_once,
+        retry_initial_s=config.repair_retry_initial_s,
+        retry_max_s=config.repair_retry_max_s,
+        topology_script=str(config.topology_script or ""),
+        rack_map=config.rack_map,
+        autorecovery=config.autorecovery_enabled,
+        open_ledger_grace_s=config.autorecovery_open_ledger_grace_s,
+        lost_bookie_delay_s=config.autorecovery_lost_bookie_delay_s,
+        full_check_interval_s=config.autorecovery_full_check_interval_s,
+        gc_interval_s=config.gc_interval_s,
+        gc_confirm_s=config.gc_confirm_s,
+        gc_trash_s=config.gc_trash_s,
+        gc_remember_s=config.gc_remember_s,
+        gc_overreplicated_s=config.gc_overreplicated_s,
+        compaction_garbage_ratio=config.compaction_garbage_ratio,
+    )

@@ -1,0 +1,27 @@
+"""Looks after rests that are over (metadata/maintenance.py): nobody else may be there to put the delay of Java's
+auditors back. Every bookie does this for the whole cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+
+from bkbox.errors import MetadataError
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.maintenance import end_those_over
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 60.0
+
+
+async def end_rests(store: MetadataStore) -> None:
+    """For ever."""
+    while True:
+        try:
+            await end_those_over(store.rests, time.time_ns() // 1_000_000)
+        except MetadataError as error:
+            log.warning("rests that are over cannot be ended now: %s", error)
+        await asyncio.sleep(_LOOK_EVERY_S)

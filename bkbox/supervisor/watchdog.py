@@ -1,0 +1,206 @@
+"""What a service manager hears of a bookie: how the start goes, that it serves, that it lives, how the stop goes.
+
+=========  ==========================================================================================
+while it   it is told
+=========  ==========================================================================================
+starts     STATUS with the phase and the time left; more time (EXTEND_TIMEOUT_USEC), as long as every child
+           that has begun shows life
+runs       READY once the port answers; WATCHDOG as long as this loop turns and every child lives
+stops      STOPPING; more time, as the stop bounds itself (stop_timeout_s)
+=========  ==========================================================================================
+
+A child that has *ended* does not end the signs of life: the keeper brings it back, and everything else serves
+on meanwhile. One that runs and shows no life (pulse.py) for half of the manager's time does: nobody else would notice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from bkbox.storage.files import Files
+from bkbox.supervisor.notify import ServiceManager
+from bkbox.supervisor.process import Child
+from bkbox.supervisor.pulse import Pulse
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.replaying import Replays
+    from bkbox.supervisor.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 1.0
+_EXTEND_EVERY_S = 5.0
+_EXTENSION_S = 30
+"""How much longer a start or stop may take from each time on that the manager is told so."""
+_JUDGED_PER_QUIET = 8
+_LONG_S = 3.0
+"""A phase that takes longer is worth an estimate."""
+
+
+class Attendance:
+    """One bookie and the manager that watches it. A context: inside it the manager is told."""
+
+    def __init__(self, bookie: Supervisor, manager: ServiceManager, files: Files) -> None:
+        self._bookie = bookie
+        self._files = files
+        self._manager = manager
+        self._task: asyncio.Task[None] | None = None
+        self._pulses: dict[Child, Pulse] = {}
+        self._replays: Replays | None = None
+        self._said: set[str] = set()
+        self._status = ""
+        self._phase, self._phase_s = "", 0.0
+        self._extended_s = self._pinged_s = self._judged_s = -1e9
+        self._silence: list[str] = []
+        quiet_s = manager.watchdog_s / 2 if manager.watchdog_s is not None else 0.0
+        self._quiet_s = quiet_s or float(_EXTENSION_S)
+        self._ping_every_s = quiet_s / 2
+        self._look_every_s = min(_LOOK_EVERY_S, self._ping_every_s or _LOOK_EVERY_S)
+
+    async def __aenter__(self) -> Attendance:
+        if self._manager.listens:
+            self._task = asyncio.ensure_future(self._attend())
+            self._task.add_done_callback(_log_failure)
+        return self
+
+    async def __aexit__(self, *_how: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+        for pulse in self._pulses.values():
+            pulse.forget()
+
+    async def _attend(self) -> None:
+        while True:
+            self.look()
+            await asyncio.sleep(self._look_every_s)
+
+    def look(self) -> None:
+        """Tell what is new now; the state has changed, or it is time for a sign of life."""
+        if not self._manager.listens:
+            return
+        now = time.monotonic()
+        state = self._bookie.state
+        if self._bookie.phase != self._phase:
+            self._phase, self._phase_s = self._bookie.phase, now
+        if state == "stopping" or (state == "running" and self._manager.watchdog_s is None):
+            silent = []  # nobody wants to know
+        else:
+            silent = self._silent(now)
+        self._tell_status(now, silent)
+        if state == "running":
+            self._once("READY")
+            if self._manager.watchdog_s is not None and not silent:
+                self._ping(now)
+            return
+        if state == "stopping":
+            self._once("STOPPING")
+        if not silent and now - self._extended_s >= _EXTEND_EVERY_S:
+            self._extended_s = now
+            self._manager.tell(EXTEND_TIMEOUT_USEC=_EXTENSION_S * 1_000_000)
+
+    def _once(self, name: str) -> None:
+        if name not in self._said and self._manager.tell(**{name: 1}):
+            self._said.add(name)
+
+    def _ping(self, now: float) -> None:
+        # A look that comes a little early counts: the next one would come a whole look late.
+        if now - self._pinged_s >= self._ping_every_s - self._look_every_s / 2:
+            self._pinged_s = now
+            self._manager.tell(WATCHDOG=1)
+
+    # ---- children -----------------------------------------------------------------------------------
+
+    def _silent(self, now: float) -> list[str]:
+        """Children that have shown no life for too long, in words; also in the log, once each. Looked at several times
+        within what they may be silent for, and not with every look here."""
+        if now - self._judged_s < self._quiet_s / _JUDGED_PER_QUIET:
+            return self._silence
+        self._judged_s = now
+        found = []
+        present = set()
+        for what, child, serves in self._children():
+            present.add(child)
+            if child not in self._pulses:
+                self._pulses[child] = Pulse(child, time.monotonic)
+            seconds = self._pulses[child].look(serves=serves)
+            if seconds > self._quiet_s:
+                found.append(f"{what} (pid {child.pid}) has shown no life for {seconds:.0f} s")
+                if f"silent {child.pid}" not in self._said:
+                    self._said.add(f"silent {child.pid}")
+                    log.error("%s: the service manager's watchdog is not fed", found[-1])
+            else:
+                self._said.discard(f"silent {child.pid}")
+        for gone in self._pulses.keys() - present:
+            self._pulses.pop(gone).forget()
+        self._silence = found
+        return found
+
+    def _children(self) -> Iterator[tuple[str, Child, bool]]:
+        """Each child, and whether it serves already."""
+        for disk in self._bookie.disks:
+            if disk.child is not None:
+                yield f"the worker of disk {disk.path}", disk.child, disk.usable
+        running = self._bookie.state == "running"
+        for what, child in (
+            ("the front-end", self._bookie.frontend),
+            ("the repair worker", self._bookie.repair),
+        ):
+            if child is not None:
+                yield what, child, running
+
+    # ---- words --------------------------------------------------------------------------------------
+
+    def _tell_status(self, now: float, silent: list[str]) -> None:
+        status = "; ".join(silent) or self._words(now)
+        if status != self._status and self._manager.tell(STATUS=status):
+            self._status = status
+
+    def _words(self, now: float) -> str:
+        bookie = self._bookie
+        if bookie.state == "stopping":
+            return "stopping: what was acknowledged is made durable"
+        if bookie.state != "running":
+            eta_s = self._eta_s(now)
+            left = "" if eta_s is None else f", about {duration(eta_s)} left"
+            return f"starting: {self._phase}{left}"
+        serving = sum(disk.in_service for disk in bookie.disks)
+        words = [f"{serving} of {len(bookie.disks)} disks in service"]
+        if not (bookie.writable and bookie.takes_new_ledgers):
+            words.append("takes no new ledgers")
+        limbo = sum(int(disk.stats.get("limbo_ledgers", 0)) for disk in bookie.disks)
+        if limbo:
+            words.append(f"{limbo} ledgers in limbo")
+        return f"serving on {bookie.listen}: {', '.join(words)}"
+
+    def _eta_s(self, now: float) -> float | None:
+        if self._phase != "replay" or now - self._phase_s < _LONG_S:
+            return None
+        if self._replays is None:
+            from bkbox.supervisor.replaying import Replays  # most starts are over before
+
+            self._replays = Replays(self._files, time.monotonic)
+        return self._replays.eta_s(
+            (disk.path, disk.child.pid)
+            for disk in self._bookie.disks
+            if disk.child is not None and disk.opened is None
+        )
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """The manager hears nothing more and is going to kill: the log has to say why."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the service manager is told nothing any more", exc_info=error)
+
+
+def duration(seconds: float) -> str:
+    """For people, in steps that do not change with every look: '40 s', '3 min', '2 h'."""
+    if seconds < 90:
+        return f"{max(5, round(seconds / 5) * 5)} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"

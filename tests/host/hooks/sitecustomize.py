@@ -1,0 +1,35 @@
+"""On the path of a bookie by tests/host: makes a worker slow, or lets it wait in the kernel as for a disk.
+
+``HOST_SLOW_READS`` names a file: while it is there, each read of a segment by a worker takes a tenth of a second.
+``HOST_WAIT_AT`` names a FIFO: at SIGUSR1 a worker starts a program whose input is that FIFO, and like everybody who
+starts a program so it waits for it in the state D, which no signal ends, until somebody opens the other end.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+
+_pread = os.pread
+
+
+def _slow_pread(fd: int, length: int, offset: int) -> bytes:
+    if "/entrylog/" in os.readlink(f"/proc/self/fd/{fd}") and os.path.exists(
+        os.environ["HOST_SLOW_READS"]
+    ):
+        time.sleep(0.1)
+    return _pread(fd, length, offset)
+
+
+def _wait(_number: int, _frame: object) -> None:
+    actions = [(os.POSIX_SPAWN_OPEN, 0, os.environ["HOST_WAIT_AT"], os.O_RDONLY, 0)]
+    os.posix_spawn("/bin/true", ["true"], {}, file_actions=actions)
+
+
+if "bkbox.worker" in sys.orig_argv:
+    if "HOST_SLOW_READS" in os.environ:
+        os.pread = _slow_pread  # type: ignore[assignment]
+    if "HOST_WAIT_AT" in os.environ:
+        signal.signal(signal.SIGUSR1, _wait)

@@ -1,0 +1,15 @@
+"""Mutants that nobody can tell from the right code, each with the reason."""
+
+from __future__ import annotations
+
+SAME: dict[tuple[str, str], str] = {
+    (
+        "holdings",
+        "-1  ->  -2",
+    ): "a watermark below the LAC is never asked for, and that is -1 at least",
+    (
+        "holdings",
+        "first > self._following(position, upto)  ->  first >= self._following(position, upto)",
+    ): "what comes next is then kept as what came out of order: slower, the same answers",
+}
+"""(module, what was changed) -> why it is the same."""

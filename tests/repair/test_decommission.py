@@ -1,0 +1,188 @@
+"""A bookie leaves the cluster: what is copied, what is refused, and when its cookie goes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+import time
+
+import pytest
+
+from bkbox.errors import JobCancelledError, OperatorError
+from bkbox.ids import BookieId
+from bkbox.repair.decommission import Decommission
+from bkbox.repair.replication import ReplicationSettings
+from tests.harness.processes import BookieProcess, bkbox
+from tests.jobs.works import FreeWork
+from tests.repair.copies import Cluster, Hands, hands
+
+
+def leaving(our: Hands, bookie: str, work: FreeWork | None = None) -> Decommission:
+    return Decommission(
+        work or FreeWork(),
+        our.store,
+        our.client,
+        BookieId(bookie),
+        ReplicationSettings(grace_s=0.0, retry_initial_s=0.05, retry_max_s=0.2),
+        me=None,
+        host="test",
+        rng=random.Random(4),
+        wall_ms=lambda: time.time_ns() // 1_000_000,
+        monotonic_s=time.monotonic,
+    )
+
+
+@pytest.fixture
+def cluster_of_three(cluster: Cluster) -> Cluster:
+    """Three; a fourth one comes when a test wants it."""
+    cluster.start(3)
+    return cluster
+
+
+async def is_named(our: Hands, bookie: BookieProcess) -> bool:
+    async for page in our.store.ledger_ranges():
+        for ledger in page:
+            if bookie.bookie_id in (await our.metadata(ledger)).bookies():
+                return True
+    return False
+
+
+def test_a_living_bookie_leaves(cluster_of_three: Cluster) -> None:
+    """Also the last copy of an entry goes, as it is there to be read; open ledgers are closed."""
+
+    async def scenario() -> None:
+        leaver = cluster_of_three.bookies[0]
+        async with hands(cluster_of_three.uri) as our:
+            ledgers = {await our.closed(60): 60, await our.closed(61, 3, 2, 2): 61}
+            single = [await our.closed(10, 1, 1, 1) for _ in range(6)]
+            ledgers |= dict.fromkeys(single, 10)
+            idle = await our.write(20)
+            ledgers[idle.ledger_id] = 20
+            cluster_of_three.start(1)
+            job = leaving(our, leaver.bookie_id)
+            survey = await job.survey()
+            assert (survey.mode, survey.has_cookie, survey.refusal) == ("writable", True, "")
+            assert [each.ledger for each in survey.ledgers if each.must_close] == [idle.ledger_id]
+            with pytest.raises(OperatorError, match="it is running: stop it"):
+                await job.run(delete_cookie=True)
+            assert not await is_named(our, leaver)
+            assert await our.store.under_replication.count() == 0
+            for ledger, entries in ledgers.items():
+                await our.assert_whole(ledger, entries)
+            leaver.stop()
+            work = FreeWork()
+            await leaving(our, leaver.bookie_id, work).run(delete_cookie=True)
+            assert await our.store.read_cookie(BookieId(leaver.bookie_id)) is None
+            assert work.done["entries"] == 0
+            with pytest.raises(OperatorError, match="nothing to decommission"):
+                await leaving(our, leaver.bookie_id).survey()
+
+    asyncio.run(scenario())
+
+
+def test_a_bookie_that_is_gone_leaves_and_the_last_copy_is_refused(
+    cluster_of_three: Cluster,
+) -> None:
+    async def scenario() -> None:
+        leaver = cluster_of_three.bookies[0]
+        async with hands(cluster_of_three.uri) as our:
+            ledger = await our.closed(30)
+            single = {await our.closed(5, 1, 1, 1) for _ in range(8)}
+            only_there = {
+                each for each in single if leaver.bookie_id in (await our.metadata(each)).bookies()
+            }
+            assert only_there, "by chance"
+            cluster_of_three.start(1)
+            leaver.kill()
+            await our.wait_gone(leaver)
+            before = [await our.store.read_ledger(each) for each in sorted(single | {ledger})]
+            with pytest.raises(OperatorError) as refusal:
+                await leaving(our, leaver.bookie_id).run(delete_cookie=True)
+            for each in only_there:
+                assert f"ledger {each}: it may have the last copy" in str(refusal.value)
+            after = [await our.store.read_ledger(each) for each in sorted(single | {ledger})]
+            assert after == before, "nothing was touched"
+            assert await our.store.under_replication.count() == 0
+            assert await our.store.read_cookie(BookieId(leaver.bookie_id)) is not None
+            for each in only_there:
+                await our.store.delete_ledger(each)
+            await leaving(our, leaver.bookie_id).run(delete_cookie=True)
+            await our.assert_whole(ledger, 30)
+            assert await our.store.read_cookie(BookieId(leaver.bookie_id)) is None
+
+    asyncio.run(scenario())
+
+
+def test_too_few_bookies_are_refused(cluster_of_three: Cluster) -> None:
+    async def scenario() -> None:
+        async with hands(cluster_of_three.uri) as our:
+            wide, narrow = await our.closed(5), await our.closed(5, 2, 2, 2)
+            with pytest.raises(OperatorError) as refusal:
+                await leaving(our, cluster_of_three.bookies[0].bookie_id).run(delete_cookie=False)
+            text = str(refusal.value)
+            assert f"ledger {wide}: its ensembles have 3 bookies, and of the 2 other" in text
+            assert f"ledger {narrow}:" not in text
+            await our.store.under_replication.set_enabled(False)
+            await our.store.delete_ledger(wide)
+            with pytest.raises(OperatorError, match="disabled"):
+                await leaving(our, cluster_of_three.bookies[0].bookie_id).run(delete_cookie=False)
+
+    asyncio.run(scenario())
+
+
+def test_cancelled_anywhere_it_goes_on_where_it_was(cluster_of_three: Cluster) -> None:
+    async def scenario() -> None:
+        leaver = cluster_of_three.bookies[0]
+        async with hands(cluster_of_three.uri) as our:
+            ledgers = [await our.closed(20) for _ in range(4)]
+            cluster_of_three.start(1)
+            turn, cancelled = 3, 0
+            while await is_named(our, leaver):
+                work = FreeWork(cancel_at=turn)
+                try:
+                    await leaving(our, leaver.bookie_id, work).run(delete_cookie=False)
+                except JobCancelledError:
+                    cancelled += 1
+                assert not await our.store.under_replication.locked()
+                turn += 2
+            assert cancelled > 3
+            for ledger in ledgers:
+                await our.assert_whole(ledger, 20)
+
+    asyncio.run(scenario())
+
+
+def test_the_command(cluster_of_three: Cluster) -> None:
+    leaver = cluster_of_three.bookies[0]
+
+    async def write() -> list[int]:
+        async with hands(cluster_of_three.uri) as our:
+            return [await our.closed(20), await our.closed(20)]
+
+    ledgers = asyncio.run(write())
+    command = ["decommission", leaver.bookie_id, "--metadata", cluster_of_three.uri]
+    refused = bkbox(*command, "--dry-run", "-o", "json", check=False)
+    assert refused.returncode == 4
+    assert "none is free" in refused.stderr
+    assert [each["ledger"] for each in json.loads(refused.stdout)["problems"]] == ledgers
+    (newcomer,) = cluster_of_three.start(1)
+    shown = json.loads(bkbox(*command, "--dry-run", "-o", "json").stdout)
+    assert (shown["ledgers"], shown["copies"], shown["problems"]) == (2, 40, [])
+    leaver.kill()
+    by_job = ["decommission", leaver.bookie_id, "--config", str(newcomer.config)]
+    done = bkbox(*by_job, "--delete-cookie", "--yes", timeout=120)
+    assert f"no ledger names bookie {leaver.bookie_id} any more" in done.stderr
+
+    async def look() -> None:
+        async with hands(cluster_of_three.uri) as our:
+            for ledger in ledgers:
+                await our.assert_whole(ledger, 20)
+            assert await our.store.read_cookie(BookieId(leaver.bookie_id)) is None
+
+    asyncio.run(look())
+    (job,) = json.loads(bkbox("job", "list", "--config", str(newcomer.config), "-o", "json").stdout)
+    assert (job["kind"], job["state"], job["done"]["ledgers"]) == ("decommission", "done", 2)
+    unknown = bkbox("decommission", "nobody:1", "--metadata", cluster_of_three.uri, check=False)
+    assert unknown.returncode == 1
+    assert "nothing to decommission" in unknown.stderr

@@ -1,0 +1,121 @@
+"""Where copies come from: never from a rotten one, and not from one that hangs while another has it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Iterator
+
+import psutil
+import pytest
+
+from bkbox.ids import LedgerId
+from bkbox.wire.ledger import DigestType
+from tests.harness import raw
+from tests.harness.processes import BookieProcess
+from tests.jobs.works import FreeWork
+from tests.repair.copies import PASSWORD, Cluster, Hands, hands
+
+
+@pytest.fixture(scope="module")
+def bookies(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    found = Cluster(tmp_path_factory.mktemp("sources"))
+    found.start(3)
+    yield found
+    found.close()
+
+
+async def one_lost(our: Hands, entries: int = 40, *sizes: int) -> tuple[LedgerId, list[str]]:
+    """A ledger one of whose three bookies is lost, the first, and the others."""
+    ledger = await our.closed(entries, *sizes)
+    await our.misname(ledger, "127.0.0.1:1")
+    members = (await our.metadata(ledger)).fragments[0].ensemble
+    await our.store.under_replication.mark(ledger, ["127.0.0.1:1"], 1)
+    return ledger, [each for each in members if each != "127.0.0.1:1"]
+
+
+def rot(bookie: str, ledger: int, entry: int) -> None:
+    """Its copy has a wrong digest from now on: the raw client makes CRC32 where the ledger has CRC32C."""
+    with raw.RawClient(int(bookie.rpartition(":")[2])) as client:
+        flags = raw.RECOVERY | raw.HIGH_PRIORITY
+        key = raw.master_key(PASSWORD)
+        assert client.add(ledger, entry, b"rotten", flags, key) == raw.EOK
+
+
+@pytest.mark.parametrize("entry", [0, 17, 39])
+def test_a_rotten_copy_is_not_spread(bookies: Cluster, entry: int) -> None:
+    async def scenario() -> None:
+        async with hands(bookies.uri) as our:
+            ledger, holders = await one_lost(our)
+            rot(holders[0], ledger, entry)
+            await our.work_off(our.worker())
+            metadata = await our.metadata(ledger)
+            (new,) = metadata.bookies() - set(holders)
+            for bookie in (holders[1], new):
+                await our.assert_copy(metadata, bookie, range(40))
+
+    asyncio.run(scenario())
+
+
+@pytest.mark.parametrize("write_quorum", [2, 3])
+def test_where_all_copies_are_rotten_it_is_hopeless(bookies: Cluster, write_quorum: int) -> None:
+    """Entry 17 of the striped ledger is on its last bookie and on the first, which is lost."""
+
+    async def scenario() -> None:
+        async with hands(bookies.uri) as our:
+            ledger, holders = await one_lost(our, 40, 3, write_quorum, 2)
+            for bookie in holders[1 - write_quorum :]:
+                rot(bookie, ledger, 17)
+            before = await our.store.read_ledger(ledger)
+            work = FreeWork()
+            worker = our.worker(work)
+            for _ in range(3):
+                assert not await worker.round()
+            assert await our.store.read_ledger(ledger) == before, (
+                "no bookie is named that has not all"
+            )
+            reason, _ = work.blockers[ledger]
+            assert "entry 17 " in reason
+            assert reason.count("the digest does not match") == write_quorum - 1
+            assert "quarantined" in work.steps[-1]
+            assert await our.store.under_replication.count() == 1
+            await our.store.delete_ledger(ledger)
+            await our.work_off(our.worker())
+
+    asyncio.run(scenario())
+
+
+def test_whoever_hangs_is_not_waited_for_entry_by_entry(bookies: Cluster) -> None:
+    """It cannot say that it has no copy, either: nothing is quarantined while it hangs."""
+
+    async def scenario() -> None:
+        async with hands(bookies.uri, read_timeout_s=1.0, connect_timeout_s=1.0) as our:
+            ledger, holders = await one_lost(our, 60)
+            striped = await our.closed(60, 3, 2, 2, digest=DigestType.HMAC)
+            await our.misname(striped, "127.0.0.1:1")
+            await our.store.under_replication.mark(striped, ["127.0.0.1:1"], 1)
+            hanging = process_of(bookies, holders[0])
+            stopped = [psutil.Process(hanging.process.pid), *hanging.children()]  # type: ignore[union-attr]
+            for process in stopped:
+                process.suspend()
+            work = FreeWork()
+            worker = our.worker(work)
+            began = time.monotonic()
+            try:
+                for _ in range(3):
+                    await worker.round()
+            finally:
+                for process in stopped:
+                    process.resume()
+            assert time.monotonic() - began < 60
+            assert not any("quarantined" in step for step in work.steps)
+            await our.work_off(worker)
+            await our.assert_whole(ledger, 60)
+            await our.assert_whole(striped, 60)
+            assert work.blockers == {}
+
+    asyncio.run(scenario())
+
+
+def process_of(cluster: Cluster, bookie: str) -> BookieProcess:
+    return next(each for each in cluster.bookies if each.bookie_id == bookie)

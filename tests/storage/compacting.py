@@ -1,0 +1,56 @@
+"""A few words for tests that compact."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from bkbox.storage.compaction import Compaction, remove_segment
+from bkbox.storage.disk import DiskStore
+from bkbox.storage.files import Files
+from bkbox.storage.index import LedgerIndex
+from bkbox.storage.logindexer import LogIndexer
+from bkbox.storage.orderedstore import MemoryStore
+from bkbox.storage.survey import Survey
+
+
+def copy_out(store: DiskStore, segment: int) -> Compaction:
+    """All steps of a compaction but the removal."""
+    compaction = Compaction(store, store.ledger_state, segment)
+    while compaction.needs is None:
+        compaction.step()
+    return compaction
+
+
+def look_through(store: DiskStore) -> Survey:
+    survey = Survey(store, {})
+    while not survey.is_complete:
+        survey.step()
+    return survey
+
+
+def compact(store: DiskStore, segment: int) -> str:
+    """Compact and remove a segment; why it is still there, empty if it is not."""
+    compaction = copy_out(store, segment)
+    store.checkpoint()
+    return remove_segment(store, compaction, look_through(store))
+
+
+def sealed(store: DiskStore) -> list[int]:
+    """The segments that nobody writes to any more."""
+    return [segment for segment in store.log.segments() if segment < store.log.position.segment]
+
+
+def paths(store: DiskStore) -> Iterator[Path]:
+    """The files of its segments."""
+    return (store.log.path_of(segment) for segment in store.log.segments())
+
+
+def reindexed(store: DiskStore, files: Files) -> LedgerIndex:
+    """What a rebuild makes of the segments that are there."""
+    index = LedgerIndex(MemoryStore())
+    indexer = LogIndexer(files, index, lambda: None)
+    for segment in store.log.segments():
+        if files.exists(store.log.path_of(segment)):
+            indexer.read(store.log.path_of(segment), store.log.name_of(segment), 0)
+    return index

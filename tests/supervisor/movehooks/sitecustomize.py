@@ -1,0 +1,82 @@
+"""On the path of a bookie by test_drain.py: kills its processes at named points of a move.
+
+``MOVE_POINTS`` is a folder with a file ``points``: lines of ``ROLE WHEN MESSAGE [DISK]``, taken one after the other. A
+process of that role (a worker: that of a disk whose path ends so) kills itself ``before`` or ``after`` it has done what
+such a message asks; of the supervisor: has asked for it. A file ``done-N`` says that the N-th was taken.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+
+def _role() -> str:
+    names = [name for name in sys.orig_argv if name.startswith("bkbox.")]
+    role = names[0].removeprefix("bkbox.") if names else ""
+    return "supervisor" if role == "cli.main" and "run" in sys.orig_argv else role
+
+
+def _reach(when: str, message: object) -> None:
+    name = type(message).__name__
+    if name == "EndArrival":
+        name = "Commit" if message.commit else "EndArrival"  # type: ignore[attr-defined]
+    lines = (_folder / "points").read_text().splitlines()
+    number = next((n for n in range(len(lines)) if not (_folder / f"done-{n}").exists()), None)
+    if number is None:
+        return
+    role, wanted_when, wanted, *disks = lines[number].split()
+    if (role, wanted_when, wanted) != (_role_here, when, name):
+        return
+    if disks and not any(text.endswith(disks[0]) for text in sys.orig_argv):
+        return
+    os.close(os.open(_folder / f"done-{number}", os.O_CREAT | os.O_EXCL | os.O_WRONLY))
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _around(real: Callable[..., Any], place: int) -> Callable[..., Any]:
+    """``place``: of the message among the arguments."""
+
+    def plain(*values: Any, **named: Any) -> Any:
+        _reach("before", values[place])
+        answer = real(*values, **named)
+        _reach("after", values[place])
+        return answer
+
+    return plain
+
+
+def _around_async(real: Callable[..., Any], place: int) -> Callable[..., Any]:
+    async def waiting(*values: Any, **named: Any) -> Any:
+        _reach("before", values[place])
+        answer = await real(*values, **named)
+        _reach("after", values[place])
+        return answer
+
+    return waiting
+
+
+if "MOVE_POINTS" in os.environ:
+    _folder = Path(os.environ["MOVE_POINTS"])
+    _role_here = _role()
+    if _role_here == "worker":
+        from bkbox.worker.moves import Moves
+
+        Moves.answer = _around(Moves.answer, 1)  # type: ignore[method-assign]
+    elif _role_here == "frontend":
+        from bkbox.frontend.server import Frontend
+
+        Frontend._move = _around(Frontend._move, 1)  # type: ignore[method-assign]
+    elif _role_here == "repair":
+        from bkbox.repair.drain import _Drainer
+
+        _Drainer.tell = _around_async(_Drainer.tell, 1)  # type: ignore[method-assign]
+    elif _role_here == "supervisor":
+        from bkbox.supervisor import moving
+
+        moving._call = _around_async(moving._call, 1)
+        moving.Moving._tell_frontend = _around_async(moving.Moving._tell_frontend, 1)  # type: ignore[method-assign]

@@ -1,0 +1,140 @@
+"""What the tests of the screen share: a bookie as a status document, and a screen as plain text."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from bkbox_tui.app import Tui
+from bkbox_tui.snapshot import Snapshot
+
+from bkbox.admin.status import (
+    Boot,
+    DiskStatus,
+    Limbo,
+    Process,
+    Replay,
+    Stage,
+    Status,
+    StatusWarning,
+)
+from bkbox.jobs.job import Amount, Blocker, Expected, Job, JobKind, JobState, Rate
+
+SMALL, LARGE = (80, 24), (200, 60)
+
+
+def healthy(adds: int = 1_000) -> Status:
+    """A bookie with two disks that has nothing to complain of; ``adds`` answered on each disk."""
+    stages = tuple(
+        Stage(stage, adds, 20, p99, 900, 3_000)
+        for stage, p99 in (("queue", 90), ("append", 40), ("fsync", 1_400), ("reply", 1_900))
+    )
+    disks = tuple(
+        DiskStatus(
+            path=f"/data/{name}",
+            disk=f"uuid-{name}",
+            crash_class="clean",
+            reason="it was stopped cleanly",
+            state="in service",
+            ledgers=120,
+            limbo_ledgers=0,
+            free_bytes=free << 30,
+            total_bytes=200 << 30,
+            replay=Replay(10, 9, 4_096, 0, 0),
+            stages=stages,
+        )
+        for name, free in (("a", 50), ("b", 150))
+    )
+    return Status(
+        version="0.1.0",
+        bookie_id="10.0.0.1:3181",
+        instance_id="5f1d",
+        listen="10.0.0.1:3181",
+        state="running",
+        writable=True,
+        ack_after="sync",
+        boot=Boot("up", ("/data/a: clean: it was stopped cleanly",)),
+        disks=disks,
+        processes=(
+            Process("supervisor", "10.0.0.1:3181", 100, 0, True),
+            Process("frontend", "10.0.0.1:3181", 101, 0, True),
+        ),
+        kernel="compiled",
+    )
+
+
+def in_limbo(ledgers: int = 17, blocked: int = 1) -> Status:
+    """The same after the loss of a disk."""
+    blockers = tuple(
+        Blocker(
+            ledger,
+            f"{ledger} entries are missing: 10.0.0.2:3181 is away",
+            "bring back 10.0.0.2:3181",
+        )
+        for ledger in range(1, blocked + 1)
+    )
+    return replace(
+        healthy(),
+        limbo=Limbo(ledgers, 3, 1_000, 50, 40, 1 << 20, None if blocked else 45.0, blockers),
+        warnings=(
+            StatusWarning(f"{ledgers} ledgers are in limbo: repair is at work", "bkbox status"),
+        ),
+    )
+
+
+def limbo_job(state: JobState = JobState.RUNNING, number: int = 3) -> Job:
+    return Job(
+        id=number,
+        kind=JobKind.LIMBO,
+        arguments={},
+        created_ms=0,
+        state=state,
+        step="checking ledger 7",
+        percent=15.0,
+        done=Amount(3, 1_000, 1 << 20),
+        expected=Expected(20),
+        rate=Rate(0.5, 200.0, 1 << 20),
+        eta_s=45.0,
+    )
+
+
+class Script:
+    """A source that says one snapshot after another, and then the last one for ever."""
+
+    name = "10.0.0.1:3181"
+    is_live = True
+
+    def __init__(self, snapshots: Iterable[Snapshot]) -> None:
+        self._snapshots = list(snapshots)
+        self.taken = 0
+
+    async def take(self) -> Snapshot:
+        self.taken += 1
+        return self._snapshots[min(self.taken, len(self._snapshots)) - 1]
+
+
+def screen(*snapshots: Snapshot) -> Tui:
+    """A screen of these snapshots; its clock stands at the last one."""
+    return Tui(
+        Script(snapshots),
+        config=None,
+        wall_ms=lambda: snapshots[-1].taken_ms,
+        recordings=Path("/nonexistent"),
+    )
+
+
+def lines_of(app: Tui) -> list[str]:
+    """What is on the screen, a line each, without styles."""
+    strips = app.screen._compositor.render_strips()  # Textual has no public way to read the screen
+    return ["".join(segment.text for segment in strip).rstrip() for strip in strips]
+
+
+def text_of(app: Tui) -> str:
+    return "\n".join(lines_of(app))
+
+
+async def settled(seconds: float = 0.05) -> None:
+    """Let what was begun be drawn."""
+    await asyncio.sleep(seconds)

@@ -1,0 +1,82 @@
+"""The screen of a real bookie: while it runs, when it is killed, and what the recorder kept of it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import time
+from pathlib import Path
+
+from bkbox_tui.app import Tui
+from bkbox_tui.dialogs import Question
+from bkbox_tui.recording import read_recording
+from bkbox_tui.snapshot import Snapshot
+from bkbox_tui.sources import Bookie
+from textual.widgets import Input
+
+from bkbox import config as configuration
+from tests.harness.fixtures import MakeBookie
+from tests.harness.processes import bkbox
+from tests.tui.screens import healthy, lines_of, screen, text_of
+from tests.tui.test_screen import until
+
+
+def wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def test_a_bookie_that_runs_and_then_is_killed(make_bookie: MakeBookie, tmp_path: Path) -> None:
+    bookie = make_bookie().start()
+    config = configuration.load(bookie.config, os.environ)
+    app = Tui(Bookie(config, wall_ms), config=config, wall_ms=wall_ms, recordings=tmp_path)
+
+    async def go() -> None:
+        async with app.run_test(size=(120, 40)) as pilot:
+            await until(pilot, lambda: "nothing is missing" in text_of(app))
+            assert "connected" in lines_of(app)[0]
+            await pilot.press("w", "5")
+            await until(pilot, lambda: "[+] cookies of disks" in text_of(app))
+            assert "RECORDING" in lines_of(app)[0]
+            await pilot.press("6")
+            await until(pilot, lambda: f"{bookie.bookie_id} (this one)" in text_of(app))
+            await pilot.press("8")
+            await until(pilot, lambda: "repair_retry_initial_s" in text_of(app))
+            bookie.kill()
+            await pilot.press("1")
+            await until(pilot, lambda: "NOT CONNECTED" in lines_of(app)[0])
+            await until(pilot, lambda: "not stopped cleanly" in text_of(app))
+            await pilot.press("w")
+            await until(pilot, lambda: "RECORDING" not in lines_of(app)[0])
+
+    asyncio.run(go())
+    (recording,) = tmp_path.glob("bkbox-*.jsonl.gz")
+    kept = list(read_recording(recording))
+    assert kept[0].status is not None
+    assert kept[-1].status is None
+
+
+def test_recording_without_a_screen(make_bookie: MakeBookie, tmp_path: Path) -> None:
+    bookie = make_bookie().start()
+    file = tmp_path / "night.jsonl.gz"
+    bkbox("tui", "--config", str(bookie.config), "--record", str(file), "--headless", "5")
+    kept = list(read_recording(file))
+    assert len(kept) >= 2
+    assert all(snapshot.status is not None for snapshot in kept)
+
+
+def test_a_dialog_wants_the_id_letter_by_letter() -> None:
+    app = screen(Snapshot(1_000, healthy()))
+    answers: list[str | None] = []
+
+    async def go() -> None:
+        async with app.run_test(size=(80, 24)) as pilot:
+            app.push_screen(Question("End job 12?", must_be="12"), answers.append)
+            await until(pilot, lambda: isinstance(app.screen, Question))
+            await pilot.press("1", "enter")
+            await until(pilot, lambda: "nothing was done" in text_of(app))
+            assert answers == []
+            app.screen.query_one(Input).value = "12"
+            await pilot.press("enter")
+            await until(pilot, lambda: answers == ["12"])
+
+    asyncio.run(go())

@@ -1,0 +1,223 @@
+"""The screen under Textual's pilot: every panel and key, at 80 x 24 and at 200 x 60, as plain text."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from bkbox_tui.app import Tui
+from bkbox_tui.keys import KEYS, PANELS
+from bkbox_tui.snapshot import DiskFiles, Snapshot
+from textual.pilot import Pilot
+from textual.widgets import DataTable, Input
+
+from bkbox.jobs.job import JobState
+from tests.tui.screens import (
+    LARGE,
+    SMALL,
+    Script,
+    healthy,
+    in_limbo,
+    limbo_job,
+    lines_of,
+    screen,
+    text_of,
+)
+
+Steps = Callable[[Tui, Pilot[None]], Awaitable[None]]
+
+
+def watch(app: Tui, steps: Steps, size: tuple[int, int] = SMALL) -> None:
+    """Have the screen run, and do ``steps`` once the first snapshot is on it."""
+
+    async def go() -> None:
+        async with app.run_test(size=size) as pilot:
+            await until(pilot, lambda: app.view.snapshot is not None)
+            await steps(app, pilot)
+
+    asyncio.run(go())
+
+
+async def until(pilot: Pilot[Any], holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + 120
+    while not holds():
+        assert time.monotonic() < end, text_of(pilot.app)
+        await pilot.pause()
+        await asyncio.sleep(0.02)
+
+
+SAID = {
+    "overview": [
+        "safe?",
+        "[X] 1 ledger cannot be repaired without help",
+        "/data/a",
+        "bring back 10.0.0.2:3181",
+    ],
+    "disks": ["uuid-a", "last start: clean", "fsync", "150 GiB"],
+    "limbo": ["17 left of 20", "stuck: 1, by ledger", "bkbox ledger explain 1"],
+    "jobs": ["limbo", "running", "checking ledger 7", "15%"],
+    "cookies": ["a recording does not have this"],
+    "cluster": ["a recording does not have this"],
+    "events": ["the bookie answers; it is running", "17 ledgers are in limbo"],
+    "diagnostics": ["kernel compiled", "frontend", "acknowledges after sync"],
+}
+"""On each panel, in one line each, for a bookie with a ledger that is stuck."""
+
+
+@pytest.mark.parametrize("size", [SMALL, LARGE], ids=["80x24", "200x60"])
+def test_every_panel_says_what_it_is_for(size: tuple[int, int]) -> None:
+    app = screen(Snapshot(1_000, in_limbo(), (limbo_job(),)))
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        for number, (name, title, _) in enumerate(PANELS, start=1):
+            await pilot.press(str(number))
+            await until(pilot, lambda name=name: all(word in text_of(app) for word in SAID[name]))
+            lines = lines_of(app)
+            assert "10.0.0.1:3181" in lines[0]
+            assert "LIMBO 17" in lines[0]
+            assert f"{number} {title}" in lines[1]
+            assert "Quit" in lines[-1]
+            assert max(map(len, lines)) <= size[0]
+
+    watch(app, steps, size)
+
+
+def test_help_names_every_key_of_the_panel_and_no_other() -> None:
+    app = screen(Snapshot(1_000, healthy()))
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        await pilot.press("4", "question_mark")
+        await until(pilot, lambda: "Set the speed limit of the job." in text_of(app))
+        assert "Show only rows that contain a text." not in text_of(app)
+        await pilot.press("escape")
+        await until(pilot, lambda: "Set the speed limit" not in text_of(app))
+
+    watch(app, steps, LARGE)
+
+
+def test_what_changes_is_drawn_and_what_is_frozen_is_not_asked() -> None:
+    script = Script(
+        [Snapshot(1_000, healthy(0)), Snapshot(2_000, in_limbo()), Snapshot(3_000, in_limbo())]
+    )
+    app = Tui(script, config=None, wall_ms=lambda: 3_000, recordings=Path())
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "LIMBO 17" in lines_of(app)[0])
+        assert app.view.history.adds_per_s[0] == 2_000.0
+        await pilot.press("space")
+        await until(pilot, lambda: "PAUSED" in lines_of(app)[0])
+        taken = script.taken
+        await asyncio.sleep(1.5)
+        assert script.taken <= taken + 1
+        await pilot.press("space")
+        await until(pilot, lambda: script.taken > taken + 1)
+
+    watch(app, steps)
+
+
+def test_a_bookie_that_is_down_is_shown_from_its_files() -> None:
+    files = (DiskFiles("/data/a", "u", "not stopped cleanly", 50 << 30, 200 << 30, ""),)
+    app = screen(Snapshot(1_000, None, (), "no bookie is running: nothing answers", files))
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "not stopped cleanly" in text_of(app))
+        assert "NOT CONNECTED" in lines_of(app)[0]
+        for number in range(2, len(PANELS) + 1):  # nothing on it needs a bookie that answers
+            await pilot.press(str(number))
+            await pilot.pause()
+
+    watch(app, steps)
+
+
+def test_a_terminal_that_is_too_small_says_so_and_recovers() -> None:
+    app = screen(Snapshot(1_000, healthy()))
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        for number in range(20):
+            await pilot.resize_terminal(20 if number % 2 == 0 else 80, 5 if number % 2 == 0 else 24)
+        await pilot.resize_terminal(20, 5)
+        await until(pilot, lambda: "too small" in text_of(app).replace("\n", " "))
+        await pilot.resize_terminal(80, 24)
+        await until(pilot, lambda: "nothing is missing" in text_of(app))
+
+    watch(app, steps)
+
+
+def test_a_thousand_ledgers_sorted_and_filtered() -> None:
+    app = screen(Snapshot(1_000, in_limbo(1_000, 1_000)))
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await until(pilot, lambda: "stuck: 1000, by ledger" in text_of(app))
+        await pilot.press("s")
+        await until(pilot, lambda: "by why it stays in limbo" in text_of(app))
+        await pilot.press("slash", *"777 entries")
+        await until(pilot, lambda: "stuck: 1000, 1 shown" in text_of(app))
+        assert app.panel.query_one(DataTable).row_count == 1
+        await pilot.press("enter")
+        assert not app.panel.query_one(Input).has_focus
+
+    watch(app, steps)
+
+
+def test_drawing_a_thousand_ledgers_again_costs_little() -> None:
+    status = in_limbo(1_000, 1_000)
+    app = screen(Snapshot(1_000, status))
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        await until(pilot, lambda: "stuck: 1000" in text_of(app))
+        added = []
+        table = app.panel.query_one(DataTable)
+        table.add_row = lambda *cells, **_: added.append(cells)  # type: ignore[method-assign,assignment]
+        app.view.take(Snapshot(2_000, replace(status, limbo=replace(status.limbo, done=4))))
+        app.panel.show(app.view)
+        assert added == []  # rows that are there already stay
+
+    watch(app, steps)
+
+
+def test_no_key_is_bound_twice_on_a_panel() -> None:
+    for name, _, _ in PANELS:
+        keys = [key.key for key in KEYS if key.panel in ("", name)]
+        assert len(keys) == len(set(keys))
+
+
+def test_every_key_does_something_and_nothing_breaks() -> None:
+    app = screen(
+        Snapshot(1_000, in_limbo(), (limbo_job(JobState.RUNNING), limbo_job(JobState.DONE, 2)))
+    )
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        for key in KEYS:
+            if key.action in ("quit", "record"):
+                continue
+            if key.panel and app.panel_name != key.panel:
+                app.action_panel(key.panel)
+                await until(pilot, lambda key=key: app.panel_name == key.panel)
+            await pilot.press(key.key, "escape")
+        await until(pilot, lambda: app.view.snapshot is not None)
+
+    watch(app, steps)
+
+
+def test_hidden_panels_do_no_work() -> None:
+    app = screen(Snapshot(1_000, healthy()))
+    drawn: list[str] = []
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        for name, _, _ in PANELS:
+            panel = app.query_one(f"#{name}")
+            panel.show = lambda _view, name=name: drawn.append(name)  # type: ignore[attr-defined]
+        await pilot.press("2")
+        await until(pilot, lambda: "disks" in drawn)
+        drawn.clear()
+        await until(pilot, lambda: len(drawn) >= 2)
+        assert set(drawn) == {"disks"}
+
+    watch(app, steps)

@@ -1,0 +1,124 @@
+"""The four answers that an operator wants first: is it safe, what is it doing, how long, what do I do next.
+
+Pure.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from bkbox.admin.status import DiskStatus, Status
+from bkbox.jobs.job import Job, JobState
+from bkbox_tui.snapshot import Snapshot
+from bkbox_tui.words import Level, amount, span
+
+_AT_WORK = (JobState.RUNNING, JobState.BLOCKED, JobState.PAUSED)
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """``level`` and ``safe`` belong together; ``next_steps`` are (what, advice or command or ""), the most urgent
+    first."""
+
+    level: Level
+    safe: str
+    doing: str
+    how_long: str
+    next_steps: tuple[tuple[str, str], ...]
+
+
+def answers_of(snapshot: Snapshot | None) -> Answers:
+    """All four."""
+    if snapshot is None:
+        return Answers(Level.UNKNOWN, "not known yet", "asking the bookie", "a moment", ())
+    status = snapshot.status
+    if status is None:
+        return _while_down(snapshot)
+    level, safe = safety(status)
+    return Answers(
+        level, safe, _doing(status, snapshot.jobs), _how_long(status, snapshot.jobs), _next(status)
+    )
+
+
+def safety(status: Status) -> tuple[Level, str]:
+    """The worst that is true decides."""
+    failed = [disk for disk in status.disks if disk.state == "failed"]
+    away = [disk for disk in status.disks if disk.state == "out of service"]
+    if status.state in ("refused", "stopped"):
+        return Level.BAD, f"the bookie is {status.state}"
+    if failed:
+        return Level.BAD, f"{_disks(failed)} failed; its ledgers rely on their other copies"
+    if status.limbo.blockers:
+        count = len(status.limbo.blockers)
+        return Level.BAD, f"{_ledgers(count)} cannot be repaired without help: see below"
+    if away and status.state == "running":
+        return Level.WARNING, f"{_disks(away)} out of service"
+    if status.limbo.ledgers:
+        return Level.WARNING, (
+            f"{_ledgers(status.limbo.ledgers)} in limbo: nothing acknowledged is denied, some copies may be missing"
+        )
+    if status.state != "running":
+        return Level.BUSY, f"the bookie is {status.state}"
+    if not status.writable:
+        reasons = ", ".join(status.read_only_reasons) or "no reason given"
+        return Level.WARNING, f"read-only: {reasons}; what it holds is safe"
+    return Level.GOOD, "yes: every disk is in service and nothing is missing"
+
+
+def _while_down(snapshot: Snapshot) -> Answers:
+    broken = [item for item in snapshot.files if item.problem]
+    return Answers(
+        Level.BAD,
+        f"the bookie does not answer: {snapshot.problem}",
+        "nothing; below is what its disks say",
+        "unknown",
+        (
+            *((f"{item.path}: {item.problem}", "") for item in broken),
+            ("start the bookie, or see why it does not start", "systemctl status bkbox"),
+        ),
+    )
+
+
+def _doing(status: Status, jobs: tuple[Job, ...]) -> str:
+    if status.state != "running":
+        return status.boot.phase
+    at_work = [job for job in jobs if job.state in _AT_WORK]
+    if not at_work:
+        return "serving; no other work"
+    described = [f"{job.kind.value}{_part(job)}" for job in at_work[:3]]
+    more = f" and {len(at_work) - 3} more" if len(at_work) > 3 else ""
+    return "serving, and " + ", ".join(described) + more
+
+
+def _part(job: Job) -> str:
+    words = [] if job.percent is None else [f"{job.percent:.0f} %"]
+    if job.state is not JobState.RUNNING:
+        words.append(job.state.value)
+    return f" ({', '.join(words)})" if words else ""
+
+
+def _how_long(status: Status, jobs: tuple[Job, ...]) -> str:
+    at_work = [job for job in jobs if job.state in _AT_WORK]
+    if status.limbo.ledgers:
+        return f"limbo: {span(status.limbo.eta_s)}"
+    if not at_work:
+        return "nothing to wait for"
+    if any(job.eta_s is None for job in at_work):
+        return "unknown"
+    return span(max(job.eta_s or 0.0 for job in at_work))
+
+
+def _next(status: Status) -> tuple[tuple[str, str], ...]:
+    blocked = [
+        (f"ledger {blocker.ledger}: {blocker.reason}", blocker.what_to_do)
+        for blocker in status.limbo.blockers[:5]
+    ]
+    return (*blocked, *((warning.text, warning.command) for warning in status.warnings))
+
+
+def _disks(disks: list[DiskStatus]) -> str:
+    return f"disk {disks[0].path}" if len(disks) == 1 else f"{len(disks)} disks"
+
+
+def _ledgers(count: int) -> str:
+    return "1 ledger" if count == 1 else f"{amount(count)} ledgers"

@@ -1,0 +1,348 @@
+"""The screen itself: takes a snapshot a second, and has the panel that is seen drawn from it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import ClassVar
+
+from textual import on
+from textual.app import App, ComposeResult, SystemCommand
+from textual.binding import Binding, BindingType
+from textual.events import Resize
+from textual.screen import Screen
+from textual.widgets import ContentSwitcher, Footer, Static, Tab, Tabs
+
+from bkbox.config import Config
+from bkbox.errors import BkboxError
+from bkbox.jobs.job import Job, JobAction, JobState
+from bkbox_tui.dialogs import HelpScreen, Question
+from bkbox_tui.keys import KEYS, PANELS, keys_of
+from bkbox_tui.panels.asked import Cluster, Cookies, Diagnostics
+from bkbox_tui.panels.base import Panel
+from bkbox_tui.panels.disks import Disks
+from bkbox_tui.panels.events import Events
+from bkbox_tui.panels.jobs import Jobs
+from bkbox_tui.panels.limbo import Limbo
+from bkbox_tui.panels.overview import Overview
+from bkbox_tui.recording import Recorder
+from bkbox_tui.sources import Bookie, Source
+from bkbox_tui.view import View
+from bkbox_tui.widgets import Top, TopBar
+from bkbox_tui.words import bytes_of
+
+EVERY_S = 1.0
+"""Between two looks."""
+
+_WIDTH_MIN, _HEIGHT_MIN = 40, 10
+_THEMES = ("textual-dark", "textual-light", "ansi-dark")
+
+
+class Tui(App[None]):
+    """``record``: a recorder from the beginning on; ``recordings``: where others are put."""
+
+    TITLE = "bkbox"
+    CSS = """
+    #panels { height: 1fr; }
+    Tab { padding: 0 1 0 0; }
+    #too-small { display: none; }
+    .too-small #too-small { display: block; }
+    .too-small #panels, .too-small Tabs, .too-small Footer, .too-small TopBar { display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(
+            key.key,
+            key.action,
+            key.label,
+            show=key.in_footer,
+            tooltip=key.help,
+            id=key.action,
+            priority=key.key == "tab" or key.key == "shift+tab",
+        )
+        for key in KEYS
+    ]
+
+    def __init__(
+        self,
+        source: Source,
+        *,
+        config: Config | None,
+        wall_ms: Callable[[], int],
+        recordings: Path,
+        record: Recorder | None = None,
+    ) -> None:
+        super().__init__()
+        self.source = source
+        self.view = View()
+        self._config = config
+        self._wall_ms = wall_ms
+        self._recordings = recordings
+        self._recorder = record
+        self._frozen = False
+        self._ended = False
+        self._look = asyncio.Event()
+
+    def compose(self) -> ComposeResult:
+        yield TopBar()
+        yield Static("too small: the screen needs 40 x 10 at least", id="too-small", markup=False)
+        yield Tabs(
+            *(
+                Tab(f"{number} {title}", id=f"tab-{name}")
+                for number, (name, title, _) in enumerate(PANELS, 1)
+            )
+        )
+        with ContentSwitcher(id="panels", initial=PANELS[0][0]):
+            yield Overview(id="overview")
+            yield Disks(id="disks")
+            yield Limbo(id="limbo")
+            yield Jobs(id="jobs")
+            yield Cookies(self.source, id="cookies")
+            yield Cluster(self.source, id="cluster")
+            yield Events(id="events")
+            yield Diagnostics(self._config, id="diagnostics")
+        yield Footer()
+
+    def on_mount(self) -> None:
+        self.query_one(Tabs).can_focus = False
+        self.run_worker(self._watch(), exit_on_error=True)
+        self.set_interval(EVERY_S, self._draw_top)
+        self._draw()
+
+    def on_unmount(self) -> None:
+        if self._recorder is not None:
+            self._recorder.close()
+
+    # ---- looking ------------------------------------------------------------------------------------
+
+    async def _watch(self) -> None:
+        while not self._ended:
+            if not self._frozen:
+                await self._take()
+            self._look.clear()
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._look.wait(), EVERY_S)
+
+    async def _take(self) -> None:
+        snapshot = await self.source.take()
+        if snapshot is None:
+            self._ended = True
+        else:
+            self.view.take(snapshot)
+            self._record(lambda recorder: recorder.add(snapshot))
+        self._draw()
+
+    def _record(self, write: Callable[[Recorder], None]) -> None:
+        if self._recorder is None:
+            return
+        try:
+            write(self._recorder)
+        except OSError as error:
+            self.notify(f"the recording ended: {error}", severity="error")
+            self._end_recording()
+
+    def _draw(self) -> None:
+        self._draw_top()
+        panel = self.panel
+        # What lies under a dialog is not seen, and what is just being made or taken down has no parts.
+        if len(self.screen_stack) == 1 and panel.is_mounted and panel.is_attached:
+            panel.show(self.view)
+
+    def _draw_top(self) -> None:
+        snapshot = self.view.snapshot
+        age = None if snapshot is None else max(0.0, (self._wall_ms() - snapshot.taken_ms) / 1_000)
+        flags = [*self.view.flags]
+        flags += ["PAUSED"] if self._frozen else []
+        flags += ["RECORDING"] if self._recorder is not None else []
+        bars = self.query(TopBar)
+        if bars:
+            bars.first().show(
+                Top(
+                    self.source.name, self._connection(), self.view.answers.level, age, tuple(flags)
+                )
+            )
+
+    def _connection(self) -> str:
+        if not self.source.is_live:
+            return "end of the recording" if self._ended else "replay"
+        snapshot = self.view.snapshot
+        if snapshot is None:
+            return "connecting"
+        return "connected" if snapshot.status is not None else "NOT CONNECTED"
+
+    # ---- panels -------------------------------------------------------------------------------------
+
+    @property
+    def panel(self) -> Panel:
+        """The one that is seen."""
+        switcher = self.query_one("#panels", ContentSwitcher)
+        return switcher.query_one(f"#{switcher.current}", Panel)
+
+    @property
+    def panel_name(self) -> str:
+        return self.query_one("#panels", ContentSwitcher).current or PANELS[0][0]
+
+    def action_panel(self, name: str) -> None:
+        self.query_one(Tabs).active = f"tab-{name}"
+
+    @on(Tabs.TabActivated)
+    def _switch(self, event: Tabs.TabActivated) -> None:
+        self.query_one("#panels", ContentSwitcher).current = (event.tab.id or "").removeprefix(
+            "tab-"
+        )
+        panel = self.panel
+        for table in panel.query("DataTable"):
+            table.focus()
+            break
+        self._draw()
+        self.run_worker(panel.look(), exclusive=True, group="asked")
+        self.refresh_bindings()
+
+    def action_next_panel(self) -> None:
+        self.query_one(Tabs).action_next_tab()
+
+    def action_previous_panel(self) -> None:
+        self.query_one(Tabs).action_previous_tab()
+
+    def on_resize(self, event: Resize) -> None:
+        small = event.size.width < _WIDTH_MIN or event.size.height < _HEIGHT_MIN
+        self.screen.set_class(small, "too-small")
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Keys of other panels, and what cannot be done to a recording, are not offered."""
+        for key in KEYS:
+            if key.action == action and parameters == ():
+                return key in keys_of(self.panel_name) and (
+                    self.source.is_live or not key.on_live_only
+                )
+        return True
+
+    def get_system_commands(self, screen: Screen[object]) -> list[SystemCommand]:
+        """The table of keys, by name."""
+        return [
+            SystemCommand(
+                key.label,
+                key.help,
+                lambda action=key.action: self.call_later(self.run_action, action),
+            )
+            for key in keys_of(self.panel_name)
+            if self.source.is_live or not key.on_live_only
+        ]
+
+    # ---- what keys do -------------------------------------------------------------------------------
+
+    def action_help(self) -> None:
+        _, title, about = next(item for item in PANELS if item[0] == self.panel_name)
+        self.push_screen(
+            HelpScreen(title, about, keys_of(self.panel_name)), lambda _none: self._draw()
+        )
+
+    def action_refresh(self) -> None:
+        self._frozen = False
+        self._look.set()
+        self.run_worker(self.panel.look(), exclusive=True, group="asked")
+
+    def action_freeze(self) -> None:
+        self._frozen = not self._frozen
+        self._look.set()
+        self._draw_top()
+
+    def action_record(self) -> None:
+        if self._recorder is not None:
+            self.notify(f"recorded to {self._recorder.path}")
+            self._end_recording()
+            return
+        path = self._recordings / f"bkbox-{self._wall_ms()}.jsonl.gz"
+        try:
+            self._recorder = Recorder(path)
+        except BkboxError as error:
+            self.notify(str(error), severity="error")
+            return
+        snapshot = self.view.snapshot
+        if snapshot is not None:
+            self._record(lambda recorder: recorder.add(snapshot))
+        self.notify(f"recording to {path}")
+        self._draw_top()
+
+    def _end_recording(self) -> None:
+        recorder, self._recorder = self._recorder, None
+        if recorder is not None:
+            with suppress(OSError):  # told when it happened
+                recorder.close()
+        self._draw_top()
+
+    def action_theme(self) -> None:
+        at = _THEMES.index(self.theme) if self.theme in _THEMES else -1
+        self.theme = _THEMES[(at + 1) % len(_THEMES)]
+
+    def action_filter(self) -> None:
+        self.query_one(Limbo).filter()
+
+    def action_sort(self) -> None:
+        self.query_one(Limbo).sort()
+
+    def action_severity(self) -> None:
+        self.query_one(Events).next_severity()
+        self._draw()
+
+    # ---- jobs ---------------------------------------------------------------------------------------
+
+    def action_pause_job(self) -> None:
+        job = self._job()
+        if job is not None:
+            paused = job.state is JobState.PAUSED
+            self._act(job, JobAction.RESUME if paused else JobAction.PAUSE)
+
+    def action_cancel_job(self) -> None:
+        job = self._job()
+        if job is None:
+            return
+        question = Question(
+            f"End job {job.id} ({job.kind.value})? Type its id, {job.id}:", must_be=str(job.id)
+        )
+        self.push_screen(
+            question, lambda said: None if said is None else self._act(job, JobAction.CANCEL)
+        )
+
+    def action_rate_job(self) -> None:
+        job = self._job()
+        if job is None:
+            return
+
+        def answered(said: str | None) -> None:
+            if said is None:
+                return
+            try:
+                limit = bytes_of(said)
+            except ValueError as error:
+                self.notify(str(error), severity="error")
+                return
+            self._act(job, JobAction.RATE, limit)
+
+        self.push_screen(
+            Question(f"Bytes a second for job {job.id}, as 50MiB; 0 for no limit:"), answered
+        )
+
+    def _job(self) -> Job | None:
+        job = self.query_one(Jobs).selected
+        if job is None or job.state.ended:
+            self.notify("there is no job under the cursor that has not ended", severity="warning")
+            return None
+        return job
+
+    def _act(self, job: Job, action: JobAction, limit: int | None = None) -> None:
+        source = self.source
+        if isinstance(source, Bookie):
+            self.run_worker(self._carry_out(source, job, action, limit))
+
+    async def _carry_out(
+        self, source: Bookie, job: Job, action: JobAction, limit: int | None
+    ) -> None:
+        try:
+            await source.act(job.id, action, limit)
+        except BkboxError as error:
+            self.notify(str(error), severity="error")
+        else:
+            self.notify(f"job {job.id}: {action.value}")
+        self._look.set()

@@ -1,0 +1,50 @@
+"""Rates over the last minutes, from what snapshots count. Pure; bounded."""
+
+from __future__ import annotations
+
+from collections import deque
+
+from bkbox.admin.status import Status
+from bkbox_tui.snapshot import Snapshot
+
+POINTS = 120
+_LAST_STAGE = "reply"
+
+
+class History:
+    """Adds a second, and the share of disks that is free, of the last POINTS snapshots."""
+
+    def __init__(self) -> None:
+        self.adds_per_s: deque[float] = deque(maxlen=POINTS)
+        self._before: tuple[int, int] | None = None
+
+    def add(self, snapshot: Snapshot) -> None:
+        """Take one more snapshot; a bookie that began anew counts from zero."""
+        if snapshot.status is None:
+            self._before = None
+            return
+        adds = adds_of(snapshot.status)
+        if self._before is not None:
+            ms, count = self._before
+            seconds = (snapshot.taken_ms - ms) / 1_000
+            if seconds > 0:
+                self.adds_per_s.append(max(0, adds - count) / seconds)
+        self._before = snapshot.taken_ms, adds
+
+
+def adds_of(status: Status) -> int:
+    """Adds answered since the workers began."""
+    return sum(
+        stage.count for disk in status.disks for stage in disk.stages if stage.stage == _LAST_STAGE
+    )
+
+
+def slowest_us(status: Status, stage: str) -> int | None:
+    """The largest p99 of a stage over the disks, in microseconds; None where there were no adds."""
+    found = [
+        item.p99_us
+        for disk in status.disks
+        for item in disk.stages
+        if item.stage == stage and item.count
+    ]
+    return max(found, default=None)

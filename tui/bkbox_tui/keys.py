@@ -1,0 +1,98 @@
+"""All keys of the screen, in one table: bindings, footer, help and the command palette are made from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+EVERYWHERE = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """``panel``: the only panel where it does something, or EVERYWHERE; ``in_footer``: shown there at all times."""
+
+    key: str
+    action: str
+    label: str
+    help: str
+    panel: str = EVERYWHERE
+    in_footer: bool = False
+    on_live_only: bool = False
+
+
+PANELS = (
+    ("overview", "Overview", "Is it safe, what is it doing, how long, what do I do next."),
+    ("disks", "Disks", "Each disk: room, state, ledgers, and where the time of its adds goes."),
+    (
+        "limbo",
+        "Limbo",
+        "Ledgers that may lack entries here, and what keeps them from being repaired.",
+    ),
+    ("jobs", "Jobs", "Long work: repair, drain, compaction, scrub; its pace and its end."),
+    (
+        "cookies",
+        "Cookies",
+        "What binds disks, metadata store and configuration; what differs, how to mend it.",
+    ),
+    ("cluster", "Cluster", "The bookies that the metadata store knows."),
+    ("events", "Events", "What changed since this screen was opened."),
+    (
+        "diagnostics",
+        "Diagnostics",
+        "Processes, and every configuration key with where its value comes from.",
+    ),
+)
+"""Name, title and what it is for; the first is shown first, and the digits choose them in this order."""
+
+KEYS = (
+    *(
+        Key(str(number), f"panel('{name}')", title, text)
+        for number, (name, title, text) in enumerate(PANELS, start=1)
+    ),
+    Key("tab", "next_panel", "Next", "The next panel.", in_footer=True),
+    Key("shift+tab", "previous_panel", "Previous", "The panel before."),
+    Key("question_mark", "help", "Help", "The keys of this panel.", in_footer=True),
+    Key(
+        "space",
+        "freeze",
+        "Freeze",
+        "Stop looking, or go on: the screen stays as it is meanwhile.",
+        in_footer=True,
+    ),
+    Key(
+        "w",
+        "record",
+        "Record",
+        "Write all that is seen from now on to a file, or end that.",
+        on_live_only=True,
+    ),
+    Key("f5", "refresh", "Look now", "Do not wait for the next second."),
+    Key("slash", "filter", "Filter", "Show only rows that contain a text.", "limbo"),
+    Key("s", "sort", "Sort", "Sort by the next column.", "limbo"),
+    Key("e", "severity", "Severity", "Show only events as bad as this or worse.", "events"),
+    Key("p", "pause_job", "Pause", "Pause the job, or let it go on.", "jobs", on_live_only=True),
+    Key("r", "rate_job", "Rate", "Set the speed limit of the job.", "jobs", on_live_only=True),
+    Key(
+        "x",
+        "cancel_job",
+        "Cancel",
+        "End the job; its id has to be typed.",
+        "jobs",
+        on_live_only=True,
+    ),
+    Key("t", "theme", "Theme", "The next of: dark, light, the terminal's own colours."),
+    Key("q", "quit", "Quit", "Leave; the bookie is not touched.", in_footer=True),
+)
+
+
+def keys_of(panel: str) -> list[Key]:
+    """What can be pressed on a panel."""
+    return [key for key in KEYS if key.panel in (EVERYWHERE, panel)]
+
+
+_NAMES = {"question_mark": "?", "slash": "/", "space": "space", "shift+tab": "shift+tab"}
+
+
+def shown(key: str) -> str:
+    """A key as it is printed on a keyboard."""
+    return _NAMES.get(key, key)

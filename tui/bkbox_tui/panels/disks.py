@@ -1,0 +1,84 @@
+"""Each disk, and of the one under the cursor all that is known."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from bkbox.admin.status import DiskStatus
+from bkbox_tui.panels.base import Panel
+from bkbox_tui.view import View
+from bkbox_tui.widgets import Table
+from bkbox_tui.words import amount, bar, micros, size
+
+
+class Disks(Panel):
+    """A table, and the details of one row."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._disks: dict[str, DiskStatus] = {}
+
+    def compose(self) -> ComposeResult:
+        yield Table(
+            ["disk", "state", "used", "free", "of", "ledgers", "limbo", "read-only"], id="all-disks"
+        )
+        yield Static("", id="disk-title", classes="title", markup=False)
+        yield Static("", id="disk-details", markup=False)
+        yield Table(["stage", "adds", "p50", "p99", "p99.9", "longest"], id="stages")
+
+    def show(self, view: View) -> None:
+        snapshot = view.snapshot
+        status = snapshot.status if snapshot is not None else None
+        self._disks = {disk.disk: disk for disk in status.disks} if status is not None else {}
+        self.query_one("#all-disks", Table).show(
+            [
+                (
+                    disk.disk,
+                    (
+                        disk.path,
+                        disk.state,
+                        bar(
+                            1 - disk.free_bytes / disk.total_bytes if disk.total_bytes else None, 8
+                        ),
+                        size(disk.free_bytes),
+                        size(disk.total_bytes),
+                        amount(disk.ledgers),
+                        amount(disk.limbo_ledgers),
+                        ", ".join(disk.read_only) or "no",
+                    ),
+                )
+                for disk in self._disks.values()
+            ]
+        )
+        self._details()
+
+    def on_data_table_row_highlighted(self, _event: object) -> None:
+        self._details()
+
+    def _details(self) -> None:
+        disk = self._disks.get(self.query_one("#all-disks", Table).selected or "")
+        title, text, stages = "", "the bookie is not running" if not self._disks else "", []
+        if disk is not None:
+            title = f"{disk.path}  {disk.disk}"
+            replay = disk.replay
+            text = (
+                f"last start: {disk.crash_class}: {disk.reason}\n"
+                f"replayed: {amount(replay.records)} records, {amount(replay.entries)} entries, {size(replay.bytes)}; "
+                f"cut {size(replay.cut_bytes)}; damaged ranges: {replay.damaged}"
+            )
+            stages = [
+                (
+                    stage.stage,
+                    (
+                        stage.stage,
+                        amount(stage.count),
+                        *map(micros, (stage.p50_us, stage.p99_us, stage.p999_us, stage.max_us)),
+                    ),
+                )
+                for stage in disk.stages
+                if stage.count
+            ]
+        self.query_one("#disk-title", Static).update(title)
+        self.query_one("#disk-details", Static).update(text)
+        self.query_one("#stages", Table).show(stages)

@@ -1,0 +1,91 @@
+"""Long work: how far, how fast, how long, what blocks it."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from bkbox.jobs.job import Job, JobState
+from bkbox_tui.panels.base import Panel
+from bkbox_tui.view import View
+from bkbox_tui.widgets import Table
+from bkbox_tui.words import amount, bar, size, span
+
+_BAR = 10
+_BLOCKERS_MAX = 20
+
+
+class Jobs(Panel):
+    """Jobs that run first, then those that ended, the newest first."""
+
+    def __init__(self, *, id: str) -> None:
+        super().__init__(id=id)
+        self._jobs: dict[str, Job] = {}
+
+    def compose(self) -> ComposeResult:
+        yield Table(["job", "kind", "state", "done", "rate", "left", "blocked"], id="all-jobs")
+        yield Static("", id="job-details", markup=False)
+
+    def show(self, view: View) -> None:
+        jobs = view.snapshot.jobs if view.snapshot is not None else ()
+        ordered = sorted(jobs, key=lambda job: (job.state.ended, -job.id))
+        self._jobs = {str(job.id): job for job in ordered}
+        self.query_one("#all-jobs", Table).show(
+            [(key, _row(job)) for key, job in self._jobs.items()]
+        )
+        self._details()
+
+    @property
+    def selected(self) -> Job | None:
+        """The job under the cursor."""
+        return self._jobs.get(self.query_one("#all-jobs", Table).selected or "")
+
+    def on_data_table_row_highlighted(self, _event: object) -> None:
+        self._details()
+
+    def _details(self) -> None:
+        job = self.selected
+        text = "there are no jobs" if not self._jobs else ""
+        if job is not None:
+            text = "\n".join(_details(job))
+        self.query_one("#job-details", Static).update(text)
+
+
+def _row(job: Job) -> tuple[str, ...]:
+    share = None if job.percent is None else job.percent / 100
+    rate = f"{size(job.rate.bytes)}/s" if job.rate.bytes else f"{amount(job.rate.entries)}/s"
+    at_work = job.state is JobState.RUNNING
+    return (
+        str(job.id),
+        job.kind.value,
+        job.state.value,
+        bar(share, _BAR) + ("" if share is None else f" {share:.0%}"),
+        rate if at_work else "-",
+        span(job.eta_s) if at_work else "-",
+        str(job.blocked),
+    )
+
+
+def _details(job: Job) -> list[str]:
+    arguments = ", ".join(f"{name} {value}" for name, value in job.arguments.items())
+    limit = (
+        "no limit of its own"
+        if not job.bytes_per_second
+        else f"at most {size(job.bytes_per_second)}/s"
+    )
+    lines = [
+        "",
+        f"job {job.id}: {job.kind.value} {arguments}".rstrip() + f", {job.state.value}",
+        f"{job.step or 'nothing said'}; {limit}",
+        f"done: {amount(job.done.ledgers)} ledgers, {amount(job.done.entries)} entries, {size(job.done.bytes)}",
+    ]
+    if job.error:
+        lines.append(f"error: {job.error}")
+    for blocker in job.blockers[:_BLOCKERS_MAX]:
+        lines.append(f"- ledger {blocker.ledger}: {blocker.reason}")
+        lines.append(f"    {blocker.what_to_do}")
+    if job.blocked > len(job.blockers[:_BLOCKERS_MAX]):
+        lines.append(
+            f"- and {job.blocked - len(job.blockers[:_BLOCKERS_MAX])} more: bkbox job show {job.id}"
+        )
+    return lines

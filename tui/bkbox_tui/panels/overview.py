@@ -1,0 +1,98 @@
+"""Is it safe, what is it doing, how long, what do I do next."""
+
+from __future__ import annotations
+
+from textual.app import ComposeResult
+from textual.widgets import Static
+
+from bkbox_tui.history import slowest_us
+from bkbox_tui.panels.base import Panel
+from bkbox_tui.snapshot import DiskFiles
+from bkbox_tui.view import View
+from bkbox_tui.widgets import RateLine, Row, Table
+from bkbox_tui.words import amount, bar, micros, size
+
+_BAR = 10
+_STEPS_MAX = 12
+
+
+class Overview(Panel):
+    """The four answers, the rate of adds, and a line for each disk."""
+
+    DEFAULT_CSS = """
+    Overview #safe.success { color: $text-success; }
+    Overview #safe.warning { color: $text-warning; }
+    Overview #safe.error { color: $text-error; text-style: bold; }
+    Overview #answers { height: auto; }
+    """
+
+    def compose(self) -> ComposeResult:
+        yield Static("", id="safe", markup=False)
+        yield Static("", id="answers", markup=False)
+        yield RateLine("adds/s", id="adds")
+        yield Static("", id="latency", classes="quiet", markup=False)
+        yield Static("Disks", classes="title")
+        yield Table(["disk", "state", "used", "free", "ledgers", "limbo"], id="disks")
+        yield Static("What to do next", classes="title")
+        yield Static("", id="next", markup=False)
+
+    def show(self, view: View) -> None:
+        answers = view.answers
+        safe = self.query_one("#safe", Static)
+        safe.set_classes(answers.level.style)
+        safe.update(f"safe?      [{answers.level.sign}] {answers.safe}")
+        self.query_one("#answers", Static).update(
+            f"doing?     {answers.doing}\nhow long?  {answers.how_long}"
+        )
+        self.query_one("#next", Static).update(_steps(answers.next_steps))
+        points = view.history.adds_per_s
+        self.query_one("#adds", RateLine).show(points, f"{amount(points[-1])}/s" if points else "-")
+        snapshot = view.snapshot
+        status = snapshot.status if snapshot is not None else None
+        latency = ""
+        rows: list[Row] = []
+        if status is not None:
+            sync, reply = slowest_us(status, "fsync"), slowest_us(status, "reply")
+            if sync is not None and reply is not None:
+                latency = f"99 of 100 adds since the start: sync within {micros(sync)}, answered within {micros(reply)}"
+            rows = [
+                (
+                    disk.disk,
+                    (
+                        disk.path,
+                        disk.state,
+                        _used(disk.free_bytes, disk.total_bytes),
+                        size(disk.free_bytes),
+                        amount(disk.ledgers),
+                        amount(disk.limbo_ledgers),
+                    ),
+                )
+                for disk in status.disks
+            ]
+        elif snapshot is not None:
+            rows = [(item.path, _from_files(item)) for item in snapshot.files]
+        self.query_one("#latency", Static).update(latency)
+        self.query_one("#disks", Table).show(rows)
+
+
+def _from_files(item: DiskFiles) -> tuple[str, ...]:
+    used = _used(item.free_bytes, item.total_bytes)
+    return item.path, item.problem or item.marker, used, size(item.free_bytes), "-", "-"
+
+
+def _used(free: int, total: int) -> str:
+    share = 1 - free / total if total else None
+    return bar(share, _BAR) + ("" if share is None else f" {share:.0%}")
+
+
+def _steps(steps: tuple[tuple[str, str], ...]) -> str:
+    if not steps:
+        return "nothing"
+    lines = []
+    for text, hint in steps[:_STEPS_MAX]:
+        lines.append(f"- {text}")
+        if hint:
+            lines.append(f"→ {hint}")
+    if len(steps) > _STEPS_MAX:
+        lines.append(f"- and {len(steps) - _STEPS_MAX} more; see the panels Limbo and Jobs")
+    return "\n".join(lines)

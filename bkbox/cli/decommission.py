@@ -93,7 +93,7 @@ def decommission(
         return
     if survey.mode == "writable":
         message(
-            f"bookie {name} takes new ledgers: make it read-only or stop it, or this does not end"
+            f"bookie {name} takes new ledgers: stop it or make it read-only, or this may not end"
         )
     confirm(f"Copy {len(survey.ledgers)} ledgers away from {name}?", yes=yes)
     if socket is not None:

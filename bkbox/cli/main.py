@@ -90,7 +90,10 @@ COMMANDS = {
     ),
     "disk": ("bkbox.cli.disk:disk", "List disks; add, drain, replace, remove them while it runs."),
     "cluster": ("bkbox.cli.cluster:cluster", "Make a cluster, and see who is in it."),
-    "ledger": ("bkbox.cli.ledger:ledger", "Create, read, write, explain, recover, end, delete ledgers."),
+    "ledger": (
+        "bkbox.cli.ledger:ledger",
+        "Create, read, write, explain, recover, end, delete ledgers.",
+    ),
     "placement": ("bkbox.cli.placement:placement", "Show how bookies are chosen for ledgers."),
     "gc": ("bkbox.cli.gc:gc", "See and collect what deleted ledgers leave on the disks."),
     "index": ("bkbox.cli.index:index", "Work on a disk's index while the bookie is stopped."),

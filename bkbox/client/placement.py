@@ -77,7 +77,7 @@ class Placer:
         return tuple(bookie for bookie in filled if bookie is not None)
 
     async def distances(self, me: BookieId, bookies: Collection[BookieId]) -> dict[BookieId, int]:
-        """How far each is from me: 0 me, 1 the same host, 2 the same rack, 3 elsewhere; none if the store cannot say."""
+        """How far each is from me: 0 me, 1 the same host, 2 the same rack, 3 elsewhere; none where nobody knows."""
         try:
             registered = await self._store.bookies()
         except MetadataError:

@@ -110,8 +110,8 @@ class LedgerIndex:
         return ranges
 
     def runs(self, ledger: int) -> Iterator[Run]:
-        """Runs with all entries of a ledger, as of the first step; they overlap. What is appended, checkpointed or copied
-        meanwhile takes none of them away.
+        """Runs with all entries of a ledger, as of the first step; they overlap. What is appended, checkpointed or
+        copied meanwhile takes none of them away.
         """
         encoder = RunEncoder()
         for layer in self._layers():

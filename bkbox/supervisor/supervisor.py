@@ -387,6 +387,7 @@ class Supervisor:
 
     def keep_disk(self, base: Ground, disk: Disk) -> None:
         """Bring the worker back whenever it ends, until ``disk.keeping`` is cancelled."""
+
         def present() -> Child:
             assert disk.child is not None
             return disk.child

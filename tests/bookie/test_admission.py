@@ -22,11 +22,22 @@ def test_nothing_lifts_a_fence_or_limbo(standing: Standing, request_: Request) -
     assert ADMISSION[standing, request_].after is standing
 
 
-@pytest.mark.parametrize("standing", Standing)
+@pytest.mark.parametrize("standing", sorted(set(Standing) - {Standing.DELETED}, key=str))
 def test_a_fence_always_fences(standing: Standing) -> None:
     verdict = ADMISSION[standing, Request.FENCE]
     assert verdict.code is Code.EOK
     assert verdict.after in (Standing.FENCED, Standing.LIMBO)
+
+
+def test_a_deleted_ledger_takes_nothing_but_repair() -> None:
+    refused = {Request.ADD, Request.WRITE_LAC, Request.FENCE}
+    assert {
+        each for each in Request if ADMISSION[Standing.DELETED, each].code is not Code.EOK
+    } == refused
+    for each in refused:
+        verdict = ADMISSION[Standing.DELETED, each]
+        assert (verdict.code, verdict.after) == (Code.ENOLEDGER, Standing.DELETED)
+    assert ADMISSION[Standing.DELETED, Request.RECOVERY_ADD].after is Standing.LIMBO
 
 
 @pytest.mark.parametrize("standing", [Standing.FENCED, Standing.LIMBO])
@@ -41,6 +52,7 @@ def test_limbo_is_the_only_standing_in_which_absence_is_unknown() -> None:
         Standing.OPEN: Evidence.NEGATIVE,
         Standing.FENCED: Evidence.NEGATIVE,
         Standing.LIMBO: Evidence.UNKNOWN,
+        Standing.DELETED: Evidence.NEGATIVE,
     }
 
 

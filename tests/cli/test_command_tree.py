@@ -52,6 +52,9 @@ def test_the_commands_that_scripts_rely_on() -> None:
         *("disk list", "disk add", "disk drain", "disk replace", "disk remove"),
         *("gc status", "gc run", "gc explain", "scrub status", "scrub run"),
         *("health", "maintenance on", "maintenance off", "maintenance status"),
+        *("autorecovery run", "autorecovery status", "autorecovery list"),
+        *("autorecovery enable", "autorecovery disable", "decommission"),
+        "tui",
         "model-check",
         "chaos check",
         "sim",
@@ -95,7 +98,8 @@ def test_commands_that_print_data_offer_json() -> None:
     silent = {"init", "run", "demo", "cookie repair", "cluster init", "ledger delete", "bench sink"}
     silent |= {"model-check", "chaos check", "sim", "config import", "completion", "man"}
     silent |= {"disk add", "disk replace", "disk remove"}
-    silent |= {"job watch", "maintenance on", "maintenance off"}
+    silent |= {"job watch", "maintenance on", "maintenance off", "tui"}
+    silent |= {"autorecovery run", "autorecovery enable", "autorecovery disable"}
     for path, command in TREE.items():
         if isinstance(command, click.Group):
             continue

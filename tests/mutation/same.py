@@ -11,5 +11,13 @@ SAME: dict[tuple[str, str], str] = {
         "holdings",
         "first > self._following(position, upto)  ->  first >= self._following(position, upto)",
     ): "what comes next is then kept as what came out of order: slower, the same answers",
+    (
+        "repair",
+        "strict=True  ->  strict=False",
+    ): "both are made to the same length in the line before",
+    (
+        "repair",
+        "run[0] >= wanted.stop  ->  run[0] > wanted.stop",
+    ): "where they are equal, the lines below yield the same range and end the loop",
 }
 """(module, what was changed) -> why it is the same."""

@@ -58,6 +58,8 @@ def test_fragments_that_touch_become_one_range() -> None:
     metadata = closed((2, 2), "0:b1,b2 5:b1,b3 9:b4,b3 12:b3,b1", 19)
     assert list(expected_entries(metadata, B1)) == [range(9), range(12, 20)]
     assert list(expected_entries(metadata, B1, upto=13)) == [range(9), range(12, 14)]
+    for end in range(12):
+        assert list(expected_entries(metadata, B1, upto=end)) == [range(min(end + 1, 9))]
 
 
 def test_a_bookie_named_twice_holds_both_positions() -> None:

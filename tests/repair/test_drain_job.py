@@ -174,9 +174,7 @@ def test_a_drain_without_room_waits_and_is_given_up(bookie: Bookie) -> None:
 
 
 @pytest.mark.parametrize("turns", range(1, 14))
-def test_a_drain_cancelled_at_any_turn_leaves_nothing_half_done(
-    tmp_path: Path, turns: int
-) -> None:
+def test_a_drain_cancelled_at_any_turn_leaves_nothing_half_done(tmp_path: Path, turns: int) -> None:
     bookie = Bookie(tmp_path)
 
     async def story() -> None:
@@ -237,5 +235,3 @@ def test_a_refusal_is_the_jobs_error(bookie: Bookie) -> None:
 
     asyncio.run(story())
     bookie.close()
-
-

@@ -83,13 +83,13 @@ class Worker:
                 payload = b"".join(messages.LEDGER_ITEM.pack(*item) for item in items)
                 return messages.Page(more=more, payload=payload)
             case messages.ListDeleted():
-                items = [
+                deleted = [
                     (each, state.emptied, state.deleted_ms)
                     for each, state in sorted(self.states.items())
                     if state.deleted_ms
                 ]
                 return messages.Page(
-                    payload=b"".join(messages.DELETED_ITEM.pack(*item) for item in items)
+                    payload=b"".join(messages.DELETED_ITEM.pack(*item) for item in deleted)
                 )
             case messages.ChangeLedgers():
                 return self._change(call)

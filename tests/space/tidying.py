@@ -46,7 +46,7 @@ class Cluster:
             BookieProcess(root, self.uri, name=f"bookie{number}") for number in range(bookies)
         ]
         for bookie in self.bookies:
-            bookie.init(disks=1, **{**SETTINGS, **settings})
+            bookie.init(disks=1, **{**SETTINGS, **settings})  # type: ignore[arg-type]
         for bookie in self.bookies:
             bookie.start(wait=False)
         for bookie in self.bookies:
@@ -111,7 +111,7 @@ class Cluster:
         """Run a job to its end."""
         path = socket_of(self.bookies[bookie])
         number = admin.start_job(path, kind, arguments).id
-        job = wait_for(lambda: _ended(admin.job(path, number)), f"the end of job {number}", 60)
+        job: Job = wait_for(lambda: _ended(admin.job(path, number)), f"the end of job {number}", 60)
         assert job.state is ends, (job.state, job.error, job.step, self.bookies[bookie].stderr)
         return job
 

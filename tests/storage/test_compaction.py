@@ -144,7 +144,7 @@ def test_what_was_forgotten_stays_forgotten(disk: Disk) -> None:
     assert 1 in (store.log.ledgers_of(3) or {})
     assert compact(store, 3) == ""
     store.log.seal()
-    assert 1 not in (store.log.ledgers_of(4) or {1: None})  # nothing older is left to be voided
+    assert 1 not in (store.log.ledgers_of(4) or {1: (0, 0)})  # nothing older is left to be voided
     assert reindexed(store, RealFiles()).ledger_state(1) is None
     store.close()
 

@@ -23,6 +23,7 @@ from bkbox.storage.records import (
     lac_record,
     ledger_record,
 )
+from bkbox.values import replaced
 from tests.storage.bench import KEY, Host, entry, entry_bytes
 from tests.storage.compacting import look_through, reindexed, sealed
 
@@ -101,8 +102,7 @@ class Machine:
 
     def _state(self, ledger: int, **changes: object) -> None:
         before = self.model.states.get(ledger, LedgerRecord(KEY))
-        fields = {name: getattr(before, name) for name in LedgerRecord.__slots__} | changes
-        state = LedgerRecord(**fields)  # type: ignore[arg-type]
+        state = replaced(before, **changes)
         self._put(ledger_record(ledger, state))
         self.model.states[ledger] = state
 

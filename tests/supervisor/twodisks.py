@@ -41,9 +41,7 @@ class Life:
 class Side(Disk):
     """A disk and its worker."""
 
-    def __init__(
-        self, number: int, folder: Path, ack_after: AckAfter = AckAfter.SYNC
-    ) -> None:
+    def __init__(self, number: int, folder: Path, ack_after: AckAfter = AckAfter.SYNC) -> None:
         super().__init__(number, folder / "disk", f"disk {number}", lock=None)  # type: ignore[arg-type]
         self.ack_after = ack_after
         folder.mkdir()

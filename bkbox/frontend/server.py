@@ -106,6 +106,10 @@ class Frontend:
             self._places = Places(message.disks, self._turns.common.routes)
             self._awaited = {self._places.disks.index(disk) for disk in message.attached}
             self._listener = socket.socket(fileno=fds[0])
+            if (
+                not self._awaited
+            ):  # no disk is in service: the port is open all the same, and says so
+                self._listen()
         elif isinstance(message, messages.AttachDisk):
             self._attach(self._places.disks.index(message.disk), socket.socket(fileno=fds[0]))
         elif isinstance(message, messages.DiskAway):

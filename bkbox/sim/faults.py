@@ -14,7 +14,7 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bkbox.sim.files import Disk
+from bkbox.sim.files import LOG_SUFFIX, Disk
 from bkbox.sim.host import KILLED, STEPS, Cluster, Host
 from bkbox.sim.loop import Process
 from bkbox.sim.schedule import Action, Plan
@@ -286,14 +286,17 @@ class Faults:
         return True
 
     def flip_bit(self, host: Host, rng: random.Random) -> bool:
+        """Some bits of a disk. What is wrong is found when it is read: often the bookie starts again at once, and
+        always where a repair is under way, which may have looked there already.
+        """
         if not self.may_lose(host, for_good=True):
             return False
-        suffix = rng.choice((".log", ".log", "CHECKPOINT"))
+        suffix = rng.choice((LOG_SUFFIX, LOG_SUFFIX, "CHECKPOINT"))
         for _ in range(rng.choice((1, 3, 30))):
             what = rng.choice(host.disks).flip(rng, suffix)
             if what is not None:
                 self._cluster.scheduler.say(host.name, "a bit of %s flips", what)
-        if rng.random() < 0.7:  # what is wrong on a disk is found when it is read
+        if host.limbo() or rng.random() < 0.7:
             rng.choice((self.kill_bookie, self.lose_host))(host, rng)
         return True
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
@@ -27,17 +28,23 @@ from bkbox.storage.files import AppendFile, ReadFile, Space
 
 SECTOR_BYTES = 512
 TOTAL_BYTES = 1 << 40
+LOG_SUFFIX = ".log"
 KILLED_IN_WRITE = "it was killed in the middle of a write"
 
 
 class File:
-    """An inode. ``data``: what a read sees; ``synced``: durable up to there, but for ``undo``."""
+    """An inode. ``data``: what a read sees; ``synced``: durable up to there, but for ``undo``.
 
-    __slots__ = ("data", "lost", "synced", "undo")
+    ``end``: of what was appended, filler apart; ``ended``: what of it was synced; ``confirmed``: what was synced before
+    more was appended and synced as well, so that who wrote it can have said durably that it was.
+    """
+
+    __slots__ = ("confirmed", "data", "end", "ended", "lost", "synced", "undo")
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
         self.synced = len(data)
+        self.end = self.ended = self.confirmed = 0
         self.undo: list[tuple[int, bytes]] = []
         """What was durable and was overwritten or cut off since, oldest first."""
         self.lost: list[tuple[int, int, bytes]] = []
@@ -63,11 +70,16 @@ class File:
             del self.data[size:]
         else:
             self.data.extend(bytes(size - len(self.data)))
+        self.end = min(self.end, size)
+        self.ended = min(self.ended, size)
+        self.confirmed = min(self.confirmed, size)
 
     def sync(self) -> None:
         self.synced = len(self.data)
         if self.undo:
             self.undo.clear()
+        if self.end > self.ended:
+            self.confirmed, self.ended = self.ended, self.end
 
     def fail_sync(self) -> None:
         self.lost += [(offset, offset + len(old), old) for offset, old in self.undo]
@@ -97,6 +109,14 @@ class File:
                 image.extend(bytes(end - len(image)))
             image[offset:end] = old
         return image
+
+    def after_loss(self, rng: random.Random) -> File:
+        """What is there after the host was lost."""
+        left = File(self.torn(rng))
+        size = len(left.data)
+        left.end = left.ended = min(self.ended, size)
+        left.confirmed = min(self.confirmed, size)
+        return left
 
     def torn(self, rng: random.Random) -> bytes:
         """What a lost host leaves."""
@@ -156,14 +176,6 @@ def _changed(
     yield from seen
 
 
-def _written(data: bytearray) -> int:
-    """The size without what repeats at the end: filler."""
-    end = len(data)
-    while end >= 16 and data[end - 8 : end] == data[end - 16 : end - 8]:
-        end -= 8
-    return end
-
-
 class Disk:
     """What lies below one folder of a host, and how it fails. ``files``: by path below it, as is and as is durable."""
 
@@ -189,7 +201,7 @@ class Disk:
                 is_now, was = now.get(name), before.get(name)
                 kept = is_now if is_now is was or rng.random() < 0.5 else was
                 if kept is not None:
-                    after[name] = kept if kept.is_clean else File(kept.torn(rng))
+                    after[name] = kept if kept.is_clean else kept.after_loss(rng)
             self.names[folder] = after
             self.durable_names[folder] = dict(after)
         self.fail_syncs = self.fail_appends = self.fail_reads = 0
@@ -233,18 +245,23 @@ class Disk:
         )
 
     def flip(self, rng: random.Random, suffix: str) -> str | None:
-        """Flip a bit of a durable file with this suffix; its name, None where there is none."""
+        """Flip a bit of a file with this suffix; its name, None where there is none.
+
+        Of a log only a bit of what is ``confirmed``: if the host is lost, nobody can tell damage to the rest from a
+        sync that never was.
+        """
+        is_log = suffix == LOG_SUFFIX
         found = [
             (folder, name)
             for folder in sorted(self.names)
-            for name in sorted(self.names[folder])
-            if name.endswith(suffix) and self.names[folder][name].data
+            for name, file in sorted(self.names[folder].items())
+            if name.endswith(suffix) and (file.confirmed if is_log else file.data)
         ]
         if not found:
             return None
         folder, name = rng.choice((found[-1], rng.choice(found)))
         file = self.names[folder][name]
-        end = _written(file.data)
+        end = file.confirmed if is_log else len(file.data)
         at = rng.randrange(rng.choice((0, max(0, end - 2000))), end)
         file.data[at] ^= 1 << rng.randrange(8)
         return f"{folder}/{name} byte {at}"
@@ -300,6 +317,18 @@ class SimFiles:
         if not found.mounted:
             raise DiskFailedError(f"{folder}: the disk is gone")
         return found
+
+    @contextmanager
+    def reads_succeed(self) -> Iterator[None]:
+        """For a look at what is there: reads do not fail by themselves."""
+        before = [disk.fail_reads for disk in self._disks]
+        for disk in self._disks:
+            disk.fail_reads = 0
+        try:
+            yield
+        finally:
+            for disk, fail_reads in zip(self._disks, before, strict=True):
+                disk.fail_reads = fail_reads
 
     def change(self, part: Callable[[float], None] | None = None) -> None:
         """Something is about to be changed; ``part``: makes a part of it, as a process that is killed does."""
@@ -432,6 +461,7 @@ class _Appended:
     def append(self, data: bytes | bytearray | memoryview) -> None:
         self._write(self._end, data)
         self._end += len(data)
+        self._file.end = self._end
 
     def fill(self, offset: int, data: bytes) -> None:
         self._write(offset, data)

@@ -132,18 +132,19 @@ class Scheduler:
             process.dead = True
         self.ready.clear()
         self._heap.clear()
-        tasks, self._tasks = self._tasks, []
         task: asyncio.Task[Any] | None
         hook, sys.unraisablehook = sys.unraisablehook, lambda _unraisable: None
         try:
-            for task in tasks:
-                if not task.done():
-                    task._log_destroy_pending = False  # type: ignore[attr-defined]
-                    coroutine: Any = task.get_coro()
-                    with suppress(BaseException):
-                        coroutine.close()
-            task = coroutine = None
-            tasks.clear()
+            while self._tasks:  # what ends here begins others, as a stop in order does
+                tasks, self._tasks = self._tasks, []
+                for task in tasks:
+                    if not task.done():
+                        task._log_destroy_pending = False  # type: ignore[attr-defined]
+                        coroutine: Any = task.get_coro()
+                        with suppress(BaseException):
+                            coroutine.close()
+                task = coroutine = None
+                tasks.clear()
             gc.collect()
         finally:
             sys.unraisablehook = hook

@@ -247,10 +247,11 @@ class Worker:
 
     def is_readable(self, ledger: int, entry: int) -> bool:
         assert self.store is not None
-        try:
-            return self.store.read_entry(ledger, entry) is not None
-        except DiskError:
-            return False
+        with self.files.reads_succeed():
+            try:
+                return self.store.read_entry(ledger, entry) is not None
+            except DiskError:
+                return False
 
     def _open(self, order: messages.OpenDisk) -> Message:
         def open_index(_files: Files, disk: Path, host_crash: bool) -> OrderedStore:

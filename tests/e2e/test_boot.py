@@ -433,8 +433,11 @@ def test_a_disk_added_to_the_configuration(make_bookie: MakeBookie) -> None:
     assert status["limbo"]["ledgers"] == 0
     assert_nothing_lost_and_nothing_marked(bookie, 5)
     with RawClient(bookie.port) as client:
-        assert client.add(999, 0, b"new") == EOK
-    assert [disk["ledgers"] for disk in bookie.status()["disks"]][2] == 1
+        for ledger in range(
+            999, 1_005
+        ):  # by room, which is the same for all: these share a file system
+            assert client.add(ledger, 0, b"new") == EOK
+    assert [disk["ledgers"] for disk in bookie.status()["disks"]][2] > 0
 
 
 def test_a_disk_taken_out_of_the_configuration_counts_as_lost(make_bookie: MakeBookie) -> None:

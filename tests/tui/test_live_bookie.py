@@ -40,7 +40,7 @@ def test_a_bookie_that_runs_and_then_is_killed(make_bookie: MakeBookie, tmp_path
             await pilot.press("6")
             await until(pilot, lambda: f"{bookie.bookie_id} (this one)" in text_of(app))
             await pilot.press("8")
-            await until(pilot, lambda: "repair_retry_initial_s" in text_of(app))
+            await until(pilot, lambda: "metadata_wait_s" in text_of(app))
             bookie.kill()
             await pilot.press("1")
             await until(pilot, lambda: "NOT CONNECTED" in lines_of(app)[0])

@@ -127,27 +127,36 @@ class Scheduler:
             self._tasks = [task for task in self._tasks if not task.done()]
 
     def discard(self) -> None:
-        """Let go of all tasks; what they still do while that happens changes nothing."""
+        """Let go of all tasks; what they still do while that happens changes nothing.
+
+        That includes tasks which a ``finally`` begins: without a loop that runs, asyncio would make one of its own for
+        them, and keep it.
+        """
         for process in self.processes:
             process.dead = True
-        self.ready.clear()
-        self._heap.clear()
-        task: asyncio.Task[Any] | None
+        nobody = Process(self, "nobody")
         hook, sys.unraisablehook = sys.unraisablehook, lambda _unraisable: None
+        events._set_running_loop(nobody._as_loop)
         try:
-            while self._tasks:  # what ends here begins others, as a stop in order does
+            while self._tasks:
                 tasks, self._tasks = self._tasks, []
                 for task in tasks:
-                    if not task.done():
-                        task._log_destroy_pending = False  # type: ignore[attr-defined]
-                        coroutine: Any = task.get_coro()
-                        with suppress(BaseException):
-                            coroutine.close()
-                task = coroutine = None
+                    _close(task)
                 tasks.clear()
+            self.ready.clear()
+            self._heap.clear()
             gc.collect()
         finally:
+            events._set_running_loop(None)
             sys.unraisablehook = hook
+
+
+def _close(task: asyncio.Task[Any]) -> None:
+    if not task.done():
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        coroutine: Any = task.get_coro()
+        with suppress(BaseException):
+            coroutine.close()
 
 
 class Process:

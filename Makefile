@@ -8,6 +8,12 @@
 #              ARGS='--only "window 16" --quick --dir /data')
 # make bench-growth
 #              the bookie with a hundred times as much of everything: the last table there
+# make bench-repair
+#              a lost disk and a lost bookie made good, beside Apache's: a table of docs/performance.md (JDK 17, Maven;
+#              ARGS='--ledgers 1000 --no-report')
+# make bench-spark
+#              ledgers read by Spark beside Parquet and Apache's client, and audits of 10 x and 100 x the ledgers
+#              (ROUNDS=5, ARGS='--mib 256 --ledgers 20000 --no-reads --dir /data')
 # make soak    simulated clusters through faults of all kinds, for 20 minutes (MINUTES=480): the table of
 #              docs/verification.md
 # make wheels  manylinux wheels with the compiled kernel for CPython 3.11 and 3.12, in dist/; wants both, and a C compiler
@@ -24,7 +30,7 @@ unexport PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test check kernel wheels bench-peers bench-growth soak clean
+.PHONY: demo test check kernel wheels bench-peers bench-growth bench-spark bench-repair soak clean
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
 
@@ -51,6 +57,12 @@ bench-peers: $(STAMP)
 bench-growth: $(STAMP)
 	$(BIN)/python -m tests.bench.growth --rounds $${ROUNDS:-5} $(ARGS)
 
+bench-repair: $(STAMP)
+	$(BIN)/python -m tests.bench.repair $(ARGS)
+
+bench-spark: $(STAMP)
+	PYTHONPATH=$(CURDIR)/spark:$(CURDIR) $(BIN)/python -m tests.bench.pipeline --rounds $${ROUNDS:-5} $(ARGS)
+
 soak: $(STAMP)
 	$(BIN)/bkbox sim --jobs 2 --minutes $${MINUTES:-20}
 
@@ -63,9 +75,11 @@ clean:
 	rm -f bkbox/kernel/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-$(STAMP): pyproject.toml setup.py Makefile
+# What is not in the lock, or has another hash, is not installed.
+$(STAMP): pyproject.toml setup.py requirements.lock Makefile
 	@$(make_venv)
-	$(BIN)/python -m pip install --quiet --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements.lock
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # Keeps a .venv that works; else makes one. pip and uv want a home folder that they can write to.

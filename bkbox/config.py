@@ -21,8 +21,8 @@ from dataclasses import Field, dataclass
 from pathlib import Path
 from typing import Any
 
+from bkbox import configsecurity
 from bkbox.configschema import (
-    REQUIRED,
     SCHEMA,
     Config,
     address_of,
@@ -31,7 +31,14 @@ from bkbox.configschema import (
     kind_of,
     metadata_uri_problem,
 )
-from bkbox.configvalues import WrongValueError, join_address, key_lines, to_toml
+from bkbox.configvalues import (
+    REQUIRED,
+    Folder,
+    WrongValueError,
+    join_address,
+    key_lines,
+    to_toml,
+)
 from bkbox.errors import ConfigError
 from bkbox.ids import BookieId
 from bkbox.metadatauri import ZNODE_PREFIX
@@ -49,7 +56,12 @@ __all__ = [
 
 ENVIRONMENT_PREFIX = "BKBOX_"
 
-_OTHER_VARIABLES = frozenset({"BKBOX_LEDGER_PASSWORD", "BKBOX_KERNEL"})
+_OTHER_VARIABLES = frozenset(
+    {
+        *("BKBOX_LEDGER_PASSWORD", "BKBOX_KERNEL", "BKBOX_CLIENT_FILE"),
+        *("BKBOX_BOOKIE", "BKBOX_TOKEN_FILE"),
+    }
+)
 """Variables with the prefix that are no keys: what commands take from the environment."""
 
 
@@ -203,8 +215,8 @@ class _Reader:
         values = self.values
         if "disks" in values:
             values["disks"] = tuple(self._absolute(disk) for disk in values["disks"])
-        for name in ("journal", "run_dir", "topology_script"):
-            if values.get(name) is not None:
+        for name, item in SCHEMA.items():
+            if isinstance(kind_of(item), Folder) and values.get(name) is not None:
                 values[name] = self._absolute(values[name])
         if "metadata" in values:
             scheme, _, path = values["metadata"].partition(":")
@@ -251,6 +263,14 @@ class _Reader:
                 self.places["topology_script"],
                 "topology_script and rack_map both say racks: give one",
             )
+        if values.get("http_listen") and values.get("http_token_file", ...) is None:
+            self._problem(
+                self.places["http_listen"],
+                "http_listen needs http_token_file: whoever reaches the port could do everything; make one with "
+                "(umask 077; openssl rand -hex 32 > FILE)",
+            )
+        for name, text in configsecurity.problems(values):
+            self._problem(self.places[name], text)
         for smaller, larger in (
             ("frame_bytes_max", "connection_inflight_bytes_max"),
             ("restart_backoff_initial_s", "restart_backoff_max_s"),

@@ -7,7 +7,8 @@ import re
 _REASONS: tuple[tuple[str, str], ...] = (
     (
         r"tls.*|.*Auth.*|authorizedRoles|permittedStartupUsers|passwd|clientRole|zkEnableSecurity",
-        "bkbox has no TLS, authentication or ZooKeeper ACLs: do not put it where these are needed",
+        "TLS, authentication, roles and ZooKeeper's ACLs have other keys here, and are off until these are set: tls, "
+        "auth, roles, and ?secret_file= in metadata (docs/security.md)",
     ),
     (
         r"num.*Threads|serverNum.*|.*PerThread|readWorkerThreads.*|max(Adds|Reads)InProgress.*|enableBusyWait"
@@ -57,7 +58,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
     ),
     (
         r"http.*",
-        "the admin interface is a unix socket in run_dir; `bkbox status` asks there",
+        "the admin API is a unix socket; over TCP it wants a token: http_listen, http_token_file, http_tls",
     ),
     (
         r".*[Ss]tats.*|enableStatistics|prometheus.*|codahale.*|exposeDefaultJVMMetrics|sanityCheckMetrics.*",

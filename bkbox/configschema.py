@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from bkbox import limits, metadatauri
+from bkbox.configsecurity import SecurityKeys
 from bkbox.configvalues import (
     Choice,
     File,
@@ -22,11 +23,9 @@ from bkbox.configvalues import (
     Whole,
     split_address,
 )
+from bkbox.configvalues import key as _key
 from bkbox.errors import InvalidIdError
 from bkbox.ids import BookieId, bookie_id
-
-REQUIRED = object()
-"""Default of a key that has none."""
 
 _MIB = 1 << 20
 _GIB = 1 << 30
@@ -59,19 +58,13 @@ def bookie_id_problem(text: str) -> str | None:
         bookie_id(text)
     except InvalidIdError as error:
         return str(error)
+    if text in (".", ".."):  # which BookKeeper would take, and no znode can be called
+        return f"bookie id {text!r} cannot be a name in a metadata store"
     return None
 
 
-def _key(
-    kind: Kind, doc: str, default: object = REQUIRED, *, live: bool = False
-) -> dict[str, object]:
-    """What the schema says of a key; ``default`` is in the form of TOML. ``live``: a bookie that runs takes a change
-    over (supervisor/reloading.py)."""
-    return {"kind": kind, "doc": doc, "default": default, "live": live}
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Config:
+class Config(SecurityKeys):
     """A bookie's configuration, checked as a whole; made by ``load``.
 
     ``provenance`` tells for every key where its value comes from: ``default``, ``FILE:LINE`` or
@@ -384,12 +377,49 @@ class Config:
             live=True,
         )
     )
+    log_format: Literal["console", "json"] = field(
+        metadata=_key(
+            Choice("console", "json"),
+            "The log for people, or a JSON object a line; under systemd's journal either has priorities.",
+            "console",
+        )
+    )
     announce: bool = field(
         metadata=_key(
             Flag(),
             "Say on the network of advertised_host, by mDNS, that the bookie is there, for `bkbox discover`; nothing "
             "depends on it.",
             False,
+        )
+    )
+    http_listen: str = field(
+        metadata=_key(
+            Text(_listen_problem),
+            "HOST:PORT of the admin API, metrics and health checks over HTTP, for whoever has a token; empty for none. "
+            "Another address than 127.0.0.1 needs http_tls.",
+            "",
+        )
+    )
+    http_token_file: Path | None = field(
+        metadata=_key(
+            File(),
+            "File with the token that may do everything over http_listen; its mode has to be 0600.",
+            "",
+        )
+    )
+    http_read_token_file: Path | None = field(
+        metadata=_key(
+            File(),
+            "File with another token that may only read, for metrics and probes; empty for none.",
+            "",
+        )
+    )
+    metrics_java_names: bool = field(
+        metadata=_key(
+            Flag(),
+            "Show metrics also under the names that dashboards of Apache's bookie use.",
+            False,
+            live=True,
         )
     )
     run_dir: Path | None = field(
@@ -412,8 +442,14 @@ class Config:
         return {name: kind_of(item).plain(getattr(self, name)) for name, item in SCHEMA.items()}
 
 
-SCHEMA: dict[str, Field[Any]] = {item.name: item for item in fields(Config) if item.metadata}
-"""The keys, in the order in which they are written."""
+_OF_SECURITY = {item.name for item in fields(SecurityKeys)}
+
+SCHEMA: dict[str, Field[Any]] = {
+    item.name: item
+    for item in sorted(fields(Config), key=lambda item: item.name in _OF_SECURITY)
+    if item.metadata
+}
+"""The keys, in the order in which they are written: those of security last."""
 
 
 def kind_of(item: Field[Any]) -> Kind:

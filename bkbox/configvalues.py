@@ -39,6 +39,10 @@ _UNITS = {
 _WITH_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z%]+)\s*")
 
 
+REQUIRED = object()
+"""Default of a key that has none."""
+
+
 class WrongValueError(ValueError):
     """A value that the key cannot have; the text says what it can have."""
 
@@ -218,6 +222,44 @@ class Folders(Kind):
         return "a list of paths of folders"
 
 
+class Texts(Kind):
+    """A list of texts that ``problem`` finds nothing wrong with. As text they are separated by semicolons."""
+
+    empty: object = ()
+
+    def __init__(self, problem: Callable[[str], str | None], words: str) -> None:
+        self._problem = problem
+        self._words = words
+
+    def from_text(self, text: str) -> list[str]:
+        return [part.strip() for part in text.split(";") if part.strip()]
+
+    def check(self, value: object) -> tuple[str, ...]:
+        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+            raise WrongValueError(f"has to be {self._words}, not {_described(value)}")
+        for item in value:
+            problem = self._problem(item)
+            if problem is not None:
+                raise WrongValueError(problem)
+        if len(set(value)) < len(value):
+            raise WrongValueError("names one twice")
+        return tuple(value)
+
+    def plain(self, value: tuple[str, ...]) -> list[str]:
+        return list(value)
+
+    def words(self) -> str:
+        return self._words
+
+
+def key(
+    kind: Kind, doc: str, default: object = REQUIRED, *, live: bool = False
+) -> dict[str, object]:
+    """What the schema says of a key; ``default`` is in the form of TOML. ``live``: a bookie that runs takes a change
+    over (supervisor/reloading.py)."""
+    return {"kind": kind, "doc": doc, "default": default, "live": live}
+
+
 def _path(value: object) -> Path:
     if not isinstance(value, str) or not value:
         raise WrongValueError(f"has to be a path in quotes, not {_described(value)}")
@@ -252,6 +294,11 @@ def split_address(text: str) -> tuple[str, int] | None:
 def join_address(host: str, port: int) -> str:
     """Inverse of split_address."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether what is sent there never leaves this host."""
+    return host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.[0-9]{1,3}){3}", host))
 
 
 # ---- TOML -------------------------------------------------------------------------------------

@@ -73,6 +73,15 @@ class EntryTooLargeError(CallerError):
     """The entry does not fit into one frame."""
 
 
+class PayloadTypeError(CallerError, TypeError):
+    """What was to be appended is not bytes."""
+
+
+class EntryIdError(CallerError):
+    """An entry with an id of the caller's own that was appended before; or ids are given for some of a ledger's entries
+    and not for others."""
+
+
 class WindowFullError(CallerError):
     """A writer holds as much unacknowledged as it may; wait for room (``drain``) first."""
 
@@ -96,12 +105,38 @@ class JobRefusedError(CallerError):
     """The job cannot be started, or what was asked cannot be done to it; the message says why and what can."""
 
 
+class BadRequestError(CallerError):
+    """A request of the admin API that cannot be understood; the message says what is wrong and where. Nothing was
+    done.
+    """
+
+
 class NothingToEndError(CallerError):
     """Ending the ledger with loss accepted would change nothing, or give up what need not be; the message says why."""
 
 
+class NotConnectedError(CallerError, AttributeError):
+    """What ``connect`` gave was used without ``async with``."""
+
+
 class HandleClosedError(CallerError):
     """The client, ledger handle or connection was closed before this call."""
+
+
+class WrongLoopError(CallerError):
+    """A client or a handle of it was used outside of the event loop that it belongs to, or when that was closed."""
+
+
+class ForkedError(CallerError):
+    """A client or a handle of it was used in a process that was forked after it had connected."""
+
+
+class SequenceError(CallerError):
+    """A record's sequence number is not the next one of its producer, or its producer has no name."""
+
+
+class CompressionError(CallerError):
+    """A kind of compression whose library is not installed; the message says which."""
 
 
 # ---- peer -------------------------------------------------------------------------------------------
@@ -111,12 +146,20 @@ class FrameError(PeerError):
     """A frame that cannot be decoded; the connection it came from has to be closed."""
 
 
+class AuthenticationError(PeerError):
+    """The other end of a connection could not prove who it is, or does not believe this one; the message says why."""
+
+
 class DigestError(PeerError):
     """An entry whose digest or ids do not agree with what was asked for."""
 
 
 class EncodingError(PeerError):
     """Stored or transmitted bytes (metadata, cookie, availability, …) that cannot be decoded."""
+
+
+class NoSuchRouteError(PeerError):
+    """A bookie does not know what it was asked for over its admin API: it runs another version of bkbox."""
 
 
 class ConnectionLostError(PeerError):
@@ -163,6 +206,10 @@ class LedgerExistsError(MetadataError):
 
 class NoSuchLedgerError(MetadataError):
     """The metadata store has no ledger with this id."""
+
+
+class NoSuchLogError(MetadataError):
+    """The metadata store has no log with this name."""
 
 
 class VersionConflictError(MetadataError):
@@ -216,6 +263,31 @@ class UnauthorizedError(LedgerError):
     """The password (master key) is not the ledger's."""
 
 
+class WrongDigestTypeError(LedgerError):
+    """The ledger's entries are protected by another kind of digest than the caller says."""
+
+
+class NotLeaderError(LedgerError):
+    """Somebody else has opened the log as its writer; what was not acknowledged may or may not be in it."""
+
+    may_have_taken_effect = True
+
+
+class LogTruncatedError(LedgerError):
+    """The position lies before what is left of the log."""
+
+
+class LogLedgerLostError(LedgerError):
+    """A ledger of a log was deleted, and not by a truncation of the log; the message says what to do.
+
+    ``next_ledger``: the ledger after it, from whose first entry on the log can be read; None: there is none yet.
+    """
+
+    def __init__(self, text: str, next_ledger: int | None) -> None:
+        super().__init__(text)
+        self.next_ledger = next_ledger
+
+
 class LedgerNotMovedError(LedgerError):
     """A ledger cannot be moved from one disk of its bookie to another now; it is where it was."""
 
@@ -264,6 +336,10 @@ class BenchError(OperatorError):
 class DiskChangeError(OperatorError):
     """A disk cannot be added, drained, replaced or removed like this; the message says why and what to do. Nothing was
     changed."""
+
+
+class AccessDeniedError(OperatorError):
+    """The admin API does not do this for whoever asks; the message says what would be needed."""
 
 
 class JobCancelledError(OperatorError):

@@ -22,16 +22,15 @@ BookieId = NewType("BookieId", str)
 NO_ENTRY = EntryId(-1)
 MAX_ID = 2**63 - 1
 
+_DIGITS = re.compile(r"-?[0-9]{1,32}")
+
 # ':-_' is a range in Java's expression (0x3a to 0x5f); ids accepted there have to be accepted here.
 _BOOKIE_ID = re.compile(r"[a-zA-Z0-9:-_.\-]+")
 
 
 def ledger_id(value: int | str) -> LedgerId:
     """Parse a ledger id. Raises InvalidIdError unless 0 <= id < 2**63."""
-    try:
-        number = int(value)
-    except ValueError:
-        raise InvalidIdError(f"ledger id {value!r} is not a number") from None
+    number = _number("ledger", value)
     if not 0 <= number <= MAX_ID:
         raise InvalidIdError(f"ledger id {number} is outside 0..{MAX_ID}")
     return LedgerId(number)
@@ -39,17 +38,27 @@ def ledger_id(value: int | str) -> LedgerId:
 
 def entry_id(value: int | str) -> EntryId:
     """Parse an entry id. Raises InvalidIdError unless 0 <= id < 2**63."""
-    try:
-        number = int(value)
-    except ValueError:
-        raise InvalidIdError(f"entry id {value!r} is not a number") from None
+    number = _number("entry", value)
     if not 0 <= number <= MAX_ID:
         raise InvalidIdError(f"entry id {number} is outside 0..{MAX_ID}")
     return EntryId(number)
 
 
+def _number(what: str, value: int | str) -> int:
+    """In ASCII digits: ``int`` takes those of all scripts, blanks and underscores too, so that ids which people cannot
+    tell apart from others would name them."""
+    if isinstance(value, str) and not _DIGITS.fullmatch(value):
+        raise InvalidIdError(f"{what} id {value[:40]!r} is not a number")
+    try:
+        return int(value)
+    except (ValueError, TypeError):
+        raise InvalidIdError(f"{what} id {value!r} is not a number") from None
+
+
 def bookie_id(text: str) -> BookieId:
     """Parse a bookie id by the rule of BookieId.java. Raises InvalidIdError."""
     if not _BOOKIE_ID.fullmatch(text) or text.lower() == "readonly":
-        raise InvalidIdError(f"bookie id {text!r} is not allowed: use letters, digits and : . - _")
+        raise InvalidIdError(
+            f"bookie id {text[:200]!r} is not allowed: use letters, digits and : . - _"
+        )
     return BookieId(text)

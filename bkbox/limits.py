@@ -31,10 +31,16 @@ RUN_CACHE_BYTES = 8 << 20
 
 FRONTEND_HELD_BYTES_MAX = 128 << 20
 """What the front-end holds for all clients together, beside the batches on their way: parts of frames, and answers that
-nobody takes. Beyond it requests are refused."""
+nobody takes. Reads are refused before it is reached; nothing passes it."""
+
+FRONTEND_DESCRIPTORS = 256
+"""What the front-end keeps for itself of the descriptors that it may have; the rest is for connections."""
 
 CONNECTION_UNSENT_BYTES_MAX = 32 << 20
 """Answers that wait for one client to take them; beyond it they come without entries, as too many requests."""
+
+VISITORS_MAX = 1_024
+"""Connections that have not proved yet who they are; one more makes the oldest go."""
 
 OPEN_SEGMENTS_MAX = 64
 """Entry log segments that a disk keeps open for reading."""
@@ -69,6 +75,9 @@ PATIENCE_US = 50
 
 HOT_LEDGERS_MAX = 100_000
 """Open ledgers whose ordinary adds a disk worker takes without looking them up."""
+
+SCRUB_STEP_BYTES = 256 << 10
+"""What one step of a scrub reads at most, but for one large record. Adds wait while it does."""
 
 READ_AHEAD_BYTES = 32 << 20
 """What a disk has asked for ahead of its readers and they have not read. BookKeeper: dbStorage_readAheadCacheMaxSizeMb,

@@ -7,6 +7,10 @@
     ZooKeeper servers and the root of the cluster's tree. LAYOUT is ``flat``, ``hierarchical`` or
     ``longhierarchical``; without it, or with ``null``, whatever layout the cluster has is taken.
     Source: ZKMetadataDriverBase.java, ServiceURI.java.
+
+    Behind a ``?``, joined by ``&``, what ZooKeeper is to be shown, as absolute paths of files: ``secret_file`` with
+    ``USER:PASSWORD`` (scheme digest; what is created is that user's alone, as with Java's zkEnableSecurity),
+    ``tls_ca_file`` (TLS), ``tls_certificate_file`` and ``tls_key_file`` (a certificate of the client's).
 """
 
 from __future__ import annotations
@@ -36,6 +40,21 @@ class SqliteUri:
 
 
 @value
+class ZooKeeperAccess:
+    """Files with what ZooKeeper is shown; None for nothing."""
+
+    secret_file: Path | None = None
+    tls_ca_file: Path | None = None
+    tls_certificate_file: Path | None = None
+    tls_key_file: Path | None = None
+
+
+_ACCESS = ("secret_file", "tls_ca_file", "tls_certificate_file", "tls_key_file")
+
+OPEN = ZooKeeperAccess()
+
+
+@value
 class ZooKeeperUri:
     """``hosts``: HOST:PORT each; ``root`` begins with a slash and ends without; ``layout`` is one
     of LAYOUTS, or None for what the cluster has."""
@@ -43,6 +62,7 @@ class ZooKeeperUri:
     hosts: tuple[str, ...]
     root: str
     layout: str | None
+    access: ZooKeeperAccess = OPEN
 
 
 def parse(uri: str) -> SqliteUri | ZooKeeperUri:
@@ -63,6 +83,8 @@ def _zookeeper(scheme: str, rest: str) -> ZooKeeperUri:
         raise WrongUriError("the layout ms (ledgers in a metastore) is not supported")
     if layout not in (None, "null", *LAYOUTS):
         raise WrongUriError(f"the layout {layout} is not known: use one of {', '.join(LAYOUTS)}")
+    rest, question, query = rest.partition("?")
+    access = _access(query) if question else OPEN
     match = re.fullmatch(r"//([^/]*)(/.*)?", rest)
     if match is None or not match[1]:
         raise WrongUriError("names no server: has to be zk://HOST:PORT[;HOST:PORT…]/ROOT")
@@ -76,4 +98,30 @@ def _zookeeper(scheme: str, rest: str) -> ZooKeeperUri:
     names = root.split("/")[1:]
     if not names or any(name in ("", ".", "..") for name in names):
         raise WrongUriError("has to end with the root of the cluster, for example /ledgers")
-    return ZooKeeperUri(tuple(hosts), root, None if layout == "null" else layout)
+    return ZooKeeperUri(tuple(hosts), root, None if layout == "null" else layout, access)
+
+
+def _access(query: str) -> ZooKeeperAccess:
+    files: dict[str, Path] = {}
+    for part in query.split("&"):
+        name, equals, path = part.partition("=")
+        if name not in _ACCESS or not equals or name in files:
+            raise WrongUriError(
+                f"{part!r}: has to be NAME=FILE, each name once, of {', '.join(_ACCESS)}"
+            )
+        if not path.startswith("/"):
+            raise WrongUriError(f"{name}: {path!r} has to be an absolute path")
+        files[name] = Path(path)
+    found = ZooKeeperAccess(**files)
+    if (found.tls_certificate_file is None) != (found.tls_key_file is None):
+        raise WrongUriError("tls_certificate_file and tls_key_file belong together")
+    if found.tls_key_file is not None and found.tls_ca_file is None:
+        raise WrongUriError("a certificate needs tls_ca_file: the ones that sign ZooKeeper's")
+    return found
+
+
+def query_of(access: ZooKeeperAccess) -> str:
+    """Inverse: what stands behind the root, with its question mark."""
+    found = [(name, getattr(access, name)) for name in _ACCESS]
+    text = "&".join(f"{name}={path}" for name, path in found if path is not None)
+    return f"?{text}" if text else ""

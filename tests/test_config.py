@@ -101,7 +101,10 @@ def test_every_key_can_come_from_the_environment(file: Path) -> None:
         "disk_usage_max": "0.5",
     }
     rest = {name: item.metadata["default"] for name, item in SCHEMA.items() if name not in values}
-    texts = values | {name: str(value).lower() for name, value in rest.items()}
+    texts = values | {
+        name: ";".join(value) if isinstance(value, list) else str(value).lower()
+        for name, value in rest.items()
+    }
     config = loaded(file, "", {f"BKBOX_{name.upper()}": text for name, text in texts.items()})
     assert config.disks == (Path("/x"), Path("/y"))
     assert config.values() == values | rest | {"disks": ["/x", "/y"], "disk_usage_max": 0.5}

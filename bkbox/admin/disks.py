@@ -6,15 +6,16 @@ for what it refuses.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from bkbox.admin.client import ask
-from bkbox.admin.paths import DISKS_URL
+from bkbox.admin.client import Address, ask
+from bkbox.admin.paths import DISKS_URL, READ_ONLY_URL
 from bkbox.documents import from_document
-from bkbox.errors import EncodingError
+from bkbox.errors import DiskChangeError, EncodingError
 from bkbox.jobs import job as jobs
 from bkbox.jobs.job import Job
 
@@ -56,48 +57,64 @@ class DrainPlan:
     refusal: str = ""
 
 
-def disks(path: Path) -> list[DiskView]:
+def disks(address: Address) -> list[DiskView]:
     """All disks, in the order of the configuration."""
-    found = ask(path, "GET", DISKS_URL)
+    found = ask(address, "GET", DISKS_URL)
     return [from_document(DiskView, item, "disk") for item in _listed(found)]
 
 
-def add(path: Path, disk: Path) -> list[str]:
+def find(address: Address, name: str) -> DiskView:
+    """One disk, by path or uuid. Raises DiskChangeError."""
+    for each in disks(address):
+        if name in (each.path, each.disk) or os.path.realpath(name) == os.path.realpath(each.path):
+            return each
+    raise DiskChangeError(f"{name} is no disk of this bookie; `bkbox disk list` shows them")
+
+
+def add(address: Address, disk: Path) -> list[str]:
     """Take a disk in that the configuration file newly names; what there is to say about it."""
-    return _change(path, "add", {"path": str(disk)})
+    return _change(address, "add", {"path": str(disk)})
 
 
-def replace(path: Path, old: str, new: Path) -> list[str]:
+def replace(address: Address, old: str, new: Path) -> list[str]:
     """Put an empty disk in the place of a failed one."""
-    return _change(path, "replace", {"disk": old, "path": str(new)})
+    return _change(address, "replace", {"disk": old, "path": str(new)})
 
 
-def remove(path: Path, disk: str) -> list[str]:
+def remove(address: Address, disk: str) -> list[str]:
     """Let go of a disk that holds nothing any more."""
-    return _change(path, "remove", {"disk": disk})
+    return _change(address, "remove", {"disk": disk})
 
 
-def plan_drain(path: Path, disk: str) -> DrainPlan:
+def plan_drain(address: Address, disk: str) -> DrainPlan:
     """What a drain of a disk, by path or uuid, comes to. Changes nothing."""
     return from_document(
-        DrainPlan, ask(path, "GET", f"{DISKS_URL}/{quote(disk, '')}/drain"), "plan"
+        DrainPlan, ask(address, "GET", f"{DISKS_URL}/{quote(disk, '')}/drain"), "plan"
     )
 
 
-def drain(path: Path, disk: str) -> Job:
+def drain(address: Address, disk: str) -> Job:
     """Begin to drain a disk, by path or uuid."""
     return jobs.from_json(
-        ask(path, "POST", f"{DISKS_URL}/drain", {"disk": disk}, _CHANGE_TIMEOUT_S)
+        ask(address, "POST", f"{DISKS_URL}/drain", {"disk": disk}, _CHANGE_TIMEOUT_S)
     )
 
 
-def undrain(path: Path, disk: str) -> list[str]:
+def undrain(address: Address, disk: str) -> list[str]:
     """End a drain: the disk keeps what it has, and takes new ledgers again."""
-    return _change(path, "undrain", {"disk": disk})
+    return _change(address, "undrain", {"disk": disk})
 
 
-def _change(path: Path, what: str, values: dict[str, Any]) -> list[str]:
-    found = ask(path, "POST", f"{DISKS_URL}/{what}", values, _CHANGE_TIMEOUT_S)
+def read_only(address: Address, disk: str | None, *, wanted: bool) -> list[str]:
+    """Whether a disk, by path or uuid, is to take no entries; None: the whole bookie."""
+    if disk is not None:
+        return _change(address, "read-only", {"disk": disk, "wanted": wanted})
+    found = ask(address, "POST", READ_ONLY_URL, {"wanted": wanted}, _CHANGE_TIMEOUT_S)
+    return [str(line) for line in _listed(found)]
+
+
+def _change(address: Address, what: str, values: dict[str, Any]) -> list[str]:
+    found = ask(address, "POST", f"{DISKS_URL}/{what}", values, _CHANGE_TIMEOUT_S)
     return [str(line) for line in _listed(found)]
 
 

@@ -21,7 +21,11 @@ STATUS_URL = "/api/v1/status"
 DISKS_URL = "/api/v1/disks"
 JOBS_URL = "/api/v1/jobs"
 SPACE_URL = "/api/v1/space"
+READ_ONLY_URL = "/api/v1/read-only"
 CONFIG_URL = "/api/v1/config"
+EVENTS_URL = "/api/v1/events"
+LIMBO_URL = "/api/v1/limbo"
+BOOKIES_URL = "/api/v1/bookies"
 
 
 def admin_socket_path(config: Config) -> Path:

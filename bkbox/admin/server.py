@@ -1,4 +1,5 @@
-"""The admin server: a unix socket, and the application (application.py) behind it.
+"""The ways into the admin API: a unix socket, a TCP port where one is configured, and the application (application.py)
+behind them.
 
 Rules:
 - The socket has mode 0600 before it listens: who may open it is who may administer the bookie.
@@ -6,14 +7,18 @@ Rules:
   answers means that another bookie runs here, which is refused.
 - The application is loaded when the first client connects: aiohttp takes longer to import than a
   bookie to start, and as much memory as the supervisor.
+- Connections over TCP come at a bounded rate, so that strangers who open many take little of the supervisor's time.
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import socket
 import stat
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,68 +26,160 @@ from bkbox.admin.paths import short_address
 from bkbox.errors import BookieRunningError, BootError
 
 if TYPE_CHECKING:
+    import ssl
+
     from aiohttp import web
 
+    from bkbox.admin.access import Access
     from bkbox.admin.application import StatusSource
-    from bkbox.admin.routes import Routes
+    from bkbox.admin.door import Door
+    from bkbox.admin.routes import Route, Routes
+
+log = logging.getLogger(__name__)
 
 _BACKLOG = 100
+_CONNECTIONS_MAX = 1024
+"""With those on which TLS has not come to its end; the application refuses requests long before (application.py)."""
+_HANDSHAKE_S = 10.0
+_PAUSE_S = 0.005
+"""Between two connections over TCP: a TLS handshake takes about a tenth of it, which leaves the rest to the bookie."""
+_AGAIN_S = 1.0
 
 
 class AdminServer:
-    """A server that listens; ``close`` ends it and takes its socket file away."""
+    """A server that listens; ``close`` ends it, and ``on_close`` is called then.
+
+    ``access`` is asked at each request and ``context``, the one of TLS or None, at each connection.
+    """
 
     def __init__(
-        self, path: Path, listener: socket.socket, status: StatusSource, routes: Routes
+        self,
+        listener: socket.socket,
+        routes: Routes,
+        access: Callable[[], Access],
+        context: Callable[[], ssl.SSLContext | None],
+        on_close: Callable[[], None],
     ) -> None:
-        self._path = path
-        self._inode = path.stat().st_ino
         self._listener = listener
-        self._status = status
         self._routes = routes
+        self._access = access
+        self._context = context
+        self._on_close = on_close
         self._runner: web.AppRunner | None = None
-        self._serving: asyncio.Task[asyncio.Server] | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._arriving: set[asyncio.Task[None]] = set()
         listener.listen(_BACKLOG)
         asyncio.get_running_loop().add_reader(listener, self._first_client)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port, of a server that listens on TCP."""
+        host, port = self._listener.getsockname()[:2]
+        return host, port
 
     def _first_client(self) -> None:
         asyncio.get_running_loop().remove_reader(self._listener)
         self._serving = asyncio.ensure_future(self._serve())
+        self._serving.add_done_callback(_log_failure)
 
-    async def _serve(self) -> asyncio.Server:
+    async def _serve(self) -> None:
         from bkbox.admin.application import runner_of
 
-        self._runner = runner_of(self._status, self._routes())
+        self._runner = runner_of(self._routes(), self._access)
         await self._runner.setup()
-        assert self._runner.server is not None
-        return await asyncio.get_running_loop().create_unix_server(
-            self._runner.server, sock=self._listener
-        )
+        server = self._runner.server
+        assert server is not None
+        loop = asyncio.get_running_loop()
+        while True:
+            try:
+                sock, _ = await loop.sock_accept(self._listener)
+            except OSError as error:  # no descriptor is left, or the client is gone already
+                log.warning("a connection to the admin API failed: %s", error)
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            if len(server.connections) + len(self._arriving) >= _CONNECTIONS_MAX:
+                sock.close()
+                continue
+            task = asyncio.ensure_future(_welcome(server, sock, self._context()))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+            if self._listener.family != socket.AF_UNIX:
+                await asyncio.sleep(_PAUSE_S)
 
     async def close(self) -> None:
-        """Stop listening, end open connections, remove the socket file if it is still this
-        server's.
-        """
+        """Stop listening and end open connections."""
         asyncio.get_running_loop().remove_reader(self._listener)
-        if self._serving is not None:
-            (await self._serving).close()
+        ending = [task for task in (self._serving, *self._arriving) if task is not None]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
         if self._runner is not None:
             await self._runner.cleanup()
         self._listener.close()
-        try:
-            if self._path.stat().st_ino == self._inode:
-                self._path.unlink()
-        except FileNotFoundError:
-            pass
+        self._on_close()
 
 
-async def start(path: Path, status: StatusSource, routes: Routes | None = None) -> AdminServer:
-    """Listen on ``path``; each request asks ``status`` anew. ``routes``: what else it answers.
+async def _welcome(server: web.Server, sock: socket.socket, context: ssl.SSLContext | None) -> None:
+    """Hand a connection to the application, when it is through with TLS."""
+    timeout_s = None if context is None else _HANDSHAKE_S
+    try:
+        await asyncio.get_running_loop().connect_accepted_socket(
+            server, sock, ssl=context, ssl_handshake_timeout=timeout_s
+        )
+    except OSError as error:  # ssl.SSLError and TimeoutError are such
+        log.debug("no connection to the admin API: %s", error)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the admin API answers no more: %s: %s", type(error).__name__, error)
+
+
+async def start(
+    path: Path, status: StatusSource | None = None, routes: Routes | None = None
+) -> AdminServer:
+    """Listen on the unix socket ``path``. ``routes``: what it answers; ``status``: asked anew with each request for the
+    status, where the routes do not have it themselves.
 
     Raises BookieRunningError if another process answers there, BootError if the socket cannot be
     made.
     """
-    return AdminServer(path, _bind(path), status, routes or tuple)
+    listener = _bind(path)
+    inode = path.stat().st_ino
+
+    def owner_only() -> Access:
+        from bkbox.admin.access import OwnerOnly
+
+        return OwnerOnly()
+
+    def all_routes() -> tuple[Route, ...]:
+        from bkbox.admin.application import status_route
+
+        own = () if status is None else (status_route(status),)
+        return (*own, *(() if routes is None else routes()))
+
+    def remove() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_ino == inode:
+                path.unlink()
+
+    return AdminServer(listener, all_routes, owner_only, lambda: None, remove)
+
+
+async def start_tcp(host: str, port: int, routes: Routes, door: Callable[[], Door]) -> AdminServer:
+    """Listen on a TCP port; 0 takes a free one. ``door`` gives the one that holds now. Raises BootError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        return AdminServer(listener, routes, door, lambda: door().context, lambda: None)
+    except OSError as error:
+        listener.close()
+        raise BootError(
+            f"cannot listen on {host}:{port} for the admin API: {error.strerror}. Is another process using the port? "
+            "Change `http_listen` in the configuration or stop it"
+        ) from error
 
 
 def _bind(path: Path) -> socket.socket:

@@ -6,10 +6,9 @@ As in admin/client.py every function takes the path of the admin socket, and rai
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
-from bkbox.admin.client import ask
+from bkbox.admin.client import Address, ask
 from bkbox.admin.paths import SPACE_URL
 from bkbox.documents import from_document
 from bkbox.errors import EncodingError
@@ -20,7 +19,8 @@ class DiskSpace:
     """One disk. Sizes are bytes. ``reclaimable_bytes``: garbage in its sealed segments by the last look through the
     index, None before the first; ``trash_ledgers``: deleted ones whose entries are kept for a while;
     ``emptied_ledgers``: those of which only that is known; ``quarantined``: segments with parts that cannot be read;
-    ``kept``: segments that a compaction could not remove, and why; ``…_ms``: wall-clock milliseconds since 1970, 0 for
+    ``kept``: segments that a compaction could not remove, and why; ``scrub_segment`` and ``scrub_ledger``: how far a
+    pass has come, the second once it compares, 0 for not at all; ``…_ms``: wall-clock milliseconds since 1970, 0 for
     never.
     """
 
@@ -39,21 +39,24 @@ class DiskSpace:
     free_bytes: int
     total_bytes: int
     scrub_segment: int
+    scrub_ledger: int
     scrub_began_ms: int
     scrub_completed_ms: int
 
 
-def space(path: Path) -> list[DiskSpace]:
+def space(address: Address) -> list[DiskSpace]:
     """Each disk in service."""
-    found = ask(path, "GET", SPACE_URL)
+    found = ask(address, "GET", SPACE_URL)
     if not isinstance(found, list):
-        raise EncodingError(f"{path} answered {type(found).__name__} where a list of disks is due")
+        raise EncodingError(
+            f"{address} answered {type(found).__name__} where a list of disks is due"
+        )
     return [from_document(DiskSpace, item, "disk") for item in found]
 
 
-def explain_segment(path: Path, segment: int) -> list[dict[str, Any]]:
+def explain_segment(address: Address, segment: int) -> list[dict[str, Any]]:
     """What each disk says of its segment of that id."""
-    found = ask(path, "GET", f"{SPACE_URL}/segments/{segment}")
+    found = ask(address, "GET", f"{SPACE_URL}/segments/{segment}")
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
-        raise EncodingError(f"{path} answered something else than what disks say of a segment")
+        raise EncodingError(f"{address} answered something else than what disks say of a segment")
     return found

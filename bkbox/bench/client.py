@@ -42,12 +42,13 @@ class ClientPlan:
 @dataclass(frozen=True, slots=True)
 class ClientResult:
     """``reads`` have no latencies: entries are asked for ahead. ``client_cpu_s_per_million`` is what this
-    program used per million appends."""
+    program used per million appends, and ``read_cpu_s_per_million`` per million reads."""
 
     plan: ClientPlan
     appends: Measured
     reads: Measured
     client_cpu_s_per_million: float
+    read_cpu_s_per_million: float
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -73,12 +74,20 @@ async def _run(metadata: str, plan: ClientPlan) -> ClientResult:
         writer = await client.create_ledger(plan.ensemble, plan.write_quorum, plan.ack_quorum)
         async with writer:
             await _append(writer, plan, plan.warmup_s)
-            cpu = time.process_time()
+            begin = time.process_time()
             appends = await _append(writer, plan, plan.seconds)
-            cpu = time.process_time() - cpu
+            append_cpu_s = time.process_time() - begin
         await _read(client, writer.ledger_id, plan, plan.warmup_s)
+        begin = time.process_time()
         reads = await _read(client, writer.ledger_id, plan, plan.seconds)
-    return ClientResult(plan, appends, reads, cpu * 1e6 / max(appends.requests, 1))
+        read_cpu_s = time.process_time() - begin
+    return ClientResult(
+        plan,
+        appends,
+        reads,
+        append_cpu_s * 1e6 / max(appends.requests, 1),
+        read_cpu_s * 1e6 / max(reads.requests, 1),
+    )
 
 
 async def _append(writer: LedgerWriter, plan: ClientPlan, seconds: float) -> Measured:

@@ -13,9 +13,17 @@ from bkbox.errors import FrameError
 from bkbox.kernel.sink import Sink
 
 
-def serve(host: str, port: int, size: int, file: Path | None, ready: Callable[[str], None]) -> None:
-    """Answer until interrupted. ``size``: payload of the entries that reads get, in bytes.
-    ``ready`` gets HOST:PORT once connections are taken. Raises OSError."""
+def serve(
+    host: str,
+    port: int,
+    size: int,
+    file: Path | None,
+    ready: Callable[[str], None],
+    *,
+    sync: bool = False,
+) -> None:
+    """Answer until interrupted. ``size``: payload of the entries that reads get, in bytes; ``sync``: what was appended
+    is on the disk before it is answered. ``ready`` gets HOST:PORT once connections are taken. Raises OSError."""
     descriptor = -1
     if file is not None:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -23,38 +31,65 @@ def serve(host: str, port: int, size: int, file: Path | None, ready: Callable[[s
         with socket.create_server((host, port)) as listener, select.epoll() as poll:
             listener.setblocking(False)
             ready(f"{host}:{listener.getsockname()[1]}")
-            _serve(listener, poll, size, descriptor)
+            _Server(listener, poll, size, descriptor, sync=sync).run()
     finally:
         if descriptor >= 0:
             os.close(descriptor)
 
 
-def _serve(listener: socket.socket, poll: select.epoll, size: int, file: int) -> None:
-    poll.register(listener, select.EPOLLIN)
-    links: dict[int, tuple[socket.socket, Sink]] = {}
-    waiting: set[int] = set()
-    while True:
-        for number, event in poll.poll():
-            if number == listener.fileno():
-                link, _ = listener.accept()
-                link.setblocking(False)
-                link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                poll.register(link, select.EPOLLIN)
-                links[link.fileno()] = (link, Sink(link, size, file))
-                continue
-            link, sink = links[number]
-            try:
-                if event & select.EPOLLOUT:
-                    sink.answer()
-                    lives = True
-                else:
-                    lives = sink.receive()
-            except (ConnectionError, FrameError):
-                lives = False
-            if not lives:
-                link.close()
-                del links[number]
-                waiting.discard(number)
-            elif sink.has_unsent != (number in waiting):
-                poll.modify(number, select.EPOLLOUT if sink.has_unsent else select.EPOLLIN)
-                waiting ^= {number}
+class _Server:
+    """One turn is for all connections: what they have sent is stored, synced once if it has to be, and answered."""
+
+    def __init__(
+        self, listener: socket.socket, poll: select.epoll, size: int, file: int, *, sync: bool
+    ) -> None:
+        self._listener = listener
+        self._poll = poll
+        self._size = size
+        self._file = file
+        self._sync = sync
+        self._links: dict[int, tuple[socket.socket, Sink]] = {}
+        self._waiting: set[int] = set()
+
+    def run(self) -> None:
+        self._poll.register(self._listener, select.EPOLLIN)
+        while True:
+            came = [number for number, event in self._poll.poll() if self._receive(number, event)]
+            while came:
+                stored = [number for number in came if self._attempt(number, Sink.store)]
+                if stored and self._sync and self._file >= 0:
+                    os.fdatasync(self._file)
+                came = [number for number in stored if self._attempt(number, Sink.send)]
+                for number in set(stored) & self._links.keys():
+                    self._await(number)
+
+    def _receive(self, number: int, event: int) -> bool:
+        """Whether there may be something to answer."""
+        if number == self._listener.fileno():
+            link, _ = self._listener.accept()
+            link.setblocking(False)
+            link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._poll.register(link, select.EPOLLIN)
+            self._links[link.fileno()] = (link, Sink(link, self._size, self._file))
+            return False
+        return bool(event & select.EPOLLOUT) or self._attempt(number, Sink.receive, ends=True)
+
+    def _attempt(self, number: int, step: Callable[[Sink], bool], *, ends: bool = False) -> bool:
+        """What the step says; a connection that it breaks, or ``ends`` with False, is closed."""
+        link, sink = self._links[number]
+        try:
+            done = step(sink)
+        except (ConnectionError, FrameError):
+            done, ends = False, True
+        if ends and not done:
+            link.close()
+            del self._links[number]
+            self._waiting.discard(number)
+        return done
+
+    def _await(self, number: int) -> None:
+        """Room for answers, or requests."""
+        has_unsent = self._links[number][1].has_unsent
+        if has_unsent != (number in self._waiting):
+            self._poll.modify(number, select.EPOLLOUT if has_unsent else select.EPOLLIN)
+            self._waiting ^= {number}

@@ -5,8 +5,12 @@ Every answer carries the ids of its request, whatever the code: Java's clients t
 
 from __future__ import annotations
 
+import logging
+
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
+
+log = logging.getLogger(__name__)
 
 Request = (
     v2.AddRequest
@@ -26,6 +30,11 @@ def on_v2(code: Code) -> Code:
 
 def bare(request: Request, code: Code) -> bytes:
     """The whole frame."""
+    if code is not Code.EOK and log.isEnabledFor(logging.DEBUG):
+        ledger = getattr(
+            request, "ledger_id", "?"
+        )  # and no more: a request holds a key, and an entry
+        log.debug("%s of ledger %s is answered %s", type(request).__name__, ledger, code.name)
     if isinstance(request, v2.AddRequest):
         return v2.encode_response(
             v2.AddResponse(request.version, code, request.ledger_id, request.entry_id)

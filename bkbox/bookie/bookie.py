@@ -165,7 +165,7 @@ class Bookie:
         self._walk = Walk()
         self._spare: list[AddBatch] = []
         self._pending: dict[int, LedgerRecord] = {}
-        self._adds = 0
+        self._adds = self._add_bytes = 0
         self._admissions: dict[type[Request], Callable[..., None]] = {
             v2.AddRequest: self._take_add,
             v2.ReadRequest: self._take_read,
@@ -186,7 +186,13 @@ class Bookie:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {"adds": self._adds, "reads": self.reader.reads, "unknown": self.reader.unknown}
+        """What was done since the start; ``bytes``: of records of entries."""
+        return {
+            "adds": self._adds,
+            "bytes": self._add_bytes,
+            "reads": self.reader.reads,
+            "unknown": self.reader.unknown,
+        }
 
     # ---- a group ------------------------------------------------------------------------------------
 
@@ -373,7 +379,7 @@ class Bookie:
     def _change(self, work: Work, ledger: int, state: LedgerRecord) -> None:
         """Its adds have to be looked at one by one until this is durable, and perhaps for good."""
         work.odd.states[ledger] = state
-        self._walk.hot.pop(ledger, None)
+        self._cool(ledger)
 
     def _write(self, work: Work) -> None:
         """Write what was admitted, and find out whether the group has to wait."""
@@ -418,6 +424,7 @@ class Bookie:
                 if group.ledger in self._lacs or group.ledger in self._polls
             ]
         self._adds += work.adds.entries
+        self._add_bytes += work.adds.record_bytes
 
     # ---- step 3 -------------------------------------------------------------------------------------
 
@@ -446,18 +453,32 @@ class Bookie:
             self._warm(ledger)
 
     def _warm(self, ledger: int) -> None:
-        """From here on the ledger's ordinary adds are plain ones, if it is open and nothing else is under way."""
+        """From here on the ledger's ordinary adds are plain ones, if it is open and nothing else is under way; or, if
+        it is fenced or in limbo, its recovery adds are, as long as nobody has deleted it.
+        """
         record = self.ledgers.record(ledger)
         if (
-            ledger not in self._pending
-            and standing(record) is Standing.OPEN
-            and record is not None
-            and record.master_key is not None
-            and len(record.master_key) == v2.MASTER_KEY_BYTES
+            ledger in self._pending
+            or record is None
+            or record.master_key is None
+            or len(record.master_key) != v2.MASTER_KEY_BYTES
         ):
-            if len(self._walk.hot) >= HOT_LEDGERS_MAX:
-                self._walk.hot.clear()
-            self._walk.hot[ledger] = HotLedger(ledger, record.master_key)
+            return
+        now = standing(record)
+        if now is Standing.OPEN:
+            warm = self._walk.hot
+        elif now in (Standing.FENCED, Standing.LIMBO) and not record.deleted_ms:
+            warm = self._walk.filled
+        else:
+            return
+        if len(warm) >= HOT_LEDGERS_MAX:
+            warm.clear()
+        warm[ledger] = HotLedger(ledger, record.master_key)
+
+    def _cool(self, ledger: int) -> None:
+        """Its adds have to be looked at one by one."""
+        self._walk.hot.pop(ledger, None)
+        self._walk.filled.pop(ledger, None)
 
     def set_states(self, states: dict[int, LedgerRecord]) -> None:
         """Write ledger states, durably: phase one marks, repair clears. No group may be under way. Raises DiskError."""
@@ -467,7 +488,7 @@ class Bookie:
         work.own()
         work.odd.states = states
         for ledger in states:
-            self._walk.hot.pop(ledger, None)
+            self._cool(ledger)
         self._append(work)
         self.store.sync()
         self.settle(work)
@@ -494,7 +515,7 @@ class Bookie:
         DiskError."""
         before = self.ledgers.record(ledger)
         self.disturb(ledger)
-        self._walk.hot.pop(ledger, None)
+        self._cool(ledger)
         self.store.forget(ledger)
         self._lacs.forget(ledger)
         self.ledgers.forgotten(ledger, before)

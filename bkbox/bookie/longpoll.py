@@ -2,7 +2,7 @@
 
 Pure: told what happens and what time it is, it says whose wait is over. A wait ends by an advance of the LAC beyond
 ``previous_lac``, by something else that happens to the ledger (its first fence, limbo), by its deadline, or without an
-answer when the connection is closed. At most LONG_POLLS_MAX wait at once.
+answer when the connection is closed. Who came first is answered first. At most LONG_POLLS_MAX wait at once.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class LongPolls:
 
     def __init__(self, polls_max: int = LONG_POLLS_MAX) -> None:
         self._polls_max = polls_max
-        self._by_ledger: dict[int, set[Poll]] = {}
-        self._by_connection: dict[int, set[Poll]] = {}
+        self._by_ledger: dict[int, dict[Poll, None]] = {}
+        self._by_connection: dict[int, dict[Poll, None]] = {}
         self._deadlines: list[tuple[int, int, Poll]] = []
         self._order = itertools.count()
         self._waiting = 0
@@ -49,8 +49,8 @@ class LongPolls:
         if self._waiting >= self._polls_max:
             return False
         poll = Poll(connection, request, deadline_ms)
-        self._by_ledger.setdefault(request.ledger_id, set()).add(poll)
-        self._by_connection.setdefault(connection, set()).add(poll)
+        self._by_ledger.setdefault(request.ledger_id, {})[poll] = None
+        self._by_connection.setdefault(connection, {})[poll] = None
         heapq.heappush(self._deadlines, (deadline_ms, next(self._order), poll))
         self._waiting += 1
         return True
@@ -102,7 +102,7 @@ def _previous_lac(poll: Poll) -> int:
     return poll.request.previous_lac
 
 
-def _discard(polls: dict[int, set[Poll]], key: int, poll: Poll) -> None:
-    polls[key].discard(poll)
+def _discard(polls: dict[int, dict[Poll, None]], key: int, poll: Poll) -> None:
+    polls[key].pop(poll, None)
     if not polls[key]:
         del polls[key]

@@ -1,13 +1,14 @@
 """Why a disk takes no ordinary writes: named reasons, each of which comes and goes by itself.
 
-A disk that is only over its bound still takes what fences, recovers and repairs: some room is kept for that. Where a
-reason is about room, there has to be more of it before the reason goes than when it came, so that a disk at its bound
-does not turn to and fro.
+A disk that is only over its bound still takes what fences, recovers and repairs: some room is kept for that. So does
+one that somebody wants to take no more (INTENTS), for as long as he wants it. Where a reason is about room, there has
+to be more of it before the reason goes than when it came, so that a disk at its bound does not turn to and fro.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Collection
 
 from bkbox.errors import DiskError
 from bkbox.limits import RECORD_BODY_BYTES_MAX
@@ -19,6 +20,13 @@ DISK_FULL = "disk full"
 DISK_USAGE = "disk usage"
 DISK_FAILED = "disk failed"
 RESERVE_SPENT = "reserve spent"
+OPERATOR = "operator"
+DECOMMISSION = "decommission"
+
+INTENTS = frozenset({OPERATOR, DECOMMISSION})
+"""What somebody wants, and takes back; everything else comes and goes with the disk."""
+
+_REPAIR_GOES_ON = INTENTS | {DISK_USAGE}
 
 _USAGE_STEP = 0.02
 _RESERVE_AGAIN = 1.25
@@ -36,7 +44,7 @@ class ReadOnly:
 
     def allows(self, *, high_priority: bool) -> bool:
         """Whether an add is taken."""
-        return not self.reasons or (high_priority and self.reasons <= {DISK_USAGE})
+        return not self.reasons or (high_priority and self.reasons <= _REPAIR_GOES_ON)
 
     def turn(self, reason: str, error: DiskError) -> None:
         """A write failed."""
@@ -53,6 +61,11 @@ class ReadOnly:
             self.reasons.remove(reason)
             if not self.reasons:
                 log.warning("the disk is writable again (%s has gone)", reason)
+
+    def intend(self, reasons: Collection[str]) -> None:
+        """Of INTENTS these are there from now on, and no others."""
+        for reason in sorted(INTENTS):
+            self.set(reason, present=reason in reasons)
 
     def watch(
         self, space: Space, usage_max: float, reserve_bytes: int, usage_resume: float = 0.0

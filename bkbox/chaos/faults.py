@@ -54,6 +54,7 @@ class Faults:
             "restart": self._restart,
             "pause-bookie": self._pause_bookie,
             "full-disk": self._fill_disk,
+            "few-descriptors": self._take_descriptors,
             "lost-disk": self._lose_disks,
             "host-doubt": self._doubt,
         }
@@ -186,6 +187,15 @@ class Faults:
                 stack.callback(each.send, signal.SIGCONT)
                 each.send(signal.SIGSTOP)
             await self._for(seconds)
+
+    async def _take_descriptors(self, bookie: Bookie, planned: Planned) -> None:
+        """The front-end can take no more connections."""
+        held = next(filter(None, map(bookie.hold, bookie.children("frontend"))), None)
+        if held is not None:
+            with held:
+                before = held.limit_descriptors(0)
+                await self._for(planned.lasts_s)
+                held.limit_descriptors(before)
 
     # ---- network --------------------------------------------------------------------------------
 

@@ -8,7 +8,7 @@ entries in order                   what one read gives has no holes and does not
 enough copies                      in the end each entry of a closed ledger is on an ack quorum of its bookies
 a bookie without its disk refuses  it must not start as one that never had anything
 no process ends by itself          bookies end when they are stopped or killed
-an ordered stop is clean           exit status 0
+an ordered stop is clean           exit status 0; 1 where a worker had just been killed, whose disk has to stay dirty
 all comes back                     once faults stopped all bookies are up and no ledger is in limbo
 no defects                         no client met an error that reports a defect of bkbox
 =================================  =========================================================================
@@ -31,6 +31,9 @@ from bkbox.errors import CallerError
 from bkbox.values import value
 
 _NEAR_S = 10.0
+_REVIVED_S = 20.0
+"""So long a worker that was killed may take to serve again."""
+
 _NEAR_MAX = 8
 _VIOLATIONS_MAX = 100
 
@@ -153,7 +156,7 @@ class _Judging:
                 self.verdict.back_s[line["fault"]].append(line["back_s"])
         elif op == "boot" and line.get("lacks_disk") and outcome == "ok":
             self._violated("a bookie without its disk refuses", f"{line['bookie']} has started")
-        elif op == "stop" and outcome != "ok":
+        elif op == "stop" and outcome != "ok" and not self._left_dirty(began, line):
             words = f"{line['bookie']} ended with {line['status']}"
             self._violated("an ordered stop is clean", words)
         elif outcome == "ok":
@@ -162,6 +165,12 @@ class _Judging:
             self._tell("absent", began["by"], line["ledger"], line["absent"])
         if str(line.get("error", "")).startswith("BugError"):
             self._violated("no defects", line["error"])
+
+    def _left_dirty(self, began: Line, line: Line) -> bool:
+        """Whether a stop came upon a worker that had not opened its disk again."""
+        since, words = began["t"] - _REVIVED_S, f"kill-worker {line['bookie']}"
+        killed = any(what == words and at > since for at, _, what in self._faults)
+        return line["status"] == 1 and killed
 
     def _succeeded(self, op: str, began: Line, line: Line) -> None:
         match op:

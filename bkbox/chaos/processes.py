@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import resource
 import select
 import signal
 from contextlib import suppress
@@ -33,6 +34,16 @@ class Held:
         """Nothing happens where the process has ended."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._fd, number)
+
+    def limit_descriptors(self, limit: int) -> int:
+        """How many it may have open from now on, those beyond that left as they are; how many it was before."""
+        if self.has_ended:
+            return limit
+        with suppress(ProcessLookupError):
+            before, most = resource.prlimit(self.pid, resource.RLIMIT_NOFILE)
+            resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (limit, most))
+            return before
+        return limit
 
     @property
     def has_ended(self) -> bool:

@@ -27,7 +27,9 @@ from bkbox.client import connect
 from bkbox.errors import ChaosError
 from bkbox.values import value
 
-_HEAL_S = 240.0
+_HEAL_S = 600.0
+_HEAL_UNDER_LOAD_S = 120.0
+"""Repair gives way to clients, and on a busy machine that may be all the time: after so long they stop."""
 _LAST_OPERATIONS_S = 60.0
 _EVERY_S = 0.5
 _DEATH = re.compile(r"ended: exit status|ended: killed by SIG(?!KILL)|cannot go on:|Traceback")
@@ -139,6 +141,7 @@ class _Run:
         await self._faults.follow(planned, history.now)
         await self._stop.wait()
         self._progress.phase = "healing"
+        asyncio.get_running_loop().call_later(_HEAL_UNDER_LOAD_S, load.stop.set)
         is_well = all(await asyncio.gather(*map(self._heal, self._cluster.bookies)))
         load.stop.set()
         await asyncio.wait([loading], timeout=_LAST_OPERATIONS_S)

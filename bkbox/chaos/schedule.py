@@ -43,6 +43,7 @@ FAULTS = (
     Fault("pause-worker", 8, "SIGSTOP for the worker of a disk", _PAUSE_S, pauses=True),
     Fault("pause-repair", 3, "SIGSTOP for a repair worker", _PAUSE_S, pauses=True),
     Fault("pause-bookie", 4, "SIGSTOP for all processes of a bookie", _PAUSE_S, pauses=True),
+    Fault("few-descriptors", 3, "a front-end can open nothing any more", (0.1, 10.0)),
     Fault("cut-network", 5, "connections to a bookie are reset, new ones too", _PAUSE_S),
     Fault("silent-network", 5, "nothing gets through to a bookie or back", _PAUSE_S),
     Fault("one-way-network", 4, "a bookie gets requests, nobody its answers", _PAUSE_S),

@@ -10,6 +10,7 @@ from bkbox.checks.fences import Fences
 from bkbox.checks.limbo import Limbo
 from bkbox.checks.negatives import Negatives
 from bkbox.checks.readable import Readable
+from bkbox.checks.removed import Removed
 from bkbox.checks.sequence import Sequence
 
 
@@ -23,5 +24,6 @@ def all_checks() -> list[Check]:
         Limbo(),
         Negatives(),
         Readable(),
+        Removed(),
         Sequence(),
     ]

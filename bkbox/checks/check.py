@@ -7,7 +7,8 @@ names of bookies and clients, ids of ledgers and entries, bytes. States of ledge
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
+from functools import lru_cache
 from typing import ClassVar
 
 from bkbox.values import value
@@ -43,8 +44,15 @@ class Metadata:
     def replicas(self, entry: int) -> Sequence[str]:
         """The bookies that it names for an entry."""
         ensemble_size, write_quorum, _ = self.sizes
-        ensemble = next(members for first, members in reversed(self.fragments) if first <= entry)
-        return [ensemble[(entry + step) % ensemble_size] for step in range(write_quorum)]
+        for first, ensemble in reversed(self.fragments):
+            if first <= entry:
+                return _write_set(ensemble, write_quorum, entry % ensemble_size)
+        raise ValueError(f"no fragment has entry {entry}")
+
+
+@lru_cache(1 << 12)
+def _write_set(ensemble: tuple[str, ...], write_quorum: int, first: int) -> tuple[str, ...]:
+    return (*ensemble[first:], *ensemble[:first])[:write_quorum]
 
 
 class Check:
@@ -93,6 +101,12 @@ class Check:
     ) -> str | None:
         """A bookie has acknowledged an add; ``ordinary``: not that of a recovery."""
 
+    def forced(self, bookie: str, ledger: int, entry: int) -> str | None:
+        """A bookie has answered a force of an entry that was added with deferred sync."""
+
+    def emptied(self, bookie: str, ledger: int) -> str | None:
+        """A bookie has removed all entries of a ledger."""
+
     def denied(self, bookie: str, ledger: int, entry: int) -> str | None:
         """A bookie says that it has no such entry (-1: none at all), or no such ledger."""
 
@@ -108,11 +122,11 @@ class Check:
     def vouched(
         self,
         bookie: str,
-        vouches: Callable[[int, int], bool],
+        vouches: Callable[[int], Container[int] | None],
         keeps_fence: Callable[[int], bool],
     ) -> str | None:
-        """A bookie starts and says that none of its disks has lost anything; ``vouches``: whether it has (ledger,
-        entry), or has the ledger in limbo; ``keeps_fence``: whether it has the ledger fenced."""
+        """A bookie starts and says that none of its disks has lost anything; ``vouches``: the entries of a ledger that
+        it has, None where it has the ledger in limbo; ``keeps_fence``: whether it has the ledger fenced."""
 
     # ---- the end --------------------------------------------------------------------------------
 

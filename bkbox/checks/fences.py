@@ -4,7 +4,7 @@ more, and has the fence after every start at which it says that nothing was lost
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from bkbox.checks.check import Check
 
@@ -34,7 +34,7 @@ class Fences(Check):
     def vouched(
         self,
         bookie: str,
-        vouches: Callable[[int, int], bool],
+        vouches: Callable[[int], Container[int] | None],
         keeps_fence: Callable[[int], bool],
     ) -> str | None:
         for name, ledger in sorted(self._fenced):

@@ -42,8 +42,13 @@ class Limbo(Check):
         if found is None:
             return None
         versions = self._since.get(ledger, {}).pop(bookie, [found])
-        wrong = [_wrong(bookie, version, readable) for version in reversed(versions)]
-        return wrong[0] if all(wrong) else None
+        newest = None
+        for version in reversed(versions):
+            wrong = _wrong(bookie, version, readable)
+            if wrong is None:
+                return None
+            newest = newest or wrong
+        return newest
 
 
 def _wrong(bookie: str, now: Metadata, readable: Callable[[int], bool]) -> str | None:

@@ -1,44 +1,46 @@
 """A bookie never says 'no such entry' of what it acknowledged, and must still hold.
 
 It must hold what metadata assigns to it: an entry that lies beyond the end of a closed ledger, or that another bookie
-was put in charge of, may be gone, as may a ledger that was deleted. What was added with deferred sync counts from when
-it was forced on the connection on which it was added.
+was put in charge of since, may be gone (counted.py), as may a ledger that was deleted. What was added with deferred
+sync counts from when it was forced on the connection on which it was added.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Container
 
 from bkbox.checks.check import CLOSED, Check, Metadata
+from bkbox.checks.counted import Counted
 
 
 class Negatives(Check):
     name = "no false negatives"
 
     def __init__(self) -> None:
-        self._stored: dict[tuple[str, int], set[int]] = {}
-        self._metadata: dict[int, Metadata] = {}
+        self._counted = Counted()
 
     def stored(
         self, bookie: str, ledger: int, entry: int, ordinary: bool, deferred: bool
     ) -> str | None:
         if not (deferred and ordinary):
-            self._stored.setdefault((bookie, ledger), set()).add(entry)
+            self._counted.stored(bookie, ledger, entry, ordinary=ordinary)
+        return None
+
+    def forced(self, bookie: str, ledger: int, entry: int) -> str | None:
+        self._counted.stored(bookie, ledger, entry, ordinary=True)
         return None
 
     def stored_metadata(self, now: Metadata) -> str | None:
-        self._metadata[now.ledger] = now
+        self._counted.stored_metadata(now)
         return None
 
     def deleted(self, ledger: int) -> str | None:
-        self._metadata.pop(ledger, None)
+        self._counted.deleted(ledger)
         return None
 
     def denied(self, bookie: str, ledger: int, entry: int) -> str | None:
-        stored = self._stored.get((bookie, ledger))
-        if not stored:
-            return None
-        asked = stored if entry == -1 else stored & {entry}
+        stored = self._counted.entries(bookie, ledger)
+        asked = stored if entry == -1 else {entry}.intersection(stored)
         wrong = [each for each in asked if self._must_hold(bookie, ledger, each)]
         if not wrong:
             return None
@@ -47,14 +49,15 @@ class Negatives(Check):
     def vouched(
         self,
         bookie: str,
-        vouches: Callable[[int, int], bool],
+        vouches: Callable[[int], Container[int] | None],
         keeps_fence: Callable[[int], bool],
     ) -> str | None:
-        for (name, ledger), entries in self._stored.items():
-            if name != bookie:
+        for ledger in self._counted.ledgers(bookie):
+            held = vouches(ledger)
+            if held is None:
                 continue
-            for entry in entries:
-                if not vouches(ledger, entry) and self._must_hold(bookie, ledger, entry):
+            for entry in self._counted.entries(bookie, ledger):
+                if entry not in held and self._must_hold(bookie, ledger, entry):
                     return (
                         f"{bookie} says that it lost nothing, and has not entry {entry} of ledger "
                         f"{ledger}, which it acknowledged"
@@ -62,7 +65,7 @@ class Negatives(Check):
         return None
 
     def _must_hold(self, bookie: str, ledger: int, entry: int) -> bool:
-        found = self._metadata.get(ledger)
+        found = self._counted.metadata(ledger)
         if found is None:
             return False
         if found.state == CLOSED and entry > found.last:

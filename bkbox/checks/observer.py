@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 from bkbox.checks.check import Check, Metadata, Violation
@@ -68,6 +68,12 @@ class Observer:
     def stored(self, bookie: str, ledger: int, entry: int, ordinary: bool, deferred: bool) -> None:
         self._tell("stored", bookie, ledger, entry, ordinary, deferred)
 
+    def forced(self, bookie: str, ledger: int, entry: int) -> None:
+        self._tell("forced", bookie, ledger, entry)
+
+    def emptied(self, bookie: str, ledger: int) -> None:
+        self._tell("emptied", bookie, ledger)
+
     def denied(self, bookie: str, ledger: int, entry: int) -> None:
         self._tell("denied", bookie, ledger, entry)
 
@@ -83,7 +89,7 @@ class Observer:
     def vouched(
         self,
         bookie: str,
-        vouches: Callable[[int, int], bool],
+        vouches: Callable[[int], Container[int] | None],
         keeps_fence: Callable[[int], bool],
     ) -> None:
         self._tell("vouched", bookie, vouches, keeps_fence)

@@ -1,5 +1,6 @@
 """Replication: where no bookie lost anything, a closed ledger has every entry on an ack quorum of its ensemble. Where
-bookies lose what they have, every entry was acknowledged by an ack quorum of those that metadata names for it.
+bookies lose what they have, every entry was acknowledged by an ack quorum of those that metadata names for it, each
+since it was named last (counted.py).
 """
 
 from __future__ import annotations
@@ -7,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from bkbox.checks.check import CLOSED, Check, Metadata
+from bkbox.checks.counted import Counted
 
 NAME = "replication"
 
@@ -22,21 +24,30 @@ class Replication(Check):
     name = NAME
 
     def __init__(self) -> None:
-        self._stored: set[tuple[str, int, int]] = set()
+        self._counted = Counted()
 
     def stored(
         self, bookie: str, ledger: int, entry: int, ordinary: bool, deferred: bool
     ) -> str | None:
-        self._stored.add((bookie, ledger, entry))
+        self._counted.stored(bookie, ledger, entry, ordinary=ordinary)
+        return None
+
+    def forced(self, bookie: str, ledger: int, entry: int) -> str | None:
+        self._counted.stored(bookie, ledger, entry, ordinary=True)
+        return None
+
+    def deleted(self, ledger: int) -> str | None:
+        self._counted.deleted(ledger)
         return None
 
     def stored_metadata(self, now: Metadata) -> str | None:
+        self._counted.stored_metadata(now)
         if now.state != CLOSED:
             return None
         ack_quorum = now.sizes[2]
         for entry in range(now.last + 1):
             replicas = now.replicas(entry)
-            stored = [name for name in replicas if (name, now.ledger, entry) in self._stored]
+            stored = [name for name in replicas if entry in self._counted.entries(name, now.ledger)]
             if not replicated(now.last, (len(stored),), ack_quorum):
                 return (
                     f"ledger {now.ledger} is closed at {now.last}, and of {', '.join(replicas)} only "

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-import logging
-import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
+from bkbox import logs
 from bkbox import metadata as stores
 from bkbox.cli.options import bytes_per_second, duration_s, metadata_option
 from bkbox.cli.output import (
     Format,
     message,
+    outcome_option,
     output_option,
+    print_document,
     print_fields,
-    print_json,
     print_table,
+    prints,
+    watch_option,
 )
 from bkbox.client.options import ClientOptions
 from bkbox.errors import MetadataError, NoSuchLedgerError
@@ -116,12 +118,7 @@ def run(
     from bkbox.repair.auditor import AuditorSettings
     from bkbox.repair.replication import ReplicationSettings
 
-    logging.basicConfig(
-        level=logging.INFO,
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
-    logging.getLogger("kazoo").setLevel(logging.WARNING)
+    logs.begin("autorecovery", logs.LogSettings())
     called = str(bookie_id(name or f"{alone.host_name()}:autorecovery"))
     limit = bytes_per_second(rate)
     options = ClientOptions(
@@ -158,7 +155,9 @@ class State:
 
 @autorecovery.command(no_args_is_help=True)
 @metadata_option
+@watch_option
 @output_option
+@prints(State)
 def status(metadata: str, output: Format) -> None:
     """Show whether re-replication is enabled, who the auditor is, and how much is left.
 
@@ -181,8 +180,8 @@ def status(metadata: str, output: Format) -> None:
             )
 
     found = asyncio.run(go())
-    if output == "json":
-        print_json(asdict(found))
+    if output != "table":
+        print_document(asdict(found), output)
         return
     checked = found.last_full_check_ms
     print_fields(
@@ -200,6 +199,7 @@ def status(metadata: str, output: Format) -> None:
 @autorecovery.command(no_args_is_help=True)
 @metadata_option
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@outcome_option
 def enable(metadata: str, dry_run: bool) -> None:
     """Let auditors and workers of the whole cluster work, those of Java too.
 
@@ -213,6 +213,7 @@ def enable(metadata: str, dry_run: bool) -> None:
 @autorecovery.command(no_args_is_help=True)
 @metadata_option
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@outcome_option
 def disable(metadata: str, dry_run: bool) -> None:
     """Pause auditors and workers of the whole cluster, until "enable".
 
@@ -263,6 +264,7 @@ class Marked:
 @metadata_option
 @click.option("--missing", metavar="BOOKIE", help="Only ledgers whose mark names this bookie.")
 @output_option
+@prints(list[Marked])
 def list_marked(metadata: str, missing: str | None, output: Format) -> None:
     """List the ledgers that lack copies: which bookies they miss, since when, why, and who is at work.
 
@@ -284,8 +286,8 @@ def list_marked(metadata: str, missing: str | None, output: Format) -> None:
     if missing is not None:
         missing = bookie_id(missing)
     found = asyncio.run(go())
-    if output == "json":
-        print_json([asdict(each) for each in found])
+    if output != "table":
+        print_document([asdict(each) for each in found], output)
         return
     print_table(
         ["ledger", "missing on", "marked for", "copies alive", "of", "worker", "why"],

@@ -25,10 +25,11 @@ from bkbox.cli.output import (
     Format,
     message,
     output_option,
+    print_document,
     print_fields,
-    print_json,
     print_stages,
     print_table,
+    prints,
 )
 from bkbox.cli.output import size as bytes_text
 from bkbox.configvalues import split_address
@@ -146,6 +147,7 @@ def bench() -> None:
     "--data", type=_DIRECTORY, help="Data folder of the bookie at HOST:PORT, for catch-up reads."
 )
 @output_option
+@prints(Result)
 @click.pass_context
 def bookie(
     ctx: click.Context,
@@ -201,8 +203,8 @@ def bookie(
         if address is None:
             [disk] = fetch_status(own.disk / SOCKET_NAME, _STATUS_S).disks
             result = replace(result, stages=disk.stages)
-    if output == "json":
-        print_json(result.to_json())
+    if output != "table":
+        print_document(result.to_json(), output)
     else:
         _show(result)
     if result.errors:
@@ -297,6 +299,7 @@ def bookie(
     help="Protocol version of adds and reads.",
 )
 @output_option
+@prints(client_bench.ClientResult)
 def client(
     metadata: str | None,
     *,
@@ -331,11 +334,14 @@ def client(
                 own = Bookie(root / f"bookie{number}", metadata, {"ack_after": ack_after}, rng)
                 stack.enter_context(running(own))
         result = client_bench.run(metadata, plan)
-    if output == "json":
-        print_json(result.to_json())
+    if output != "table":
+        print_document(result.to_json(), output)
         return
     print_table(_COLUMNS, [_row("appends", result.appends), _row("reads", result.reads)])
-    used = f"{result.client_cpu_s_per_million:.2f} CPU seconds per million appends"
+    used = (
+        f"{result.client_cpu_s_per_million:.2f} CPU seconds per million appends, "
+        f"{result.read_cpu_s_per_million:.2f} per million reads"
+    )
     print_fields([("client", used)])
 
 
@@ -360,11 +366,12 @@ def client(
     type=click.Path(dir_okay=False, path_type=Path),
     help="Append what comes to this file.",
 )
-def sink(listen: str, size: int, file: Path | None) -> None:
+@click.option("--sync", is_flag=True, help="With --append: sync the file before each answer.")
+def sink(listen: str, size: int, file: Path | None, sync: bool) -> None:
     """Answer everything and keep nothing: what the load generator can do.
 
     With --append the limit of any bookie that writes to one file: only the length of a request is
-    looked at, nothing is synced.
+    looked at. Nothing is synced, or, with --sync, all that has come meanwhile at once.
 
     \b
     Example:
@@ -374,8 +381,10 @@ def sink(listen: str, size: int, file: Path | None) -> None:
     place = split_address(listen)
     if place is None:
         raise click.BadParameter("has to be HOST:PORT", param_hint="--listen")
+    if sync and file is None:
+        raise click.UsageError("--sync needs --append FILE: there is nothing to sync")
     try:
-        sink_bench.serve(*place, size, file, lambda text: click.echo(f"ready {text}"))
+        sink_bench.serve(*place, size, file, lambda text: click.echo(f"ready {text}"), sync=sync)
     except KeyboardInterrupt:
         return
 

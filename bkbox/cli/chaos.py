@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import random
 import shutil
-import signal
 import sys
 import tempfile
 import time
@@ -20,6 +19,7 @@ from bkbox.chaos.history import History, in_order
 from bkbox.chaos.judge import Verdict, judge
 from bkbox.chaos.run import Order, Progress, run
 from bkbox.chaos.schedule import BY_NAME, FAULTS, Fault
+from bkbox.cli.ending import end_in_order
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.output import message, print_fields, print_table, size
 from bkbox.errors import ChaosError
@@ -120,8 +120,7 @@ def chaos(
         for fault in FAULTS:
             click.echo(f"{fault.name.ljust(width)}  {fault.what}")
         return
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
+    end_in_order()
     objection = room.own_namespace()
     faults = _faults(names, objection)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed

@@ -8,15 +8,24 @@ from dataclasses import asdict, dataclass
 import click
 
 from bkbox import metadata as stores
-from bkbox.cli.options import metadata_option
-from bkbox.cli.output import Format, message, output_option, print_fields, print_json, print_table
-from bkbox.configvalues import join_address
+from bkbox.admin.members import DOWN, READ_ONLY, WRITABLE, Member, members_of
+from bkbox.cli.options import dry_run_option, metadata_option
+from bkbox.cli.output import (
+    Format,
+    message,
+    outcome_option,
+    output_option,
+    print_document,
+    print_fields,
+    print_table,
+    prints,
+    watch_option,
+)
+from bkbox.errors import MetadataError, MetadataUnavailableError, OperatorError
 from bkbox.metadata.base import MetadataStore
 
 WAIT_S = 10.0
 """A person waits for the answer."""
-
-WRITABLE, READ_ONLY, DOWN = "writable", "read-only", "down"
 
 
 @click.group(no_args_is_help=True)
@@ -31,7 +40,9 @@ def cluster() -> None:
 
 @cluster.command(no_args_is_help=True)
 @metadata_option
-def init(metadata: str) -> None:
+@dry_run_option
+@outcome_option
+def init(metadata: str, dry_run: bool) -> None:
     """Make a new, empty cluster; fails if there is one.
 
     In ZooKeeper it is what BookKeeper's "initnewcluster" makes, so that bookies and clients of both
@@ -42,12 +53,33 @@ def init(metadata: str) -> None:
       bkbox cluster init --metadata 'zk://zk1:2181;zk2:2181;zk3:2181/ledgers'
     """
 
+    if dry_run:
+        _would_make(metadata)
+        return
+
     async def go() -> str:
         await stores.init_cluster(metadata, WAIT_S)
         async with await stores.connect(metadata, WAIT_S) as store:
             return await store.instance_id()
 
     message(f"made a new cluster, instance id {asyncio.run(go())}")
+
+
+def _would_make(metadata: str) -> None:
+    """Raises OperatorError where there is a cluster, as ``init`` does."""
+
+    async def go() -> str:
+        async with await stores.connect(metadata, WAIT_S) as store:
+            return await store.instance_id()
+
+    try:
+        there = asyncio.run(go())
+    except (OperatorError, MetadataError) as error:
+        if isinstance(error, MetadataUnavailableError) and not metadata.startswith("sqlite:"):
+            raise
+        message(f"would make a new cluster at {metadata}; nothing was changed ({error})")
+        return
+    raise OperatorError(f"there is a cluster at {metadata} already, instance id {there}")
 
 
 # ---- info -------------------------------------------------------------------------------------
@@ -83,7 +115,9 @@ class Info:
     is_flag=True,
     help="Count the ledgers, which may take long if there are many.",
 )
+@watch_option
 @output_option
+@prints(Info)
 def info(metadata: str, count_ledgers: bool, output: Format) -> None:
     """Show the identity of a cluster, its bookies and the state of re-replication.
 
@@ -94,8 +128,8 @@ def info(metadata: str, count_ledgers: bool, output: Format) -> None:
       bkbox cluster info --metadata zk://zk1.example.com:2181/ledgers --count-ledgers
     """
     found = asyncio.run(_info(metadata, count_ledgers=count_ledgers))
-    if output == "json":
-        print_json(asdict(found))
+    if output != "table":
+        print_document(asdict(found), output)
         return
     fields: list[tuple[str, object]] = [
         ("metadata", found.metadata),
@@ -114,7 +148,7 @@ def info(metadata: str, count_ledgers: bool, output: Format) -> None:
 
 async def _info(metadata: str, *, count_ledgers: bool) -> Info:
     async with await stores.connect(metadata, WAIT_S) as store:
-        members = await _members(store)
+        members = await members_of(store)
         ledgers = None
         if count_ledgers:
             ledgers = sum([len(page) async for page in store.ledger_ranges()])
@@ -144,23 +178,18 @@ def _layout(store: MetadataStore) -> str | None:
 # ---- list -------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A bookie; ``address`` is None if it is not registered or did not say how it is reached."""
-
-    id: str
-    address: str | None
-    mode: str
-
-
 @cluster.command("list", no_args_is_help=True)
 @metadata_option
 @click.option("--rw", "only", flag_value=WRITABLE, help="Only bookies that take new entries.")
 @click.option("--ro", "only", flag_value=READ_ONLY, help="Only bookies that are read-only.")
 @click.option("--all", "only", flag_value="all", help="Also bookies that are down.")
+@watch_option
 @output_option
+@prints(list[Member])
 def list_bookies(metadata: str, only: str | None, output: Format) -> None:
-    """List the bookies that are registered, with their addresses.
+    """List the bookies that are registered, with their addresses, versions and admin APIs.
+
+    "bkbox placement explain" shows racks and room.
 
     \b
     Example:
@@ -169,29 +198,14 @@ def list_bookies(metadata: str, only: str | None, output: Format) -> None:
 
     async def go() -> list[Member]:
         async with await stores.connect(metadata, WAIT_S) as store:
-            return await _members(store)
+            return await members_of(store)
 
     modes = {None: (WRITABLE, READ_ONLY), "all": (WRITABLE, READ_ONLY, DOWN)}.get(only, (only,))
     found = [member for member in asyncio.run(go()) if member.mode in modes]
-    if output == "json":
-        print_json([asdict(member) for member in found])
+    if output != "table":
+        print_document([asdict(member) for member in found], output)
     else:
         print_table(
-            ["bookie", "address", "mode"],
-            [(member.id, member.address, member.mode) for member in found],
+            ["bookie", "address", "mode", "version", "admin"],
+            [(each.id, each.address, each.mode, each.version, each.admin) for each in found],
         )
-
-
-async def _members(store: MetadataStore) -> list[Member]:
-    """All bookies that the cluster knows, by id."""
-    registered = await store.bookies()
-    members = []
-    for bookie in sorted({*registered, *await store.cookies()}):
-        if bookie not in registered:
-            members.append(Member(bookie, None, DOWN))
-            continue
-        there = registered[bookie]
-        rpc = there.service_info.rpc
-        address = None if rpc is None else join_address(*rpc)
-        members.append(Member(bookie, address, READ_ONLY if there.read_only else WRITABLE))
-    return members

@@ -15,9 +15,18 @@ from bkbox.admin.client import ask
 from bkbox.admin.paths import CONFIG_URL, admin_socket_path
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE, config_option
-from bkbox.cli.output import Format, message, output_option, print_fields, print_json, print_table
+from bkbox.cli.output import (
+    Format,
+    message,
+    output_option,
+    print_document,
+    print_fields,
+    print_table,
+    prints,
+)
 from bkbox.config import Config
-from bkbox.configschema import REQUIRED, SCHEMA, is_live, kind_of
+from bkbox.configschema import SCHEMA, is_live, kind_of
+from bkbox.configvalues import REQUIRED
 from bkbox.errors import BookieNotRunningError, ConfigError, EncodingError
 
 
@@ -34,6 +43,7 @@ def config() -> None:
 @config.command(no_args_is_help=True)
 @click.option("--config", "file", type=FILE, required=True, metavar="FILE", help="File to check.")
 @output_option
+@prints(list[str])
 @click.pass_context
 def validate(ctx: click.Context, file: Path, output: Format) -> None:
     """Report every problem of a configuration, each with its line.
@@ -45,8 +55,8 @@ def validate(ctx: click.Context, file: Path, output: Format) -> None:
       bkbox config validate --config bookie.toml
     """
     problems = [str(problem) for problem in configuration.validate(file, os.environ)]
-    if output == "json":
-        print_json(problems)
+    if output != "table":
+        print_document(problems, output)
     for problem in problems if output == "table" else ():
         click.echo(problem)
     if problems:
@@ -57,6 +67,7 @@ def validate(ctx: click.Context, file: Path, output: Format) -> None:
 @config.command(no_args_is_help=True)
 @config_option
 @output_option
+@prints(dict[str, dict[str, object]])
 def show(config: Config, output: Format) -> None:
     """Show every key, its value, and where the value comes from.
 
@@ -65,8 +76,10 @@ def show(config: Config, output: Format) -> None:
       bkbox config show --config bookie.toml -o json
     """
     rows = [(key, value, config.provenance[key]) for key, value in config.values().items()]
-    if output == "json":
-        print_json({key: {"value": value, "from": source} for key, value, source in rows})
+    if output != "table":
+        print_document(
+            {key: {"value": value, "from": source} for key, value, source in rows}, output
+        )
     else:
         print_table(["key", "value", "from"], rows)
 
@@ -79,6 +92,7 @@ def _complete_key(_ctx: click.Context, _param: click.Parameter, start: str) -> l
 @click.argument("key", shell_complete=_complete_key)
 @click.option("--config", "file", type=FILE, metavar="FILE", help="Show also what it is there.")
 @output_option
+@prints(dict[str, object])
 def explain(key: str, file: Path | None, output: Format) -> None:
     """Say what a key does, what it can be, and whether a running bookie takes over a change.
 
@@ -105,8 +119,8 @@ def explain(key: str, file: Path | None, output: Format) -> None:
     if file is not None:
         found = configuration.load(file, os.environ)
         fields |= {"here": found.values()[key], "from": found.provenance[key]}
-    if output == "json":
-        print_json(fields)
+    if output != "table":
+        print_document(fields, output)
     else:
         print_fields(list(fields.items()))
 
@@ -114,6 +128,7 @@ def explain(key: str, file: Path | None, output: Format) -> None:
 @config.command(no_args_is_help=True)
 @config_option
 @output_option
+@prints(list[dict[str, object]])
 def diff(config: Config, output: Format) -> None:
     """Show the keys that are not at their default, or that the running bookie has otherwise.
 
@@ -141,8 +156,8 @@ def diff(config: Config, output: Format) -> None:
                 "takes effect": _takes_effect(key, pending=pending),
             }
         )
-    if output == "json":
-        print_json(found)
+    if output != "table":
+        print_document(found, output)
     else:
         columns = ["key", "value", "default", "running", "takes effect"]
         print_table(columns, [[row[column] for column in columns] for row in found])
@@ -172,6 +187,7 @@ def _running(config: Config) -> Mapping[str, Any] | None:
 @config_option
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @output_option
+@prints(list[dict[str, object]])
 def reload(config: Config, dry_run: bool, output: Format) -> None:
     """Let the running bookie read its configuration again, as SIGHUP does.
 
@@ -186,8 +202,8 @@ def reload(config: Config, dry_run: bool, output: Format) -> None:
     changes = ask(path, "POST", f"{CONFIG_URL}/reload", {"dry_run": dry_run})
     if not isinstance(changes, list):
         raise EncodingError("the bookie answered something that is no list of changes")
-    if output == "json":
-        print_json(changes)
+    if output != "table":
+        print_document(changes, output)
     elif changes:
         columns = ["key", "before", "after", "from"]
         print_table(columns, [[change[column] for column in columns] for change in changes])

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 
 import click
 
 from bkbox.cli.exits import ExitCode
-from bkbox.cli.options import config_option, confirm, yes_option
-from bkbox.cli.output import Format, message, output_option, print_json, print_table
+from bkbox.cli.options import config_option, confirm, dry_run_option, yes_option
+from bkbox.cli.output import (
+    Format,
+    message,
+    outcome_option,
+    output_option,
+    print_document,
+    print_table,
+    prints,
+)
 from bkbox.config import Config
 from bkbox.errors import OperatorError
 from bkbox.storage.lock import DiskLock
@@ -30,9 +38,18 @@ def cookie() -> None:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class StoredCookie:
+    """A cookie as it is stored; None where there is none. ``where``: a disk, or the metadata store."""
+
+    where: str
+    cookie: str | None
+
+
 @cookie.command(no_args_is_help=True)
 @config_option
 @output_option
+@prints(list[StoredCookie])
 def show(config: Config, output: Format) -> None:
     """Show the cookies as they are stored.
 
@@ -41,19 +58,21 @@ def show(config: Config, output: Format) -> None:
       bkbox cookie show --config bookie.toml
     """
     report = asyncio.run(cookie_repair.inspect(config))
-    places = [("metadata store", report.metadata), *((d.path, d.text) for d in report.disks)]
-    if output == "json":
-        print_json([{"where": where, "cookie": text} for where, text in places])
+    of_disks = (StoredCookie(disk.path, disk.text) for disk in report.disks)
+    found = [StoredCookie("metadata store", report.metadata), *of_disks]
+    if output != "table":
+        print_document([asdict(each) for each in found], output)
         return
-    for where, text in places:
-        click.echo(f"{where}:")
-        for line in (text or "no cookie").splitlines():
+    for each in found:
+        click.echo(f"{each.where}:")
+        for line in (each.cookie or "no cookie").splitlines():
             click.echo(f"  {line}")
 
 
 @cookie.command(no_args_is_help=True)
 @config_option
 @output_option
+@prints(CookieReport)
 @click.pass_context
 def verify(ctx: click.Context, config: Config, output: Format) -> None:
     """Compare the cookies with each other and with the configuration.
@@ -65,8 +84,8 @@ def verify(ctx: click.Context, config: Config, output: Format) -> None:
       bkbox cookie verify --config bookie.toml
     """
     report = asyncio.run(cookie_repair.inspect(config))
-    if output == "json":
-        print_json(asdict(report))
+    if output != "table":
+        print_document(asdict(report), output)
     else:
         _print_report(report)
     if not report.ok:
@@ -75,8 +94,10 @@ def verify(ctx: click.Context, config: Config, output: Format) -> None:
 
 @cookie.command(no_args_is_help=True)
 @config_option
+@dry_run_option
 @yes_option
-def repair(config: Config, yes: bool) -> None:
+@outcome_option
+def repair(config: Config, dry_run: bool, yes: bool) -> None:
     """Take changed disks in: stamp the cookies anew and mark what may be missing.
 
     Says what it will do and asks. Refuses while the bookie runs, and never stamps over a disk of
@@ -85,9 +106,9 @@ def repair(config: Config, yes: bool) -> None:
 
     \b
     Example:
+      bkbox cookie repair --config bookie.toml --dry-run
       bkbox cookie repair --config bookie.toml
     """
-
     _refuse_while_running(config)
 
     async def go() -> None:
@@ -100,6 +121,9 @@ def repair(config: Config, yes: bool) -> None:
         message("this will:")
         for step in plan.steps:
             message(f"  - {step}")
+        if dry_run:
+            message("nothing was changed")
+            return
         confirm("Go on?", yes=yes)
         await cookie_repair.apply_repair(config)
         message("done")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import time
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -16,17 +16,51 @@ from bkbox.admin import client
 from bkbox.admin.paths import admin_socket_path
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE, bytes_per_second, confirm, yes_option
-from bkbox.cli.output import Format, message, output_option, print_fields, print_json, print_table
+from bkbox.cli.output import (
+    Format,
+    message,
+    output_option,
+    print_document,
+    print_fields,
+    print_table,
+    prints,
+)
 from bkbox.client.options import ClientOptions
 from bkbox.ids import BookieId, bookie_id
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.repair.alone import Alone, host_name, in_cluster, stop_on_signals, wall_ms
-from bkbox.repair.decommission import Decommission, Survey
+from bkbox.repair.decommission import Decommission, Survey, still_writable
 from bkbox.repair.replication import ReplicationSettings
 from bkbox.repair.running import RunningJob
 
 _LOOK_EVERY_S = 1.0
 _SHOWN = 50
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A ledger that cannot do without the bookie, and why."""
+
+    ledger: int
+    entries: int
+    must_close: bool
+    copies: int
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class Farewell:
+    """What the decommission of a bookie comes to. ``to_be_closed``: ledgers that are open, unless their writers replace
+    it; ``problems``: ledgers that cannot do without it.
+    """
+
+    bookie: str
+    mode: str
+    has_cookie: bool
+    ledgers: int
+    copies: int
+    to_be_closed: tuple[int, ...]
+    problems: tuple[Problem, ...]
 
 
 @click.command(no_args_is_help=True)
@@ -46,8 +80,11 @@ _SHOWN = 50
 @click.option(
     "--rate", default="none", metavar="RATE", help="With --metadata: copy so much a second at most."
 )
+@click.option("--spark", is_flag=True, help="With --metadata: have Spark make the copies.")
+@click.option("--master", metavar="URL", help="With --spark: where it runs [default: local[*]].")
 @yes_option
 @output_option
+@prints(Farewell)
 @click.pass_context
 def decommission(
     ctx: click.Context,
@@ -57,16 +94,20 @@ def decommission(
     dry_run: bool,
     delete_cookie: bool,
     rate: str,
+    spark: bool,
+    master: str | None,
     yes: bool,
     output: Format,
 ) -> None:
     """Take a bookie out of the cluster for good: copy all that it has to others.
 
     Every ledger that names BOOKIE is copied elsewhere, the riskiest first, until no ledger names it. It may be
-    running, read-only or gone; while it takes new ledgers this does not end, so make it read-only or stop it.
+    running or gone. The bookie of --config itself is made read-only first, and takes entries again if the job is
+    cancelled; another one that is writable is refused: make it read-only at its own host.
     Refused, with the ledgers, where one has its last copy on a bookie that is gone, or where too few other bookies are
     there. Open ledgers are left to their writers for a while, then fenced and closed.
 
+    With --spark the copies are made by its tasks, for bookies with millions of ledgers; --rate is then that of a task.
     With --delete-cookie its cookie goes at the end, unless it still runs: without one the cluster does not know it.
     Interrupted, it goes on where it was when it is given again. Exit code 4: refused.
 
@@ -78,10 +119,15 @@ def decommission(
     name = bookie_id(bookie)
     if (metadata is None) == (config_file is None):
         raise click.UsageError("give either --metadata or --config")
-    socket = None
+    if spark and metadata is None:
+        raise click.UsageError("--spark is for --metadata: a job of a bookie runs in that bookie")
+    if master is not None and not spark:
+        raise click.UsageError("--master is for --spark")
+    socket, own = None, False
     if config_file is not None:
         config = configuration.load(config_file, os.environ)
         metadata, socket = config.metadata, admin_socket_path(config)
+        own = config.bookie_id == name
     assert metadata is not None
     survey = asyncio.run(_survey(metadata, name))
     _print(survey, output)
@@ -89,15 +135,18 @@ def decommission(
         for line in survey.refusal.splitlines():
             message(line)
         ctx.exit(ExitCode.REFUSED)
+    if survey.mode == "writable" and not own:
+        message(still_writable(name))
+        if not dry_run:
+            ctx.exit(ExitCode.REFUSED)
     if dry_run:
         return
-    if survey.mode == "writable":
-        message(
-            f"bookie {name} takes new ledgers: stop it or make it read-only, or this may not end"
-        )
-    confirm(f"Copy {len(survey.ledgers)} ledgers away from {name}?", yes=yes)
+    first = f"Make {name} read-only, and copy" if own else "Copy"
+    confirm(f"{first} {len(survey.ledgers)} ledgers away from {name}?", yes=yes)
     if socket is not None:
         ctx.exit(_as_job(socket, name, delete_cookie=delete_cookie))
+    if spark:
+        _on_spark(metadata, name, bytes_per_second(rate), master, survey)
     asyncio.run(_here(metadata, name, bytes_per_second(rate), delete_cookie=delete_cookie))
     message(f"no ledger names bookie {name} any more")
 
@@ -129,6 +178,27 @@ def _as_job(socket: Path, bookie: BookieId, *, delete_cookie: bool) -> ExitCode:
 def _line(job: Job) -> str:
     percent = "" if job.percent is None else f"{job.percent:.0f} %, "
     return f"{job.state.value}: {percent}{job.done.ledgers} ledgers, {job.done.entries} copies; {job.step}"
+
+
+# ---- on Spark ---------------------------------------------------------------------------------------
+
+
+def _on_spark(
+    metadata: str, bookie: BookieId, rate: int, master: str | None, survey: Survey
+) -> None:
+    """The copies; what is left of them, and the end, is done here."""
+    from bkbox.audit.departure import DepartureJob
+    from bkbox.audit.kernel import ranges_of
+    from bkbox.audit.run import cut
+    from bkbox.cli.engines import opened
+    from bkbox.cli.progressbar import ProgressBar
+
+    ids = sorted(each.ledger for each in survey.ledgers)
+    chunks, _ = cut(ranges_of(ids), None)
+    with ProgressBar() as progress, opened("spark", master, 1) as engine:
+        progress.stage("copying", len(ids))
+        for outcomes in engine.map(DepartureJob(metadata, bookie, rate), chunks):
+            progress.did(len(outcomes), sum(each.size for each in outcomes))
 
 
 # ---- here -------------------------------------------------------------------------------------------
@@ -192,18 +262,18 @@ async def _tell(work: RunningJob) -> None:
 def _print(survey: Survey, output: Format) -> None:
     closing = [each.ledger for each in survey.ledgers if each.must_close]
     copies = sum(each.entries for each in survey.ledgers)
-    if output == "json":
-        print_json(
-            {
-                "bookie": survey.bookie,
-                "mode": survey.mode,
-                "has_cookie": survey.has_cookie,
-                "ledgers": len(survey.ledgers),
-                "copies": copies,
-                "to_be_closed": closing,
-                "problems": [asdict(each) for each in survey.problems],
-            }
+    if output != "table":
+        problems = tuple(Problem(**asdict(each)) for each in survey.problems)
+        found = Farewell(
+            survey.bookie,
+            survey.mode,
+            survey.has_cookie,
+            len(survey.ledgers),
+            copies,
+            tuple(closing),
+            problems,
         )
+        print_document(asdict(found), output)
         return
     print_fields(
         [

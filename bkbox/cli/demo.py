@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-import signal
 import sys
 from pathlib import Path
 
 import click
 from rich.console import Console
 
+from bkbox.cli.ending import end_in_order
 from bkbox.demo import source as sources
 from bkbox.demo.show import PlainShow, Show, TerminalShow
 from bkbox.demo.source import Source
@@ -47,8 +47,7 @@ def demo(input_path: str | None, keep: Path | None, plain: bool) -> None:
       bkbox demo --input ~/documents
     """
     show = _show(plain)
-    for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda _number, _frame: signal.raise_signal(signal.SIGINT))
+    end_in_order()
     rng = random.Random()  # noqa: S311 - ports, samples and pauses
     with Stage(keep, rng) as stage:
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from bkbox.cli.options import duration_s
-from bkbox.cli.output import Format, message, output_option, print_json, print_table
+from bkbox.cli.output import Format, message, output_option, print_document, print_table, prints
 from bkbox.configvalues import join_address
 from bkbox.errors import HostError
 from bkbox.supervisor.announce import SERVICE, properties_of
@@ -49,6 +49,7 @@ def _interface(_ctx: click.Context, _param: click.Parameter, text: str | None) -
     help="Listen on the interface with this address, instead of the default one.",
 )
 @output_option
+@prints(list[dict[str, str]])
 def discover(timeout: int, interface: str | None, output: Format) -> None:
     """List the bookies that announce themselves on this network.
 
@@ -60,16 +61,16 @@ def discover(timeout: int, interface: str | None, output: Format) -> None:
       bkbox discover
       bkbox discover --timeout 10s --interface 10.0.0.5 -o json
     """
-    found = asyncio.run(_found(timeout, interface))
-    if output == "json":
-        print_json(found)
+    found = asyncio.run(found_here(timeout, interface))
+    if output != "table":
+        print_document(found, output)
     else:
         print_table(_COLUMNS, [[each[column] for column in _COLUMNS] for each in found])
     if not found:
         message("no bookie announces itself here: it needs announce = true in its configuration")
 
 
-async def _found(timeout_s: int, interface: str | None) -> list[dict[str, str]]:
+async def found_here(timeout_s: int, interface: str | None) -> list[dict[str, str]]:
     """Who answered in that time, by id. Raises HostError."""
     try:
         from zeroconf import Error, InterfaceChoice

@@ -10,21 +10,26 @@ from pathlib import Path
 import click
 
 from bkbox.admin import disks as client
-from bkbox.admin.disks import DiskView
+from bkbox.admin.disks import DiskView, DrainPlan
 from bkbox.admin.paths import admin_socket_path
 from bkbox.cli.options import config_option, confirm, yes_option
 from bkbox.cli.output import (
     Format,
+    Outcome,
     message,
+    outcome,
+    outcome_option,
     output_option,
+    print_document,
     print_fields,
-    print_json,
     print_table,
+    prints,
     size,
+    watch_option,
 )
 from bkbox.config import Config
 from bkbox.errors import BookieNotRunningError, DiskChangeError
-from bkbox.jobs.job import to_json
+from bkbox.jobs.job import Job, to_json
 
 _disk_argument = click.argument("name", metavar="DISK")
 _dry_run = click.option("--dry-run", is_flag=True, help="Say what it comes to, and change nothing.")
@@ -45,7 +50,9 @@ def disk() -> None:
 
 @disk.command("list", no_args_is_help=True)
 @config_option
+@watch_option
 @output_option
+@prints(list[DiskView])
 def list_disks(config: Config, output: Format) -> None:
     """List the disks: state, room, ledgers, and what to do where something is to be done.
 
@@ -62,8 +69,8 @@ def list_disks(config: Config, output: Format) -> None:
 
         found = look(config)
         message(f"{error}; this is what is on the disks")
-    if output == "json":
-        print_json([asdict(each) for each in found])
+    if output != "table":
+        print_document([asdict(each) for each in found], output)
     else:
         _print(found)
 
@@ -136,6 +143,7 @@ def _skew(found: Sequence[DiskView]) -> float | None:
 @click.argument("path", type=click.Path(path_type=Path))
 @config_option
 @_dry_run
+@outcome_option
 def add(path: Path, config: Config, dry_run: bool) -> None:
     """Take in the empty disk at PATH, which the configuration file names by now.
 
@@ -160,6 +168,7 @@ def add(path: Path, config: Config, dry_run: bool) -> None:
 @_dry_run
 @click.option("--undo", is_flag=True, help="Give up a drain: the disk takes new ledgers again.")
 @output_option
+@prints(Job, DrainPlan, Outcome)
 def drain(name: str, config: Config, dry_run: bool, undo: bool, output: Format) -> None:
     """Move all ledgers of a disk to the other disks of the bookie, while they are used.
 
@@ -173,13 +182,12 @@ def drain(name: str, config: Config, dry_run: bool, undo: bool, output: Format) 
     """
     name = _name(name)
     if undo:
-        _say(client.undrain(_socket(config), name))
-        message(f"{name} keeps its ledgers and takes new ones")
+        _undo(name, config, dry_run=dry_run, output=output)
         return
     if dry_run:
         plan = client.plan_drain(_socket(config), name)
-        if output == "json":
-            print_json(asdict(plan))
+        if output != "table":
+            print_document(asdict(plan), output)
         else:
             print_fields(
                 [
@@ -192,10 +200,46 @@ def drain(name: str, config: Config, dry_run: bool, undo: bool, output: Format) 
             )
         return
     job = client.drain(_socket(config), name)
-    if output == "json":
-        print_json(to_json(job))
+    if output != "table":
+        print_document(to_json(job), output)
     else:
         message(f"job {job.id} drains {name}: bkbox job watch {job.id} --config {config.path}")
+
+
+@outcome
+def _undo(name: str, config: Config, *, dry_run: bool) -> None:
+    if dry_run:
+        found = client.find(_socket(config), name)
+        message(f"{found.path} is {found.state}; nothing was changed")
+        return
+    _say(client.undrain(_socket(config), name))
+    message(f"{name} keeps its ledgers and takes new ones")
+
+
+@disk.command("read-only", no_args_is_help=True)
+@_disk_argument
+@config_option
+@click.option("--off", is_flag=True, help="It takes entries again.")
+@_dry_run
+@outcome_option
+def read_only(name: str, config: Config, off: bool, dry_run: bool) -> None:
+    """Have a disk take no more entries, over restarts too, until --off.
+
+    New ledgers go to the other disks; writers of ledgers that it has replace the bookie in their ensembles. Reads,
+    fences, recoveries and repair go on. For a disk that is to be emptied there is "bkbox disk drain".
+
+    \b
+    Example:
+      bkbox disk read-only /data/disk1 --config bookie.toml
+      bkbox disk read-only /data/disk1 --off --config bookie.toml
+    """
+    name = _name(name)
+    takes = "takes entries" if off else "takes no more entries"
+    if dry_run:
+        message(f"{name} would be one that {takes}; nothing was changed")
+        return
+    _say(client.read_only(_socket(config), name, wanted=not off))
+    message(f"{name} {takes}")
 
 
 @disk.command(no_args_is_help=True)
@@ -204,6 +248,7 @@ def drain(name: str, config: Config, dry_run: bool, undo: bool, output: Format) 
 @config_option
 @_dry_run
 @yes_option
+@outcome_option
 def replace(old: str, path: Path, config: Config, dry_run: bool, yes: bool) -> None:
     """Put the empty disk NEW in the place of OLD, which has failed. They may have the same path.
 
@@ -216,7 +261,12 @@ def replace(old: str, path: Path, config: Config, dry_run: bool, yes: bool) -> N
     """
     old, path = _name(old), _absolute(path)
     _require_named(config, path)
-    message(f"this will give up what is on {old} and fill {path} from other bookies")
+    found = client.find(_socket(config), old)
+    held = "an unknown number of" if found.ledgers is None else found.ledgers
+    message(
+        f"this will give up what is on {found.path} ({held} ledgers; it is {found.state}) and fill {path} from other "
+        "bookies"
+    )
     if dry_run:
         return
     confirm("Go on?", yes=yes)
@@ -229,7 +279,9 @@ def replace(old: str, path: Path, config: Config, dry_run: bool, yes: bool) -> N
 @disk.command(no_args_is_help=True)
 @_disk_argument
 @config_option
-def remove(name: str, config: Config) -> None:
+@_dry_run
+@outcome_option
+def remove(name: str, config: Config, dry_run: bool) -> None:
     """Let go of a disk that was drained and holds nothing any more.
 
     \b
@@ -237,6 +289,14 @@ def remove(name: str, config: Config) -> None:
       bkbox disk remove /data/disk1 --config bookie.toml
     """
     name = _name(name)
+    if dry_run:
+        found = client.find(_socket(config), name)
+        if found.state != "drained":
+            raise DiskChangeError(
+                f"{found.path} is {found.state} and holds {found.ledgers} ledgers: drain it first (bkbox disk drain)"
+            )
+        message(f"this will take {found.path} out of the bookie; it holds nothing")
+        return
     said = client.remove(_socket(config), name)
     message(f"{name} is no disk of the bookie any more")
     _say(said)

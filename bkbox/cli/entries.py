@@ -1,4 +1,4 @@
-"""Cut standard input or files into entries.
+"""Cut standard input or files into entries, and the options that say how.
 
 Reading blocks, so a thread does it. The thread is a daemon that reads unbuffered: Ctrl-C at a
 terminal then ends the command although the thread still waits for input.
@@ -11,7 +11,9 @@ import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
+
+import click
 
 from bkbox.errors import CallerError, EntryTooLargeError
 from bkbox.limits import FRAME_BYTES_MAX
@@ -20,6 +22,29 @@ READ_BYTES = 1 << 20
 BATCH_ENTRIES = 1024
 """Bounds how long a batch keeps the event loop busy: answers are read between two batches."""
 BATCHES_AHEAD = 4
+
+
+def input_options(made: str) -> Callable[[Any], Any]:
+    """``--file`` and ``--chunk``, passed as ``files`` and ``chunk``; ``made``: what each line becomes."""
+
+    def add(command: Any) -> Any:
+        chunk = click.option(
+            "--chunk",
+            type=click.IntRange(min=1),
+            metavar="BYTES",
+            help=f"Make {made} of so many bytes instead of each line.",
+        )
+        file = click.option(
+            "--file",
+            "files",
+            type=click.Path(exists=True, dir_okay=False, path_type=Path),
+            multiple=True,
+            metavar="FILE",
+            help="Read this instead of standard input; repeatable.",
+        )
+        return file(chunk(command))
+
+    return add
 
 
 async def batches(files: Sequence[Path], chunk: int | None) -> AsyncGenerator[list[bytes], None]:

@@ -42,6 +42,8 @@ _BY_ERROR: tuple[tuple[type[errors.BkboxError], ExitCode], ...] = (
     (errors.BootError, ExitCode.REFUSED),
     (errors.BookieRunningError, ExitCode.RUNNING),
     (errors.NoSuchLedgerError, ExitCode.NOT_FOUND),
+    (errors.NoSuchLogError, ExitCode.NOT_FOUND),
+    (errors.LogLedgerLostError, ExitCode.NOT_FOUND),
     (errors.NoSuchEntryError, ExitCode.NOT_FOUND),
     (errors.UnknownEntryError, ExitCode.TRY_AGAIN),
     (errors.RecoveryAbortedError, ExitCode.TRY_AGAIN),
@@ -63,8 +65,10 @@ def exit_code(error: errors.BkboxError) -> ExitCode:
 
 def report(error: errors.BkboxError) -> None:
     """Tell the person: ``error: …`` on standard error, a line for each line of the text."""
+    from bkbox.logs.control import in_one_line  # not for `--help`, which wants to be quick
+
     for line in (str(error) or type(error).__name__).splitlines():
-        click.echo(f"error: {line}", err=True)
+        click.echo(f"error: {in_one_line(line)}", err=True)
     if isinstance(error, errors.BugError):
         click.echo("this is a fault of bkbox itself: please report it", err=True)
 

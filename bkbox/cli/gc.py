@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
@@ -18,15 +18,25 @@ from bkbox.cli.output import (
     Format,
     message,
     output_option,
+    print_document,
     print_fields,
-    print_json,
     print_table,
+    prints,
     size,
+    watch_option,
 )
 from bkbox.config import Config
 from bkbox.jobs.job import Job, JobKind, to_json
 
 _SHOWN_JOBS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class SpaceReport:
+    """The disks, and the last jobs that had to do with their room."""
+
+    disks: tuple[DiskSpace, ...]
+    jobs: tuple[Job, ...]
 
 
 @click.group(no_args_is_help=True)
@@ -44,7 +54,9 @@ def gc() -> None:
 
 @gc.command(no_args_is_help=True)
 @config_option
+@watch_option
 @output_option
+@prints(SpaceReport)
 def status(config: Config, output: Format) -> None:
     """Show what could be freed on each disk, the trash, damaged segments, and the last runs.
 
@@ -55,10 +67,8 @@ def status(config: Config, output: Format) -> None:
     path = admin_socket_path(config)
     disks = admin.space(path)
     jobs = last_jobs(client.jobs(path), JobKind.GC, JobKind.COMPACTION)
-    if output == "json":
-        print_json(
-            {"disks": [asdict(disk) for disk in disks], "jobs": [to_json(job) for job in jobs]}
-        )
+    if output != "table":
+        print_document(asdict(SpaceReport(tuple(disks), tuple(jobs))), output)
         return
     print_table(
         ["disk", "segments", "used", "reclaimable", "ledgers", "trash", "remembered", "reserve"],
@@ -105,6 +115,7 @@ def _row(disk: DiskSpace) -> tuple[object, ...]:
 )
 @click.option("--compact/--no-compact", default=True, help="Give the room back afterwards.")
 @output_option
+@prints(Job)
 def run(
     config: Config,
     dry_run: bool,
@@ -132,6 +143,7 @@ def run(
 @click.argument("segment", type=click.IntRange(min=1))
 @config_option
 @output_option
+@prints(list[dict[str, object]])
 def explain(segment: int, config: Config, output: Format) -> None:
     """Say why a segment is kept: what is live in it, whose it is, what stands in the way.
 
@@ -140,8 +152,8 @@ def explain(segment: int, config: Config, output: Format) -> None:
       bkbox gc explain 17 --config bookie.toml
     """
     found = admin.explain_segment(admin_socket_path(config), segment)
-    if output == "json":
-        print_json(found)
+    if output != "table":
+        print_document(found, output)
         return
     for item in found:
         _explain(item)
@@ -187,8 +199,8 @@ def last_jobs(jobs: list[Job], *kinds: JobKind) -> list[Job]:
 
 def told(job: Job, config: Config, output: Format) -> None:
     """Say that a job was started."""
-    if output == "json":
-        print_json(to_json(job))
+    if output != "table":
+        print_document(to_json(job), output)
     else:
         click.echo(
             f"job {job.id} ({job.kind}) was started: bkbox job watch {job.id} --config {config.path}"

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import asdict, dataclass
 
 import click
 
 from bkbox import metadata as stores
 from bkbox.admin.client import fetch_status
-from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Status
 from bkbox.cli.exits import ExitCode
-from bkbox.cli.options import config_option, duration_s
-from bkbox.cli.output import Format, message, output_option, print_json
+from bkbox.cli.options import duration_s
+from bkbox.cli.output import Format, message, output_option, print_document, prints
+from bkbox.cli.target import Target, target_option
 from bkbox.config import Config
 from bkbox.errors import BookieNotRunningError, MetadataError, NoSuchLedgerError
 from bkbox.ids import BookieId, LedgerId
@@ -23,8 +24,16 @@ _LOOK_EVERY_S = 1.0
 _WAIT_S = 10.0
 
 
-@click.command(no_args_is_help=True)
-@config_option
+@dataclass(frozen=True, slots=True)
+class Health:
+    """Whether the bookie is whole, and what it waits for where it is not."""
+
+    healthy: bool
+    waits_for: tuple[str, ...]
+
+
+@click.command()
+@target_option
 @click.option("--exit-when-healthy", is_flag=True, help="Wait until it is; say what it waits for.")
 @click.option(
     "--timeout",
@@ -35,26 +44,31 @@ _WAIT_S = 10.0
     help="How long to wait at most: 90s, 10m, 2h.",
 )
 @output_option
+@prints(Health)
 @click.pass_context
 def health(
-    ctx: click.Context, config: Config, exit_when_healthy: bool, timeout: int, output: Format
+    ctx: click.Context, target: Target, exit_when_healthy: bool, timeout: int, output: Format
 ) -> None:
     """Say whether the bookie is whole: the next one may be taken down.
 
     It is when it runs and takes writes, all its disks are in service, nothing is in limbo, and no ledger that names
     it lacks replicas. Exit code 0: it is; 1: it is not; 3: it does not run.
 
+    With --bookie the cluster is asked by the bookie, which knows whether any ledger lacks replicas, and not which
+    bookies those name: then none may.
+
     \b
     Example:
       bkbox health --config bookie.toml
       bkbox health --config bookie.toml --exit-when-healthy --timeout 10m
+      bkbox health --bookie https://10.0.0.5:8080 --token-file token --exit-when-healthy
     """
     deadline = time.monotonic() + timeout
     told: list[str] = []
     running = True
     while True:
         try:
-            reasons, running = _look(config), True
+            reasons, running = _look(target), True
         except BookieNotRunningError as error:
             reasons, running = [str(error)], False
         if not reasons or not exit_when_healthy or time.monotonic() >= deadline:
@@ -63,8 +77,8 @@ def health(
             told = reasons
             message(f"waits: {'; '.join(reasons)}")
         time.sleep(_LOOK_EVERY_S)
-    if output == "json":
-        print_json({"healthy": not reasons, "waits_for": reasons})
+    if output != "table":
+        print_document(asdict(Health(not reasons, tuple(reasons))), output)
     else:
         for reason in reasons or ["healthy"]:
             click.echo(reason)
@@ -72,11 +86,14 @@ def health(
         ctx.exit(ExitCode.FAILED if running else ExitCode.NOT_RUNNING)
 
 
-def _look(config: Config) -> list[str]:
+def _look(target: Target) -> list[str]:
     """What it waits for. Raises BookieNotRunningError."""
-    reasons = bookie_reasons(fetch_status(admin_socket_path(config)))
+    status = fetch_status(target.address)
+    reasons = bookie_reasons(status)
+    if target.config is None:
+        return [*reasons, *_cluster_reasons(status)]
     try:
-        lacking = asyncio.run(_lacking(config))
+        lacking = asyncio.run(_lacking(target.config))
     except MetadataError as error:
         return [*reasons, f"the metadata store does not say whether ledgers lack replicas: {error}"]
     if lacking is not None:
@@ -84,6 +101,19 @@ def _look(config: Config) -> list[str]:
             f"ledger {lacking} lacks replicas and names this bookie; there may be more: see `bkbox autorecovery list`"
         )
     return reasons
+
+
+def _cluster_reasons(status: Status) -> list[str]:
+    """The same of all ledgers, by what the bookie last heard of the cluster."""
+    said = status.autorecovery
+    if said.under_replicated is None or said.problem:
+        why = said.problem or "it has not looked yet"
+        return [f"the bookie does not say whether ledgers lack replicas: {why}"]
+    if said.under_replicated:
+        return [
+            f"{said.under_replicated} ledgers of the cluster lack replicas: see `bkbox autorecovery list`"
+        ]
+    return []
 
 
 def bookie_reasons(status: Status) -> list[str]:

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
-from bkbox.cli.options import config_option
-from bkbox.cli.output import Format, message, output_option, print_json, print_table, size
+from bkbox.cli.options import config_option, dry_run_option
+from bkbox.cli.output import (
+    Format,
+    message,
+    output_option,
+    print_document,
+    print_table,
+    prints,
+    size,
+)
 from bkbox.config import Config
 from bkbox.storage.files import RealFiles
 from bkbox.storage.lock import DiskLock
@@ -26,6 +34,18 @@ def index() -> None:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class Rebuilt:
+    """What the rebuild of a disk's index has read; ``unreadable``: parts of the log that it could not, in words."""
+
+    disk: str
+    records: int
+    entries: int
+    ledgers: int
+    bytes_read: int
+    unreadable: tuple[str, ...]
+
+
 @index.command(no_args_is_help=True)
 @config_option
 @click.option(
@@ -37,8 +57,12 @@ def index() -> None:
     help="Only this disk; repeatable [default: all disks].",
 )
 @click.option("--keep-going", is_flag=True, help="Index what can be read where a log is damaged.")
+@dry_run_option
 @output_option
-def rebuild(config: Config, chosen: tuple[Path, ...], keep_going: bool, output: Format) -> None:
+@prints(list[Rebuilt])
+def rebuild(
+    config: Config, chosen: tuple[Path, ...], keep_going: bool, dry_run: bool, output: Format
+) -> None:
     """Build a disk's index anew from its entry logs.
 
     The old index is replaced only when the new one is whole. A damaged log is reported and ends the
@@ -50,9 +74,16 @@ def rebuild(config: Config, chosen: tuple[Path, ...], keep_going: bool, output: 
       bkbox index rebuild --config bookie.toml --disk /data/b --keep-going
     """
     disks = _disks(config, chosen)
+    if dry_run:
+        for disk in disks:
+            DiskLock(disk).release()  # refuses while the bookie runs
+            log = size(sum(each.stat().st_size for each in (disk / "entrylog").glob("*")))
+            message(f"would read {log} of {disk} and make its index anew; nothing was changed")
+        return
     reports = [(disk, _rebuild(disk, keep_going=keep_going)) for disk in disks]
-    if output == "json":
-        print_json([{"disk": str(disk)} | asdict(report) for disk, report in reports])
+    if output != "table":
+        found = [Rebuilt(disk=str(disk), **asdict(report)) for disk, report in reports]
+        print_document([asdict(each) for each in found], output)
         return
     print_table(
         ["disk", "ledgers", "entries", "records", "read", "unreadable"],

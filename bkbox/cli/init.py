@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
+import tempfile
 from pathlib import Path
 
 import click
 
 from bkbox import config as configuration
 from bkbox import metadatauri
-from bkbox.cli.options import FILE
-from bkbox.cli.output import message
+from bkbox.cli.options import FILE, dry_run_option
+from bkbox.cli.output import message, outcome_option
 from bkbox.errors import ConfigError
 from bkbox.supervisor import setup
 
@@ -56,6 +57,8 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
     metavar="KEY=VALUE",
     help="Any other key of the configuration; repeatable.",
 )
+@dry_run_option
+@outcome_option
 def init(
     config_file: Path,
     disks: tuple[Path, ...],
@@ -63,6 +66,7 @@ def init(
     metadata: str,
     listen: str,
     settings: tuple[str, ...],
+    dry_run: bool,
 ) -> None:
     """Write a configuration and prepare the disks of a new bookie.
 
@@ -88,6 +92,9 @@ def init(
             raise click.UsageError(f"{key} is given by {_OWN_OPTIONS[key]}, not by --set")
         values[key] = value
 
+    if dry_run:
+        _say_what_would_be(config_file, values)
+        return
     is_new = _write(config_file, configuration.render(values))
     try:
         config = configuration.load(config_file, os.environ)
@@ -98,6 +105,22 @@ def init(
         raise
     message(f"wrote {config_file}")
     message(f"start the bookie with: bkbox run --config {config_file}")
+
+
+def _say_what_would_be(path: Path, values: dict[str, object]) -> None:
+    """Raises ConfigError for what init would refuse of the configuration, or of the folders as they are."""
+    if path.exists():
+        raise ConfigError([f"{path} exists already: remove it or choose another name"])
+    with tempfile.TemporaryDirectory() as folder:
+        trial = Path(folder, path.name)
+        trial.write_text(configuration.render(values))
+        config = configuration.load(trial, os.environ)
+    for disk in (*config.disks, *((config.journal,) if config.journal else ())):
+        if disk.is_dir() and set(os.listdir(disk)) - {"lost+found"}:
+            raise ConfigError([f"{disk} is not empty"])
+        message(f"would prepare {disk}")
+    message(f"would enter bookie {config.bookie_id} in {config.metadata}")
+    message(f"would write {path}; nothing was changed")
 
 
 def _absolute_uri(uri: str) -> str:

@@ -10,25 +10,30 @@ from datetime import datetime
 import click
 
 from bkbox.admin import client
-from bkbox.admin.paths import admin_socket_path
 from bkbox.cli.exits import ExitCode
-from bkbox.cli.options import bytes_per_second, config_option
+from bkbox.cli.options import bytes_per_second
 from bkbox.cli.output import (
     Format,
     message,
     output_option,
+    print_document,
     print_fields,
-    print_json,
     print_table,
+    prints,
     size,
+    watch_option,
 )
-from bkbox.config import Config
+from bkbox.cli.target import Target, target_option
 from bkbox.jobs.job import Job, JobAction, JobState, to_json
+from bkbox.jobs.registry import Registry
 
 _ENDED_SHOWN = 20
 _LOOK_EVERY_S = 1.0
 
 _job_argument = click.argument("job_id", metavar="JOB", type=click.IntRange(min=1))
+_dry_run = click.option(
+    "--dry-run", is_flag=True, help="Say which job it is about, and change nothing."
+)
 
 
 @click.group(no_args_is_help=True)
@@ -44,47 +49,53 @@ def job() -> None:
     """
 
 
-@job.command("list", no_args_is_help=True)
-@config_option
+@job.command("list")
+@target_option
 @click.option("--all", "everything", is_flag=True, help="All that are remembered.")
+@watch_option
 @output_option
-def list_jobs(config: Config, everything: bool, output: Format) -> None:
+@prints(list[Job])
+def list_jobs(target: Target, everything: bool, output: Format) -> None:
     """List the jobs that go on, and the last ones that have ended.
 
     \b
     Example:
       bkbox job list --config bookie.toml
+      bkbox job list --bookie https://10.0.0.5:8080 --token-file token
     """
-    found = client.jobs(admin_socket_path(config))
+    found = client.jobs(target.address)
     if not everything:
         ended = [each for each in found if each.state.ended][-_ENDED_SHOWN:]
         found = [each for each in found if not each.state.ended or each in ended]
-    if output == "json":
-        print_json([to_json(each) for each in found])
+    if output != "table":
+        print_document([to_json(each) for each in found], output)
     else:
         print_jobs(found)
 
 
 @job.command(no_args_is_help=True)
 @_job_argument
-@config_option
+@target_option
 @output_option
-def show(job_id: int, config: Config, output: Format) -> None:
+@prints(Job)
+def show(job_id: int, target: Target, output: Format) -> None:
     """Show one job: how far it is, how long it will take, and which ledgers block it.
 
     \b
     Example:
       bkbox job show 12 --config bookie.toml
     """
-    _print(client.job(admin_socket_path(config), job_id), output)
+    _print(client.job(target.address, job_id), output)
 
 
-@job.command(no_args_is_help=True)
+@job.command()
 @click.argument("job_id", metavar="[JOB]", type=click.IntRange(min=1), required=False)
-@config_option
+@target_option
+@output_option
+@prints(Job)
 @click.pass_context
-def watch(ctx: click.Context, job_id: int | None, config: Config) -> None:
-    """Follow one job, or all that go on, until they have ended; a line whenever something changes.
+def watch(ctx: click.Context, job_id: int | None, target: Target, output: Format) -> None:
+    """Follow one job, or all that go on, until they have ended; a line, or a document, whenever something changes.
 
     Exit code 0: done; 1: the job failed or was cancelled.
 
@@ -92,17 +103,20 @@ def watch(ctx: click.Context, job_id: int | None, config: Config) -> None:
     Example:
       bkbox job watch 12 --config bookie.toml
     """
-    path = admin_socket_path(config)
+    address = target.address
     followed = {job_id} if job_id is not None else set[int]()
     told: dict[int, str] = {}
     while True:
-        found = [client.job(path, job_id)] if job_id is not None else client.jobs(path)
+        found = [client.job(address, job_id)] if job_id is not None else client.jobs(address)
         if job_id is None:
             followed |= {each.id for each in found if not each.state.ended}
         for each in found:
             line = _line(each)
             if each.id in followed and told.get(each.id) != line:
                 told[each.id] = line
+                if output != "table":
+                    print_document(to_json(each), output, one_of_many=True)
+                    continue
                 click.echo(f"{datetime.now():%H:%M:%S}  {line}")  # noqa: DTZ005 the clock on the wall
         sys.stdout.flush()
         going_on = [each for each in found if each.id in followed and not each.state.ended]
@@ -114,9 +128,11 @@ def watch(ctx: click.Context, job_id: int | None, config: Config) -> None:
 
 @job.command(no_args_is_help=True)
 @_job_argument
-@config_option
+@target_option
+@_dry_run
 @output_option
-def cancel(job_id: int, config: Config, output: Format) -> None:
+@prints(Job)
+def cancel(job_id: int, target: Target, dry_run: bool, output: Format) -> None:
     """Cancel a job. It ends with nothing half done; see with "bkbox job show" when it has.
 
     The limbo job cannot be cancelled: pause it instead.
@@ -125,43 +141,51 @@ def cancel(job_id: int, config: Config, output: Format) -> None:
     Example:
       bkbox job cancel 12 --config bookie.toml
     """
-    _control(config, job_id, JobAction.CANCEL, output)
+    _control(target, job_id, JobAction.CANCEL, output, dry_run=dry_run)
 
 
 @job.command(no_args_is_help=True)
 @_job_argument
-@config_option
+@target_option
+@_dry_run
 @output_option
-def pause(job_id: int, config: Config, output: Format) -> None:
+@prints(Job)
+def pause(job_id: int, target: Target, dry_run: bool, output: Format) -> None:
     """Let a job rest until "bkbox job resume", over restarts of the bookie too.
 
     \b
     Example:
       bkbox job pause 12 --config bookie.toml
     """
-    _control(config, job_id, JobAction.PAUSE, output)
+    _control(target, job_id, JobAction.PAUSE, output, dry_run=dry_run)
 
 
 @job.command(no_args_is_help=True)
 @_job_argument
-@config_option
+@target_option
+@_dry_run
 @output_option
-def resume(job_id: int, config: Config, output: Format) -> None:
+@prints(Job)
+def resume(job_id: int, target: Target, dry_run: bool, output: Format) -> None:
     """Let a job that was paused go on.
 
     \b
     Example:
       bkbox job resume 12 --config bookie.toml
     """
-    _control(config, job_id, JobAction.RESUME, output)
+    _control(target, job_id, JobAction.RESUME, output, dry_run=dry_run)
 
 
 @job.command(no_args_is_help=True)
 @click.argument("words", metavar="[JOB] RATE", nargs=-1, required=True)
 @click.option("--all", "everything", is_flag=True, help="All jobs together, until the bookie ends.")
-@config_option
+@target_option
+@_dry_run
 @output_option
-def rate(words: tuple[str, ...], everything: bool, config: Config, output: Format) -> None:
+@prints(Job)
+def rate(
+    words: tuple[str, ...], everything: bool, target: Target, dry_run: bool, output: Format
+) -> None:
     """Change the speed limit of a job, or of all jobs together, while they run.
 
     RATE is a number of bytes per second, as 50MiB; "none" for no limit. For all together it bounds what they
@@ -173,15 +197,22 @@ def rate(words: tuple[str, ...], everything: bool, config: Config, output: Forma
       bkbox job rate 12 50MiB --config bookie.toml
       bkbox job rate --all 200MiB --config bookie.toml
     """
-    path = admin_socket_path(config)
+    address = target.address
     match words:
-        case ("config",) if everything:
-            client.pace_jobs(path, None)
         case (text,) if everything:
-            client.pace_jobs(path, bytes_per_second(text))
+            of_all = None if text == "config" else bytes_per_second(text)
+            if dry_run:
+                message(f"would change the speed limit of all jobs to {text}; nothing was changed")
+                return
+            client.pace_jobs(address, of_all)
         case (number, text) if number.isdecimal() and not everything:
             limit = bytes_per_second(text)
-            found = client.control_job(path, int(number), JobAction.RATE, bytes_per_second=limit)
+            if dry_run:
+                _would(
+                    client.job(address, int(number)), f"change to {text} the speed limit of", output
+                )
+                return
+            found = client.control_job(address, int(number), JobAction.RATE, bytes_per_second=limit)
             _print(found, output)
             return
         case _:
@@ -189,8 +220,21 @@ def rate(words: tuple[str, ...], everything: bool, config: Config, output: Forma
     message("changed")
 
 
-def _control(config: Config, job_id: int, action: JobAction, output: Format) -> None:
-    _print(client.control_job(admin_socket_path(config), job_id, action), output)
+def _control(
+    target: Target, job_id: int, action: JobAction, output: Format, *, dry_run: bool
+) -> None:
+    address = target.address
+    if dry_run:
+        jobs = Registry(client.jobs(address))
+        jobs.control(job_id, action)  # refuses what the bookie would refuse
+        _would(jobs.get(job_id), action.value, output)
+    else:
+        _print(client.control_job(address, job_id, action), output)
+
+
+def _would(found: Job, action: str, output: Format) -> None:
+    message(f"would {action} job {found.id} ({found.kind.value}); nothing was changed")
+    _print(found, output)
 
 
 def print_jobs(jobs: Sequence[Job], *, title: str = "") -> None:
@@ -217,8 +261,8 @@ def print_jobs(jobs: Sequence[Job], *, title: str = "") -> None:
 
 
 def _print(found: Job, output: Format) -> None:
-    if output == "json":
-        print_json(to_json(found))
+    if output != "table":
+        print_document(to_json(found), output)
         return
     print_fields(
         [

@@ -4,23 +4,33 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from dataclasses import asdict, dataclass
 
 import click
 
 from bkbox.cli.ledgerend import end
 from bkbox.cli.ledgerentries import read, write
 from bkbox.cli.ledgerrepair import explain, recover
-from bkbox.cli.ledgerviews import print_ledger, summary
+from bkbox.cli.ledgerviews import Ledger, Summary, print_ledger, summary, would_create
 from bkbox.cli.options import (
     confirm,
     custom_of,
+    dry_run_option,
     ledger_argument,
     metadata_option,
     password_option,
     quorum_options,
     yes_option,
 )
-from bkbox.cli.output import Format, message, output_option, print_json, print_table
+from bkbox.cli.output import (
+    Format,
+    message,
+    outcome_option,
+    output_option,
+    print_document,
+    print_table,
+    prints,
+)
 from bkbox.client import connect
 from bkbox.errors import NoSuchLedgerError
 from bkbox.ids import LedgerId
@@ -44,6 +54,7 @@ for _command in (read, write, recover, explain, end):
 @ledger.command("list", no_args_is_help=True)
 @metadata_option
 @output_option
+@prints(list[Summary])
 def list_ledgers(metadata: str, output: Format) -> None:
     """List all ledgers of the cluster.
 
@@ -61,8 +72,8 @@ def list_ledgers(metadata: str, output: Format) -> None:
             return found
 
     found = asyncio.run(go())
-    if output == "json":
-        print_json([summary(each) for each in found])
+    if output != "table":
+        print_document([asdict(summary(each)) for each in found], output)
     else:
         print_table(
             ["ledger", "state", "E", "WQ", "AQ", "last entry", "length"],
@@ -85,6 +96,7 @@ def list_ledgers(metadata: str, output: Format) -> None:
 @ledger_argument
 @metadata_option
 @output_option
+@prints(Ledger)
 def show(ledger_id: LedgerId, metadata: str, output: Format) -> None:
     """Show the metadata of one ledger, its fragments and their bookies.
 
@@ -100,11 +112,20 @@ def show(ledger_id: LedgerId, metadata: str, output: Format) -> None:
     print_ledger(asyncio.run(go()), output)
 
 
+@dataclass(frozen=True, slots=True)
+class Created:
+    """A new ledger."""
+
+    ledger_id: int
+
+
 @ledger.command(no_args_is_help=True)
 @metadata_option
 @quorum_options
 @password_option
+@dry_run_option
 @output_option
+@prints(Created)
 def create(
     metadata: str,
     ensemble: int,
@@ -113,6 +134,7 @@ def create(
     digest: str,
     ack_after: str | None,
     password: bytes | None,
+    dry_run: bool,
     output: Format,
 ) -> None:
     """Create an empty ledger, leave it open, and print its id.
@@ -125,8 +147,11 @@ def create(
       bkbox ledger create --metadata sqlite:cluster.db -e 3 -w 3 -a 2
     """
 
-    async def go() -> LedgerId:
+    async def go() -> LedgerId | None:
         async with connect(metadata) as client:
+            if dry_run:
+                await would_create(client, ensemble, write_quorum, ack_quorum)
+                return None
             writer = await client.create_ledger(
                 ensemble_size=ensemble,
                 write_quorum=write_quorum,
@@ -139,8 +164,10 @@ def create(
             return writer.ledger_id
 
     number = asyncio.run(go())
-    if output == "json":
-        print_json({"ledger_id": number})
+    if number is None:
+        return
+    if output != "table":
+        print_document(asdict(Created(number)), output)
     else:
         click.echo(number)
 
@@ -148,8 +175,10 @@ def create(
 @ledger.command(no_args_is_help=True)
 @ledger_argument
 @metadata_option
+@dry_run_option
 @yes_option
-def delete(ledger_id: LedgerId, metadata: str, yes: bool) -> None:
+@outcome_option
+def delete(ledger_id: LedgerId, metadata: str, dry_run: bool, yes: bool) -> None:
     """Delete a ledger; its entries go for good.
 
     \b
@@ -160,6 +189,12 @@ def delete(ledger_id: LedgerId, metadata: str, yes: bool) -> None:
     async def go() -> None:
         async with connect(metadata) as client:
             found = await client.metadata(ledger_id)
+            if dry_run:
+                message(
+                    f"would delete ledger {ledger_id} ({found.state.name}, {found.length} bytes on "
+                    f"{len(found.bookies())} bookies); nothing was changed"
+                )
+                return
             confirm(f"Delete ledger {ledger_id} ({found.state.name})?", yes=yes)
             await client.delete_ledger(ledger_id)
         message(f"deleted ledger {ledger_id}")

@@ -9,10 +9,24 @@ from contextlib import redirect_stdout
 
 import click
 
-from bkbox.cli.ledgerrepair import answers, bookie, dry_run_option, pairs, print_answers
-from bkbox.cli.ledgerviews import print_ledger
-from bkbox.cli.options import ledger_argument, metadata_option, password_option, yes_option
-from bkbox.cli.output import Format, message, output_option, print_fields, print_json, print_table
+from bkbox.cli.ledgerrepair import answers, bookie, pairs, print_answers
+from bkbox.cli.ledgerviews import Ledger, print_ledger
+from bkbox.cli.options import (
+    dry_run_option,
+    ledger_argument,
+    metadata_option,
+    password_option,
+    yes_option,
+)
+from bkbox.cli.output import (
+    Format,
+    message,
+    output_option,
+    print_document,
+    print_fields,
+    print_table,
+    prints,
+)
 from bkbox.client import connect
 from bkbox.client.ending import Ended
 from bkbox.client.survey import Survey
@@ -39,6 +53,7 @@ _SHOWN_HOLES = 5
 @dry_run_option
 @yes_option
 @output_option
+@prints(Ledger, dict[str, object])
 def end(
     ledger_id: LedgerId,
     metadata: str,
@@ -66,8 +81,8 @@ def end(
         async with connect(metadata) as client:
             ender = await client.ender(ledger_id, password, plug=plug)
             plan, survey = await ender.plan()
-            if dry_run and output == "json":
-                print_json(_ending(plan, survey))
+            if dry_run and output != "table":
+                print_document(_ending(plan, survey), output)
                 return
             with redirect_stdout(sys.stdout if dry_run else sys.stderr):
                 _print_ending(plan, survey)

@@ -12,49 +12,62 @@ import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
-from bkbox.cli.entries import batches
+from bkbox.cli.entries import batches, input_options
+from bkbox.cli.ledgerviews import would_create
 from bkbox.cli.options import (
     custom_of,
+    dry_run_option,
     ledger_argument,
     metadata_option,
     password_option,
     quorum_options,
 )
-from bkbox.cli.output import Format, message, output_option, print_json
+from bkbox.cli.output import Format, message, output_option, print_document, prints
 from bkbox.client import LedgerWriter, connect
 from bkbox.ids import LedgerId
 from bkbox.wire.ledger import DigestType
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """What was written to a new ledger."""
+
+    ledger_id: int
+    entries: int
+    bytes: int
+    closed: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadEntry:
+    """One entry, as a line of its own; the payload in base64."""
+
+    ledger_id: int
+    entry_id: int
+    lac: int
+    length: int
+    payload: str
 
 
 @click.command(no_args_is_help=True)
 @metadata_option
 @quorum_options
 @password_option
-@click.option(
-    "--file",
-    "files",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    multiple=True,
-    metavar="FILE",
-    help="Read this instead of standard input; repeatable.",
-)
-@click.option(
-    "--chunk",
-    type=click.IntRange(min=1),
-    metavar="BYTES",
-    help="Make an entry of so many bytes instead of each line.",
-)
+@input_options("an entry")
 @click.option("--keep-open", is_flag=True, help="Do not close the ledger at the end.")
 @click.option(
     "--durable",
     is_flag=True,
     help="Close it only once every entry is on the disks of an ack quorum of bookies.",
 )
+@dry_run_option
 @output_option
+@prints(Written)
 def write(
     metadata: str,
     ensemble: int,
@@ -67,6 +80,7 @@ def write(
     chunk: int | None,
     keep_open: bool,
     durable: bool,
+    dry_run: bool,
     output: Format,
 ) -> None:
     """Write standard input, or files, to a new ledger and print its id.
@@ -84,8 +98,11 @@ def write(
     if keep_open and durable:
         raise click.UsageError("--durable says how to close, and --keep-open not to")
 
-    async def go() -> dict[str, object]:
+    async def go() -> Written | None:
         async with connect(metadata) as client:
+            if dry_run:
+                await would_create(client, ensemble, write_quorum, ack_quorum)
+                return None
             writer = await client.create_ledger(
                 ensemble_size=ensemble,
                 write_quorum=write_quorum,
@@ -100,19 +117,21 @@ def write(
                     await writer.append_many(batch)
                 if durable:
                     await writer.close(durable=True)
-            return {
-                "ledger_id": writer.ledger_id,
-                "entries": writer.last_add_confirmed + 1,
-                "bytes": writer.length,
-                "closed": not keep_open,
-            }
+            return Written(
+                ledger_id=writer.ledger_id,
+                entries=writer.last_add_confirmed + 1,
+                bytes=writer.length,
+                closed=not keep_open,
+            )
 
     result = asyncio.run(go())
-    if output == "json":
-        print_json(result)
+    if result is None:
+        return
+    if output != "table":
+        print_document(asdict(result), output)
     else:
-        click.echo(result["ledger_id"])
-        message(f"{result['entries']} entries, {result['bytes']} bytes")
+        click.echo(result.ledger_id)
+        message(f"{result.entries} entries, {result.bytes} bytes")
 
 
 @click.command(no_args_is_help=True)
@@ -126,6 +145,7 @@ def write(
     "--to", "last", type=click.IntRange(min=0), help="Last entry [default: the last one]."
 )
 @output_option
+@prints(ReadEntry)
 def read(
     ledger_id: LedgerId,
     metadata: str,
@@ -137,7 +157,7 @@ def read(
     """Write a ledger's entries to standard output, one after the other as they are.
 
     Reads an open ledger up to what its writer has confirmed, and does not disturb the writer. With
-    -o json each entry is one line with its ids and its payload in base64. Without a password given
+    -o json or yaml each entry is one line with its ids and its payload in base64. Without a password given
     the one in the metadata store is used.
 
     \b
@@ -151,15 +171,16 @@ def read(
         async with connect(metadata) as client:
             reader = await client.open_ledger(ledger_id, password=password, recovery=False)
             async for entry in reader.read(first, last):
-                if output == "json":
-                    document = {
-                        "ledger_id": entry.ledger_id,
-                        "entry_id": entry.entry_id,
-                        "lac": entry.lac,
-                        "length": entry.length,
-                        "payload": base64.b64encode(entry.payload).decode(),
-                    }
-                    stdout.write(json.dumps(document).encode() + b"\n")
+                if output != "table":
+                    document = ReadEntry(
+                        ledger_id=entry.ledger_id,
+                        entry_id=entry.entry_id,
+                        lac=entry.lac,
+                        length=entry.length,
+                        payload=base64.b64encode(entry.payload).decode(),
+                    )
+                    mark = b"--- " if output == "yaml" else b""  # of a document among others
+                    stdout.write(mark + json.dumps(asdict(document)).encode() + b"\n")
                 else:
                     stdout.write(entry.payload)
             stdout.flush()

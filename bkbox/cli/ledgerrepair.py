@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Iterable
 from typing import Any
 
 import click
 
-from bkbox.cli.ledgerviews import print_ledger
-from bkbox.cli.options import ledger_argument, metadata_option, password_option
-from bkbox.cli.output import Format, output_option, print_fields, print_json, print_table
+from bkbox import config as configuration
+from bkbox.admin import client as admin
+from bkbox.admin.paths import admin_socket_path
+from bkbox.cli.gc import told
+from bkbox.cli.ledgerviews import Ledger, print_ledger
+from bkbox.cli.options import (
+    dry_run_option,
+    ledger_argument,
+    metadata_option,
+    password_option,
+)
+from bkbox.cli.output import (
+    Format,
+    output_option,
+    print_document,
+    print_fields,
+    print_table,
+    prints,
+)
 from bkbox.client import connect
 from bkbox.client.survey import Survey
 from bkbox.ids import LedgerId
+from bkbox.jobs.job import Job, JobKind
 from bkbox.protocol.diagnosis import Diagnosis, Prospect
 from bkbox.protocol.ending import text_of
 from bkbox.protocol.events import NoAnswer
@@ -21,32 +39,38 @@ from bkbox.protocol.survey import Report, coverage, fragments_of, highest_entry
 from bkbox.wire.ledger import LedgerMetadata
 
 
-def dry_run_option(command: Any) -> Any:
-    """``--dry-run``: change nothing."""
-    return click.option(
-        "--dry-run", is_flag=True, help="Say what would be done, and change nothing."
-    )(command)
-
-
 @click.command(no_args_is_help=True)
 @ledger_argument
 @metadata_option
 @password_option
+@click.option(
+    "--job", "as_job", is_flag=True, help="Have the bookie of --config do it, until it is done."
+)
 @dry_run_option
 @output_option
+@click.pass_context
+@prints(Ledger, dict[str, object], Job)
 def recover(
-    ledger_id: LedgerId, metadata: str, password: bytes | None, dry_run: bool, output: Format
+    ctx: click.Context,
+    ledger_id: LedgerId,
+    metadata: str,
+    password: bytes | None,
+    as_job: bool,
+    dry_run: bool,
+    output: Format,
 ) -> None:
     """Recover a ledger: fence its writer off, find its last entry, close it.
 
     Changes nothing in a ledger that is closed. Where too many bookies cannot tell, nothing is
-    closed, the exit code is 7, and the command may be repeated. With --dry-run nobody is fenced:
-    entries that the writer still adds can make the end another one.
+    closed, the exit code is 7, and the command may be repeated; with --job a running bookie
+    repeats it. With --dry-run nobody is fenced: entries that the writer still adds can make the
+    end another one.
 
     \b
     Example:
       bkbox ledger recover 7 --metadata sqlite:cluster.db --dry-run
       bkbox ledger recover 7 --metadata sqlite:cluster.db
+      bkbox ledger recover 7 --config bookie.toml --job
     """
 
     async def look() -> Survey:
@@ -57,12 +81,22 @@ def recover(
         async with connect(metadata) as client:
             return await client.recover(ledger_id, password)
 
+    if as_job and not dry_run:
+        file = ctx.params["config_file"]
+        if file is None or password is not None:
+            raise click.UsageError("--job goes with --config, and with the ledger's own password")
+        config = configuration.load(file, os.environ)
+        arguments = {"ledger": str(ledger_id)}
+        told(
+            admin.start_job(admin_socket_path(config), JobKind.RECOVERY, arguments), config, output
+        )
+        return
     if not dry_run:
         print_ledger(asyncio.run(go()), output)
         return
     found = asyncio.run(look()).diagnosis
-    if output == "json":
-        print_json(_recovery(found))
+    if output != "table":
+        print_document(_recovery(found), output)
     else:
         print_fields(list(_recovery(found).items()))
 
@@ -72,6 +106,7 @@ def recover(
 @metadata_option
 @password_option
 @output_option
+@prints(dict[str, object])
 def explain(ledger_id: LedgerId, metadata: str, password: bytes | None, output: Format) -> None:
     """Show who has what of a ledger, what keeps it from being recovered, and what to do.
 
@@ -89,8 +124,8 @@ def explain(ledger_id: LedgerId, metadata: str, password: bytes | None, output: 
             return await client.survey(ledger_id, password)
 
     found = asyncio.run(go())
-    if output == "json":
-        print_json(_survey(found))
+    if output != "table":
+        print_document(survey_view(found), output)
     else:
         _print_survey(found)
 
@@ -113,7 +148,8 @@ def _recovery(found: Diagnosis) -> dict[str, object]:
 # ---- explain --------------------------------------------------------------------------------------------
 
 
-def _survey(found: Survey) -> dict[str, object]:
+def survey_view(found: Survey) -> dict[str, object]:
+    """All of it, as `explain` prints it with -o json."""
     metadata, reports = found.metadata, found.reports
     fragments = []
     for entries, ensemble in fragments_of(metadata, highest_entry(metadata, reports)):
@@ -145,7 +181,7 @@ def _survey(found: Survey) -> dict[str, object]:
 
 
 def _print_survey(found: Survey) -> None:
-    metadata, shown = found.metadata, _survey(found)
+    metadata, shown = found.metadata, survey_view(found)
     print_fields(
         [
             ("ledger", metadata.ledger_id),

@@ -8,6 +8,7 @@ admin socket.
 from __future__ import annotations
 
 import importlib
+import os
 import warnings
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, TextIO
@@ -72,6 +73,15 @@ COMMANDS = {
     "run": ("bkbox.cli.run:run", "Run the bookie in the foreground until it is told to stop."),
     "scrub": ("bkbox.cli.scrub:scrub", "Verify every record on the disks, and refill what is bad."),
     "status": ("bkbox.cli.status:status", "Show how the running bookie does."),
+    "doctor": (
+        "bkbox.cli.doctor:doctor",
+        "Look at everything that could keep a bookie from working.",
+    ),
+    "selftest": (
+        "bkbox.cli.selftest:selftest",
+        "Measure what the disks do, and whether they keep what is synced.",
+    ),
+    "debug": ("bkbox.cli.debug:debug", "Collect what somebody who helps wants to see."),
     "tui": ("bkbox.cli.tui:tui", "Look at a bookie on a screen of its own, in the terminal."),
     "job": ("bkbox.cli.job:job", "See the long work of a bookie, slow it down, pause, cancel."),
     "health": ("bkbox.cli.health:health", "Say whether the next bookie may be taken down."),
@@ -89,10 +99,23 @@ COMMANDS = {
         "Take a bookie out of the cluster for good.",
     ),
     "disk": ("bkbox.cli.disk:disk", "List disks; add, drain, replace, remove them while it runs."),
+    "bookie": (
+        "bkbox.cli.bookie:bookie",
+        "Have a bookie take no more entries, or take them again.",
+    ),
     "cluster": ("bkbox.cli.cluster:cluster", "Make a cluster, and see who is in it."),
     "ledger": (
         "bkbox.cli.ledger:ledger",
         "Create, read, write, explain, recover, end, delete ledgers.",
+    ),
+    "audit": ("bkbox.cli.audit:audit", "Look at every entry of a cluster, and say what is wrong."),
+    "repair": ("bkbox.cli.repairplan:repair", "Make the copies that an audit found to be made."),
+    "export": ("bkbox.cli.export:export", "Write closed ledgers to Parquet files."),
+    "import": ("bkbox.cli.imports:import_", "Make ledgers again out of what was exported."),
+    "top": ("bkbox.cli.top:top", "Show the largest and oldest ledgers, owners, uneven bookies."),
+    "log": (
+        "bkbox.cli.log:log",
+        "Write, read, follow and truncate logs over as many ledgers as it takes.",
     ),
     "placement": ("bkbox.cli.placement:placement", "Show how bookies are chosen for ledgers."),
     "gc": ("bkbox.cli.gc:gc", "See and collect what deleted ledgers leave on the disks."),
@@ -101,6 +124,7 @@ COMMANDS = {
     "systemd": ("bkbox.cli.systemd:systemd", "Run bookies as services of this host."),
     "discover": ("bkbox.cli.discover:discover", "List the bookies that announce themselves here."),
     "completion": ("bkbox.cli.completion:completion", "Make a shell complete bkbox's commands."),
+    "schema": ("bkbox.cli.schema:schema", "Print the JSON Schema of what a command prints."),
     "man": ("bkbox.cli.completion:man", "Write the manual pages."),
     "bench": ("bkbox.cli.bench:bench", "Measure a bookie and the client on this machine."),
     "sim": ("bkbox.cli.sim:sim", "Run a simulated cluster through faults of all kinds."),
@@ -132,6 +156,10 @@ def main() -> None:
       echo hello | bkbox ledger write --metadata sqlite:./cluster.db -e 1 -w 1 -a 1
     """
     warnings.showwarning = _show_warning
+    if os.environ.get("BKBOX_CLIENT_FILE"):
+        from bkbox.cli import clientfile  # few commands need a client, and few clients this
+
+        clientfile.take(os.environ)
 
 
 def _show_warning(

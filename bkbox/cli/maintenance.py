@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import time
+from dataclasses import asdict, dataclass
 from datetime import datetime
 
 import click
 
 from bkbox import metadata as stores
-from bkbox.cli.options import config_option, duration_s
-from bkbox.cli.output import Format, message, output_option, print_json, print_table
+from bkbox.cli.options import config_option, dry_run_option, duration_s
+from bkbox.cli.output import (
+    Format,
+    message,
+    outcome_option,
+    output_option,
+    print_document,
+    print_table,
+    prints,
+    watch_option,
+)
 from bkbox.config import Config
 from bkbox.ids import BookieId
 from bkbox.metadata.maintenance import REST_S_MAX, Rest, begin, end
@@ -41,6 +51,7 @@ def maintenance() -> None:
     help="How long at most: 90s, 30m, 2h.",
 )
 @click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@outcome_option
 def on(config: Config, seconds: int, dry_run: bool) -> None:
     """Begin, or change for how long.
 
@@ -74,7 +85,9 @@ def on(config: Config, seconds: int, dry_run: bool) -> None:
 
 @maintenance.command(no_args_is_help=True)
 @config_option
-def off(config: Config) -> None:
+@dry_run_option
+@outcome_option
+def off(config: Config, dry_run: bool) -> None:
     """End it now.
 
     \b
@@ -82,6 +95,9 @@ def off(config: Config) -> None:
       bkbox maintenance off --config bookie.toml
     """
     bookie = BookieId(config.bookie_id)
+    if dry_run:
+        message(f"would end the rest of {bookie}; nothing was changed")
+        return
 
     async def go() -> bool:
         async with await stores.connect(config.metadata, _WAIT_S) as store:
@@ -93,9 +109,20 @@ def off(config: Config) -> None:
         message(f"nothing to do: {bookie} does not rest")
 
 
+@dataclass(frozen=True, slots=True)
+class RestView:
+    """A bookie that rests: until when, in ms since 1970, and how long Java's auditors wait for a lost one meanwhile."""
+
+    bookie: str
+    until_ms: int
+    java_delay_s: int | None
+
+
 @maintenance.command(no_args_is_help=True)
 @config_option
+@watch_option
 @output_option
+@prints(list[RestView])
 def status(config: Config, output: Format) -> None:
     """Show which bookies of the cluster rest, and until when.
 
@@ -110,12 +137,13 @@ def status(config: Config, output: Format) -> None:
 
     now_ms = _now_ms()
     found = {bookie: rest for bookie, rest in asyncio.run(go()).items() if now_ms < rest.until_ms}
-    if output == "json":
-        print_json(
+    if output != "table":
+        print_document(
             [
-                {"bookie": bookie, "until_ms": rest.until_ms, "java_delay_s": rest.delay_s}
+                asdict(RestView(bookie, rest.until_ms, rest.delay_s))
                 for bookie, rest in sorted(found.items())
-            ]
+            ],
+            output,
         )
         return
     print_table(

@@ -6,6 +6,7 @@ import click
 
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.output import message
+from bkbox.host.files import HostFiles
 from bkbox.model.options import (
     AS_PUBLISHED,
     WINDOWS,
@@ -26,6 +27,9 @@ _CORRECTIONS = {
     "D9": "answers_have_ids",
     "first-holder": "first_holder",
 }
+_STATE_BYTES = 56
+"""What a state takes at most, while the table of those that were seen grows (bkbox/kernel/exploration.py)."""
+
 _WINDOWS = {status.value: status for status in WINDOWS}
 
 
@@ -138,7 +142,11 @@ _WINDOWS = {status.value: status for status in WINDOWS}
     metavar="LIMBO",
     help="Instead: can any recovery close the ledger with so many bookies in limbo?",
 )
-@click.option("--states-max", type=click.IntRange(1), help="Give up after so many distinct states.")
+@click.option(
+    "--states-max",
+    type=click.IntRange(1),
+    help="Give up after so many distinct states [default: as many as there is memory for].",
+)
 @click.option("-v", "--verbose", is_flag=True, help="Show how far it is, on standard error.")
 @click.pass_context
 def model_check(
@@ -212,7 +220,17 @@ def model_check(
     progress = _Progress() if verbose else _nothing
     if termination is not None:
         ctx.exit(_answer_termination(closable(options, termination, progress=progress)))
-    ctx.exit(_answer(search(options, fold=fold, states_max=states_max, progress=progress)))
+    most = states_max or _room(HostFiles())
+    ctx.exit(_answer(search(options, fold=fold, states_max=most, progress=progress)))
+
+
+def _room(host: HostFiles) -> int | None:
+    """How many states there is memory for; None where the system does not say."""
+    for line in host.lines("/proc/meminfo"):
+        name, _, value = line.partition(":")
+        if name == "MemAvailable":
+            return max(1, int(value.split()[0]) * 1024 // _STATE_BYTES)
+    return None
 
 
 def _answer(result: Result) -> ExitCode:
@@ -225,6 +243,9 @@ def _answer(result: Result) -> ExitCode:
         code = ExitCode.OK
     else:
         click.echo(f"not exhausted: {_counts(result.statistics)}")
+        message(
+            "--fold, fewer --sends or --bookies, or more memory and --states-max, may exhaust it"
+        )
         code = ExitCode.TRY_AGAIN
     message(_rate(result.statistics))
     return code

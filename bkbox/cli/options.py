@@ -150,6 +150,13 @@ def custom_of(ack_after: str | None) -> dict[str, bytes]:
     return {} if ack_after is None else {ACK_AFTER: ack_after.encode()}
 
 
+def dry_run_option(command: F) -> F:
+    """``--dry-run``, passed as ``dry_run``: change nothing."""
+    return click.option(
+        "--dry-run", is_flag=True, help="Say what would be done, and change nothing."
+    )(command)
+
+
 def yes_option(command: F) -> F:
     """``--yes``, passed as ``yes``: do it without asking."""
     return click.option("--yes", is_flag=True, help="Do not ask.")(command)

@@ -1,4 +1,4 @@
-"""What commands print: data on standard output (tables or JSON), messages on standard error.
+"""What commands print: data on standard output (tables, JSON or YAML), messages on standard error.
 
 Tables are drawn for people at a terminal; where standard output is something else the same columns
 come out as plain text, uncut and without decoration.
@@ -6,46 +6,137 @@ come out as plain text, uncut and without decoration.
 
 from __future__ import annotations
 
+import functools
 import json
 import sys
+import time
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
 from typing import Any, Literal, TypeVar
 
 import click
 
 from bkbox.admin.status import Stage
+from bkbox.errors import BookieNotRunningError, MetadataUnavailableError
+from bkbox.logs.control import in_json, in_lines, in_one_line
 
-Format = Literal["table", "json"]
+Format = Literal["table", "json", "yaml"]
 Row = Sequence[object]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def output_option(command: F) -> F:
-    """``-o table|json``, passed to the command as ``output``."""
+    """``-o table|json|yaml``, passed to the command as ``output``."""
     return click.option(
         "-o",
         "--output",
-        type=click.Choice(["table", "json"]),
+        type=click.Choice(["table", "json", "yaml"]),
         default="table",
         show_default=True,
         help="How to print the result.",
     )(command)
 
 
+def prints(*shapes: Any) -> Callable[[F], F]:
+    """Says which documents a command prints with -o json: one of these types, as ``bkbox schema`` shows them."""
+
+    def mark(command: F) -> F:
+        command.shapes = shapes  # type: ignore[attr-defined]
+        return command
+
+    return mark
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a command that changes something has said, a line each. ``dry_run``: nothing was changed."""
+
+    messages: tuple[str, ...]
+    dry_run: bool
+
+
+_said: ContextVar[list[str] | None] = ContextVar("said", default=None)
+
+
+def outcome_option(command: F) -> F:
+    """``-o`` for a command whose result is that it is done."""
+    return output_option(prints(Outcome)(outcome(command)))  # type: ignore[return-value]
+
+
+def outcome(command: Callable[..., None]) -> Callable[..., None]:
+    """The same with ``output``: its messages are printed as a document, too, once it is done."""
+
+    @functools.wraps(command)
+    def told(*args: Any, output: Format, **kwargs: Any) -> None:
+        said: list[str] = []
+        token = _said.set(said)
+        try:
+            command(*args, **kwargs)
+        finally:
+            _said.reset(token)
+        if output != "table":
+            print_document(asdict(Outcome(tuple(said), bool(kwargs.get("dry_run")))), output)
+
+    return told
+
+
+def watch_option(command: F) -> F:
+    """``--watch [SECONDS]``: do it again and again, until Ctrl-C."""
+
+    @functools.wraps(command)
+    def again(*args: Any, watch: float | None, **kwargs: Any) -> Any:
+        if watch is None:
+            return command(*args, **kwargs)
+        while True:
+            if sys.stdout.isatty() and kwargs.get("output") == "table":
+                click.clear()
+            elif kwargs.get("output") == "yaml":
+                click.echo("---")
+            try:
+                command(*args, **kwargs)
+            except (BookieNotRunningError, MetadataUnavailableError) as error:
+                message(f"{error}")  # it may come back: that is what is watched
+            except click.exceptions.Exit:
+                pass  # its exit code is that of one look
+            sys.stdout.flush()
+            time.sleep(watch)
+
+    return click.option(
+        "--watch",
+        type=click.FloatRange(min=0.1),
+        is_flag=False,
+        flag_value=2.0,
+        metavar="[SECONDS]",
+        help="Do it again every so many seconds (2), until Ctrl-C.",
+    )(again)  # type: ignore[return-value]
+
+
 def message(text: str) -> None:
     """Tell the person something that is not part of the result."""
-    click.echo(text, err=True)
+    click.echo(in_lines(text), err=True)
+    said = _said.get()
+    if said is not None:
+        said.append(text)
 
 
-def print_json(value: object) -> None:
-    """One JSON document."""
-    click.echo(json.dumps(value, indent=2, ensure_ascii=False))
+def print_document(value: object, output: Format, *, one_of_many: bool = False) -> None:
+    """A value that ``json.dumps`` takes, as one document of JSON or YAML; ``one_of_many``: a line of JSON, or a YAML
+    document with its mark before it."""
+    text = json.dumps(value, indent=None if one_of_many else 2, ensure_ascii=False)
+    if output == "yaml":
+        import yaml  # which takes longer to load than all else of a command
+
+        # By way of JSON: both are the same then, whatever tuples and enumerations the value holds.
+        text = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True).rstrip("\n")
+        text = f"---\n{text}" if one_of_many else text
+    click.echo(in_json(text) if output == "json" else text)
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "") -> None:
     """A table; at a terminal in boxes, elsewhere plain."""
-    cells = [[_text(cell) for cell in row] for row in rows]
+    cells = [[in_one_line(_text(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(columns, cells, title)
     else:
@@ -77,7 +168,7 @@ def print_fields(pairs: Sequence[tuple[str, object]], *, title: str = "") -> Non
         click.echo(f"{title}:")
     width = max(len(name) for name, _ in pairs)
     for name, value in pairs:
-        click.echo(f"{name.ljust(width)}  {_text(value)}".rstrip())
+        click.echo(f"{name.ljust(width)}  {in_lines(_text(value))}".rstrip())
 
 
 def size(count: int) -> str:

@@ -9,7 +9,15 @@ from typing import Any
 import click
 
 from bkbox.cli.options import FILE, metadata_option
-from bkbox.cli.output import Format, message, output_option, print_json, print_table, size
+from bkbox.cli.output import (
+    Format,
+    message,
+    output_option,
+    print_document,
+    print_table,
+    prints,
+    size,
+)
 from bkbox.client import connect
 from bkbox.errors import InvalidIdError, NotEnoughBookiesError
 from bkbox.ids import BookieId, bookie_id
@@ -67,6 +75,7 @@ def _parse_bookie(text: str) -> BookieId:
     help='Racks as "pulsar-admin bookies racks-placement" prints them, or as in znode:/bookies.',
 )
 @output_option
+@prints(dict[str, object])
 def explain(
     metadata: str,
     ensemble: int,
@@ -98,8 +107,8 @@ def explain(
             return await client.placer.explain(sizes, exclude)
 
     found = asyncio.run(go())
-    if output == "json":
-        print_json(_json(sizes, found))
+    if output != "table":
+        print_document(_json(sizes, found), output)
     else:
         _print(found)
     if topology_script is None and rack_map is None:

@@ -10,7 +10,7 @@ import sys
 
 import click
 
-from bkbox import __version__
+from bkbox import __version__, logs
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import config_option
 from bkbox.config import Config
@@ -18,6 +18,9 @@ from bkbox.errors import BkboxError
 from bkbox.kernel import kernel_in_use
 from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.nursery import Nursery
+
+_START_S = 1.0
+"""Most starts take less: what writes the log is loaded afterwards."""
 
 
 @click.command(no_args_is_help=True)
@@ -35,11 +38,11 @@ def run(ctx: click.Context, config: Config) -> None:
     Example:
       bkbox run --config /etc/bkbox/bkbox.toml
     """
-    logging.basicConfig(
-        level=config.log_level.upper(),
-        stream=sys.stderr,
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-    )
+    os.umask(
+        0o077
+    )  # nobody else reads what it writes, wherever the permissions of a folder would let them
+    log = logs.LogSettings(config.log_level, config.log_format)
+    logs.begin("supervisor", log, hold_s=_START_S)
     logging.getLogger(__name__).log(
         logging.INFO if kernel_in_use() == "compiled" else logging.WARNING,
         "bkbox %s starts, with the %s kernel",
@@ -51,7 +54,7 @@ def run(ctx: click.Context, config: Config) -> None:
     # Until the supervisor knows an ordered stop there is nothing to stop but the children that wait.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: sys.exit(ExitCode.OK))
-    with Nursery() as nursery:
+    with Nursery(log) as nursery:
         for disk in config.disks:
             nursery.begin("worker", str(disk))
         nursery.begin("frontend", config.bookie_id)

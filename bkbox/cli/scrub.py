@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
 
 import click
 
 from bkbox.admin import client
 from bkbox.admin import space as admin
 from bkbox.admin.paths import admin_socket_path
-from bkbox.cli.gc import last_jobs, moment, told
+from bkbox.admin.space import DiskSpace
+from bkbox.cli.gc import SpaceReport, last_jobs, moment, told
 from bkbox.cli.job import print_jobs
 from bkbox.cli.options import config_option
-from bkbox.cli.output import Format, output_option, print_json, print_table
+from bkbox.cli.output import (
+    Format,
+    output_option,
+    print_document,
+    print_table,
+    prints,
+    size,
+    watch_option,
+)
 from bkbox.config import Config
-from bkbox.jobs.job import JobKind, to_json
+from bkbox.jobs.job import Job, JobKind
 
 
 @click.group(no_args_is_help=True)
@@ -29,24 +39,76 @@ def scrub() -> None:
     """
 
 
+@dataclass(frozen=True, slots=True)
+class ScrubPlan:
+    """What a scrub of a disk would read, and where it would go on."""
+
+    disk: str
+    segments: int
+    bytes: int
+    ledgers: int
+    from_segment: int
+
+
 @scrub.command(no_args_is_help=True)
 @config_option
 @click.option("--restart", is_flag=True, help="From the beginning, wherever the last one has come.")
+@click.option("--disks-only", is_flag=True, help="Do not compare with what other bookies have.")
+@click.option("--dry-run", is_flag=True, help="Say how much there is to read; start nothing.")
 @output_option
-def run(config: Config, restart: bool, output: Format) -> None:
+@prints(Job, list[ScrubPlan])
+def run(config: Config, restart: bool, disks_only: bool, dry_run: bool, output: Format) -> None:
     """Start a scrub of all disks, or go on with one. It is a job: see "bkbox job watch".
+
+    Every record is read and its checksum verified; then every entry of a closed ledger is compared with the copies of
+    the other bookies.
 
     \b
     Example:
       bkbox scrub run --config bookie.toml
     """
-    arguments = {"restart": "true"} if restart else {}
+    if dry_run:
+        _print_plan(admin.space(admin_socket_path(config)), restart=restart, output=output)
+        return
+    chosen = {"restart": restart, "disks_only": disks_only}
+    arguments = {name: "true" for name, wanted in chosen.items() if wanted}
     told(client.start_job(admin_socket_path(config), JobKind.SCRUB, arguments), config, output)
+
+
+def _print_plan(disks: Sequence[DiskSpace], *, restart: bool, output: Format) -> None:
+    plan = [
+        ScrubPlan(
+            disk=disk.path,
+            segments=disk.segments,
+            bytes=disk.segment_bytes,
+            ledgers=disk.ledgers,
+            from_segment=0 if restart else disk.scrub_segment,
+        )
+        for disk in disks
+    ]
+    if output != "table":
+        print_document([asdict(each) for each in plan], output)
+        return
+    print_table(
+        ["disk", "segments", "to read, at most", "ledgers to compare", "goes on at segment"],
+        [
+            (
+                each.disk,
+                each.segments,
+                size(each.bytes),
+                each.ledgers,
+                each.from_segment or "the first",
+            )
+            for each in plan
+        ],
+    )
 
 
 @scrub.command(no_args_is_help=True)
 @config_option
+@watch_option
 @output_option
+@prints(SpaceReport)
 def status(config: Config, output: Format) -> None:
     """Show when each disk was last read whole, and what was found.
 
@@ -57,10 +119,8 @@ def status(config: Config, output: Format) -> None:
     path = admin_socket_path(config)
     disks = admin.space(path)
     jobs = last_jobs(client.jobs(path), JobKind.SCRUB)
-    if output == "json":
-        print_json(
-            {"disks": [asdict(disk) for disk in disks], "jobs": [to_json(job) for job in jobs]}
-        )
+    if output != "table":
+        print_document(asdict(SpaceReport(tuple(disks), tuple(jobs))), output)
         return
     print_table(
         ["disk", "last complete", "under way since", "segments with bad parts"],
@@ -68,9 +128,7 @@ def status(config: Config, output: Format) -> None:
             (
                 disk.path,
                 moment(disk.scrub_completed_ms),
-                f"{moment(disk.scrub_began_ms)}, at segment {disk.scrub_segment}"
-                if disk.scrub_segment
-                else "",
+                _under_way(disk),
                 ", ".join(map(str, disk.quarantined)),
             )
             for disk in disks
@@ -78,3 +136,12 @@ def status(config: Config, output: Format) -> None:
     )
     if jobs:
         print_jobs(jobs, title="last runs")
+
+
+def _under_way(disk: DiskSpace) -> str:
+    if not disk.scrub_segment:
+        return ""
+    began = moment(disk.scrub_began_ms)
+    if disk.scrub_ledger:
+        return f"{began}, comparing, at ledger {disk.scrub_ledger}"
+    return f"{began}, at segment {disk.scrub_segment}"

@@ -31,7 +31,7 @@ _SHRINK_S = 120.0
 @click.option(
     "--minutes",
     type=click.FloatRange(0.0, min_open=True),
-    help="Run seeds for so long instead; making a schedule shorter counts.",
+    help="Run seeds for so long, and at most --seeds; making a schedule shorter counts.",
 )
 @click.option(
     "--jobs",
@@ -91,17 +91,19 @@ def sim(
         return
     first = shrinking.fresh_seed() if seed is None else seed
     if broken is not None and jobs > 1:
-        raise click.BadParameter("is for one process", param_hint="--break")
-    if seeds is None:
+        raise click.UsageError("--break is for one process: leave --jobs out")
+    if every_break and (broken is not None or minutes is not None or trace):
+        raise click.UsageError("--every-break goes with --seed, --seeds and --jobs only")
+    if seeds is None and minutes is None:
         seeds = 1 if seed is not None else 10
     if every_break:
-        ctx.exit(_break_all(first, seeds, jobs))
+        ctx.exit(_break_all(first, seeds or 1, jobs))
     goes_on = _for_so_long(minutes)
     with BY_NAME[broken].applied() if broken is not None else contextlib.nullcontext():
         if trace:
             outcome = run(plan_of(first), traced=True)
             _print_trace(outcome.trace)
-        failure = _soak(first, None if minutes is not None else seeds, minutes, jobs)
+        failure = _soak(first, seeds, minutes, jobs)
         if failure is not None:
             _explain(failure, broken, goes_on if shrink else None)
             ctx.exit(ExitCode.FAILED)

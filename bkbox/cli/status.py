@@ -5,39 +5,42 @@ from __future__ import annotations
 import click
 
 from bkbox.admin.client import fetch_status
-from bkbox.admin.paths import admin_socket_path
-from bkbox.admin.status import Limbo, Status, to_json
+from bkbox.admin.status import Limbo, Quotas, Status, to_json
 from bkbox.cli.job import print_jobs
-from bkbox.cli.options import config_option
 from bkbox.cli.output import (
     Format,
     output_option,
+    print_document,
     print_fields,
-    print_json,
     print_stages,
     print_table,
+    prints,
     size,
+    watch_option,
 )
-from bkbox.config import Config
+from bkbox.cli.target import Target, target_option
 
 
-@click.command(no_args_is_help=True)
-@config_option
+@click.command()
+@target_option
 @click.option("--timeout", type=float, default=5.0, show_default=True, help="Seconds to wait.")
+@watch_option
 @output_option
-def status(config: Config, timeout: float, output: Format) -> None:
+@prints(Status)
+def status(target: Target, timeout: float, output: Format) -> None:
     """Show how the running bookie does.
 
-    Asks the bookie on its admin socket; exit code 3 means that no bookie is running.
+    Asks the bookie on its admin socket, or over TCP; exit code 3 means that no bookie is running.
 
     \b
     Example:
       bkbox status --config bookie.toml
       bkbox status --config bookie.toml -o json
+      bkbox status --bookie https://10.0.0.5:8080 --token-file token
     """
-    document = fetch_status(admin_socket_path(config), timeout)
-    if output == "json":
-        print_json(to_json(document))
+    document = fetch_status(target.address, timeout)
+    if output != "table":
+        print_document(to_json(document), output)
     else:
         _print(document)
 
@@ -56,6 +59,7 @@ def _print(document: Status) -> None:
             ("instance id", document.instance_id),
             ("version", document.version),
             ("kernel", document.kernel),
+            *([("quotas", _quotas(document.quotas))] if document.quotas.owners else []),
         ]
     )
     click.echo()
@@ -96,6 +100,21 @@ def _print(document: Status) -> None:
             [(warning.text, warning.command) for warning in document.warnings],
             title="warnings",
         )
+
+
+def _quotas(quotas: Quotas) -> str:
+    """The fullest, and those that are over."""
+    shown = [use for use in quotas.owners if use.over] or quotas.owners[:1]
+    each = ", ".join(
+        f"{use.owner!r} has {size(use.bytes)} of {size(use.bytes_max)}" for use in shown[:5]
+    )
+    total = len(quotas.owners) + quotas.others
+    over = sum(use.over for use in quotas.owners)
+    return (
+        f"{over} of {total} owners are over: {each}"
+        if over
+        else f"none of {total} owners is over: {each}"
+    )
 
 
 def _print_stages(document: Status) -> None:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -15,7 +15,7 @@ from bkbox import config as configuration
 from bkbox import metadatauri
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE
-from bkbox.cli.output import Format, message, output_option, print_json, print_table
+from bkbox.cli.output import Format, message, output_option, print_document, print_table, prints
 from bkbox.config import Config
 from bkbox.errors import ConfigError, HostError
 from bkbox.metadatauri import SqliteUri
@@ -47,6 +47,25 @@ class _File:
     state: str
 
 
+@dataclass(frozen=True, slots=True)
+class FileView:
+    """A file and its text; ``state``: new, changed, unchanged, or packaged and left alone."""
+
+    path: str
+    state: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Installed:
+    """What was installed, and the commands that were run for it; with ``dry_run``: would be."""
+
+    files: tuple[FileView, ...]
+    commands: tuple[str, ...]
+    service: str
+    dry_run: bool
+
+
 @click.group(no_args_is_help=True)
 def systemd() -> None:
     """Run bookies as services of this host.
@@ -76,6 +95,7 @@ def systemd() -> None:
     help="Install below this folder, for an image; no program is run then.",
 )
 @output_option
+@prints(Installed)
 @click.pass_context
 def install(
     ctx: click.Context, config_file: Path, dry_run: bool, root: Path, output: Format
@@ -105,9 +125,9 @@ def install(
             _write(file)
         for command in commands:
             _run(command)
-    if output == "json":
-        told = [{"path": str(f.path), "state": f.state, "text": f.text} for f in files]
-        print_json({"files": told, "commands": commands, "service": unit, "dry_run": dry_run})
+    if output != "table":
+        told = tuple(FileView(str(each.path), each.state, each.text) for each in files)
+        print_document(asdict(Installed(told, tuple(commands), unit, dry_run)), output)
     else:
         print_table(["file", "is"], [(file.path, file.state) for file in files])
     _advise(commands if dry_run else [], config, placed, unit)

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-import os
+import asyncio
 import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from bkbox import config as configuration
 from bkbox.cli.options import FILE
+from bkbox.cli.target import is_said, remote_of, remote_options, target_of
 from bkbox.errors import OperatorError
 
+if TYPE_CHECKING:
+    from bkbox_tui.sources import Source
 
-@click.command(no_args_is_help=True)
+_LISTEN_S = 3
+
+
+@click.command()
 @click.option(
-    "--config", "config_file", type=FILE, metavar="FILE", help="The bookie's configuration."
+    "--config", "config_file", type=FILE, metavar="FILE", help="Configuration of the bookie."
+)
+@remote_options
+@click.option(
+    "--discover",
+    metavar="ID",
+    help="The bookie with this id that announces itself on this network (see bkbox discover).",
 )
 @click.option("--replay", type=FILE, metavar="FILE", help="Show a recording instead of a bookie.")
 @click.option("--record", type=FILE, metavar="FILE", help="Record from the beginning on.")
@@ -26,7 +38,14 @@ from bkbox.errors import OperatorError
     help="Only record, for so long, without a screen.",
 )
 def tui(
-    config_file: Path | None, replay: Path | None, record: Path | None, headless: float | None
+    config_file: Path | None,
+    url: str | None,
+    token_file: Path | None,
+    plain_text: bool,
+    discover: str | None,
+    replay: Path | None,
+    record: Path | None,
+    headless: float | None,
 ) -> None:
     """Look at a bookie: is it safe, what does it do, how long, what next.
 
@@ -35,22 +54,52 @@ def tui(
     \b
     Example:
       bkbox tui --config bookie.toml
+      bkbox tui --bookie https://10.0.0.5:8080 --token-file token
       bkbox tui --config bookie.toml --record night.jsonl.gz --headless 28800
       bkbox tui --replay night.jsonl.gz
     """
-    if (config_file is None) == (replay is None):
-        raise click.UsageError("give either --config or --replay")
+    if replay is not None or discover is not None:
+        said = {"--replay": replay, "--discover": discover, "--config": config_file}
+        given = [option for option, value in said.items() if value is not None]
+        if len(given) > 1 or is_said("url"):
+            raise click.UsageError("give one of --config, --bookie, --discover and --replay")
     if replay is not None and (record or headless):
         raise click.UsageError("a recording cannot be recorded: leave --record and --headless out")
     if headless is not None and record is None:
         raise click.UsageError("--headless only records: say where with --record")
     try:
-        from bkbox_tui import start
+        from bkbox_tui import sources, start
     except ModuleNotFoundError as error:
         if error.name is None or error.name.split(".")[0] not in ("textual", "bkbox_tui"):
             raise
         raise OperatorError(
             "the screen needs Textual, which is not installed: pip install 'bkbox[tui]'"
         ) from None
-    config = None if config_file is None else configuration.load(config_file, os.environ)
-    start.run(config, replay, record, headless, wall_ms=lambda: time.time_ns() // 1_000_000)
+    source: Source
+    if replay is not None:
+        source = sources.Recording(replay)
+    elif discover is not None:
+        there = remote_of(_announced(discover), token_file, plain_text=plain_text)
+        source = sources.Bookie(there, None, _wall_ms)
+    else:
+        target = target_of(config_file, url, token_file, plain_text=plain_text)
+        source = sources.Bookie(target.address, target.config, _wall_ms)
+    start.run(source, record, headless, _wall_ms)
+
+
+def _wall_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _announced(name: str) -> str:
+    """The address of the admin API of a bookie that announces itself. Raises OperatorError, HostError."""
+    from bkbox.cli.discover import found_here  # it loads what only this needs
+
+    found = [each for each in asyncio.run(found_here(_LISTEN_S, None)) if each["id"] == name]
+    if not found:
+        raise OperatorError(f"no bookie {name} announces itself here: see `bkbox discover`")
+    if not found[0]["admin"].startswith(("http://", "https://")):
+        raise OperatorError(
+            f"bookie {name} has no admin API for other hosts: set http_listen in its configuration"
+        )
+    return found[0]["admin"]

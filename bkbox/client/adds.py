@@ -224,12 +224,14 @@ class AddSend:
         "is_over",
         "left",
         "owed",
+        "was_held_up",
     )
 
     def __init__(self, frames: AddFrames, on_answer: OnAnswer) -> None:
         self.frames = frames
         self.frame: Buffer = frames.data
         self.deadline = 0.0
+        self.was_held_up = False
         self.left = len(frames.entries)
         """Frames that are not answered by the bookie."""
         self.owed: Owed | None = None

@@ -10,21 +10,29 @@ else is judged by that. Source: BatchedReadOp.java.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Sized
 from contextlib import suppress
+from typing import TypeVar
 
 from bkbox.client.driver import LedgerAccess
 from bkbox.client.matching import BATCH_ENTRIES_AT, Reply
+from bkbox.client.readorder import ReadOrder
 from bkbox.ids import BookieId, EntryId
 from bkbox.protocol.events import NoAnswer
-from bkbox.wire.digest import VerifiedEntry
+from bkbox.wire.digest import IN_KERNEL, EntryColumns, VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata
+
+Found = TypeVar("Found", bound=Sized)
+Verify = Callable[[bytes, int, int, int], Found]
+"""One of DigestManager's for batches."""
 
 
 class BatchReads:
     """The batch reads of one handle."""
 
-    def __init__(self, access: LedgerAccess) -> None:
+    def __init__(self, access: LedgerAccess, order: ReadOrder) -> None:
         self._access = access
+        self._order = order
         self._turn = 0
         self._without: set[BookieId] = set()
 
@@ -40,21 +48,41 @@ class BatchReads:
         self, metadata: LedgerMetadata, first: EntryId, max_count: int, max_bytes: int
     ) -> list[VerifiedEntry]:
         """Entries from ``first`` on, at most ``max_count``; none if no bookie gave the first one."""
+        verify = self._access.digests.verify_batch
+        return await self._read(metadata, first, max_count, max_bytes, verify) or []
+
+    async def read_columns(
+        self, metadata: LedgerMetadata, first: EntryId, max_count: int, max_bytes: int
+    ) -> EntryColumns | None:
+        """The same as columns; None also where they cannot be made."""
+        if self._access.digests.digest_type not in IN_KERNEL or not self.help_with(metadata):
+            return None
+        verify = self._access.digests.verify_columns
+        return await self._read(metadata, first, max_count, max_bytes, verify)
+
+    async def _read(
+        self,
+        metadata: LedgerMetadata,
+        first: EntryId,
+        max_count: int,
+        max_bytes: int,
+        verify: Verify[Found],
+    ) -> Found | None:
         ensemble = metadata.fragment_of(first).ensemble
         starts = (each.first_entry for each in metadata.fragments if each.first_entry > first)
         count = min(max_count, next(starts, first + max_count) - first)
         self._turn += 1  # so that batches under way at the same time come from different bookies
-        for step in range(len(ensemble)):
-            bookie = ensemble[(self._turn + step) % len(ensemble)]
+        turn = self._turn % len(ensemble)
+        for bookie in self._order(ensemble[turn:] + ensemble[:turn]):
             if bookie not in self._without and (
-                entries := await self._ask(bookie, first, count, max_bytes)
+                entries := await self._ask(bookie, first, count, max_bytes, verify)
             ):
                 return entries
-        return []
+        return None
 
     async def _ask(
-        self, bookie: BookieId, first: EntryId, count: int, max_bytes: int
-    ) -> list[VerifiedEntry]:
+        self, bookie: BookieId, first: EntryId, count: int, max_bytes: int, verify: Verify[Found]
+    ) -> Found | None:
         asked = self._access.pool.read_batch(
             bookie, self._access.ledger_id, first, count, max_bytes
         )
@@ -64,6 +92,8 @@ class BatchReads:
                 reply = await asked
         if reply.answer in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
             self._without.add(bookie)
+        if reply.answer is NoAnswer.TIMEOUT:
+            self._access.pool.health.slow(bookie)
         if not isinstance(reply.response, bytes):
-            return []
-        return self._access.digests.verify_batch(reply.response, BATCH_ENTRIES_AT, first, count)
+            return None
+        return verify(reply.response, BATCH_ENTRIES_AT, first, count)

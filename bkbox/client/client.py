@@ -8,31 +8,35 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
 from typing import Any, Self
 
 from bkbox import metadata as metadata_store
 from bkbox.client.addresses import Addresses
+from bkbox.client.binding import Binding
+from bkbox.client.connecting import Connecting
 from bkbox.client.driver import LedgerAccess, run
 from bkbox.client.ending import Ender
+from bkbox.client.health import Health
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement import Placer
 from bkbox.client.pool import BookiePool
 from bkbox.client.reader import LedgerReader
+from bkbox.client.readorder import ReadOrder
 from bkbox.client.survey import Survey, Surveyor
 from bkbox.client.topology import topology_of
 from bkbox.client.writer import LedgerWriter
 from bkbox.errors import (
     BugError,
     ConfigError,
-    HandleClosedError,
     LedgerExistsError,
     MetadataError,
     UnauthorizedError,
+    WrongDigestTypeError,
 )
-from bkbox.ids import EntryId, LedgerId, ledger_id
+from bkbox.ids import BookieId, EntryId, LedgerId, ledger_id
 from bkbox.metadata.base import MetadataStore, Versioned
 from bkbox.protocol import writer
 from bkbox.protocol.effects import Recovered
@@ -42,15 +46,24 @@ from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
 
 
-@asynccontextmanager
-async def connect(
+def connect(
     uri: str, *, rng: random.Random | None = None, **options: Any
-) -> AsyncIterator[Client]:
-    """A client of the cluster whose metadata is at this URI (``sqlite:PATH``).
+) -> AbstractAsyncContextManager[Client]:
+    """A client of the cluster whose metadata is at this URI (``sqlite:PATH``, ``zk://HOST:PORT/ledgers``), as a context
+    manager.
 
-    ``options``: the fields of ClientOptions. Raises ConfigError, MetadataUnavailableError,
+    ``options``: the fields of ClientOptions. Raises, when it is entered, ConfigError, MetadataUnavailableError,
     MetadataError.
     """
+    return Connecting(_connected(uri, rng, options))
+
+
+@asynccontextmanager
+async def _connected(
+    uri: str, rng: random.Random | None, options: dict[str, Any]
+) -> AsyncIterator[Client]:
+    if not isinstance(uri, str):
+        raise ConfigError([f"metadata URI {uri!r}: give text, such as sqlite:PATH"])
     async with (
         await metadata_store.connect(uri) as store,
         Client(store, ClientOptions(**options), rng or random.Random()) as client,  # noqa: S311
@@ -63,17 +76,22 @@ class Client:
     with the client."""
 
     def __init__(self, store: MetadataStore, options: ClientOptions, rng: random.Random) -> None:
+        self._binding = Binding()
+        self._binding.closed = True  # until it is there
         self._store = store
         self._options = options
         self._rng = rng
         self._pool = BookiePool(Addresses(store).find, options, rng)
         self._placer = Placer(store, self._pool, topology_of(options, store), rng)
         self._writers: set[LedgerWriter] = set()
-        self._closed = False
+        self._binding.closed = False
 
     async def close(self) -> None:
-        """Abandon writers that are still open (ResourceWarning) and close all connections."""
-        self._closed = True
+        """Abandon writers that are still open (ResourceWarning) and close all connections. Raises ForkedError,
+        WrongLoopError; where the event loop was closed, another one may do it."""
+        if not self._binding.outlived_its_loop:
+            self._binding.check_place()
+        self._binding.closed = True
         left = [handle for handle in self._writers if not handle.was_left]
         for handle in tuple(self._writers):
             await handle.abort()
@@ -81,6 +99,10 @@ class Client:
         for handle in left:
             text = f"the writer of ledger {handle.ledger_id} was not closed"
             warnings.warn(text, ResourceWarning, source=handle, stacklevel=2)
+
+    def __del__(self) -> None:
+        if not self._binding.closed:
+            warnings.warn("a client was not closed", ResourceWarning, source=self, stacklevel=2)
 
     async def __aenter__(self) -> Self:
         return self
@@ -105,28 +127,34 @@ class Client:
         custom: Mapping[str, bytes] | None = None,
         *,
         deferred_sync: bool = False,
+        explicit_lac_interval_s: float | None = None,
+        ledger: int | None = None,
     ) -> LedgerWriter:
         """Create a ledger and return its writer.
 
         Each entry is written to ``write_quorum`` bookies (default: the whole ensemble) and
         acknowledged when ``ack_quorum`` of them hold it (default: more than half). With
         ``deferred_sync`` bookies acknowledge an entry before it is on disk, and it is confirmed only
-        by ``LedgerWriter.force``; a bookie that fails ends the writer. With ``custom`` ACK_AFTER
+        by ``LedgerWriter.force``; a bookie that fails ends the writer. ``explicit_lac_interval_s``:
+        instead of that of the options. ``ledger``: an id of the caller's own, which must never have been a ledger's
+        on these bookies; LedgerExistsError where it is one now. With ``custom`` ACK_AFTER
         (wire/ledger.py) = ``sync`` every bookie syncs each entry before it acknowledges it. Raises
         QuorumSizeError, NotEnoughBookiesError, MetadataError, ConfigError; UserWarning for sizes that
         are legal and unwise.
         """
-        self._must_be_open()
+        self._binding.check()
+        _check_types(digest_type, password, custom or {})
         _check_ack_after(custom or {}, deferred_sync=deferred_sync)
         write_quorum = ensemble_size if write_quorum is None else write_quorum
         ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else ack_quorum
         sizes = QuorumSizes(ensemble_size, write_quorum, ack_quorum)
         for text in sizes.warnings():
             warnings.warn(text, UserWarning, stacklevel=2)
+        own_id = None if ledger is None else ledger_id(ledger)
         ensemble = await self._placer.ensemble(sizes)
         while True:
             metadata = LedgerMetadata(
-                ledger_id=await self._store.new_ledger_id(),
+                ledger_id=await self._store.new_ledger_id() if own_id is None else own_id,
                 ensemble_size=ensemble_size,
                 write_quorum=write_quorum,
                 ack_quorum=ack_quorum,
@@ -141,27 +169,44 @@ class Client:
                 created = await self._store.create_ledger(metadata)
                 break
             except LedgerExistsError:
+                if own_id is not None:
+                    raise
                 continue  # somebody brought an id of their own: draw another
         machine = writer.LedgerWriter(created.value, created.version, deferred_sync=deferred_sync)
         access = self._access(created.value, password)
-        handle = LedgerWriter(access, machine, self._writers.discard)
+        if explicit_lac_interval_s is None:
+            explicit_lac_interval_s = self._options.explicit_lac_interval_s
+        handle = LedgerWriter(access, machine, self._writers.discard, explicit_lac_interval_s)
         self._writers.add(handle)
         return handle
 
     async def open_ledger(
-        self, ledger: int, password: bytes | None = b"", *, recovery: bool = True
+        self,
+        ledger: int,
+        password: bytes | None = b"",
+        *,
+        recovery: bool = True,
+        digest_type: DigestType | None = None,
     ) -> LedgerReader:
         """Open a ledger for reading.
 
         With ``recovery`` it is closed first if it is not: its writer can write no more. Without,
         it is read as far as it is confirmed. ``password`` None: take the one in the metadata
-        (for administration). Raises UnauthorizedError, RecoveryAbortedError (nothing was closed,
-        try again), NoSuchLedgerError, MetadataError.
+        (for administration). ``digest_type``: what it has to be; None: what the metadata says.
+        Raises UnauthorizedError, WrongDigestTypeError, RecoveryAbortedError (nothing was closed, try
+        again), NoSuchLedgerError, MetadataError.
         """
         found = await self._find(ledger, password)
+        stored = found.value.digest_type
+        if digest_type not in (None, stored) and stored is not None:
+            raise WrongDigestTypeError(
+                f"the entries of ledger {ledger} have digests of type {stored.name}, not {DigestType(digest_type).name}"
+            )
         if recovery:
             found = await self._recovered(found, password)
-        return LedgerReader(self._access(found.value, password), found.value, found.version)
+        access = self._access(found.value, password)
+        order = await self._read_order(found.value)
+        return LedgerReader(access, found.value, found.version, order)
 
     async def recover(self, ledger: int, password: bytes | None = None) -> LedgerMetadata:
         """Close a ledger that is not, at its last acknowledged entry or after it; returns the
@@ -187,20 +232,31 @@ class Client:
 
     async def delete_ledger(self, ledger: int) -> None:
         """Delete a ledger; one that does not exist counts as deleted. Raises MetadataError."""
-        self._must_be_open()
+        self._binding.check()
         await self._store.delete_ledger(ledger_id(ledger))
 
-    async def ledgers(self) -> AsyncIterator[LedgerId]:
+    async def ledgers(self) -> AsyncGenerator[LedgerId, None]:
         """The ids of all ledgers, ascending. Raises MetadataError."""
-        self._must_be_open()
+        self._binding.check()
         async for page in self._store.ledger_ranges():
             for ledger in page:
                 yield ledger
 
     async def metadata(self, ledger: int) -> LedgerMetadata:
         """The metadata of a ledger. Raises NoSuchLedgerError, MetadataError."""
-        self._must_be_open()
+        self._binding.check()
         return (await self._store.read_ledger(ledger_id(ledger))).value
+
+    async def watch(self, ledger: int) -> AsyncGenerator[LedgerMetadata | None, None]:
+        """The metadata of a ledger now and after each change, the newest where several come at once; None while there
+        is no such ledger. Ends when the metadata store is closed. Raises MetadataError."""
+        self._binding.check()
+        async for found in self._store.watch_ledger(ledger_id(ledger)):
+            yield None if found is None else found.value
+
+    def health(self) -> dict[BookieId, Health]:
+        """The bookies that this client holds something against (health.py)."""
+        return self._pool.health.of_all()
 
     # ---- shared ---------------------------------------------------------------------------------
 
@@ -210,18 +266,24 @@ class Client:
         return self._pool
 
     @property
+    def store(self) -> MetadataStore:
+        """The metadata store, which this client does not close."""
+        return self._store
+
+    @property
+    def rng(self) -> random.Random:
+        """The randomness of this client, for what is built on it."""
+        return self._rng
+
+    @property
     def placer(self) -> Placer:
         """What chooses bookies, for tools that explain its choice."""
         return self._placer
 
-    def _must_be_open(self) -> None:
-        if self._closed:
-            raise HandleClosedError("the client is closed")
-
     async def _find(
         self, ledger: int, password: bytes | None, *, latest: bool = False
     ) -> Versioned[LedgerMetadata]:
-        self._must_be_open()
+        self._binding.check()
         found = await self._store.read_ledger(ledger_id(ledger), latest=latest)
         stored = found.value.password
         if None not in (password, stored) and password != stored:
@@ -237,6 +299,14 @@ class Client:
             raise BugError(f"recovery of ledger {found.value.ledger_id} ended with {outcome}")
         return Versioned(outcome.metadata, outcome.version)
 
+    async def _read_order(self, metadata: LedgerMetadata) -> ReadOrder:
+        options = self._options
+        distances: Mapping[BookieId, int] = {}
+        if options.closest_to is not None:
+            me = BookieId(f"{options.closest_to}:0")
+            distances = await self._placer.distances(me, metadata.bookies())
+        return ReadOrder(self._pool.health, self._rng, distances, sticky=options.sticky_reads)
+
     def _access(self, metadata: LedgerMetadata, password: bytes | None) -> LedgerAccess:
         """``password`` is for metadata of an old format, which does not have it."""
         password = metadata.password if metadata.password is not None else password or b""
@@ -245,6 +315,7 @@ class Client:
                 f"the metadata of ledger {metadata.ledger_id} does not say its digest type"
             )
         return LedgerAccess(
+            self._binding,
             metadata.ledger_id,
             DigestManager(metadata.ledger_id, metadata.digest_type, password),
             master_key(password),
@@ -256,6 +327,21 @@ class Client:
             metadata.write_quorum,
             metadata.synced,
         )
+
+
+def _check_types(digest_type: object, password: object, custom: Mapping[str, object]) -> None:
+    """What is stored for good is worth a look: callers need not be checked by mypy."""
+    problems = []
+    if not isinstance(digest_type, DigestType):
+        kinds = ", ".join(f"DigestType.{kind.name}" for kind in DigestType)
+        problems.append(f"digest type {digest_type!r} is not one of {kinds}")
+    if not isinstance(password, bytes):
+        problems.append(f"the password is of type {type(password).__name__}: give bytes")
+    for key, value in custom.items():
+        if not isinstance(key, str) or not isinstance(value, bytes):
+            problems.append(f"custom metadata {key!r} = {value!r}: keys are text and values bytes")
+    if problems:
+        raise ConfigError(problems)
 
 
 def _check_ack_after(custom: Mapping[str, bytes], *, deferred_sync: bool) -> None:

@@ -16,6 +16,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from bkbox.client.adds import Add, AddFrames, AddPacker
+from bkbox.client.binding import Binding
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement import Placer
 from bkbox.client.pool import BookiePool, Reply
@@ -64,6 +65,7 @@ bounds how many small entries are on their way, and how long each."""
 class LedgerAccess:
     """What every operation on one ledger works with. ``synced``: LedgerMetadata.synced."""
 
+    binding: Binding
     ledger_id: LedgerId
     digests: DigestManager
     master_key: bytes
@@ -98,7 +100,7 @@ class Driver:
         self._events: deque[Event] = deque()
         self._outcomes: list[Outcome] = []
         self._wake = asyncio.Event()
-        self._reads: set[asyncio.Future[Reply]] = set()
+        self._reads: dict[asyncio.Future[Reply], BookieId | None] = {}
         self._tasks: set[asyncio.Task[Event]] = set()
         self._crash: BaseException | None = None
 
@@ -150,6 +152,12 @@ class Driver:
         outcomes, self._outcomes = self._outcomes, []
         return outcomes
 
+    def note_slow(self) -> None:
+        """Whoever was asked for an entry and has not answered yet is slow."""
+        for bookie in self._reads.values():
+            if bookie is not None:
+                self._access.pool.health.slow(bookie)
+
     def stop(self) -> None:
         """Give up what is outstanding, but for adds."""
         for reply in tuple(self._reads):
@@ -168,7 +176,7 @@ class Driver:
             self._access.pool.add_run(
                 bookie,
                 frames,
-                partial(self._adds_answered, token, frames),
+                partial(self._adds_answered, token, bookie, frames),
                 needs_v3=effect.deferred_sync or self._access.synced,
             )
 
@@ -189,8 +197,17 @@ class Driver:
         return None if last is None else self._packer_for(last[0]).single(*last)
 
     def _adds_answered(
-        self, token: int, frames: AddFrames, first: int, last: int, answer: Answer, connection: int
+        self,
+        token: int,
+        bookie: BookieId,
+        frames: AddFrames,
+        first: int,
+        last: int,
+        answer: Answer,
+        connection: int,
     ) -> None:
+        if answer is not Code.EOK:
+            self._access.pool.health.failed(bookie, answer)
         self.unanswered_bytes -= _held_bytes(frames, first, last)
         entries = frames.entries
         self.post(
@@ -206,17 +223,19 @@ class Driver:
         reply = self._access.pool.read(
             effect.bookie, self._access.ledger_id, effect.entry_id, fence_key
         )
-        self._on_reply(reply, partial(self._read_answer, effect))
+        self._on_reply(reply, partial(self._read_answer, effect), effect.bookie)
 
     def _read_answer(self, effect: SendRead, reply: Reply) -> Event:
         answer, data, _, _ = reply
-        if answer is not Code.EOK and (data is None or effect.entry_id == NO_ENTRY):
-            return ReadAnswered(effect.token, answer)
-        entry = self._verified(data, effect.entry_id)
-        if entry is not None:
-            # Also where a bookie in limbo sends it beside a code that says it cannot tell.
-            return ReadAnswered(effect.token, Code.EOK, entry)
-        return ReadAnswered(effect.token, NoAnswer.BAD_DIGEST if answer is Code.EOK else answer)
+        if answer is Code.EOK or (data is not None and effect.entry_id != NO_ENTRY):
+            entry = self._verified(data, effect.entry_id)
+            if entry is not None:
+                # Also where a bookie in limbo sends it beside a code that says it cannot tell.
+                return ReadAnswered(effect.token, Code.EOK, entry)
+            if answer is Code.EOK:
+                answer = NoAnswer.BAD_DIGEST
+        self._access.pool.health.failed(effect.bookie, answer)
+        return ReadAnswered(effect.token, answer)
 
     def _lac_answer(self, effect: SendReadLac, reply: Reply) -> Event:
         """Whatever its digest covers is true, even beside a code of failure; one part that is not
@@ -264,15 +283,21 @@ class Driver:
         except DigestError:
             return None
 
-    def _on_reply(self, reply: asyncio.Future[Reply], event: Callable[[Reply], Event]) -> None:
-        """Post what the reply comes to, unless ``stop`` comes first."""
+    def _on_reply(
+        self,
+        reply: asyncio.Future[Reply],
+        event: Callable[[Reply], Event],
+        read_of: BookieId | None = None,
+    ) -> None:
+        """Post what the reply comes to, unless ``stop`` comes first. ``read_of``: whom it is asked of, if it is a read
+        of an entry."""
 
         def replied(done: asyncio.Future[Reply]) -> None:
-            self._reads.discard(done)
+            del self._reads[done]
             if not done.cancelled():
                 self.post(event(done.result()))
 
-        self._reads.add(reply)
+        self._reads[reply] = read_of
         reply.add_done_callback(replied)
 
     # ---- metadata store -------------------------------------------------------------------------
@@ -340,6 +365,7 @@ async def run(
 
     def slow(pause_s: float) -> None:
         nonlocal timer
+        driver.note_slow()
         driver.post(Speculate())
         timer = loop.call_later(pause_s, slow, pause_s)
 

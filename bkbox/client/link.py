@@ -9,12 +9,14 @@ answer too, as the machines of bkbox/protocol want it.
 from __future__ import annotations
 
 import asyncio
+import logging
 import random
 from collections.abc import Awaitable, Callable
 from enum import Enum
 from math import inf
 
 from bkbox.client.adds import AddSend
+from bkbox.client.greeting import Greeting
 from bkbox.client.matching import (
     Decode,
     Key,
@@ -28,12 +30,19 @@ from bkbox.client.matching import (
 from bkbox.client.options import Backoff, ClientOptions
 from bkbox.client.stream import Stream
 from bkbox.client.turn import TurnEnd
+from bkbox.errors import AuthenticationError
 from bkbox.ids import BookieId
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire.service_info import HostPort
 
+log = logging.getLogger(__name__)
+
 _SOON_S = 0.01
 """What times out within this does so with what times out now."""
+
+_HELD_UP_S = 0.5
+"""A timer that is so late tells that this process was held up: answers may be there that nobody has looked at. What
+would time out then gets as much time again, once."""
 
 Resolve = Callable[[BookieId], Awaitable[HostPort | None]]
 
@@ -66,8 +75,11 @@ class BookieLink:
         options: ClientOptions,
         rng: random.Random,
         turn_end: TurnEnd,
+        greeting: Greeting | None = None,
     ) -> None:
+        """``greeting``: how connections begin; None: with the first request."""
         self._bookie = bookie
+        self._greeting = greeting
         self._lane = lane
         self._resolve = resolve
         self._options = options
@@ -130,13 +142,18 @@ class BookieLink:
 
     def _expire(self) -> None:
         """One timer for all: it goes off at the deadline of what waited longest when it was set."""
-        self._sweep = None
+        assert self._sweep is not None
         stream = self._stream
         now = asyncio.get_running_loop().time() + _SOON_S
+        late_s = now - self._sweep.when()
+        self._sweep = None
         left = inf
         for item in self._backlog if stream is None else [*stream.waiting.items()]:
             if item.is_over:
                 continue
+            if item.deadline <= now and late_s > _HELD_UP_S and not item.was_held_up:
+                item.was_held_up = True
+                item.deadline = now + late_s
             if item.deadline > now:
                 left = min(left, item.deadline)
                 continue
@@ -153,14 +170,10 @@ class BookieLink:
     async def _connect(self) -> None:
         stream = None
         try:
-            async with asyncio.timeout(self._options.connect_timeout_s):
-                address = await self._resolve(self._bookie)
-                if address is not None:
-                    _, stream = await asyncio.get_running_loop().create_connection(
-                        self._new_stream, address.host, address.port
-                    )
-        except (OSError, TimeoutError):
-            pass
+            stream = await self._opened()
+        except (OSError, TimeoutError, AuthenticationError) as error:
+            if self._greeting is not None:
+                log.warning("bookie %s: %s", self._bookie, str(error) or "no answer in time")
         finally:
             self._connecting = None
             backlog, self._backlog = self._backlog, []
@@ -173,6 +186,29 @@ class BookieLink:
             for item in backlog:
                 if not item.is_over:
                     stream.send(item)
+
+    async def _opened(self) -> Stream | None:
+        """A connection, None where nobody knows the address. Raises OSError, TimeoutError, AuthenticationError."""
+        loop, timeout_s = asyncio.get_running_loop(), self._options.connect_timeout_s
+        begin = loop.time()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._open()
+        except TimeoutError:
+            if loop.time() - begin < timeout_s + _HELD_UP_S:
+                raise
+        async with asyncio.timeout(timeout_s):
+            return await self._open()
+
+    async def _open(self) -> Stream | None:
+        address = await self._resolve(self._bookie)
+        if address is None:
+            return None
+        if self._greeting is not None:
+            return await self._greeting.connect(address, self._new_stream)
+        loop = asyncio.get_running_loop()
+        _, stream = await loop.create_connection(self._new_stream, address.host, address.port)
+        return stream
 
     def _new_stream(self) -> Stream:
         self._connections += 1

@@ -57,13 +57,14 @@ class Reply(NamedTuple):
 class Request:
     """One request: its frame until it is sent, and the future of its end."""
 
-    __slots__ = ("deadline", "frame", "key", "reply")
+    __slots__ = ("deadline", "frame", "key", "reply", "was_held_up")
 
     def __init__(self, key: Key, frame: bytes, reply: asyncio.Future[Reply]) -> None:
         self.key = key
         self.frame: Buffer = frame
         self.reply = reply
         self.deadline = 0.0
+        self.was_held_up = False
 
     @property
     def is_over(self) -> bool:

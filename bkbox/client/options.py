@@ -8,11 +8,33 @@ ClientConfiguration.java.
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
-from typing import Literal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypeVar
 
 from bkbox.errors import ConfigError
 from bkbox.limits import FRAME_BYTES_MAX
+
+_T = TypeVar("_T")
+
+
+_OF_THIS_PROCESS: dict[str, Any] = {}
+
+SECURITY = (
+    *("tls", "tls_ca_file", "tls_certificate_file", "tls_key_file", "tls_check_host_name"),
+    *("auth", "auth_user", "auth_secret_file"),
+)
+"""The options that say how a client reaches bookies and who it is."""
+
+
+def be_known_as(values: Mapping[str, Any]) -> None:
+    """What every client of this process does that is not told otherwise, of SECURITY: for commands, which make
+    clients in many places and are told once."""
+    _OF_THIS_PROCESS.update(values)
+
+
+def _default(name: str, value: _T) -> Callable[[], _T]:
+    return lambda: _OF_THIS_PROCESS.get(name, value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,6 +62,19 @@ class ClientOptions:
     batch_reads: bool = True
     """Whether ``read`` asks for several entries at once where every bookie of the ensemble holds
     every entry."""
+
+    sticky_reads: bool = False
+    """Whether a reader asks the same bookie for all entries, as long as that does well."""
+
+    closest_to: str | None = None
+    """Host name or address of this process, as the source of racks knows it: reads then ask the closest bookie first,
+    one on the same host before one in the same rack before others."""
+
+    quarantine_failures: int = 100
+    """So many failures of a bookie within a minute keep it out of new ensembles for ``quarantine_s``; 0: never."""
+
+    quarantine_s: float = 1800.0
+    """How long that lasts."""
 
     explicit_lac_interval_s: float = 0.0
     """How often a writer tells the bookies up to where its entries are acknowledged, if that has
@@ -75,11 +110,51 @@ class ClientOptions:
     frame_bytes_max: int = FRAME_BYTES_MAX
     """Largest frame sent or taken; the same as the bookies' (nettyMaxFrameSizeBytes)."""
 
+    tls: Literal["off", "start", "direct"] = field(default_factory=_default("tls", "off"))
+    """TLS to the bookies: none, by START_TLS as Java's client asks for it, or from the first byte, which only bkbox's
+    bookies take. There is no way back to none: who offers no TLS is not spoken to."""
+
+    tls_ca_file: str | None = field(default_factory=_default("tls_ca_file", None))
+    """Certificates that sign those of bookies, PEM; None: those of the system."""
+
+    tls_certificate_file: str | None = field(default_factory=_default("tls_certificate_file", None))
+    tls_key_file: str | None = field(default_factory=_default("tls_key_file", None))
+    """What the client shows of itself, PEM; None: nothing. The key's mode has to be 0600."""
+
+    tls_check_host_name: bool = field(default_factory=_default("tls_check_host_name", True))
+    """Whether a bookie's certificate has to name the host that was asked for."""
+
+    auth: Literal["none", "sasl", "token"] = field(default_factory=_default("auth", "none"))
+    """How the client proves who it is: sasl is DIGEST-MD5, for Java's bookies; token is bkbox's own."""
+
+    auth_user: str = field(default_factory=_default("auth_user", ""))
+    auth_secret_file: str | None = field(default_factory=_default("auth_secret_file", None))
+    """As whom, and the file with the password or token; its mode has to be 0600."""
+
     def __post_init__(self) -> None:
         if self.protocol not in ("v2", "v3"):
             raise ConfigError([f"protocol {self.protocol!r} is not one of v2, v3"])
         if self.topology_script is not None and self.rack_map is not None:
             raise ConfigError(["topology_script and rack_map both say racks: give one of them"])
+        if self.auth != "none" and not (self.auth_user and self.auth_secret_file):
+            raise ConfigError([f"auth = {self.auth!r} needs auth_user and auth_secret_file"])
+        if (self.tls_certificate_file is None) != (self.tls_key_file is None):
+            raise ConfigError(["tls_certificate_file and tls_key_file belong together"])
+        if self.tls not in ("off", "start", "direct"):
+            raise ConfigError([f"tls {self.tls!r} is not one of off, start, direct"])
+        if self.auth not in ("none", "sasl", "token"):
+            raise ConfigError([f"auth {self.auth!r} is not one of none, sasl, token"])
+        positive = (
+            "add_timeout_s",
+            "read_timeout_s",
+            "connect_timeout_s",
+            "window_bytes",
+            "read_ahead_bytes",
+        )
+        if wrong := [name for name in positive if not getattr(self, name) > 0]:
+            raise ConfigError(
+                [f"{name} = {getattr(self, name)!r} has to be above 0" for name in wrong]
+            )
 
 
 class Backoff:

@@ -24,6 +24,8 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from bkbox.client.adds import Add, AddFrames, AddPacker, AddSend, Numbers, OnAnswer
+from bkbox.client.greeting import Greeting
+from bkbox.client.health import BookieHealth
 from bkbox.client.link import BookieLink, Lane, Resolve
 from bkbox.client.matching import Reply
 from bkbox.client.options import ClientOptions
@@ -73,9 +75,18 @@ class BookiePool:
         self._options = options
         self._rng = rng
         self.turn_end = TurnEnd()
+        self.health = BookieHealth(_now, options.quarantine_failures, options.quarantine_s)
         self._links: dict[tuple[BookieId, Lane], BookieLink] = {}
         self._numbers = Numbers()
         self._is_v3 = options.protocol == "v3"
+        self._greeting: Greeting | None = None
+        if options.tls != "off" or options.auth != "none":
+            self._greeting = Greeting(options)
+
+    @property
+    def takes_v2_adds(self) -> bool:
+        """Whether ``add_run`` is for frames of version 2, where it is not told otherwise."""
+        return not self._is_v3
 
     def packer(
         self,
@@ -249,9 +260,9 @@ class BookiePool:
         return reply.answer
 
     def suspects(self) -> frozenset[BookieId]:
-        """Bookies that could not be reached a moment ago, except for batch reads: one that does
-        not know them drops the connection and is well."""
-        return frozenset(
+        """Bookies in quarantine, and those that could not be reached a moment ago, except for batch
+        reads: one that does not know them drops the connection and is well."""
+        return self.health.quarantined() | frozenset(
             bookie
             for (bookie, lane), link in self._links.items()
             if lane is not Lane.V2_BATCH and link.suspect
@@ -280,6 +291,18 @@ class BookiePool:
     def _link(self, bookie: BookieId, lane: Lane) -> BookieLink:
         link = self._links.get((bookie, lane))
         if link is None:
-            link = BookieLink(bookie, lane, self._resolve, self._options, self._rng, self.turn_end)
+            link = BookieLink(
+                bookie,
+                lane,
+                self._resolve,
+                self._options,
+                self._rng,
+                self.turn_end,
+                self._greeting,
+            )
             self._links[bookie, lane] = link
         return link
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

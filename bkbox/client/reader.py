@@ -19,6 +19,7 @@ from bkbox.client.batch import BatchReads
 from bkbox.client.driver import LedgerAccess, run
 from bkbox.client.durable import durable_upto
 from bkbox.client.options import jittered
+from bkbox.client.readorder import ReadOrder
 from bkbox.client.watching import LedgerWatch
 from bkbox.errors import BugError, LedgerError, MetadataError, NoSuchEntryError, UnknownEntryError
 from bkbox.ids import NO_ENTRY, EntryId, LedgerId, entry_id
@@ -26,7 +27,7 @@ from bkbox.protocol.effects import EntryFound, LacFound, Polled
 from bkbox.protocol.lac import LacReader
 from bkbox.protocol.longpoll import LongPoll
 from bkbox.protocol.reader import EntryReader
-from bkbox.wire.digest import DigestManager, VerifiedEntry
+from bkbox.wire.digest import DigestManager, EntryColumns, VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 
 Entry = VerifiedEntry
@@ -42,17 +43,22 @@ _FRAME_OVERHEAD_BYTES = 128
 
 
 class LedgerReader:
-    """Reads one ledger; made by ``Client.open_ledger``. Needs no closing."""
+    """Reads one ledger; made by ``Client.open_ledger``. Needs no closing, and is of no use any more
+    once its client is closed."""
 
-    def __init__(self, access: LedgerAccess, metadata: LedgerMetadata, version: int) -> None:
+    def __init__(
+        self, access: LedgerAccess, metadata: LedgerMetadata, version: int, order: ReadOrder
+    ) -> None:
         self._access = access
+        self._order = order
         self._metadata = metadata
         self._version = version
         self._lac = NO_ENTRY
-        self._batches = BatchReads(access)
+        self._batches = BatchReads(access, order)
 
     @property
     def ledger_id(self) -> LedgerId:
+        """The ledger's id."""
         return self._access.ledger_id
 
     @property
@@ -159,6 +165,11 @@ class LedgerReader:
         await self._must_be_confirmed(entry_id(entry))
         return await self._read(EntryId(entry))
 
+    async def read_last(self) -> Entry | None:
+        """The last entry that is confirmed, None if there is none. Raises as ``read_entry``."""
+        last = await self.read_last_add_confirmed()
+        return None if last == NO_ENTRY else await self._read(last)
+
     async def read_batch(
         self, first: int, max_count: int, max_bytes: int | None = None
     ) -> list[Entry]:
@@ -174,6 +185,22 @@ class LedgerReader:
             max_bytes = self._access.options.frame_bytes_max
         return await self._read_some(EntryId(first), count, max_bytes)
 
+    async def read_columns(
+        self, first: int, max_count: int, max_bytes: int | None = None
+    ) -> EntryColumns | None:
+        """The same as columns, without an object for each entry, for whoever reads ahead himself.
+
+        None where that is not to be had: in stripes, with digests that the kernel does not know, or
+        where no bookie gave the first entry, of which ``read_batch`` knows more. Raises as
+        ``read_last_add_confirmed``; NoSuchEntryError for an entry past the end or the LAC.
+        """
+        await self._must_be_confirmed(entry_id(first))
+        self._access.binding.check()
+        count = min(max_count, self.last_add_confirmed - first + 1)
+        if max_bytes is None:
+            max_bytes = self._access.options.frame_bytes_max
+        return await self._batches.read_columns(self._metadata, EntryId(first), count, max_bytes)
+
     async def read(self, first: int = 0, last: int | None = None) -> AsyncGenerator[Entry, None]:
         """The entries from ``first`` to ``last`` (None: the last there is), in order.
 
@@ -184,6 +211,10 @@ class LedgerReader:
             async for entries in batches:
                 for entry in entries:
                     yield entry
+
+    def __aiter__(self) -> AsyncGenerator[Entry, None]:
+        """``read()``: ``async for entry in reader``."""
+        return self.read()
 
     async def read_batches(
         self, first: int = 0, last: int | None = None
@@ -260,6 +291,7 @@ class LedgerReader:
         return found
 
     async def _read_some(self, first: EntryId, count: int, max_bytes: int) -> list[Entry]:
+        self._access.binding.check()
         if count > 1 and self._batches.help_with(self._metadata):
             found = await self._batches.read(self._metadata, first, count, max_bytes)
             if found:
@@ -267,7 +299,8 @@ class LedgerReader:
         return [await self._read(first)]
 
     async def _read(self, entry: EntryId) -> Entry:
-        machine = EntryReader(self._metadata, self._version, entry)
+        self._access.binding.check()
+        machine = EntryReader(self._metadata, self._version, entry, self._order)
         pause_s = self._access.options.speculative_read_s
         try:
             outcome = await run(machine, self._access, speculate_s=pause_s)
@@ -323,6 +356,7 @@ class LedgerReader:
     # ---- metadata -------------------------------------------------------------------------------
 
     async def _refresh(self) -> None:
+        self._access.binding.check()
         if not self.is_closed:
             found = await self._access.store.read_ledger(self.ledger_id)
             self._adopt(found.value, found.version)

@@ -1,53 +1,42 @@
 """The handle of the one writer of a ledger.
 
-- Entries get their ids in the order of the calls, and are acknowledged in that order.
+- Entries get their ids in the order of the calls, or come with ids of the caller's own; either way they are
+  acknowledged in the order of their ids.
 - The window bounds, in bytes, what is appended and not acknowledged, and likewise per copy what
   bookies have not answered: it is full from ``window_bytes`` on, so that one entry fits always.
   A bookie that lags holds the writer up only when it is that far behind.
-- While members of the ensemble are failed and were not replaced, each is tried again after a
-  pause, with the last add it was sent. Only if it takes that does the machine hear of it: a bookie
-  that lost its host fences its open ledgers when it starts, and must not end the writer by that.
-  (A recovery by another client fences the others too, and they will say so.)
 - With deferred sync an append is acknowledged before it is on disk; ``force`` and ``close`` see to it
   that it is (bkbox/protocol/force.py).
-- The explicit LAC is for readers of a writer that pauses: no later entry has told the bookies. It is
-  sent as often as the options say, if it has moved, to the bookies of the entry that it names, and
-  again until an ack quorum of them has it. That it fails harms nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
+import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
-from types import TracebackType
-from typing import Self
 
-from bkbox.client.driver import ADD_OVERHEAD_BYTES, Driver, LedgerAccess
+from bkbox.client.closing import ClosedAtEnd
+from bkbox.client.driver import Driver, LedgerAccess
 from bkbox.client.durable import must_be_durable
-from bkbox.client.options import Backoff
+from bkbox.client.payload import payload_of
+from bkbox.client.pending import Pending
 from bkbox.client.pool import ADD_FRAME_OVERHEAD_BYTES
-from bkbox.errors import (
-    BkboxError,
-    EntryTooLargeError,
-    HandleClosedError,
-    WindowFullError,
-)
-from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from bkbox.client.tending import Tending
+from bkbox.errors import EntryTooLargeError, HandleClosedError, WindowFullError
+from bkbox.ids import EntryId, LedgerId
 from bkbox.protocol import writer
 from bkbox.protocol.effects import Acked, Closed, CloseFailed, Failed, Forced, Outcome
-from bkbox.protocol.events import Append, BookieBack, Close, Force
-from bkbox.wire.codes import Code
+from bkbox.protocol.events import Append, Close, Force
 from bkbox.wire.digest import HEADER_BYTES
 from bkbox.wire.ledger import LedgerMetadata
-from bkbox.wire.write_set import write_set
 
 _APPENDS_PER_TURN = 256
 """Appends of append_many between two turns of the event loop, where they are sent and answers are
 taken in."""
 
 
-class LedgerWriter:
+class LedgerWriter(ClosedAtEnd):
     """Writes one ledger; made by ``Client.create_ledger``. As a context manager it closes the
     ledger at its end."""
 
@@ -56,23 +45,19 @@ class LedgerWriter:
         access: LedgerAccess,
         machine: writer.LedgerWriter,
         on_end: Callable[[LedgerWriter], None],
+        explicit_lac_interval_s: float = 0.0,
     ) -> None:
         options = access.options
         self._access = access
         self._machine = machine
         self._on_end = on_end
         self._driver = Driver(machine.handle, access)
-        self._gathered: list[bytes] = []
-        self._next_entry = 0
-        self._pending: deque[tuple[int, int, asyncio.Future[EntryId]]] = deque()
-        self._pending_bytes = 0
         self._forces: deque[asyncio.Future[EntryId]] = deque()
         self._room = asyncio.Event()
         self._closing: asyncio.Future[LedgerMetadata] | None = None
         self._is_closed = False
         self._was_left = False
         self._end: BaseException | None = None
-        self._mending: asyncio.Task[None] | None = None
         needs_v3 = machine.deferred_sync or access.synced
         overhead = ADD_FRAME_OVERHEAD_BYTES["v3" if needs_v3 else options.protocol]
         self._payload_bytes_max = (
@@ -80,15 +65,15 @@ class LedgerWriter:
         )
         self._window_bytes = options.window_bytes
         self._unanswered_bytes_max = options.window_bytes * access.write_quorum
-        self._loop = loop = asyncio.get_running_loop()
-        self._telling: asyncio.Task[None] | None = None
-        if access.options.explicit_lac_interval_s > 0:
-            self._telling = loop.create_task(self._tell_lac())
+        loop = asyncio.get_running_loop()
+        self._pending = Pending(access.ledger_id, loop)
+        self._tending = Tending(access, machine, self._driver, explicit_lac_interval_s)
         self._task = loop.create_task(self._run())
         self._task.add_done_callback(self._ended)
 
     @property
     def ledger_id(self) -> LedgerId:
+        """The ledger's id."""
         return self._access.ledger_id
 
     @property
@@ -108,72 +93,116 @@ class LedgerWriter:
 
     @property
     def deferred_sync(self) -> bool:
+        """Whether entries are acknowledged before they are on disk."""
         return self._machine.deferred_sync
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """The largest entry that it takes."""
+        return self._payload_bytes_max
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the writer; None: nothing yet."""
+        return self._machine.failure
 
     # ---- append ---------------------------------------------------------------------------------
 
-    async def append(self, payload: bytes) -> EntryId:
+    async def append(self, payload: bytes, *, entry_id: int | None = None) -> EntryId:
         """Append an entry and wait until it is acknowledged; returns its id.
 
-        Cancelled, the entry may be in the ledger all the same. Raises EntryTooLargeError,
-        HandleClosedError, and what ended the writer: LedgerFencedError, LedgerClosedError,
-        AddFailedError, UnauthorizedError, MetadataError.
+        ``entry_id``: an id of the caller's own (Java's LedgerHandleAdv). Such entries may be appended in any order, and
+        are sent, and acknowledged, when all before them were appended. The window holds as much again of those that
+        are early. The entries of a ledger come all with an id or none.
+
+        Cancelled, the entry may be in the ledger all the same. Raises EntryTooLargeError, PayloadTypeError,
+        HandleClosedError, EntryIdError (the id was appended before), and what ended the writer: LedgerFencedError,
+        LedgerClosedError, AddFailedError, UnauthorizedError, MetadataError.
         """
-        if self._is_full():
-            await self.drain()
-        return await self.append_nowait(payload)
+        if self._is_full() or entry_id is not None:
+            await self.drain(entry_id=entry_id)
+        return await self.append_nowait(payload, entry_id=entry_id)
 
     async def append_many(self, payloads: Iterable[bytes]) -> list[EntryId]:
         """Append entries without waiting in between; returns their ids once all are acknowledged.
 
         Raises as ``append``; those before the one that failed are in the ledger.
         """
-        first_to_come = self._next_entry
+        pending = self._pending
+        pending.must_have_no_ids()
+        first_to_come = pending.next_entry
         entries: list[EntryId] = []
         futures: list[asyncio.Future[EntryId]] = []
         held = 0
         try:
             for payload in payloads:
-                if self._is_full() or self._next_entry - first_to_come >= _APPENDS_PER_TURN:
+                if self._is_full() or pending.next_entry - first_to_come >= _APPENDS_PER_TURN:
                     if held:
-                        futures.append(self._promise(held))
+                        futures.append(pending.promise(held))
                     held = 0
                     await asyncio.sleep(0)
                     await self.drain()
-                    first_to_come = self._next_entry
-                entries.append(EntryId(self._next_entry))
+                    first_to_come = pending.next_entry
+                entries.append(EntryId(pending.next_entry))
                 held += self._gather(payload)
             if held:
-                futures.append(self._promise(held))
+                futures.append(pending.promise(held))
             held = 0
             for future in futures:
                 await future
             return entries
         finally:
             if held:
-                futures.append(self._promise(held))
+                futures.append(pending.promise(held))
             for future in futures:
                 if not future.cancel() and not future.cancelled():
                     future.exception()
 
-    def append_nowait(self, payload: bytes) -> asyncio.Future[EntryId]:
+    def append_nowait(
+        self, payload: bytes, *, entry_id: int | None = None
+    ) -> asyncio.Future[EntryId]:
         """Append an entry; the future gives its id when it is acknowledged.
 
         Entries of one turn of the event loop are sent together at its end. Raises WindowFullError
         (then ``await drain()``), else as ``append``, at once or by the future.
         """
+        pending = self._pending
+        if entry_id is not None:
+            return self._append_as(entry_id, payload)
+        if pending.has_own_ids:
+            pending.must_have_no_ids()
         if self._is_full():
-            raise WindowFullError(
-                f"the writer of ledger {self.ledger_id} holds {self._pending_bytes} bytes that "
-                f"are not acknowledged"
-            )
-        return self._promise(self._gather(payload))
+            raise self._window_is_full()
+        return pending.promise(self._gather(payload))
+
+    def _append_as(self, entry_id: int, payload: bytes) -> asyncio.Future[EntryId]:
+        self._access.binding.check()
+        self._must_be_open()
+        pending = self._pending
+        is_early = not pending.is_next(entry_id)
+        if self._is_full(is_early=is_early):
+            raise self._window_is_full()
+        if is_early:
+            return pending.put_early(entry_id, self._checked(payload))
+        future = pending.promise(self._gather(payload))
+        pending.follow()
+        self._room.set()  # there is another that is not early any more
+        return future
 
     def _gather(self, payload: bytes) -> int:
         """Append an entry; returns what it counts for in the window, of which a promise follows
         before anything else happens."""
         if self._machine.failure is not None or self._was_left:
             self._must_be_open()
+        if not self._pending.gathered:
+            self._access.binding.check()
+            self._access.pool.turn_end.gather(self._hand_over)
+        if type(payload) is not bytes or len(payload) > self._payload_bytes_max:
+            payload = self._checked(payload)
+        return self._pending.put(payload)
+
+    def _checked(self, payload: bytes) -> bytes:
+        payload = payload_of(payload)
         size = len(payload)
         if size > self._payload_bytes_max:
             frame_bytes_max = self._access.options.frame_bytes_max
@@ -182,24 +211,11 @@ class LedgerWriter:
                 f"{size - self._payload_bytes_max + frame_bytes_max}, "
                 f"{frame_bytes_max} are allowed (ledger {self.ledger_id})"
             )
-        if not self._gathered:
-            self._access.pool.turn_end.gather(self._hand_over)
-        self._gathered.append(bytes(payload))
-        self._next_entry += 1
-        held = ADD_OVERHEAD_BYTES + size
-        self._pending_bytes += held
-        return held
-
-    def _promise(self, held: int) -> asyncio.Future[EntryId]:
-        """The future of the last entry, and of all since the promise before, which count for so
-        much."""
-        future: asyncio.Future[EntryId] = self._loop.create_future()
-        self._pending.append((self._next_entry - 1, held, future))
-        return future
+        return payload
 
     def _hand_over(self) -> None:
         """Have what was appended sent."""
-        gathered, self._gathered = self._gathered, []
+        gathered = self._pending.take()
         if gathered and self._machine.failure is None:
             self._driver.feed(Append(gathered))
 
@@ -217,6 +233,7 @@ class LedgerWriter:
         a bookie that cannot be forced, or that was disconnected since it answered an add and may
         have lost it, ends the writer with AddFailedError.
         """
+        self._access.binding.check()
         self._must_be_open()
         future: asyncio.Future[EntryId] = asyncio.get_running_loop().create_future()
         self._forces.append(future)
@@ -224,19 +241,30 @@ class LedgerWriter:
         self._driver.feed(Force())
         return await future
 
-    async def drain(self) -> None:
-        """Wait until the window has room, or the writer has failed."""
-        while self._is_full():
+    async def drain(self, *, entry_id: int | None = None) -> None:
+        """Wait until the window has room, for the entry with this id if it is given, or the writer has failed."""
+        self._access.binding.check_place()
+        while self._is_full(is_early=entry_id is not None and entry_id > self._pending.next_entry):
             self._room.clear()
             await self._room.wait()
 
-    def _is_full(self) -> bool:
+    def _is_full(self, *, is_early: bool = False) -> bool:
+        """For an entry that can be sent, or one that is early. Those that are do not count for those that can be: they
+        may be waiting for just these."""
+        pending = self._pending
         if (
-            self._pending_bytes < self._window_bytes
+            pending.held_bytes < self._window_bytes
             and self._driver.unanswered_bytes < self._unanswered_bytes_max
+            and not (is_early and pending.early_bytes >= self._window_bytes)
         ):
             return False
         return self._machine.failure is None and not self._was_left
+
+    def _window_is_full(self) -> WindowFullError:
+        return WindowFullError(
+            f"the writer of ledger {self.ledger_id} holds "
+            f"{self._pending.held_bytes + self._pending.early_bytes} bytes that are not acknowledged"
+        )
 
     # ---- end ------------------------------------------------------------------------------------
 
@@ -252,16 +280,18 @@ class LedgerWriter:
         and cuts off the rest. Doing so twice is allowed.
 
         Raises LedgerFencedError, LedgerClosedError or MetadataError if the ledger could not be
-        closed: what was confirmed is in it all the same.
+        closed: what was confirmed is in it all the same; ForkedError, WrongLoopError.
         """
+        self._access.binding.check_place()
         if self._end is not None:
             raise self._end
         self._was_left = True
         self._room.set()
+        self._pending.closed()
         if durable and not self._is_closed and self._closing is None:
             self._hand_over()
-            if self._pending:
-                await asyncio.wait([self._pending[-1][2]])
+            if self._pending.last is not None:
+                await asyncio.wait([self._pending.last])
             if not self.deferred_sync:  # which forces before it closes
                 await must_be_durable(self._access, self.metadata, self.last_add_confirmed)
         if self._closing is None:
@@ -272,31 +302,14 @@ class LedgerWriter:
 
     async def abort(self) -> None:
         """Leave the ledger as it is, not closed; what is not acknowledged yet fails with
-        HandleClosedError, and may be in the ledger."""
+        HandleClosedError, and may be in the ledger. Raises ForkedError, WrongLoopError."""
+        if self._task.done():
+            self._was_left = True
+            return  # wherever that is said: nothing is left to be ended
+        self._access.binding.check_place()
         self._was_left = True
         self._task.cancel()
         await asyncio.wait([self._task])
-
-    async def __aenter__(self) -> Self:
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        """Close the ledger. An append that failed is raised here if nothing else is."""
-        try:
-            await self.close()
-        except BkboxError as close_error:
-            if error is None:
-                raise
-            error.add_note(f"closing the ledger failed as well: {close_error}")
-        finally:
-            await self.abort()
-        if error is None and self._machine.failure is not None:
-            raise self._machine.failure
 
     @property
     def was_left(self) -> bool:
@@ -311,18 +324,12 @@ class LedgerWriter:
                 self._take(outcome)
             if not self._is_full():
                 self._room.set()
-            if self._needs_mending() and self._mending is None:
-                self._mending = asyncio.get_running_loop().create_task(self._mend())
+            self._tending.look()
 
     def _take(self, outcome: Outcome) -> None:
         match outcome:
             case Acked(_, last):
-                pending = self._pending
-                while pending and pending[0][0] <= last:
-                    entry, size, future = pending.popleft()
-                    self._pending_bytes -= size
-                    if not future.done():
-                        future.set_result(EntryId(entry))
+                self._pending.acked(last)
             case Forced(lac):
                 forced = self._forces.popleft()
                 if not forced.done():
@@ -331,18 +338,16 @@ class LedgerWriter:
                 self._fail_pending(error)
             case Closed():
                 self._is_closed = True
+                self._tending.stop()
             case CloseFailed(error):
                 self._end_close(error)
 
     def _fail_pending(self, error: BaseException) -> None:
-        futures = [*(future for _, _, future in self._pending), *self._forces]
-        self._gathered.clear()
-        self._pending.clear()
-        self._forces.clear()
-        for future in futures:
-            if not future.done():
-                future.set_exception(error)
-        self._pending_bytes = 0
+        self._pending.failed(error)
+        while self._forces:
+            forced = self._forces.popleft()
+            if not forced.done():
+                forced.set_exception(error)
         self._room.set()
 
     def _end_close(self, error: BaseException) -> None:
@@ -352,10 +357,13 @@ class LedgerWriter:
             closing.exception()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        if task.cancelled() and not self._was_left:
+            text = (
+                f"the writer of ledger {self.ledger_id} was not closed before its event loop ended"
+            )
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
         self._driver.stop()
-        for helper in (self._mending, self._telling):
-            if helper is not None:
-                helper.cancel()
+        self._tending.stop()
         self._was_left = True
         if self._is_closed:
             if self._closing is not None and not self._closing.done():
@@ -368,59 +376,3 @@ class LedgerWriter:
             self._fail_pending(self._end)
             self._end_close(self._end)
         self._on_end(self)
-
-    # ---- bookies that failed and were not replaced ----------------------------------------------
-
-    def _needs_mending(self) -> bool:
-        machine = self._machine
-        return bool(machine.failed_bookies) and machine.failure is None and not self._is_closed
-
-    async def _mend(self) -> None:
-        backoff = Backoff(self._access.options, self._access.rng)
-        while self._needs_mending():
-            await asyncio.sleep(backoff.next_s())
-            for bookie in sorted(self._machine.failed_bookies):
-                if await self._takes_adds(BookieId(bookie)):
-                    self._driver.post(BookieBack(BookieId(bookie)))
-            ensemble = self._machine.metadata.last_fragment.ensemble
-            failed = [bookie for bookie in ensemble if bookie in self._machine.failed_bookies]
-            for spare in await self._access.placer.replacements(
-                failed[:1], ensemble, self._access.write_quorum
-            ):
-                self._driver.post(BookieBack(spare))
-        self._mending = None
-
-    async def _takes_adds(self, bookie: BookieId) -> bool:
-        """Send the bookie once more what it was sent last."""
-        last = self._driver.last_add(bookie)
-        if last is None:
-            return False
-        reply = await self._access.pool.add(bookie, last)
-        return reply.answer is Code.EOK
-
-    # ---- readers that would know no better ------------------------------------------------------
-
-    async def _tell_lac(self) -> None:
-        told = NO_ENTRY
-        while True:
-            await asyncio.sleep(self._access.options.explicit_lac_interval_s)
-            lac = self.last_add_confirmed
-            if lac > told and await self._written(lac):
-                told = lac
-
-    async def _written(self, lac: EntryId) -> bool:
-        """Whether an ack quorum of bookies took this as the explicit LAC."""
-        metadata = self._machine.metadata
-        ensemble = metadata.last_fragment.ensemble
-        packet = self._access.digests.package_lac(lac)
-        positions = write_set(lac, metadata.ensemble_size, metadata.write_quorum)
-        replies = await asyncio.gather(
-            *(
-                self._access.pool.write_lac(
-                    ensemble[position], self.ledger_id, lac, self._access.master_key, packet
-                )
-                for position in positions
-            )
-        )
-        stored = sum(reply.answer is Code.EOK for reply in replies)
-        return stored >= metadata.ack_quorum

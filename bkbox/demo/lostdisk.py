@@ -20,7 +20,7 @@ from bkbox.wire.ledger import LedgerState
 _REFUSED = 4
 """Exit status of a bookie whose cookies do not match."""
 
-_REPAIR_S = 5
+_REPAIR_S = 8
 """Repair is slowed down to about this, so that there is time to look."""
 
 _STALLED_S = 60.0

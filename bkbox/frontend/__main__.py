@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from bkbox import logs
 from bkbox.frontend.server import Frontend
 from bkbox.ipc.child import begin
 
 if __name__ == "__main__":
-    Frontend(begin("frontend")).run()
+    begun = begin("frontend")
+    logs.begin("frontend", logs.LogSettings.from_text(begun.log))
+    Frontend(begun.control).run()

@@ -5,8 +5,9 @@ connection is taken for version 3 until the first body that is no message of it,
 good. A first byte below 8 decides at once. A message of version 3 that lacks the part of its operation closes the
 connection (FrameError), as does whatever version 2 cannot decode.
 
-Answered here: authentication (there is none: the plugin AuthDisabledPlugin says yes), START_TLS (refused),
-operations that exist in name only, other versions, the size of the bookie, and all that has no disk.
+Answered here: authentication (it is over, or there is none: the plugin AuthDisabledPlugin says yes), START_TLS (too
+late, or there is none: refused), operations that exist in name only, other versions, what the client may not do, the
+size of the bookie, and all that has no disk.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple, Protocol
 
 from bkbox.errors import DiskError, EncodingError
 from bkbox.frontend.disklink import DiskLink
+from bkbox.frontend.guard import Guard, need_of_v2, need_of_v3
 from bkbox.frontend.routing import Purpose
 from bkbox.limits import DEFERRED_LEDGERS_MAX
 from bkbox.storage.files import Space
@@ -49,10 +51,12 @@ class Routed(NamedTuple):
 
 
 class Intake:
-    """The requests of one connection. ``tries_v3``: it is taken for version 3 so far."""
+    """The requests of one connection. ``tries_v3``: it is taken for version 3 so far. ``guard``: None where everybody
+    may do everything."""
 
-    def __init__(self, router: Router) -> None:
+    def __init__(self, router: Router, guard: Guard | None = None) -> None:
         self._router = router
+        self._guard = guard
         self.tries_v3 = True
         self._deferred: OrderedDict[int, DiskLink] = OrderedDict()
 
@@ -81,6 +85,10 @@ class Intake:
         if header.opcode == v2.OP_AUTH:
             v2.decode_request(body)
             return v2.encode_response(v2.AuthResponse(header.version, _AUTH_DISABLED))
+        if self._guard is not None:
+            refusal = self._guard.refusal(need_of_v2(header))
+            if refusal is not None:
+                return v2.refuse(body, refusal)
         is_add = header.opcode == v2.OP_ADD
         if is_add:
             recovers = header.flags & v2.FLAG_RECOVERY_ADD
@@ -102,6 +110,10 @@ class Intake:
             return _refuse(request, Code.EBADREQ)
         if request.header.version != v3.CURRENT_VERSION:
             return _refuse(request, Code.EBADVERSION)
+        if self._guard is not None:
+            refusal = self._guard.refusal(need_of_v3(request))
+            if refusal is not None:
+                return _refuse(request, refusal)
         if isinstance(request, v3.BookieInfoRequest):
             return self._info(request)
         target = self._router.route(request.ledger_id, _purpose(request))
@@ -160,7 +172,7 @@ def _purpose(request: v3.LedgerRequest) -> Purpose:
         case v3.AddRequest():
             return Purpose.RECOVER if request.recovery else Purpose.WRITE
         case v3.WriteLacRequest():
-            return Purpose.WRITE
+            return Purpose.WRITE_LAC
         case v3.ReadRequest():
             return Purpose.RECOVER if request.fencing else Purpose.READ
         case v3.ReadLacRequest():

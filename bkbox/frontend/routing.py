@@ -15,7 +15,7 @@ from enum import Enum
 from typing import Protocol
 
 from bkbox.frontend.spread import Spread
-from bkbox.kernel.routes import Routes
+from bkbox.kernel.routes import LedgerTable, Routes
 from bkbox.wire.codes import Code
 
 HELD = 1 << 30
@@ -25,7 +25,8 @@ HELD = 1 << 30
 class Purpose(Enum):
     """What a request does where the ledger is on no disk yet."""
 
-    WRITE = "an ordinary write: creates it"
+    WRITE = "an ordinary add: creates it"
+    WRITE_LAC = "writes the LAC: creates it"
     RECOVER = "a fence or a recovery add: creates it, even where no new ledgers are wanted"
     READ = "reads: there is no such ledger"
     READ_LAC = "reads the LAC: there is none"
@@ -68,6 +69,7 @@ class Places:
         self._table = routes.table
         self._listed = [False] * len(self.disks)
         self._spread = Spread()
+        self._coming_over = LedgerTable()
         self._free: Mapping[str, int] = {}
         self._closed: Collection[str] = ()
 
@@ -119,6 +121,14 @@ class Places:
         """The ledger is between two disks; the number that it had."""
         return self._table.put(ledger, HELD)
 
+    def note_over(self, ledgers: Iterable[int], *, more: bool) -> None:
+        """A page of the ledgers whose owner is over its quota; what was said before holds while there is ``more``."""
+        for ledger in ledgers:
+            self._coming_over.put(ledger, 0)
+        if not more:
+            self.routes.over = self._coming_over if self._coming_over.count else None
+            self._coming_over = LedgerTable()
+
     def find(self, ledger: int) -> int | None:
         """The disk of a ledger, HELD between two, or None where no list names it."""
         disk = self._table.get(ledger)
@@ -134,6 +144,8 @@ class Places:
         """
         if ledger < 0:
             return Code.EBADREQ
+        if purpose is Purpose.WRITE and self.routes.is_over(ledger):
+            return Code.ETOOMANYREQUESTS
         place = self.find(ledger)
         if place is not None:
             return place
@@ -141,7 +153,7 @@ class Places:
             return Code.EIO
         if purpose in ABSENT:
             return ABSENT[purpose]
-        if purpose is Purpose.WRITE and not new_ledgers:
+        if purpose in (Purpose.WRITE, Purpose.WRITE_LAC) and not new_ledgers:
             return Code.EREADONLY
         known = [links.get(number) for number in range(len(self.disks))]
         chosen = self.choose(

@@ -5,37 +5,61 @@ it: one write for each connection that has answers, one message for each disk th
 same few system calls for one request as for thousands.
 
 It holds no state that outlives it but the table of places, which it asks the workers for. A request for a disk that
-is out of service is answered with EIO: 'unknown', never 'no such entry'. While more is held for clients than
-FRONTEND_HELD_BYTES_MAX, requests are answered with ETOOMANYREQUESTS: nothing was done with them.
+is out of service is answered with EIO: 'unknown', never 'no such entry'. While nearly as much is held for clients as
+FRONTEND_HELD_BYTES_MAX allows, reads are answered with ETOOMANYREQUESTS: nothing was done with them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
+import resource
 import select
 import socket
 import time
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
-from bkbox.errors import FrameError
+from bkbox import logs
+from bkbox.errors import AuthenticationError, FrameError
+from bkbox.frontend.admittance import Admittance
+from bkbox.frontend.deadlines import Deadlines, Patience, ask_whether_there
 from bkbox.frontend.disklink import DiskLink
 from bkbox.frontend.diskspace import space_of
+from bkbox.frontend.guard import Guard
 from bkbox.frontend.holds import Holds
+from bkbox.frontend.peers import Peers
+from bkbox.frontend.penalty import Penalty
 from bkbox.frontend.routing import HELD, Places, Purpose
 from bkbox.frontend.session import Session
+from bkbox.frontend.shedding import Shedding
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
 from bkbox.kernel.routes import Waiter
 from bkbox.kernel.stream import Stream
 from bkbox.kernel.turns import Turns
-from bkbox.limits import FRONTEND_HELD_BYTES_MAX, HOLD_S
+from bkbox.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, HOLD_S
+from bkbox.logs import trace
+from bkbox.security.rates import Bucket, Buckets
+from bkbox.security.refusals import Refusals
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
+
+if TYPE_CHECKING:
+    from bkbox.frontend.door import Door, Visitor
 
 log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _ACCEPT_PAUSE_S = 1.0
+_BOUNDS = (
+    *("connections_max", "connections_per_peer_max", "handshake_timeout_s"),
+    *("frame_timeout_s", "answers_timeout_s", "idle_timeout_s"),
+)
+
+_QUIET_S = 1.0
+"""The log of refusals says one of them in this time, and how many there were."""
 
 
 class Frontend:
@@ -53,8 +77,20 @@ class Frontend:
         self._paths: dict[str, str] = {}
         self._awaited: set[int] = set()
         self._new_ledgers = True
-        self._refused = 0
+        self._refused = self._untold = 0
+        self._told_s = 0.0
+        self._admittance = Admittance()
+        self._refusals = Refusals(time.monotonic)
+        self._buckets = Buckets(time.monotonic)
+        self._peers = Peers()
+        self._penalty: Penalty[tuple[socket.socket, str, str]] = Penalty(time.monotonic)
+        self._door: Door | None = None
+        self._deadlines = Deadlines(self._inside, self._give_up, time.monotonic)
+        room = self._turns.common
+        self._shedding = Shedding(room, self._inside, self._give_up, time.monotonic)
+        self._chores_s = 0.0
         self._listener: socket.socket | None = None
+        self._handshake_timeout_s = 10.0
         self._listens = False
         self._accept_paused = False
         self._running = True
@@ -65,7 +101,15 @@ class Frontend:
         try:
             while self._running:
                 woken = self._holds.tick()  # who is woken goes on at the end of the turn
-                self._turns.turn(0 if woken else self._wait_s())
+                now_s = time.monotonic()
+                if now_s >= self._chores_s:
+                    self._do_chores(now_s)
+                if self._door is not None:
+                    self._door.tick()
+                if self._penalty:
+                    for come in self._penalty.over():
+                        self._receive(*come)
+                self._turns.turn(0 if woken else self._wait_s(now_s))
                 if self._accept_paused:
                     self._accept()
         except EOFError:
@@ -73,13 +117,30 @@ class Frontend:
         finally:
             self._close()
 
-    def _wait_s(self) -> float | None:
-        waits = (_ACCEPT_PAUSE_S if self._accept_paused else None, self._holds.wait_s())
+    def _do_chores(self, now_s: float) -> None:
+        """What need not be looked at in every turn."""
+        self._deadlines.tick()
+        self._shedding.tick()
+        waits = self._deadlines.wait_s(), self._shedding.wait_s()
+        self._chores_s = now_s + min(wait for wait in waits if wait is not None)
+
+    def _wait_s(self, now_s: float) -> float | None:
+        waits = (
+            _ACCEPT_PAUSE_S if self._accept_paused else None,
+            self._holds.wait_s(),
+            max(0.0, self._chores_s - now_s) if self._sessions else None,
+            None if self._door is None else self._door.wait_s(),
+            self._penalty.wait_s(),
+        )
         return min((wait for wait in waits if wait is not None), default=None)
 
     def _close(self) -> None:
         if self._listener is not None:
             self._listener.close()
+        if self._door is not None:
+            self._door.close()
+        for sock, _, _ in self._penalty.clear():
+            sock.close()
         for session in self._sessions.values():
             session.close()
         for link in self._links.values():
@@ -88,13 +149,27 @@ class Frontend:
         self._turns.close()
 
     def _end(self, session: Stream, error: Exception) -> None:
-        if isinstance(error, FrameError | ConnectionAbortedError):
-            log.warning("connection %s: %s; closed", session.peer, error)
+        assert isinstance(session, Session)
+        if isinstance(error, FrameError | ConnectionAbortedError | TimeoutError):
+            of_it = {"trace": trace.name(session.number)}
+            log.warning("connection %s: %s; closed", session.peer, error, extra=of_it)
+        if isinstance(error, FrameError):
+            self._penalty.blame(session.host)
+        self._peers.leave(session.host)
+        if session.guard is not None and session.guard.bucket is not None:
+            self._buckets.close(session.guard.identity)
         del self._turns.streams[session.sock.fileno()]
         del self._sessions[session.number]
         session.close()
         for link in self._links.values():
             link.forget(session.number)
+
+    def _inside(self) -> list[Session]:
+        return [session for session in self._sessions.values() if isinstance(session, Session)]
+
+    def _give_up(self, session: Session, reason: str) -> None:
+        if not session.closed:  # it may have gone since it was chosen to be looked at
+            self._end(session, TimeoutError(reason))
 
     # ---- the supervisor's commands ------------------------------------------------------------------
 
@@ -106,10 +181,13 @@ class Frontend:
             self._places = Places(message.disks, self._turns.common.routes)
             self._awaited = {self._places.disks.index(disk) for disk in message.attached}
             self._listener = socket.socket(fileno=fds[0])
+            self._take_bounds({name: getattr(message, name) for name in _BOUNDS})
             if (
                 not self._awaited
             ):  # no disk is in service: the port is open all the same, and says so
                 self._listen()
+        elif isinstance(message, messages.Admit):
+            self._admit(Admittance.from_order(message.payload))
         elif isinstance(message, messages.AttachDisk):
             self._attach(self._places.disks.index(message.disk), socket.socket(fileno=fds[0]))
         elif isinstance(message, messages.DiskAway):
@@ -120,6 +198,9 @@ class Frontend:
             self._places.weigh(message.free, message.closed)
             if message.call:
                 self._control.send(messages.Done(call=message.call))
+        elif isinstance(message, messages.OverQuota):
+            ledgers = (each for (each,) in messages.LEDGER_ID_ITEM.iter_unpack(message.payload))
+            self._places.note_over(ledgers, more=message.more)
         elif isinstance(message, messages.MOVES_OF_LEDGERS):
             self._control.send(self._move(message))
         elif isinstance(message, messages.DISKS_CHANGE):
@@ -129,6 +210,8 @@ class Frontend:
             self._open.frame_bytes_max = message.values["frame_bytes_max"]
             inflight = message.values["connection_inflight_bytes_max"]
             self._open.connection_inflight_bytes_max = inflight
+            self._take_bounds(message.values)
+            logs.set_level(message.values["log_level"])
         elif isinstance(message, messages.GetStats):
             self._control.send(messages.Stats(call=message.call, values=self._stats()))
         elif isinstance(message, messages.Stop):
@@ -149,8 +232,7 @@ class Frontend:
             self._places.record(number, (message.ledger,))
             left, link = self._holds.end(message.ledger), self._links.get(number)
             if left is not None and left != number and left in self._links and link is not None:
-                for session in self._sessions.values():
-                    assert isinstance(session, Session)
+                for session in self._inside():
                     session.moved(message.ledger, self._links[left], link)
         return messages.Done(call=message.call)
 
@@ -182,12 +264,56 @@ class Frontend:
         self._turns.links.append(link)
         self._turns.watch(sock, link.receive)
 
+    def _take_bounds(self, values: Mapping[str, Any]) -> None:
+        """What connections may cost, from the order or from the settings."""
+        descriptors = _allowed(values["connections_max"] + FRONTEND_DESCRIPTORS)
+        self._peers.total_max = max(descriptors - FRONTEND_DESCRIPTORS, 1)
+        self._peers.per_peer_max = values["connections_per_peer_max"]
+        self._handshake_timeout_s = values["handshake_timeout_s"]
+        if self._door is not None:
+            self._door.timeout_s = self._handshake_timeout_s
+        self._deadlines.patience = Patience(
+            values["frame_timeout_s"], values["answers_timeout_s"], values["idle_timeout_s"]
+        )
+
+    def _admit(self, admittance: Admittance) -> None:
+        """Who is let in from now on; those who are here get what they may do now, or have to go."""
+        self._admittance = admittance
+        for session in self._inside():
+            guard = session.guard
+            if guard is None:
+                if admittance.plugins:
+                    self._end(
+                        session, TimeoutError("whoever comes has to prove who it is from now on")
+                    )
+            elif not admittance.still_knows(guard.identity, guard.plugin):
+                self._end(session, TimeoutError(f"{guard.identity!r} may not come in any more"))
+            else:
+                self._regard(session, guard)
+
+    def _regard(self, session: Session, guard: Guard) -> None:
+        """Its bucket is given back and taken anew, as the rate may be another one."""
+        if guard.bucket is not None:
+            self._buckets.close(guard.identity)
+        guard.grant = self._admittance.grants.of(guard.identity)
+        guard.bucket = self._bucket(guard.identity)
+        session.regard()
+
+    def _bucket(self, identity: str) -> Bucket | None:
+        rate = self._admittance.grants.of(identity).requests_per_second
+        return self._buckets.open(identity, rate) if rate else None
+
     def _stats(self) -> dict[str, int]:
-        """``held_bytes``: what is held for clients; ``refused``: requests that found too much of it."""
+        """``held_bytes``: what is held for clients; ``refused``: requests that found too much of it; ``turned_away``:
+        connections that were too many; ``at_the_door``: that are not let in yet; ``unauthorised``: requests and
+        connections refused for who they are."""
         return {
             "connections": len(self._sessions),
             "held_bytes": self._turns.common.held,
             "refused": self._refused,
+            "turned_away": self._peers.turned_away,
+            "at_the_door": 0 if self._door is None else len(self._door),
+            "unauthorised": self._refusals.count,
         }
 
     # ---- clients ------------------------------------------------------------------------------------
@@ -201,6 +327,7 @@ class Frontend:
         except OSError as error:
             raise SystemExit(f"cannot listen: {error}") from error
         self._listener.setblocking(False)
+        ask_whether_there(self._listener)
         self._turns.watch(self._listener, self._accept)
         self._control.send(messages.Listening())
 
@@ -217,21 +344,75 @@ class Frontend:
             self._pause_accept(paused=True)
             return
         self._pause_accept(paused=False)
+        if not self._peers.admit(address[0]):
+            sock.close()
+            return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        come = sock, str(address), address[0]
+        if self._penalty.is_on(address[0]):
+            self._penalty.hold(come)
+        else:
+            self._receive(*come)
+
+    def _receive(self, sock: socket.socket, peer: str, host: str) -> None:
+        if self._admittance.is_open:
+            self._let_in(sock, peer, host, None)
+        else:
+            self._at_door().receive(sock, peer, host, self._admittance)
+
+    def _let_in(self, sock: socket.socket, peer: str, host: str, guard: Guard | None) -> Session:
         assert self._open is not None
         session = Session(
             next(self._numbers) & 0xFFFFFFFF,
             sock,
-            str(address),
+            peer,
             self._turns.poll,
             self._turns.common,
             self,
             self._open.frame_bytes_max,
             self._open.connection_inflight_bytes_max,
+            host,
+            guard,
         )
         self._sessions[session.number] = session
         self._turns.streams[sock.fileno()] = session
+        if log.isEnabledFor(logging.DEBUG):
+            of_it = {"trace": trace.name(session.number)}
+            log.debug("connection %s is taken", session.peer, extra=of_it)
+        return session
+
+    def _at_door(self) -> Door:
+        if self._door is None:
+            from bkbox.frontend.door import Door  # with OpenSSL, which few need
+
+            self._door = Door(
+                self._turns, time.monotonic, self._come_in, self._gone, self._refusals
+            )
+            self._door.timeout_s = self._handshake_timeout_s
+        return self._door
+
+    def _come_in(self, visitor: Visitor) -> None:
+        """It is known who it is, or need not be."""
+        guard = None
+        if visitor.identity is not None:
+            grant = self._admittance.grants.of(visitor.identity)
+            bucket = self._bucket(visitor.identity)
+            guard = Guard(
+                visitor.identity, visitor.plugin, visitor.peer, grant, bucket, self._refusals
+            )
+        session = self._let_in(visitor.sock, visitor.peer, visitor.host, guard)
+        try:
+            session.begin_with(visitor.rest, visitor.tls)
+        except OSError as error:  # there is no room for what it begins with
+            self._end(session, error)
+
+    def _gone(self, visitor: Visitor, error: Exception) -> None:
+        self._peers.leave(visitor.host)
+        if isinstance(error, FrameError | AuthenticationError):
+            self._penalty.blame(visitor.host)
+        if not isinstance(error, EOFError):
+            log.info("connection %s: %s; not let in", visitor.peer, error)
 
     def _pause_accept(self, *, paused: bool) -> None:
         if paused != self._accept_paused:
@@ -243,16 +424,32 @@ class Frontend:
 
     def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code | None:
         """The link to send a request to, or the code to answer it with; None: the ledger is between two disks."""
-        if self._turns.common.is_full():
+        if purpose is Purpose.READ and self._turns.common.is_full():
             self._refused += 1
-            return Code.ETOOMANYREQUESTS
+            return self._refusal(ledger, Code.ETOOMANYREQUESTS)
         place = self._places.route(ledger, purpose, self._links, new_ledgers=self._new_ledgers)
         if isinstance(place, Code):
-            return place
+            return self._refusal(ledger, place)
         if place == HELD and self._holds.is_patient(ledger):
             return None
         link = self._links.get(place)
-        return link if link is not None and link.in_service else Code.EIO
+        if link is not None and link.in_service:
+            return link
+        return self._refusal(ledger, Code.EIO)
+
+    def _refusal(self, ledger: int, code: Code) -> Code:
+        """No disk is asked: say so in the log, of many once in a while. 'No such ledger' is an answer like others."""
+        if code is Code.ENOLEDGER:
+            return code
+        self._untold += 1
+        now = time.monotonic()
+        if now - self._told_s >= _QUIET_S and log.isEnabledFor(logging.INFO):
+            log.info(
+                "a request for ledger %d is answered %s without a disk; %d such answers since the last line",
+                ledger, code.name, self._untold,
+            )  # fmt: skip
+            self._told_s, self._untold = now, 0
+        return code
 
     def await_place(self, waiter: Waiter) -> None:
         """Call its ``has_slot`` when more is known of a ledger between two disks."""
@@ -282,3 +479,13 @@ class Frontend:
         self._awaited.discard(disk)
         if not self._awaited and not self._listens:
             self._listen()
+
+
+def _allowed(descriptors: int) -> int:
+    """Have the process allowed so many descriptors, or as many as may be; how many that are."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    for most in (max(descriptors, hard), hard):  # beyond the hard limit only root gets
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(descriptors, most)), most))
+            break
+    return min(descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[0])

@@ -11,10 +11,12 @@ import socket
 from typing import Protocol
 
 from bkbox.frontend.disklink import DiskLink
+from bkbox.frontend.guard import Guard
 from bkbox.frontend.intake import Intake, Router
 from bkbox.frontend.lateanswers import without_entries
 from bkbox.kernel.routes import Waiter
 from bkbox.kernel.stream import Common, Stream
+from bkbox.logs.trace import UNDER_WAY
 from bkbox.wire.frames import PREFIX_BYTES
 
 
@@ -26,9 +28,10 @@ class Holder(Router, Protocol):
 
 
 class Session(Stream):
-    """A connection, from accept to close."""
+    """A connection, from where its client is let in to its close. ``guard``: what it may do, None for everything;
+    ``watched``: see deadlines.py."""
 
-    __slots__ = ("_intake", "_router")
+    __slots__ = ("_intake", "_router", "guard", "host", "watched", "watched_since")
 
     def __init__(
         self,
@@ -40,14 +43,30 @@ class Session(Stream):
         router: Holder,
         frame_bytes_max: int,
         inflight_bytes_max: int,
+        host: str = "",
+        guard: Guard | None = None,
     ) -> None:
         super().__init__(number, sock, peer, poll, common, frame_bytes_max, inflight_bytes_max)
-        self._intake = Intake(router)
+        self._intake = Intake(router, guard)
         self._router = router
+        self.host = host
+        self.guard = guard
+        self.watched = (0, 0)
+        self.watched_since = 0.0
+        self.regard()
+
+    def regard(self) -> None:
+        """Look anew at what its client may do."""
+        if self.guard is not None:
+            self.allows = self.guard.plain
 
     def take_slowly(self, frame: memoryview) -> bool:
         body = frame[PREFIX_BYTES:]
-        target = self._intake.take(body)
+        UNDER_WAY.set(self._numbers)
+        try:
+            target = self._intake.take(body)
+        finally:  # a frame that ends the connection is no reason to name it in later lines
+            UNDER_WAY.set(None)
         self.speaks3 = self._intake.tries_v3
         if target is None:
             self._router.await_place(self)
@@ -61,6 +80,9 @@ class Session(Stream):
             return False
         self.charge(len(body) if target.weighs else 0)
         return True
+
+    def _numbers(self) -> list[int]:
+        return [self.number]
 
     def moved(self, ledger: int, before: DiskLink, after: DiskLink) -> None:
         """A ledger has moved from the disk of one link to that of another."""

@@ -99,12 +99,21 @@ class AsyncChannel:
             if not data:
                 self.close()
                 return
+            self._take(data, fds)
+
+    def _take(self, data: bytes, fds: list[int]) -> None:
+        """Descriptors are for ``on_message``: a reply has none, whatever a process that was taken over sends along."""
+        try:
             message = messages.decode(data)
             waiting = self._calls.get(message.call) if message.call else None
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
             elif self._on_message is not None:
-                self._on_message(message, fds)
+                given, fds = fds, []
+                self._on_message(message, given)
+        finally:
+            for fd in fds:
+                os.close(fd)
 
     def close(self) -> None:
         """Close this end; calls that wait fail with ConnectionLostError."""

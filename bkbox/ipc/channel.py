@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable, Sequence
+from typing import NoReturn
 
 from bkbox import errors
 from bkbox.errors import BkboxError, BugError
@@ -32,7 +33,7 @@ def refusal(error: BkboxError) -> Refused:
     return Refused(error=type(error).__name__, text=str(error))
 
 
-def raise_refusal(refused: Refused) -> None:
+def raise_refusal(refused: Refused) -> NoReturn:
     """Raise, in the caller's process, the error that the other process met."""
     kind = getattr(errors, refused.error, None)
     if isinstance(kind, type) and issubclass(kind, BkboxError):

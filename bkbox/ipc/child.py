@@ -15,19 +15,30 @@ import os
 import signal
 import socket
 import sys
+from typing import NamedTuple
 
 _PR_SET_PDEATHSIG = 1
+_PR_SET_NO_NEW_PRIVS = 38
 
 
-def arguments(control_fd: int, name: str) -> list[str]:
+class Begun(NamedTuple):
+    """A child: its control channel, its name, and how it logs (logs.LogSettings as text)."""
+
+    control: socket.socket
+    name: str
+    log: str
+
+
+def arguments(control_fd: int, name: str, log: str) -> list[str]:
     """The command line of a child of this process; ``name`` is for people who look at a list of processes."""
-    return ["--control-fd", str(control_fd), "--parent", str(os.getpid()), "--name", name]
+    ours = ["--control-fd", str(control_fd), "--parent", str(os.getpid())]
+    return [*ours, "--log", log, "--name", name]
 
 
-def begin(role: str) -> socket.socket:
-    """Read the command line, bind to the parent; the control channel."""
+def begin(role: str) -> Begun:
+    """Read the command line, bind to the parent."""
     try:
-        _, control_fd, _, parent, _, _name = sys.argv[1:]
+        _, control_fd, _, parent, _, log, _, name = sys.argv[1:]
     except ValueError:
         sys.stderr.write(f"bkbox.{role} is started by the bkbox supervisor only\n")
         raise SystemExit(2) from None
@@ -36,9 +47,12 @@ def begin(role: str) -> socket.socket:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
+    # Whatever it comes to run, no program makes it more than it is.
+    if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
+        raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
     if os.getppid() != int(parent):
         raise SystemExit("the supervisor was gone before this process began")
     # What is there stays, and little of what comes is a cycle: looking for them often would only hold up requests.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
-    return socket.socket(fileno=int(control_fd))
+    return Begun(socket.socket(fileno=int(control_fd)), name, log)

@@ -30,6 +30,7 @@ without any frame, in a batch like any other: behind the poll, and under the sam
 from __future__ import annotations
 
 import socket
+from contextlib import suppress
 
 from bkbox.ipc.slots import SLOT_COUNT
 from bkbox.kernel.batches import (
@@ -65,8 +66,9 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def send_hello(sock: socket.socket, request_fd: int, answer_fd: int) -> None:
-    """Hand both areas over to the worker."""
-    socket.send_fds(sock, [bytes([HELLO]).ljust(MESSAGE_BYTES, b"\0")], [request_fd, answer_fd])
+    """Hand both areas over to the worker. One that is gone by now is found gone by whoever receives from it."""
+    with suppress(ConnectionError):
+        socket.send_fds(sock, [bytes([HELLO]).ljust(MESSAGE_BYTES, b"\0")], [request_fd, answer_fd])
 
 
 def receive_hello(sock: socket.socket) -> tuple[int, int]:

@@ -39,6 +39,9 @@ LEDGER_ID_ITEM = struct.Struct("=Q")
 REGION_ITEM = struct.Struct("=IQQ")
 """A part of a segment: its id, start, end."""
 
+BYTES_ITEM = struct.Struct("=QQ")
+"""What a ledger takes on a disk: its id, bytes."""
+
 ENTRY_ITEM = struct.Struct("=QQ")
 """One entry: ledger, id."""
 
@@ -156,6 +159,12 @@ class Done(Message):
     """The call was carried out."""
 
 
+class StayReadOnly(Message):
+    """Which of bookie/readonly.py's INTENTS there are for this disk, from now on. Reply: Done."""
+
+    reasons: list[str]
+
+
 class AttachFrontend(Message):
     """The one descriptor with this message is the link to the front-end; serve it."""
 
@@ -228,6 +237,16 @@ class ClearLimbo(Message):
 # ---- space (worker/space.py): repair worker and supervisor to disk worker ---------------------------
 
 
+class ProbeDisk(Message):
+    """Write a small file of its own on the disk and read it back. Reply: Probed."""
+
+
+class Probed(Message):
+    """``problem``: why it did not work; empty where it did."""
+
+    problem: str = ""
+
+
 class GetSpace(Message):
     """Reply: Space."""
 
@@ -246,6 +265,13 @@ class ExplainSegment(Message):
 
 class ListDeleted(Message):
     """One page of deleted ledgers with an id > ``after``, in order. Reply: Page of DELETED_ITEM."""
+
+    after: int = -1
+
+
+class ListBytes(Message):
+    """What ledgers with an id > ``after`` take on the disk, in order, without those in the trash. The answer to the
+    first page (-1) may be empty with more to come: the disk is still counting; ask again. Reply: Page of BYTES_ITEM."""
 
     after: int = -1
 
@@ -356,10 +382,21 @@ class NoteScrub(Message):
     bad: list[tuple[int, int, int]]
 
 
+class NoteCompared(Message):
+    """Note durably that in the present pass all ledgers before this one were compared with other bookies.
+
+    Reply: Done.
+    """
+
+    ledger: int
+
+
 SPACE_CALLS = (
+    ProbeDisk,
     GetSpace,
     ExplainSegment,
     ListDeleted,
+    ListBytes,
     ChangeLedgers,
     SurveyIndex,
     ListSegments,
@@ -369,6 +406,7 @@ SPACE_CALLS = (
     RemoveSegment,
     ScrubSegment,
     NoteScrub,
+    NoteCompared,
 )
 
 
@@ -384,6 +422,20 @@ class OpenFrontend(Message):
     disks: list[str]
     disk_paths: list[str]
     attached: list[str]
+    connections_max: int = 100_000
+    connections_per_peer_max: int = 0
+    handshake_timeout_s: float = 10.0
+    frame_timeout_s: float = 60.0
+    answers_timeout_s: float = 60.0
+    idle_timeout_s: float = 0.0
+
+
+class Admit(Message):
+    """Who is let in from now on, before OpenFrontend and whenever it changes (frontend/admittance.py); the payload is
+    JSON, with the secrets that the configuration leads to. No reply."""
+
+    def __repr__(self) -> str:
+        return "Admit(…)"
 
 
 class AttachDisk(Message):
@@ -417,8 +469,8 @@ class Listening(Message):
 
 
 class OpenRepair(Message):
-    """What the jobs of this bookie work with, and what they may spend in all; 0: no bound. Descriptors follow by
-    AttachDisk."""
+    """What the jobs of this bookie work with, and what they may spend in all; 0: no bound. ``client``: options of the
+    client that reaches other bookies, beside those of racks. Descriptors follow by AttachDisk."""
 
     bookie: str
     metadata: str
@@ -443,6 +495,37 @@ class OpenRepair(Message):
     gc_remember_s: float = 0.0
     gc_overreplicated_s: float = 0.0
     compaction_garbage_ratio: float = 1.0
+    quotas: list[str] = []  # noqa: RUF012 - never changed
+    quota_interval_s: float = 60.0
+    client: dict[str, Any] = {}  # noqa: RUF012 - never changed
+
+
+# ---- quotas: repair worker to supervisor (supervisor/quotas.py) ----------------------------------------
+
+
+class OverQuota(Message):
+    """And from there to the front-end: ledgers whose owner has all that it may have, LEDGER_ID_ITEM each, a page of
+    them; those of before hold until the last page is there."""
+
+    more: bool = False
+
+
+OVER_QUOTA_PAGE = 8_192
+"""Ledgers in one of them."""
+
+
+class QuotaUse(Message):
+    """What owners have: (owner, bytes, bytes that it may have, whether it is over) each, ``others`` more are not named
+    for brevity; ``looked_ms``: when that was. ``problem``: why it could not be found out, and what was told before
+    stands."""
+
+    owners: list[list[Any]] = []  # noqa: RUF012 - never changed
+    others: int = 0
+    looked_ms: int = 0
+    problem: str = ""
+
+
+QUOTA_NEWS = (OverQuota, QuotaUse)
 
 
 # ---- a ledger moves from one disk to another (worker/moves.py, supervisor/moving.py) ----------------
@@ -636,6 +719,13 @@ class Draining(Message):
     reason why it cannot. Reply: Done, once that is so."""
 
     disk: str
+    wanted: bool
+
+
+class Retiring(Message):
+    """Repair worker to supervisor: whether the bookie is to take no more entries, as it is being decommissioned.
+    Reply: Done, once that is so."""
+
     wanted: bool
 
 

@@ -37,6 +37,7 @@ class SlotArea:
     def create(cls, name: str) -> SlotArea:
         """A fresh area; ``name`` only shows up in /proc."""
         fd = os.memfd_create(name, os.MFD_CLOEXEC)
+        os.fchmod(fd, 0o600)  # it is made with all rights for everybody
         os.ftruncate(fd, SLOT_BYTES * SLOT_COUNT)
         return cls(fd)
 

@@ -101,7 +101,8 @@ class Job:
     """One job. ``percent`` and ``eta_s`` are None where nothing can be said; ``blockers`` are the first hundred of
     ``blocked`` ledgers; ``bytes_per_second`` is its own speed limit, 0 for none; ``counts`` is what its kind counts
     beside. ``automatic``: the bookie started it by itself. ``asked``: what an operator wants, until it is so.
-    ``crashes``: how often in a row the repair process has ended shortly after it was started.
+    ``crashes``: how often in a row the repair process has ended shortly after it was started. ``idle_minutes``: for how
+    long it has done nothing at all, not even wait in its turn.
     """
 
     id: int
@@ -125,6 +126,7 @@ class Job:
     automatic: bool = False
     asked: Literal["", "pause", "cancel"] = ""
     crashes: int = 0
+    idle_minutes: int = 0
 
 
 def to_json(job: Job) -> dict[str, Any]:

@@ -29,7 +29,7 @@ _NOT_RESUMED = frozenset({JobKind.GC})
 _OF_A_RUN = frozenset(
     {
         *("id", "state", "step", "percent", "done", "expected", "rate", "eta_s"),
-        *("counts", "blocked", "blockers", "error"),
+        *("counts", "blocked", "blockers", "error", "idle_minutes"),
     }
 )
 
@@ -64,15 +64,29 @@ class Registry:
         return found[-1] if found else None
 
     def add(
-        self, kind: JobKind, arguments: Mapping[str, str], now_ms: int, *, automatic: bool = False
+        self,
+        kind: JobKind,
+        arguments: Mapping[str, str],
+        now_ms: int,
+        *,
+        automatic: bool = False,
+        bytes_per_second: int = 0,
     ) -> Job:
-        """A new job. Raises JobRefusedError where the same goes on already."""
+        """A new job; ``bytes_per_second``: its own limit, 0 for none. Raises JobRefusedError where the same goes on
+        already."""
         for job in self.active():
             if _same(job, kind, arguments):
                 raise JobRefusedError(
                     f"this is what job {job.id} does already: see `bkbox job show {job.id}`"
                 )
-        job = Job(self.next_id, kind, dict(arguments), now_ms, automatic=automatic)
+        job = Job(
+            self.next_id,
+            kind,
+            dict(arguments),
+            now_ms,
+            automatic=automatic,
+            bytes_per_second=bytes_per_second,
+        )
         self.next_id += 1
         self._jobs[job.id] = job
         return job

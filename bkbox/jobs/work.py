@@ -14,9 +14,21 @@ class Work(Protocol):
     """Its pace, its progress, its end."""
 
     async def turn(
-        self, *, disk_bytes: int = 0, network_bytes: int = 0, metadata_calls: int = 0
-    ) -> None:
-        """Before each piece of work: waits while the job is paused or a budget is spent. Raises JobCancelledError."""
+        self,
+        *,
+        pieces: int = 1,
+        disk_bytes: int = 0,
+        network_bytes: int = 0,
+        metadata_calls: int = 0,
+    ) -> int:
+        """Before each piece of work: waits while the job is paused or a budget is spent. Raises JobCancelledError.
+
+        Of ``pieces`` that take so many bytes together it says how many may be done now: what the present rate gives in
+        a second, and at least one. Only these are paid for.
+        """
+
+    def allowance(self) -> int | None:
+        """Bytes that the present rate gives in a second, which is what should be on its way at most; None: no bound."""
 
     def expect(
         self, *, ledgers: int | None = None, entries: int | None = None, size: int | None = None

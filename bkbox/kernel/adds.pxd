@@ -35,6 +35,7 @@ cdef class AddBatch:
     cdef readonly list groups
     cdef readonly Py_ssize_t entries
     cdef readonly Py_ssize_t record_bytes
+    cdef readonly Py_ssize_t recovered
     cdef const unsigned char[::1] _data
     cdef object _own
     cdef Py_ssize_t _used

@@ -101,6 +101,7 @@ class AddBatch:
         "entries",
         "groups",
         "record_bytes",
+        "recovered",
     )
 
     def __init__(self) -> None:
@@ -110,6 +111,8 @@ class AddBatch:
         self.entries = 0
         self.record_bytes = 0
         """Bytes of the records of all entries."""
+        self.recovered = 0
+        """Entries of recovery adds among those that were taken from the area."""
         self._own = bytearray()
         self._used = 0
         self._capacity = _CAPACITY
@@ -130,6 +133,7 @@ class AddBatch:
         self.ungroup()
         self.entries = 0
         self.record_bytes = 0
+        self.recovered = 0
         self._used = 0
         if self._own:
             self._own = bytearray()

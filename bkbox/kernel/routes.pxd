@@ -63,6 +63,9 @@ cdef class Lane:
 cdef class Routes:
     cdef readonly LedgerTable table
     cdef readonly list lanes
+    cdef public LedgerTable over
+
+    cpdef bint is_over(self, long long ledger) noexcept
 
     @cython.locals(disk=int)
     cdef Lane lane(self, long long ledger)

@@ -153,13 +153,19 @@ class Lane:
 
 
 class Routes:
-    """All of a front-end's. ``lanes``: by disk number, None where the disk is out of service."""
+    """All of a front-end's. ``lanes``: by disk number, None where the disk is out of service. ``over``: ledgers whose
+    owner is over its quota; None while there are none, so that nobody looks for any."""
 
-    __slots__ = ("lanes", "table")
+    __slots__ = ("lanes", "over", "table")
 
     def __init__(self) -> None:
         self.table = LedgerTable()
         self.lanes: list[Lane | None] = []
+        self.over: LedgerTable | None = None
+
+    def is_over(self, ledger: int) -> bool:
+        """Whether the ledger takes no ordinary adds."""
+        return self.over is not None and self.over.get(ledger) >= 0
 
     def lane(self, ledger: int) -> Lane | None:
         """That of the disk which has the ledger; None where there is none, or the ledger is not known, or is recorded

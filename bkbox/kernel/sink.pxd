@@ -25,7 +25,9 @@ cdef class Sink:
     cpdef bint receive(self) except? False
 
     @cython.locals(done=Py_ssize_t)
-    cpdef answer(self)
+    cpdef bint store(self) except? False
+
+    cpdef bint send(self) except? False
 
     @cython.locals(at=Py_ssize_t, end=Py_ssize_t, length=Py_ssize_t)
     cdef Py_ssize_t _take(self) except -1

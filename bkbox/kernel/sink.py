@@ -8,6 +8,7 @@ synced, checked or found again. Layouts: wire/v2.py.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 
@@ -46,32 +47,28 @@ class Sink:
         return self.start < self.end
 
     def receive(self) -> bool:
-        """Take what the peer has sent and answer it; False if it has closed the connection. Raises
-        FrameError."""
+        """Take what the peer has sent; False if it has closed the connection."""
         size = self.link.recv_into(self.requests_view[self.filled :])
-        if size == 0:
-            return False
         self.filled += size
-        self.answer()
-        return True
+        return size > 0
 
-    def answer(self) -> None:
-        """Answer the whole frames, as far as the socket takes the answers."""
-        while True:
-            if self.start == self.end:
-                done = self._take()
-                if done == 0:
-                    return
+    def store(self) -> bool:
+        """Do what the whole frames that are there ask for, unless earlier answers wait; whether there is something to
+        send. Raises FrameError."""
+        if self.start == self.end:
+            done = self._take()
+            if done:
                 if self.file >= 0:
                     os.write(self.file, self.requests_view[:done])
                 self.requests_view[: self.filled - done] = self.requests_view[done : self.filled]
                 self.filled -= done
-            try:
-                self.start += self.link.send(self.answers_view[self.start : self.end])
-            except BlockingIOError:
-                return
-            if self.start < self.end:
-                return
+        return self.start < self.end
+
+    def send(self) -> bool:
+        """Send answers, as far as the socket takes them; whether all are sent."""
+        with contextlib.suppress(BlockingIOError):
+            self.start += self.link.send(self.answers_view[self.start : self.end])
+        return self.start == self.end
 
     def _take(self) -> int:
         at = 0

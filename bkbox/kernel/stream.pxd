@@ -19,6 +19,9 @@ cdef unsigned int _OUT
 cdef int _SLOTS
 cdef int _INFLIGHT
 cdef int _WRITING
+cdef int _YIELDING
+cdef int _SLOW_FRAMES_MAX
+cdef int _SLOW_FRAMES_ALL_MAX
 cdef int _V2_ADD
 cdef int _V2_READ
 cdef int _RECOVERY_ADD
@@ -28,6 +31,7 @@ cdef Py_ssize_t _V2_READ_BYTES
 cdef unsigned char _V3_FIRST
 cdef int _ADD
 cdef int _READ
+cdef int _RECOVERY
 
 
 @cython.final
@@ -35,13 +39,28 @@ cdef class Common:
     cdef readonly Routes routes
     cdef public long long held
     cdef public long long held_max
+    cdef long long collected
     cdef readonly list due
     cdef readonly list resumed
+    cdef readonly list yielded
+    cdef public int slow_left
+    cdef public double slow_s
+    cdef object cpu_s
+    cdef public bint has_plain
     cdef PlainV3 plain3
     cdef bytearray room
     cdef object room_view
+    cdef bytearray spare
 
     cpdef bint is_full(self) noexcept
+    cpdef bint is_tight(self) noexcept
+    cdef bint has_room(self, Py_ssize_t size) noexcept
+    cdef bint has_much(self) noexcept
+
+    @cython.locals(spare=bytearray)
+    cdef bytearray buffer(self, Py_ssize_t size)
+
+    cdef keep_spare(self, bytearray buffer)
 
 
 cdef class Stream:
@@ -50,6 +69,11 @@ cdef class Stream:
     cdef readonly str peer
     cdef readonly bint closed
     cdef public bint speaks3
+    cdef public int allows
+    cdef readonly object tls
+    cdef readonly unsigned int taken
+    cdef readonly unsigned int sent
+    cdef Py_ssize_t _sealed
     cdef object _poll
     cdef Common _common
     cdef Py_ssize_t _frame_bytes_max
@@ -57,6 +81,7 @@ cdef class Stream:
     cdef bytearray _kept
     cdef object _kept_view
     cdef Py_ssize_t _kept_size
+    cdef Py_ssize_t _kept_capacity
     cdef int _blocked
     cdef long long _pending
     cdef long long _cost
@@ -72,11 +97,15 @@ cdef class Stream:
     cpdef close(self)
     cdef ready(self, unsigned int events)
     cdef resume(self)
+    cdef _drain(self)
+    cdef go_on_yielded(self)
 
-    @cython.locals(interest="unsigned int")
+    @cython.locals(interest="unsigned int", unsent=Py_ssize_t)
     cdef end_turn(self)
 
+    cdef Py_ssize_t _note_sealed(self, Py_ssize_t sealed) noexcept
     cdef void _be_due(self)
+    cdef void _go_on(self)
     cdef void _unblock(self, int reason)
 
     @cython.locals(size=Py_ssize_t, before=Py_ssize_t, kept=bytearray)
@@ -100,7 +129,10 @@ cdef class Stream:
         end=Py_ssize_t,
         length=Py_ssize_t,
         kind=int,
+        slow=int,
         lane=Lane,
+        began_s=double,
+        is_taken=bint,
     )
     cdef Py_ssize_t _hand_on(self, bytearray data, Py_ssize_t filled) except -1
 
@@ -113,9 +145,10 @@ cdef class Stream:
     @cython.locals(size="long long")
     cdef _answered(self, object frames, long long count)
 
+    @cython.locals(common=Common, size=Py_ssize_t)
     cdef _send(self, object frames)
 
-    @cython.locals(parts=list, sent=Py_ssize_t, size=Py_ssize_t)
+    @cython.locals(common=Common, parts=list, sent=Py_ssize_t, size=Py_ssize_t)
     cdef _send_parts(self)
 
     cdef Py_ssize_t _send_at_once(self, list parts) except -1

@@ -15,9 +15,12 @@ Bounds, per connection:
 - a long poll costs as much as a read until it is known whether it has to wait; from then on it costs nothing, and
   holds up nothing.
 
-And for all connections together: ``Common.held`` is what they keep and what waits for their clients. Over its limit
-new requests are refused (too many requests), answers lose their entries at once, nobody who has an answer waiting
-is read from, and a connection in the middle of a large frame is closed.
+And for all connections together: ``Common.held`` is what they keep and what waits for their clients. Over three
+quarters of its limit whoever holds some of it gets no more: answers lose their entries at once where others wait
+already, nobody who has an answer waiting is read from, and a connection that begins a large frame is closed. Over seven
+eighths new reads are refused (too many requests), whoever sends them; adds, whose answers are small, are not. The
+limit itself is never passed by what was asked before, either: answers without room lose their entries, and
+whoever sends a part of a frame for which there is none is closed.
 """
 
 from __future__ import annotations
@@ -25,6 +28,8 @@ from __future__ import annotations
 import select
 import socket
 from collections import deque
+from collections.abc import Callable
+from typing import Protocol
 
 from bkbox.errors import BugError, FrameError
 from bkbox.kernel import octets
@@ -56,6 +61,22 @@ WRITING = 4
 _SLOTS = SLOTS
 _INFLIGHT = INFLIGHT
 _WRITING = WRITING
+_YIELDING = 8
+
+SLOW_FRAMES_MAX = 16
+"""Frames that are not ordinary, taken from one connection in one turn, and from all of them SLOW_FRAMES_ALL_MAX: each
+takes tens of microseconds, and whoever sends many of them does not hold up the others. While ordinary requests come
+there are only SLOW_FRAMES_BESIDE_MAX a turn, and whoever has more rests for a while (turns.py)."""
+SLOW_FRAMES_ALL_MAX = 128
+SLOW_FRAMES_BESIDE_MAX = 16
+_SLOW_FRAMES_MAX = SLOW_FRAMES_MAX
+_SLOW_FRAMES_ALL_MAX = SLOW_FRAMES_ALL_MAX
+
+NOTHING = 0
+UNTAKEN = 1
+PARTIAL = 2
+IDLE = 3
+"""What a connection waits for: for us; for its client to take answers, to send the rest of a frame, to ask."""
 
 _V2_ADD = 0x0201  # version and opcode
 _V2_READ = 0x0202
@@ -67,36 +88,114 @@ _V3_FIRST = 0x0A
 
 _ADD = 1
 _READ = 2
+_RECOVERY = 4
+
+PLAIN_ADDS = _ADD
+PLAIN_READS = _READ
+PLAIN_RECOVERIES = _RECOVERY
+"""What ``Stream.allows`` is made of."""
+
+
+class Tls(Protocol):
+    """TLS over the socket of a stream. ``pending``: something has been read from the socket that may be a request, and
+    epoll does not know of it; ``unsent``: bytes that the socket has not taken yet."""
+
+    pending: bool
+    unsent: int
+
+    def recv_into(self, view: memoryview) -> int:
+        """Bytes read, 0 at the end of the connection. Raises BlockingIOError if there are none yet, and OSError."""
+
+    def send(self, parts: list[memoryview]) -> int:
+        """Bytes taken, of the parts in their order. Raises BlockingIOError if none can be now, and OSError."""
+
+    def flush(self) -> None:
+        """Send what is unsent, as far as the socket takes it. Raises OSError."""
 
 
 class Common:
     """What all connections of a front-end share.
 
-    ``held`` and ``held_max``: bytes; ``due``: connections that have something to send, or to ask of the event loop,
-    at the end of the turn; ``resumed``: those that no longer wait for a slot or for answers.
+    ``held`` and ``held_max``: bytes; ``collected``: bytes of answers that go to sockets at the end of the turn, or have
+    to be held then; ``due``: connections that have something to send, or to ask of the event loop, at the end of the
+    turn; ``resumed``: those that no longer wait for a slot or for answers; ``yielded``: those that
+    go on in the next turn or after a rest; ``slow_left``: see SLOW_FRAMES_MAX, ``slow_s``: what those of this turn took
+    of the processor, by ``cpu_s``; ``has_plain``: an ordinary request has come in this turn.
     """
 
-    __slots__ = ("due", "held", "held_max", "plain3", "resumed", "room", "room_view", "routes")
+    __slots__ = (
+        "collected",
+        "cpu_s",
+        "due",
+        "has_plain",
+        "held",
+        "held_max",
+        "plain3",
+        "resumed",
+        "room",
+        "room_view",
+        "routes",
+        "slow_left",
+        "slow_s",
+        "spare",
+        "yielded",
+    )
 
-    def __init__(self, held_max: int) -> None:
+    def __init__(self, held_max: int, cpu_s: Callable[[], float]) -> None:
+        self.cpu_s = cpu_s
         self.routes = Routes()
         self.held = 0
         self.held_max = held_max
+        self.collected = 0
         self.due: list[Stream] = []
         self.resumed: list[Stream] = []
+        self.yielded: list[Stream] = []
+        self.slow_left = _SLOW_FRAMES_ALL_MAX
+        self.slow_s = 0.0
+        self.has_plain = False
         self.plain3 = PlainV3()
+        self.spare = bytearray()
         self.room = bytearray(_ROOM_BYTES)
         self.room_view = memoryview(self.room)
 
     def is_full(self) -> bool:
-        """Whether more is held than there may be."""
-        return self.held > self.held_max
+        """Whether so much is held that nobody may ask for more of what might have to be held."""
+        return self.held > self.held_max - self.held_max // 8
+
+    def is_tight(self) -> bool:
+        """Whether so much is held that those who hold it get no more: what is left is for everybody else."""
+        return self.held > self.held_max - self.held_max // 4
+
+    def has_room(self, size: int) -> bool:
+        """Whether so much more can be held, also if no socket takes anything in this turn."""
+        return self.held + self.collected + size <= self.held_max
+
+    def buffer(self, size: int) -> bytearray:
+        """One of this size or larger, with anything in it."""
+        spare = self.spare
+        if len(spare) >= size > _LARGE_BYTES:
+            self.spare = bytearray()
+            return spare
+        return bytearray(size)
+
+    def keep_spare(self, buffer: bytearray) -> None:
+        """Nobody needs it any more. The largest one is kept for the next large frame: to get so much memory anew, and
+        to touch it for the first time, takes longer than to copy a frame. One that may hold more than one frame is
+        not, as what is left of it is still to be copied."""
+        if len(buffer) > max(len(self.spare), _ROOM_BYTES):
+            self.spare = buffer
+
+    def has_much(self) -> bool:
+        """Whether so many answers have come in this turn that it should end."""
+        return self.collected > self.held_max // 4
 
 
 class Stream:
     """One connection. Whoever calls it closes it after EOFError, OSError or FrameError.
 
-    ``speaks3``: it is taken for a client of version 3.
+    ``speaks3``: it is taken for a client of version 3. ``allows``: PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES (adds),
+    the requests that need no look at who sends them. ``tls``: what the bytes go through on their way, None for
+    nothing. ``taken`` and ``sent`` grow whenever whole frames have come, and whenever answers that waited have gone.
     """
 
     __slots__ = (
@@ -108,6 +207,7 @@ class Stream:
         "_interest",
         "_is_due",
         "_kept",
+        "_kept_capacity",
         "_kept_size",
         "_kept_view",
         "_ledger",
@@ -116,13 +216,18 @@ class Stream:
         "_poll",
         "_read_cost",
         "_resumes",
+        "_sealed",
         "_unsent",
         "_unsent_size",
+        "allows",
         "closed",
         "number",
         "peer",
+        "sent",
         "sock",
         "speaks3",
+        "taken",
+        "tls",
     )
 
     def __init__(
@@ -141,11 +246,17 @@ class Stream:
         self.peer = peer
         self.closed = False
         self.speaks3 = True
+        self.allows = _ADD | _READ | _RECOVERY
+        self.tls: Tls | None = None
+        self.taken = 0
+        self.sent = 0
+        self._sealed = 0
         self._poll = poll
         self._common = common
         self._frame_bytes_max = frame_bytes_max
         self._inflight_bytes_max = inflight_bytes_max
         self._kept: bytearray | None = None
+        self._kept_capacity = 0  # which may be less than its length
         self._kept_view = memoryview(b"")
         self._kept_size = 0
         self._blocked = 0
@@ -176,12 +287,35 @@ class Stream:
         """Close at once; answers that were not sent are lost, as with BookKeeper's SO_LINGER 0."""
         if not self.closed:
             self.closed = True
-            self._common.held -= self._unsent_size
+            self._common.held -= self._unsent_size + self._sealed
             self._unsent_size = 0
+            self._sealed = 0
             self._unsent.clear()
+            for part in self._parts:
+                self._common.collected -= len(part)
             self._parts.clear()
             self._drop_kept()
             self.sock.close()
+
+    def begin_with(self, data: bytes, tls: Tls | None) -> None:
+        """Take what was read from the socket before, at the end of the turn; ``tls`` has been agreed on. OSError where
+        there is no room for it."""
+        self.tls = tls
+        if data:
+            self._keep(bytearray(data), 0, len(data))
+        self._go_on()
+
+    def waits_for(self) -> int:
+        """NOTHING, UNTAKEN, PARTIAL or IDLE."""
+        if self._unsent_size or self._sealed:
+            return UNTAKEN
+        if self._blocked or self._resumes or self._pending:
+            return NOTHING
+        return IDLE if self._kept is None else PARTIAL
+
+    def holds(self) -> int:
+        """Bytes of ``Common.held`` that are this connection's."""
+        return self._kept_capacity + self._unsent_size + self._sealed
 
     # ---- the event loop's side ----------------------------------------------------------------------
 
@@ -192,6 +326,8 @@ class Stream:
         if events & ~_OUT and not self.closed:
             if events & _IN and not self._blocked and not self._resumes:
                 self._receive()
+                if self.tls is not None:
+                    self._drain()
             elif events & ~(_IN | _OUT):
                 raise EOFError("the connection is broken")
 
@@ -200,6 +336,21 @@ class Stream:
         self._resumes = False
         if not self.closed and not self._blocked and self._kept is not None:
             self._work(self._kept, self._kept_size, True)
+        if self.tls is not None:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Take what TLS has read already."""
+        tls = self.tls
+        assert tls is not None
+        while tls.pending and not self._blocked and not self._resumes and not self.closed:
+            self._receive()
+        if tls.unsent:
+            self._be_due()
+
+    def go_on_yielded(self) -> None:
+        """It has yielded in a turn before."""
+        self._unblock(_YIELDING)
 
     def end_turn(self) -> None:
         """Send what was collected, and tell epoll what to look for."""
@@ -208,12 +359,21 @@ class Stream:
             return
         if self._parts:
             self._send_parts()
-        if self._unsent_size > (0 if self._common.is_full() else _UNSENT_HIGH):
+        if self._unsent_size > (0 if self._common.is_tight() else _UNSENT_HIGH):
             self._blocked |= _WRITING
-        interest = (0 if self._blocked else _IN) | (_OUT if self._unsent_size else 0)
+        unsent = self._unsent_size
+        if self.tls is not None:
+            unsent += self._note_sealed(self.tls.unsent)
+        interest = (0 if self._blocked else _IN) | (_OUT if unsent else 0)
         if interest != self._interest:
             self._interest = interest
             self._poll.modify(self.sock, interest)
+
+    def _note_sealed(self, sealed: int) -> int:
+        """Count what TLS holds of answers."""
+        self._common.held += sealed - self._sealed
+        self._sealed = sealed
+        return sealed
 
     def _be_due(self) -> None:
         if not self._is_due:
@@ -223,10 +383,14 @@ class Stream:
     def _unblock(self, reason: int) -> None:
         if self._blocked & reason:
             self._blocked &= ~reason
-            if not self._blocked and not self._resumes:
-                self._resumes = True
-                self._common.resumed.append(self)
-                self._be_due()
+            if not self._blocked:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._resumes:
+            self._resumes = True
+            self._common.resumed.append(self)
+            self._be_due()
 
     def has_slot(self) -> None:
         """A slot that was waited for may be free."""
@@ -236,8 +400,8 @@ class Stream:
 
     def _receive(self) -> None:
         kept = self._kept
-        if kept is not None and len(kept) > self._kept_size:
-            size = self._receive_into(self._kept_view[self._kept_size :])
+        if kept is not None and self._kept_capacity > self._kept_size:
+            size = self._receive_into(self._kept_view[self._kept_size : self._kept_capacity])
             self._kept_size += size
             if size:
                 self._work(kept, self._kept_size, True)
@@ -256,7 +420,7 @@ class Stream:
     def _receive_into(self, view: memoryview) -> int:
         """Bytes read; 0 if there are none yet."""
         try:
-            size = self.sock.recv_into(view)
+            size = self.sock.recv_into(view) if self.tls is None else self.tls.recv_into(view)
         except BlockingIOError:
             return 0
         if not size:
@@ -268,6 +432,8 @@ class Stream:
         at = self._hand_on(data, filled)
         if self.closed:
             return
+        if at:
+            self.taken += 1
         if self._blocked:
             self._be_due()
         if is_kept:
@@ -287,21 +453,25 @@ class Stream:
             # While something blocks, nobody has looked at this length yet.
             if _LARGE_BYTES < begun <= self._frame_bytes_max and begun > size:
                 capacity = begun
-                if common.is_full():
+                if common.held + capacity > common.held_max - common.held_max // 4:
                     raise ConnectionAbortedError(f"no room for a frame of {begun} bytes now")
-        kept = bytearray(capacity)
+        if common.held + capacity > common.held_max:
+            raise ConnectionAbortedError(f"no room for {size} bytes now")
+        kept = common.buffer(capacity)
         octets.copy(kept, 0, data, at, filled)
         self._kept = kept
         self._kept_view = memoryview(kept)
         self._kept_size = size
+        self._kept_capacity = capacity
         common.held += capacity
 
     def _drop_kept(self) -> None:
         if self._kept is not None:
-            self._common.held -= len(self._kept)
+            self._common.held -= self._kept_capacity
+            self._common.keep_spare(self._kept)
             self._kept = None
             self._kept_view = memoryview(b"")
-            self._kept_size = 0
+            self._kept_size = self._kept_capacity = 0
 
     def _hand_on(self, data: bytearray, filled: int) -> int:
         """Bytes taken from the start of the data. Raises FrameError."""
@@ -309,6 +479,7 @@ class Stream:
         octets_of = data
         view = None
         at = 0
+        slow = 0
         while not self._blocked and not self.closed and filled - at >= _PREFIX:
             length = octets.i32(octets_of, at)
             if length <= 0 or length > self._frame_bytes_max - _PREFIX:
@@ -320,16 +491,30 @@ class Stream:
                 break
             kind = self._plain(octets_of, at + _PREFIX, end)
             lane = None
-            if kind != 0 and not common.is_full():
+            if (
+                kind & self.allows
+                and (kind != _READ or not common.is_full())
+                and (kind != _ADD or not common.routes.is_over(self._ledger))
+            ):
                 lane = common.routes.lane(self._ledger)
             if lane is None:
                 if view is None:
                     view = memoryview(data)
-                if not self.take_slowly(view[at:end]):
+                if slow == _SLOW_FRAMES_MAX or (slow and common.slow_left <= 0):
+                    self._blocked |= _YIELDING
+                    common.yielded.append(self)
+                    break
+                slow += 1
+                common.slow_left -= 1
+                began_s = common.cpu_s()
+                is_taken = self.take_slowly(view[at:end])
+                common.slow_s += common.cpu_s() - began_s
+                if not is_taken:
                     self._blocked |= _SLOTS
                     break
             elif lane.put(self.number, octets_of, at, end):
-                self._charge(length if kind == _ADD else self._read_cost)
+                self._charge(self._read_cost if kind == _READ else length)
+                common.has_plain = True
             else:
                 self._blocked |= _SLOTS
                 lane.waiting.append(self)
@@ -352,10 +537,10 @@ class Stream:
         operation = octets.u16(data, start)
         flags = octets.u16(data, start + 2)
         if operation == _V2_ADD:
-            if size < _V2_ADD_BYTES or flags & _RECOVERY_ADD:
+            if size < _V2_ADD_BYTES:
                 return 0
             self._ledger = octets.i64(data, start + 24)
-            return _ADD
+            return _RECOVERY if flags & _RECOVERY_ADD else _ADD
         if operation == _V2_READ and not flags & _DO_FENCING:
             self._ledger = octets.i64(data, start + 4)
             return _READ
@@ -406,16 +591,24 @@ class Stream:
     def _send(self, frames: memoryview) -> None:
         if self.closed:
             return
-        if self._unsent_size and (self._unsent_size > _UNSENT_MAX or self._common.is_full()):
+        common = self._common
+        size = len(frames)
+        if not common.has_room(size) or (
+            self._unsent_size and (self._unsent_size > _UNSENT_MAX or common.is_tight())
+        ):
             frames = memoryview(self.lighten(frames))
+            size = len(frames)
         self._parts.append(frames)
+        common.collected += size
         self._be_due()
 
     def _send_parts(self) -> None:
+        common = self._common
         parts = self._parts
         sent = 0 if self._unsent_size else self._send_at_once(parts)
         for part in parts:
             size = len(part)
+            common.collected -= size
             if sent >= size:
                 sent -= size
                 continue
@@ -423,12 +616,14 @@ class Stream:
             sent = 0
             self._unsent.append(rest)
             self._unsent_size += len(rest)
-            self._common.held += len(rest)
+            common.held += len(rest)
         parts.clear()
 
     def _send_at_once(self, parts: list[memoryview]) -> int:
         """Bytes that the socket has taken."""
         try:
+            if self.tls is not None:
+                return self.tls.send(parts)
             if len(parts) == 1:
                 return self.sock.send(parts[0])
             return self.sock.sendmsg(parts[:_PARTS_MAX])
@@ -437,6 +632,9 @@ class Stream:
 
     def _send_unsent(self) -> None:
         unsent = self._unsent
+        self.sent += 1  # the socket has room again: somebody takes what it holds
+        if self.tls is not None:
+            self.tls.flush()
         while unsent:
             sent = self._send_at_once([unsent[0]])
             self._unsent_size -= sent
@@ -445,7 +643,7 @@ class Stream:
                 unsent[0] = unsent[0][sent:]
                 break
             unsent.popleft()
-        if self._unsent_size <= (0 if self._common.is_full() else _UNSENT_LOW):
+        if self._unsent_size <= (0 if self._common.is_tight() else _UNSENT_LOW):
             self._unblock(_WRITING)
         self._be_due()
 

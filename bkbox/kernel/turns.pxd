@@ -4,6 +4,9 @@ from bkbox.kernel.batches cimport RequestEnd
 from bkbox.kernel.patience cimport next_events
 from bkbox.kernel.stream cimport Common, Stream
 
+cdef int _REST_TIMES
+cdef int _PLAIN_TURNS
+
 
 @cython.final
 cdef class Turns:
@@ -13,9 +16,18 @@ cdef class Turns:
     cdef dict _handlers
     cdef readonly list links
     cdef object _end
+    cdef object _now_s
+    cdef int _plain_turns
+    cdef double _rests_until_s
 
-    @cython.locals(stream=Stream)
+    @cython.locals(common=Common, stream=Stream)
     cpdef turn(self, object wait_s)
+
+    @cython.locals(common=Common, stream=Stream, rest_s=double)
+    cdef double _go_on_yielded(self, object wait_s) except -1
 
     @cython.locals(common=Common, stream=Stream, link=RequestEnd)
     cdef _end_turn(self)
+
+    @cython.locals(common=Common)
+    cdef _share_next_turn(self)

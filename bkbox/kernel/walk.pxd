@@ -9,6 +9,7 @@ cdef Py_ssize_t _PREFIX_BYTES
 cdef unsigned char _V3_FIRST_BYTE_MIN
 cdef unsigned int _V2_ADD
 cdef unsigned int _V2_READ
+cdef unsigned int _V2_RECOVERY_ADD
 cdef Py_ssize_t _V2_KEY_AT
 cdef Py_ssize_t _V2_ENTRY_AT
 cdef Py_ssize_t _V2_READ_BYTES
@@ -22,6 +23,7 @@ cdef int _PLAIN_READ
 @cython.final
 cdef class Walk:
     cdef readonly dict hot
+    cdef readonly dict filled
     cdef PlainV3 _plain
 
     @cython.locals(
@@ -52,4 +54,5 @@ cdef class Walk:
         Py_ssize_t key_at,
         Py_ssize_t entry_at,
         Py_ssize_t entry_end,
+        bint recovers,
     ) except -1

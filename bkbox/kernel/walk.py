@@ -1,8 +1,10 @@
 """The walk over the frames of one connection in a batch: what is plain is taken here, the rest is handed to Python.
 
-Plain are ordinary adds of hot ledgers with the right master key, and reads of one entry by its id that fence nothing
-and wait for nothing, of version 2 and 3. They change nothing but the entries of the ledger, so they need none of the
-rules of bookie/admission.py; a ledger is hot exactly while those rules would admit an ordinary add with that key.
+Plain are ordinary adds of hot ledgers with the right master key, recovery adds of version 2 to these and to those that
+are being filled, and reads of one entry by its id that fence nothing and wait for nothing, of version 2 and 3. They
+change nothing but the entries of the ledger, so they need none of the rules of bookie/admission.py; a ledger is hot
+exactly while those rules would admit an ordinary add with that key, and being filled only while they would admit a
+recovery add, and no other.
 """
 
 from __future__ import annotations
@@ -19,6 +21,8 @@ _V3_FIRST_BYTE_MIN = 8
 _V2_ADD = 0x02010000
 _V2_READ = 0x02020000
 """Version, opcode, flags: an ordinary request."""
+_V2_RECOVERY_ADD = 0x02010006
+"""The same with the flags of a recovery add, which is urgent."""
 
 _V2_KEY_AT = 4
 _V2_ENTRY_AT = 24
@@ -36,11 +40,13 @@ Slow = Callable[[int, int, int], None]
 class Walk:
     """Walks with the hot ledgers of one disk."""
 
-    __slots__ = ("_plain", "hot")
+    __slots__ = ("_plain", "filled", "hot")
 
     def __init__(self) -> None:
         self.hot: dict[int, HotLedger] = {}
         """The hot ledgers by id."""
+        self.filled: dict[int, HotLedger] = {}
+        """Those that take recovery adds and no others, by id."""
         self._plain = PlainV3()
 
     def over(
@@ -68,15 +74,20 @@ class Walk:
             if data[body] < _V3_FIRST_BYTE_MIN:
                 if start - body >= _V2_READ_BYTES:
                     head = octets.u32(data, body)
-                    if head == _V2_ADD and start - body >= _V2_ENTRY_AT + _ENTRY_BYTES_MIN:
-                        if adds is not None and self._add(
-                            data,
-                            adds,
-                            connection,
-                            _NO_TXN,
-                            body + _V2_KEY_AT,
-                            body + _V2_ENTRY_AT,
-                            start,
+                    if head == _V2_ADD or head == _V2_RECOVERY_ADD:  # noqa: SIM109 - two integers in C
+                        if (
+                            adds is not None
+                            and start - body >= _V2_ENTRY_AT + _ENTRY_BYTES_MIN
+                            and self._add(
+                                data,
+                                adds,
+                                connection,
+                                _NO_TXN,
+                                body + _V2_KEY_AT,
+                                body + _V2_ENTRY_AT,
+                                start,
+                                head == _V2_RECOVERY_ADD,
+                            )
                         ):
                             continue
                     elif head == _V2_READ and octets.i64(data, body + 12) >= 0:
@@ -98,6 +109,7 @@ class Walk:
                             plain.key_at,
                             plain.body_at,
                             plain.body_end,
+                            False,
                         )
                     ):
                         continue
@@ -115,9 +127,12 @@ class Walk:
         key_at: int,
         entry_at: int,
         entry_end: int,
+        recovers: bool,
     ) -> bool:
-        """Take an add if its ledger is hot and the key its key."""
+        """Take an add if its ledger is hot, or filled by those that recover, and the key its key."""
         group = self.hot.get(octets.i64(data, entry_at))
+        if group is None and recovers:
+            group = self.filled.get(octets.i64(data, entry_at))
         if group is None or octets.i64(data, entry_at + 8) < 0:
             return False
         if (
@@ -127,4 +142,6 @@ class Walk:
         ):
             return False
         adds.take(group, connection, txn, entry_at, entry_end - entry_at)
+        if recovers:
+            adds.recovered += 1
         return True

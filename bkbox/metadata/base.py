@@ -26,6 +26,7 @@ from typing import Generic, Self, TypeVar
 
 from bkbox.errors import MetadataError
 from bkbox.ids import BookieId, LedgerId
+from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.values import value
@@ -145,6 +146,11 @@ class MetadataStore(ABC):
     @abstractmethod
     def rests(self) -> Rests:
         """Bookies that were taken down for a while: see maintenance.py."""
+
+    @property
+    @abstractmethod
+    def logs(self) -> LogLists:
+        """The lists of ledgers of logs, and their elections."""
 
     # ---- cookies ----------------------------------------------------------------------------
 

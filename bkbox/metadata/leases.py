@@ -19,6 +19,7 @@ from bkbox.errors import HandleClosedError, MetadataError
 from bkbox.metadata.database import Database
 from bkbox.metadata.liveness import Process
 from bkbox.metadata.registration import LEASE_MS, RENEWAL_INTERVAL_S, Observer
+from bkbox.metadata.underreplication import Candidacy
 
 TABLE = """
 CREATE TABLE lease (
@@ -32,6 +33,9 @@ CREATE TABLE lease (
     started INTEGER NOT NULL
 ) WITHOUT ROWID
 """
+
+_ELECTION_PAUSE_S = 1.0
+"""A process that dies changes nothing in the file: it has to be looked for."""
 
 _log = logging.getLogger(__name__)
 
@@ -157,6 +161,29 @@ class Leases:
     @staticmethod
     def _write(connection: sqlite3.Connection, row: Row) -> None:
         connection.execute("INSERT OR REPLACE INTO lease VALUES (?, ?, ?, ?, ?, ?, ?, ?)", row)
+
+
+class LeaseCandidacy(Candidacy):
+    """See Candidacy: the office is a lease of this name."""
+
+    def __init__(self, held: Leases, office: str, candidate: str) -> None:
+        self._leases = held
+        self._office = office
+        self._candidate = candidate
+        self._nonce: str | None = None
+
+    async def is_elected(self) -> bool:
+        if self._nonce is None or not await self._leases.holds(self._office, self._nonce):
+            self._nonce = await self._leases.take(self._office, self._candidate)
+        return self._nonce is not None
+
+    async def changed(self, wait_s: float) -> None:
+        await asyncio.sleep(min(wait_s, _ELECTION_PAUSE_S))
+
+    async def close(self) -> None:
+        nonce, self._nonce = self._nonce, None
+        if nonce is not None:
+            await self._leases.give_back(self._office, nonce)
 
 
 # ---- in the thread of the database --------------------------------------------------------------

@@ -7,7 +7,7 @@ cluster        one: instance id, the next ledger id to give out
 ledger         ledger id, version, creation time (ms since 1970), metadata (wire/ledger_metadata)
 cookie         bookie id, version, cookie (wire/cookie)
 registration   see registration.py
-others         see sqliteunderreplication.py
+others         see sqliteunderreplication.py, sqlitemaintenance.py, sqliteloglists.py
 =============  ==================================================================================
 
 How the file is shared, made and kept safe: database.py. Watches: watch.py.
@@ -31,7 +31,13 @@ from bkbox.errors import (
     VersionConflictError,
 )
 from bkbox.ids import MAX_ID, BookieId, LedgerId
-from bkbox.metadata import registration, sqlitemaintenance, sqliteunderreplication, watch
+from bkbox.metadata import (
+    registration,
+    sqliteloglists,
+    sqlitemaintenance,
+    sqliteunderreplication,
+    watch,
+)
 from bkbox.metadata.base import (
     RANGE_LEDGERS_MAX,
     MetadataStore,
@@ -41,8 +47,10 @@ from bkbox.metadata.base import (
 )
 from bkbox.metadata.database import Database, create_file
 from bkbox.metadata.liveness import boottime_ms, this_process
+from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.registration import Observer, SqliteRegistration
+from bkbox.metadata.sqliteloglists import SqliteLogLists
 from bkbox.metadata.sqlitemaintenance import SqliteRests
 from bkbox.metadata.sqliteunderreplication import SqliteUnderReplication
 from bkbox.metadata.underreplication import UnderReplication
@@ -50,8 +58,8 @@ from bkbox.wire import ledger_metadata, service_info
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo
 
-SCHEMA_VERSION = 2
-"""Version 1 had no tables for re-replication and maintenance."""
+SCHEMA_VERSION = 3
+"""Version 1 had no tables for re-replication and maintenance, version 2 none for logs."""
 
 _TABLES = (
     "CREATE TABLE cluster (instance_id TEXT NOT NULL, next_ledger_id INTEGER NOT NULL)",
@@ -73,9 +81,13 @@ _TABLES = (
     registration.TABLE,
     *sqliteunderreplication.TABLES,
     sqlitemaintenance.TABLE,
+    sqliteloglists.TABLE,
 )
 
-_UPGRADES = {1: (*sqliteunderreplication.TABLES, sqlitemaintenance.TABLE)}
+_UPGRADES = {
+    1: (*sqliteunderreplication.TABLES, sqlitemaintenance.TABLE),
+    2: (sqliteloglists.TABLE,),
+}
 """What makes the next version of each older one."""
 
 _RECHECK_BOOKIES_S = 0.25
@@ -243,6 +255,10 @@ class SqliteStore(MetadataStore):
     @property
     def rests(self) -> Rests:
         return SqliteRests(self._database)
+
+    @property
+    def logs(self) -> LogLists:
+        return SqliteLogLists(self._database, self._changes, self._under_replication.leases)
 
     # ---- cookies ----------------------------------------------------------------------------
 

@@ -13,7 +13,6 @@ The version of a mark is a word that was never used before: a mark that was dele
 
 from __future__ import annotations
 
-import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Collection
 from enum import StrEnum
@@ -24,7 +23,7 @@ from bkbox.errors import EncodingError, MetadataError
 from bkbox.ids import LedgerId
 from bkbox.metadata import leases
 from bkbox.metadata.database import Database
-from bkbox.metadata.leases import Leases
+from bkbox.metadata.leases import LeaseCandidacy, Leases
 from bkbox.metadata.registration import Observer
 from bkbox.metadata.underreplication import (
     Candidacy,
@@ -50,9 +49,6 @@ TABLES = (
 )
 
 _PAGE = 1_000
-_ELECTION_PAUSE_S = 1.0
-"""A process that dies changes nothing in the file: it has to be looked for."""
-
 _LOCK = "ledger:"
 _AUDITOR = "auditor"
 
@@ -82,7 +78,7 @@ class SqliteUnderReplication(UnderReplication):
     def __init__(self, database: Database, observer: Observer) -> None:
         self._database = database
         self._observer = observer
-        self._leases = Leases(database, observer)
+        self.leases = Leases(database, observer)
 
     # ---- marks ------------------------------------------------------------------------------
 
@@ -138,21 +134,21 @@ class SqliteUnderReplication(UnderReplication):
     # ---- work -------------------------------------------------------------------------------
 
     async def _take_lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
-        nonce = await self._leases.take(f"{_LOCK}{ledger}", holder or "")
+        nonce = await self.leases.take(f"{_LOCK}{ledger}", holder or "")
         return None if nonce is None else Lock(ledger, nonce)
 
     async def _give_back(self, lock: Lock) -> None:
-        await self._leases.give_back(f"{_LOCK}{lock.ledger}", str(lock.owner))
+        await self.leases.give_back(f"{_LOCK}{lock.ledger}", str(lock.owner))
 
     async def locked(self) -> frozenset[LedgerId]:
         return frozenset(
             LedgerId(int(row.name.removeprefix(_LOCK)))
-            for row in await self._leases.live()
+            for row in await self.leases.live()
             if row.name.startswith(_LOCK)
         )
 
     async def holder(self, ledger: LedgerId) -> str | None:
-        found = await self._leases.holder(f"{_LOCK}{ledger}")
+        found = await self.leases.holder(f"{_LOCK}{ledger}")
         return None if found is None else found.holder
 
     async def finish(self, task: Task) -> bool:
@@ -173,10 +169,10 @@ class SqliteUnderReplication(UnderReplication):
     # ---- the auditor ------------------------------------------------------------------------
 
     def candidacy(self, name: str) -> Candidacy:
-        return _SqliteCandidacy(self._leases, name)
+        return LeaseCandidacy(self.leases, _AUDITOR, name)
 
     async def auditor(self) -> str | None:
-        found = await self._leases.holder(_AUDITOR)
+        found = await self.leases.holder(_AUDITOR)
         return None if found is None else found.holder
 
     async def last_full_check_ms(self) -> int | None:
@@ -238,26 +234,4 @@ class SqliteUnderReplication(UnderReplication):
 
     async def close(self) -> None:
         """Give all locks and the office back."""
-        await self._leases.close()
-
-
-class _SqliteCandidacy(Candidacy):
-    """See Candidacy: the office is a lease."""
-
-    def __init__(self, held: Leases, name: str) -> None:
-        self._leases = held
-        self._name = name
-        self._nonce: str | None = None
-
-    async def is_elected(self) -> bool:
-        if self._nonce is None or not await self._leases.holds(_AUDITOR, self._nonce):
-            self._nonce = await self._leases.take(_AUDITOR, self._name)
-        return self._nonce is not None
-
-    async def changed(self, wait_s: float) -> None:
-        await asyncio.sleep(min(wait_s, _ELECTION_PAUSE_S))
-
-    async def close(self) -> None:
-        nonce, self._nonce = self._nonce, None
-        if nonce is not None:
-            await self._leases.give_back(_AUDITOR, nonce)
+        await self.leases.close()

@@ -58,11 +58,11 @@ class RecoveryDelay(NamedTuple):
 
 
 class Candidacy(ABC):
-    """A vote in the election of the auditor; given anew where it was lost."""
+    """A vote in an election, of the auditor or of who writes a log; given anew where it was lost."""
 
     @abstractmethod
     async def is_elected(self) -> bool:
-        """Whether this candidate is the auditor now. Raises MetadataError."""
+        """Whether this candidate is elected now. Raises MetadataError."""
 
     @abstractmethod
     async def changed(self, wait_s: float) -> None:

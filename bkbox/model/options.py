@@ -97,7 +97,10 @@ class Options:
     def checked(self) -> Options:
         """Itself, if it can be searched."""
         if not 1 <= self.ack_quorum <= self.write_quorum <= self.bookies:
-            raise QuorumSizeError("1 <= ack quorum <= write quorum <= bookies has to hold")
+            raise QuorumSizeError(
+                f"1 <= ack quorum <= write quorum <= bookies has to hold, and ack quorum is {self.ack_quorum}, "
+                f"write quorum {self.write_quorum}, bookies {self.bookies}"
+            )
         return self
 
     @property

@@ -3,14 +3,16 @@
 One bookie that returns the entry is enough. It is absent only if every bookie of the write set says
 so; if none returned it and one of them could not say, that is unknown, and an error of its own.
 
-Bookies are asked one after another, the next when one fails to deliver or when the driver
-speculates (a slow answer still counts when it comes). Before anything is declared absent or unknown
-the metadata is read again: the entry may lie in a fragment that was added, or on a bookie that was
-put in the place of another, after the reader's copy was made. Source: PendingReadOp.java,
-ReadOpBase.java.
+Bookies are asked one after another, in an order that the driver may choose, the next when one fails
+to deliver or when the driver speculates (a slow answer still counts when it comes). Before anything
+is declared absent or unknown the metadata is read again: the entry may lie in a fragment that was
+added, or on a bookie that was put in the place of another, after the reader's copy was made.
+Source: PendingReadOp.java, ReadOpBase.java.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 from bkbox.errors import LedgerError, NoSuchEntryError, UnknownEntryError
 from bkbox.ids import BookieId, EntryId
@@ -29,6 +31,12 @@ from bkbox.wire.write_set import write_set
 
 ReaderEvent = ReadAnswered | Speculate | MetadataRead | MetadataFailed
 
+ReadOrder = Callable[[tuple[BookieId, ...]], tuple[BookieId, ...]]
+
+
+def _as_written(bookies: tuple[BookieId, ...]) -> tuple[BookieId, ...]:
+    return bookies
+
 
 class EntryReader:
     """Reads one entry >= 0. ``start``, then ``handle`` each event; ends with EntryFound, or Failed
@@ -37,12 +45,21 @@ class EntryReader:
     ``metadata`` is the newest copy that the reader has seen: later reads may start from it.
     """
 
-    def __init__(self, metadata: LedgerMetadata, version: int, entry: EntryId) -> None:
+    def __init__(
+        self,
+        metadata: LedgerMetadata,
+        version: int,
+        entry: EntryId,
+        order: ReadOrder = _as_written,
+    ) -> None:
+        """``order``: in which the bookies of a write set are asked; all of them, whatever it is."""
+        self._order = order
         self.metadata = metadata
         self.version = version
         self.entry = entry
         self._tokens = Tokens()
         self._replicas: tuple[BookieId, ...] = ()
+        self._turns: tuple[BookieId, ...] = ()
         self._asked = 0
         self._positions: dict[int, int] = {}
         self._answers: dict[int, Answer] = {}
@@ -73,6 +90,7 @@ class EntryReader:
 
     def _ask_all_over(self) -> list[Effect]:
         self._replicas = self._write_set(self.metadata)
+        self._turns = self._order(self._replicas)
         self._asked = 0
         self._positions = {}
         self._answers = {}
@@ -85,7 +103,7 @@ class EntryReader:
         token = self._tokens.take()
         self._positions[token] = self._asked
         self._asked += 1
-        return [SendRead(token, self._replicas[self._positions[token]], self.entry, fence=False)]
+        return [SendRead(token, self._turns[self._positions[token]], self.entry, fence=False)]
 
     def _answered(self, event: ReadAnswered) -> list[Effect]:
         position = self._positions.pop(event.token, None)
@@ -137,6 +155,6 @@ class EntryReader:
 
     def _explain(self, what: str) -> str:
         answers = describe(
-            (bookie, self._answers.get(position)) for position, bookie in enumerate(self._replicas)
+            (bookie, self._answers.get(position)) for position, bookie in enumerate(self._turns)
         )
         return f"entry {self.entry} of ledger {self.metadata.ledger_id} {what}: {answers}"

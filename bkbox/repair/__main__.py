@@ -12,24 +12,22 @@ from bkbox.ipc.child import begin
 from bkbox.repair.waiting import Order, until_needed
 
 
-def repair(control: socket.socket, orders: list[Order]) -> None:
+def repair(control: socket.socket, orders: list[Order], log: str) -> None:
     """Phase two, until the supervisor says stop or is gone."""
     import asyncio
-    import logging
 
+    from bkbox import logs
     from bkbox.repair.process import RepairProcess
 
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s repair %(message)s"
-    )
+    logs.begin("repair", logs.LogSettings.from_text(log))
     asyncio.run(RepairProcess(orders).run(control))
 
 
 if __name__ == "__main__":
-    control = begin("repair")
+    begun = begin("repair")
     try:
-        orders = until_needed(Channel(control))
+        orders = until_needed(Channel(begun.control))
     except EOFError:
         orders = []
     if orders:
-        repair(control, orders)
+        repair(begun.control, orders, begun.log)

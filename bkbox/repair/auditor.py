@@ -11,7 +11,8 @@ It is elected (metadata/underreplication.py). In office it does three things, al
   answer lacks nothing.
 
 Nothing is done while the switch is off, and nothing for bookies that rest (metadata/maintenance.py). Writing the
-recovery delay again, unchanged, is the signal to look through the ledgers at once. Source: Auditor.java,
+recovery delay again, unchanged or as zero, is the signal to look through the ledgers at once, whatever is awaited; any
+other delay holds for those that are awaited, from the moment on in which they were lost. Source: Auditor.java,
 AuditorBookieCheckTask.java, AuditorCheckAllLedgersTask.java.
 """
 
@@ -122,7 +123,7 @@ class Auditor:
             is_day_over = (
                 checked_s is None or self._now_s() - checked_s >= self._settings.bookie_check_s
             )
-            at_once = delay != before and delay.seconds == before.seconds
+            at_once = delay != before and delay.seconds in (before.seconds, 0)
             if at_once or is_day_over or lost.due(delay.seconds, self._now_s()):
                 await self.check_bookies(lost, delay.seconds, at_once=at_once)
                 checked_s = self._now_s()

@@ -4,25 +4,41 @@ An entry is taken from the first peer that has it *and* whose copy passes the di
 of the metadata: a rotten peer must not spread its rot. It is stored under the bytes that the writer made, through this
 bookie's own front-end as a recovery add, like any client's.
 
-A peer that did not answer is asked last from then on, so that one that hangs costs a time-out or a few, and not one for
-each entry.
+Where every bookie holds every entry they are read in batches, and what a batch does not bring is asked for one by one,
+of every peer. A peer that did not answer is asked last from then on, so that one that hangs costs a time-out or a few,
+and not one for each entry. What is on its way is bounded by a window of bytes, of all ledgers that are worked on.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from bkbox.client.pool import Add, BookiePool
-from bkbox.errors import DigestError, MetadataError
+from bkbox.client.pool import BookiePool
 from bkbox.ids import BookieId, EntryId
 from bkbox.jobs.work import Work
 from bkbox.protocol.events import NoAnswer, describe
 from bkbox.protocol.repair import peers
+from bkbox.repair.runs import (
+    BATCH_BYTES,
+    FIRST_ENTRIES,
+    Packer,
+    Run,
+    batch_bytes,
+    batch_entries,
+    in_turns,
+    store,
+)
+from bkbox.repair.window import ByteWindow
 from bkbox.wire.codes import Code
-from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.ledger import LedgerMetadata
+
+_FIRST_GUESS_BYTES = 4 << 10
+"""What an entry is taken to have before one was seen."""
+
+_ENTRY_OVERHEAD_BYTES = 1_024
+"""What an entry on its way counts for beside its bytes."""
 
 
 @dataclass(slots=True)
@@ -39,7 +55,7 @@ class CopyResult:
 
 
 class Copier:
-    """Copies entries of one ledger to this bookie."""
+    """Copies entries of one ledger to this bookie. ``at_once``: how many are asked for together."""
 
     def __init__(
         self,
@@ -47,82 +63,172 @@ class Copier:
         pool: BookiePool,
         metadata: LedgerMetadata,
         work: Work,
-        entries_in_flight: int,
+        at_once: int,
+        window: ByteWindow,
     ) -> None:
+        """Raises MetadataError for metadata without digest type or password: nothing could be checked."""
         self._me = me
         self._pool = pool
         self._metadata = metadata
+        self._packer = Packer(metadata, pool)
         self._work = work
-        self._slots = asyncio.Semaphore(entries_in_flight)
-        if metadata.digest_type is None or metadata.password is None:
-            raise MetadataError(
-                f"the metadata of ledger {metadata.ledger_id} has no digest type or no password: nothing that a peer "
-                f"sends could be checked"
-            )
+        self._at_once = at_once
+        self._window = window
+        self._largest = _FIRST_GUESS_BYTES
+        self._was_seen = False
+        self._has_begun = False
         self._mute: set[BookieId] = set()
-        self._digests = DigestManager(metadata.ledger_id, metadata.digest_type, metadata.password)
-        self._key = master_key(metadata.password)
+        self._without_batches: set[BookieId] = set()
 
-    async def copy(self, entries: Iterable[int]) -> CopyResult:
+    async def copy(self, missing: Iterable[range]) -> CopyResult:
         """Copy each entry; entries that no peer gives are in the result. Raises JobCancelledError."""
         result = CopyResult()
-        under_way: set[asyncio.Task[None]] = set()
+        under_way: dict[asyncio.Task[None], int] = {}
         errors: list[BaseException] = []
 
         def ended(task: asyncio.Task[None]) -> None:
-            under_way.discard(task)
+            self._window.give(
+                under_way.pop(task)
+            )  # here: one that is cancelled may never have begun
             if not task.cancelled() and (error := task.exception()) is not None:
                 errors.append(error)
 
         try:
-            for entry in entries:
-                await self._slots.acquire()
+            for entries in self._pieces(missing):
+                size = self._guess(entries)
+                await self._window.take(size, self._work.allowance())
                 if errors:
+                    self._window.give(size)
                     break
-                task = asyncio.ensure_future(self._one(EntryId(entry), result))
-                under_way.add(task)
+                task = asyncio.ensure_future(self._piece(entries, result))
+                under_way[task] = size
                 task.add_done_callback(ended)
+                if not self._has_begun:
+                    await asyncio.wait({task})
+                    self._has_begun = True
             while under_way:
                 await asyncio.wait(set(under_way))
         finally:
-            for task in under_way:
+            left = set(under_way)
+            for task in left:
                 task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
         if errors:  # what raised was not copied, and is not in the result
             raise errors[0]
         return result
 
-    async def _one(self, entry: EntryId, result: CopyResult) -> None:
-        try:
-            why = await self._from_peers(entry, peers(self._metadata, entry, self._me))
-            if why:
-                result.failed[entry] = why
-        finally:
-            self._slots.release()
+    def _pieces(self, missing: Iterable[range]) -> Iterator[range | list[int]]:
+        """Runs where they can be read in batches, else what is apart put together."""
+        if self._metadata.write_quorum == self._metadata.ensemble_size:
+            for part in missing:
+                while part:
+                    most = self._most()
+                    yield part[:most]
+                    part = part[most:]
+            return
+        together: list[int] = []
+        for part in missing:
+            for entry in part:
+                together.append(entry)
+                if len(together) >= self._most():
+                    yield together
+                    together = []
+        if together:
+            yield together
 
-    async def _from_peers(self, entry: EntryId, candidates: Sequence[BookieId]) -> str:
-        """Empty once the entry is stored here; else why not."""
+    def _most(self) -> int:
+        most = self._at_once if self._has_begun else min(FIRST_ENTRIES, self._at_once)
+        return batch_entries(self._work, self._largest, most)
+
+    def _guess(self, entries: Sequence[int]) -> int:
+        size = len(entries) * (self._largest + _ENTRY_OVERHEAD_BYTES)
+        return min(size, BATCH_BYTES) if isinstance(entries, range) else size
+
+    async def _piece(self, entries: range | list[int], result: CopyResult) -> None:
+        if isinstance(entries, range):
+            await self._run(entries, result)
+        else:
+            await self._each(entries, result)
+
+    async def _run(self, entries: range, result: CopyResult) -> None:
+        while entries:
+            found = await self._batch(entries) if len(entries) > 1 else None
+            if found is None:  # of the first one everybody is asked, and what he says is noted
+                await self._each(entries[:1], result)
+                entries = entries[1:]
+            else:
+                await self._store(found, result)
+                entries = entries[len(found.entries) :]
+
+    async def _batch(self, entries: range) -> Run | None:
+        """From the first peer that gives any; None where none does."""
+        for peer in self._order(entries.start):
+            if peer in self._without_batches | self._mute:
+                continue
+            size = batch_bytes(self._work)
+            reply = await self._pool.read_batch(
+                peer, self._metadata.ledger_id, entries.start, len(entries), size
+            )
+            if reply.answer in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
+                self._without_batches.add(peer)  # as of those that do not know batch reads
+            if isinstance(reply.response, bytes):
+                found = self._packer.of_batch(reply.response, entries)
+                if found is not None:
+                    return found
+        return None
+
+    async def _each(self, entries: Sequence[int], result: CopyResult) -> None:
+        found = await asyncio.gather(*map(self._from_peers, entries))
+        right = {
+            entry: data
+            for entry, data in zip(entries, found, strict=True)
+            if not isinstance(data, str)
+        }
+        result.failed |= {
+            entry: why for entry, why in zip(entries, found, strict=True) if isinstance(why, str)
+        }
+        if right:
+            await self._store(self._packer.of_entries(list(right), list(right.values())), result)
+
+    async def _from_peers(self, entry: int) -> memoryview | str:
+        """Its bytes, or why nobody gives them."""
         said: list[str] = []
-        for peer in sorted(candidates, key=self._mute.__contains__):
-            reply = await self._pool.read(peer, self._metadata.ledger_id, entry, None)
+        for peer in self._order(entry):
+            reply = await self._pool.read(peer, self._metadata.ledger_id, EntryId(entry), None)
             if isinstance(reply.answer, NoAnswer):
                 self._mute.add(peer)
             if reply.answer is not Code.EOK or reply.entry is None:
                 said.append(describe([(peer, reply.answer)]))
-                continue
-            try:
-                self._digests.verify(reply.entry, entry)
-            except DigestError as error:
-                said.append(f"{peer}: {error}")
-                continue
-            size = len(reply.entry)
-            await self._work.turn(disk_bytes=size, network_bytes=size)
-            return await self._store(entry, reply.entry)
+            elif self._packer.is_right(reply.entry, entry):
+                return reply.entry
+            else:
+                said.append(describe([(peer, NoAnswer.BAD_DIGEST)]))
         return ", ".join(said) or "no other bookie holds it"
 
-    async def _store(self, entry: EntryId, data: memoryview) -> str:
-        add = Add(self._metadata.ledger_id, entry, self._key, data, recovery=True)
-        reply = await self._pool.add(self._me, add)
-        if reply.answer is not Code.EOK:
-            return f"it could not be stored here: {describe([(self._me, reply.answer)])}"
-        self._work.did(entries=1, size=len(data))
-        return ""
+    def _order(self, entry: int) -> list[BookieId]:
+        return sorted(peers(self._metadata, entry, self._me), key=self._mute.__contains__)
+
+    async def _store(self, run: Run, result: CopyResult) -> None:
+        self._largest = max(run.largest, self._largest) if self._was_seen else run.largest
+        self._was_seen = True
+        async for part in in_turns(run, self._work, disk=1, network=1):
+            refused = await store(self._pool, self._me, part)
+            for entry, answer in refused.items():
+                why = f"it could not be stored here: {describe([(self._me, answer)])}"
+                result.failed[entry] = why
+            stored = len(part.entries) - len(refused)
+            self._work.did(entries=stored, size=part.size * stored // len(part.entries))
+
+
+def in_runs(entries: Iterable[int]) -> Iterator[range]:
+    """Ascending entries as runs."""
+    held = range(0)
+    for entry in entries:
+        if held and entry == held.stop:
+            held = range(held.start, entry + 1)
+            continue
+        if held:
+            yield held
+        held = range(entry, entry + 1)
+    if held:
+        yield held

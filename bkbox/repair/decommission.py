@@ -3,10 +3,13 @@
 Before anything is changed every ledger that names the bookie is looked at. Where one has its last copy on it and it is
 not there, or where no other bookie could take its place, the whole is refused, with the ledgers and why.
 
-Then each ledger is marked, taken, and made whole without the bookie (replicator.py), the riskiest first; the bookie may
-be read from if it is there. It has to be read-only or stopped, or new ledgers come as fast as the old ones go. The end
-is a look at the metadata of all ledgers that finds it in none. Its cookie goes only after that, and only if it is not
-running: with its cookie gone it could come back as a new bookie that knows nothing of what it acknowledged.
+A bookie that takes entries is made read-only first, or new ledgers come as fast as the old ones go. Only the bookie
+that this runs in can be (``retire``); another one is refused while it is writable. Cancelled, it takes entries again.
+
+Then each ledger is marked, taken, and made whole without the bookie (replicator.py), the riskiest first; the bookie
+may be read from if it is there. The end is a look at the metadata of all ledgers that finds it in none. Its cookie
+goes only after that, and only if it is not running: with its cookie gone it could come back as a new bookie that
+knows nothing of what it acknowledged.
 
 Source: BookKeeperAdmin.java (decommissionBookie).
 """
@@ -16,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -32,6 +35,7 @@ from bkbox.errors import (
     OperatorError,
 )
 from bkbox.ids import BookieId, LedgerId, bookie_id
+from bkbox.ipc import messages
 from bkbox.jobs.work import Work
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol.departure import Departure, departure
@@ -80,7 +84,8 @@ class Survey:
 
 
 class Decommission:
-    """Of one bookie, which may be gone already. ``me``: see Replicator; ``host``: what its locks carry."""
+    """Of one bookie, which may be gone already. ``me``: see Replicator; ``host``: what its locks carry; ``retire``: has
+    the bookie take no more entries (True), or take them again; None where that cannot be done from here."""
 
     def __init__(
         self,
@@ -95,6 +100,7 @@ class Decommission:
         rng: random.Random,
         wall_ms: Callable[[], int],
         monotonic_s: Callable[[], float],
+        retire: Callable[[bool], Awaitable[object]] | None = None,
     ) -> None:
         self._work = work
         self._store = store
@@ -102,6 +108,7 @@ class Decommission:
         self._bookie = bookie
         self._settings = settings
         self._host = host
+        self._retire = retire
         self._wall_ms = wall_ms
         self._now_s = monotonic_s
         self._replicator = Replicator(store, client, me, settings.grace_s, wall_ms, monotonic_s)
@@ -148,11 +155,24 @@ class Decommission:
             raise OperatorError(
                 "re-replication is disabled in this cluster: `bkbox autorecovery enable` comes first"
             )
-        if survey.mode == "writable":
-            log.warning(
-                "bookie %s takes new ledgers while its old ones are copied: stop it, or make it read-only",
-                self._bookie,
-            )
+        if self._retire is not None:
+            await self._retire(True)
+        elif survey.mode == "writable":
+            raise OperatorError(still_writable(self._bookie))
+        try:
+            await self._migrate(survey)
+        except JobCancelledError:
+            if self._retire is not None:
+                await self._retire(False)
+            raise
+        if delete_cookie:
+            await self._delete_cookie()
+        self._work.say(f"no ledger names bookie {self._bookie}")
+
+    async def _migrate(self, survey: Survey) -> None:
+        """Until a look at all ledgers finds it in none."""
+        if self._retire is not None:
+            survey = await self.survey()  # writers went on until it was read-only
         while survey.ledgers:
             self._work.expect(
                 ledgers=self._done + len(survey.ledgers),
@@ -163,9 +183,18 @@ class Decommission:
             self._refuse_if_stuck(survey)
             if survey.ledgers:
                 await rest(self._work, asyncio.sleep(_PAUSE_S))
-        if delete_cookie:
-            await self._delete_cookie()
-        self._work.say(f"no ledger names bookie {self._bookie}")
+        await in_parallel(await self._left_marked(), self._one, self._settings.ledgers_at_once)
+
+    async def _left_marked(self) -> list[LedgerId]:
+        """Ledgers that are marked for this bookie alone, which none names any more: somebody was interrupted between
+        the metadata and the mark."""
+        found: list[LedgerId] = []
+        async for ledger in self._tree.ledgers():
+            await self._work.turn(metadata_calls=1)
+            mark = await self._tree.look(ledger)
+            if mark is not None and set(mark.missing.replicas) == {self._bookie}:
+                found.append(ledger)
+        return found
 
     # ---- ledgers ----------------------------------------------------------------------------
 
@@ -235,18 +264,34 @@ class Decommission:
         log.info("the cookie of bookie %s is deleted", self._bookie)
 
 
+def still_writable(bookie: BookieId) -> str:
+    """Why a bookie that takes entries is not decommissioned, and what to do."""
+    return (
+        f"bookie {bookie} is writable: new ledgers would come as fast as the old ones go. Make it read-only first, "
+        f"with `bkbox bookie read-only on` on its host (one of Java's: PUT /api/v1/bookie/state/readonly of its HTTP "
+        f"server), or stop it"
+    )
+
+
 async def decommission(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
     """The job. ``arguments``: ``bookie``, and ``delete_cookie`` with any value."""
+    bookie, supervisor = bookie_id(arguments["bookie"]), environment.supervisor
+
+    async def retire(wanted: bool) -> None:
+        assert supervisor is not None
+        await supervisor.call(messages.Retiring(wanted=wanted))
+
     job = Decommission(
         work,
         environment.store,
         environment.client,
-        bookie_id(arguments["bookie"]),
+        bookie,
         settings_of(environment.order),
         me=environment.me,
         host=str(environment.me),
         rng=environment.rng,
         wall_ms=environment.wall_ms,
         monotonic_s=environment.monotonic_s,
+        retire=retire if bookie == environment.me and supervisor is not None else None,
     )
     await job.run(delete_cookie="delete_cookie" in arguments)

@@ -5,10 +5,10 @@ written meanwhile, until little is left. The rest, and the change of its home, a
 (supervisor/moving.py): nothing here can lose anything. Copies travel in a file in memory whose descriptor is handed
 from one disk worker to the other; its bytes are not looked at here.
 
-Nothing is remembered between runs: what has moved is not on the disk any more. A copy that was not finished is dropped.
-A ledger that cannot move now (in limbo, unreadable entries, no room) stays, is listed with the reason, and is tried
-again. A drain that is cancelled lets the disk take new ledgers again.
-"""
+Nothing is remembered between runs: what has moved is not on the disk any more. A copy that was not finished is
+dropped. A ledger that cannot move now (unreadable entries, no room) stays, is listed with the reason, and is tried
+again. One in limbo moves as it is, and stays in limbo there; those come last, as repair may end it where it is. A
+drain that is cancelled lets the disk take new ledgers again."""
 
 from __future__ import annotations
 
@@ -37,7 +37,6 @@ _PASSES_MAX = 20
 _CROWDED_S = 0.05
 _LOOK_S = 0.5
 
-_LIMBO_ADVICE = "wait until repair has filled it (bkbox job list); it moves by itself then"
 _BAD_ADVICE = (
     "let a scrub refill them from other bookies (bkbox scrub run); it moves by itself then"
 )
@@ -168,8 +167,6 @@ class _Drainer:
         assert isinstance(found, messages.LedgerIs)
         if not found.known:
             return
-        if found.limbo:
-            raise _BlockedError("it is in limbo", _LIMBO_ADVICE)
         name, target = await self._target()
         fd = os.memfd_create("bkbox-drain")
         try:

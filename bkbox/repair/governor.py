@@ -6,7 +6,8 @@ and many bookies that do the same do not swing together.
 
 What is usual is learned while the jobs rest, and otherwise only downwards: a foreground that is slow *because* of the
 jobs must not become the usual. They rest when they do nothing, or have the least share, for some seconds on end: where
-the foreground stays slow then, it is not they who make it slow.
+the foreground stays slow then, it is not they who make it slow. Jobs that begin together with the foreground, as after
+a start, are made to rest for a few seconds first: else what they do to it would be all that was ever measured.
 
 Pure: measurements in, the share out.
 """
@@ -22,6 +23,7 @@ _NOISE_US = 1_000
 """Adds that take less than this disturb nobody, whatever is usual."""
 _LEARN_DOWN = 0.2
 _RESTED_S = 10
+_FIRST_REST_S = 3
 
 
 class Usual:
@@ -30,20 +32,28 @@ class Usual:
     def __init__(self) -> None:
         self._p99_us: float | None = None
         self._at_rest: list[int] = []
+        self._rested_s = 0
+        self.is_unknown = False
+        """There is a foreground, and the jobs have hardly rested since it was first seen."""
 
     def growth(self, adds: int, p99_us: int, *, rest: bool) -> float:
         """How many times as long as usual the adds of the last second took; 1.0 where that cannot be said.
 
         ``rest``: the jobs did nothing meanwhile, or as little as they ever do.
         """
+        self.is_unknown = False
         if not rest:
             self._at_rest.clear()
         if adds < _ADDS_LEAST:
             return 1.0
         if rest:
             self._at_rest.append(p99_us)
+            self._rested_s += 1
+        self.is_unknown = self._rested_s < _FIRST_REST_S
         if self._p99_us is None:
             self._p99_us = float(p99_us)
+        elif rest and self._rested_s <= _FIRST_REST_S:
+            self._p99_us = float(min(self._at_rest))
         growth = p99_us / max(self._p99_us, _NOISE_US)
         if p99_us < self._p99_us:
             self._p99_us += _LEARN_DOWN * (p99_us - self._p99_us)
@@ -59,11 +69,14 @@ class Governor:
     def __init__(self, growth_max: float) -> None:
         self.growth_max = growth_max
         self.share = 1.0
+        self._bearable = 1.0
 
-    def second_passed(self, growth: float) -> float:
-        """The share for the next second; ``growth`` is that of the disk that does worst."""
+    def second_passed(self, growth: float, *, unknown: bool = False) -> float:
+        """The share for the next second; ``growth`` is that of the disk that does worst. ``unknown``: what is usual is
+        not known somewhere."""
         if growth > self.growth_max:
-            self.share = max(SHARE_LEAST, self.share * _DOWN)
+            self._bearable = max(SHARE_LEAST, self._bearable * _DOWN)
         else:
-            self.share = min(1.0, self.share + _UP)
+            self._bearable = min(1.0, self._bearable + _UP)
+        self.share = SHARE_LEAST if unknown else self._bearable
         return self.share

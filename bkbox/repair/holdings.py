@@ -10,7 +10,7 @@ Source: LedgerChecker.java (verifyLedgerFragment).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from bkbox.client.pool import BookiePool
 from bkbox.ids import BookieId, EntryId
@@ -54,6 +54,9 @@ class Holdings:
 
         said = await asyncio.gather(*map(one, members))
         return dict(zip(members, said, strict=True))
+
+    def given(self, bookie: BookieId, entries: Iterable[range]) -> None:
+        """It was sent copies of these and has taken them. Nothing here depends on that: lists show it at once."""
 
     async def _of(self, bookie: BookieId, metadata: LedgerMetadata) -> Said:
         expected = list(expected_entries(metadata, bookie))

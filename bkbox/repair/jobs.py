@@ -13,6 +13,7 @@ from bkbox.repair.drain import drain
 from bkbox.repair.environment import Environment
 from bkbox.repair.gc import collect
 from bkbox.repair.limbo import repair_limbo
+from bkbox.repair.recovery import recover
 from bkbox.repair.replication import replicate
 from bkbox.repair.scrub import scrub
 
@@ -23,6 +24,7 @@ JOBS: dict[JobKind, Code] = {
     JobKind.LIMBO: repair_limbo,
     JobKind.AUDIT: watch_over,
     JobKind.DECOMMISSION: decommission,
+    JobKind.RECOVERY: recover,
     JobKind.REPLICATION: replicate,
     JobKind.GC: collect,
     JobKind.COMPACTION: compact,

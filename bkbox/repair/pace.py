@@ -20,6 +20,10 @@ class Bucket:
         self._level = 0.0
         self._at_s: float | None = None
 
+    @property
+    def rate(self) -> float | None:
+        return self._rate
+
     def set_rate(self, rate: float | None, now_s: float) -> None:
         self._fill(now_s)
         self._rate = rate
@@ -95,6 +99,11 @@ class Pacer:
             self._buckets[number].spend(size, now_s)
             self._spent[number] += size
         self._calls.spend(metadata_calls, now_s)
+
+    def rates(self) -> tuple[float | None, float | None]:
+        """Bytes a second of the disks and of the network that the jobs may have now."""
+        disk, network = self._buckets
+        return disk.rate, network.rate
 
     def second_passed(self, passed_s: float) -> bool:
         """``passed_s`` seconds have passed since the last call; whether the jobs did nothing meanwhile."""

@@ -1,4 +1,4 @@
-"""The repair worker once there is a job: from the supervisor's orders to the scheduler that runs it.
+"""The repair worker once there is a job or a quota: from the supervisor's orders to the scheduler that runs it.
 
 It is a client of its own bookie and of the others, and asks the disk workers for lists, checks and small pieces of work
 over channels of their own.
@@ -14,6 +14,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+from bkbox import logs
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, BugError, ConfigError
@@ -24,6 +25,7 @@ from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.repair.environment import Environment
 from bkbox.repair.jobs import JOBS
+from bkbox.repair.quotas import QuotaWatch
 from bkbox.repair.scheduler import Scheduler
 from bkbox.repair.waiting import Order
 
@@ -83,10 +85,13 @@ class RepairProcess:
                 supervisor=self._control,
             )
             scheduler = Scheduler(environment, JOBS, self._report)
+            assert self._control is not None
+            quotas = QuotaWatch(environment, self._control.send)
             beside = [
                 asyncio.ensure_future(scheduler.tell()),
                 asyncio.ensure_future(scheduler.watch_foreground()),
-                asyncio.ensure_future(self._obey(environment, scheduler)),
+                asyncio.ensure_future(self._obey(environment, scheduler, quotas)),
+                asyncio.ensure_future(quotas.run()),  # after the disks that have come already
             ]
             try:
                 await asyncio.gather(*beside)
@@ -96,7 +101,9 @@ class RepairProcess:
                 await asyncio.gather(*beside, return_exceptions=True)
                 await scheduler.close()
 
-    async def _obey(self, environment: Environment, scheduler: Scheduler) -> None:
+    async def _obey(
+        self, environment: Environment, scheduler: Scheduler, quotas: QuotaWatch
+    ) -> None:
         while True:
             message, fds = await self._orders.get()
             match message:
@@ -107,7 +114,9 @@ class RepairProcess:
                 case messages.ControlJob():
                     scheduler.control(message)
                 case messages.Settings():
+                    logs.set_level(message.values["log_level"])
                     scheduler.configure(message)
+                    quotas.configure(message.values)
                 case _:
                     raise BugError(f"the repair worker does not take {type(message).__name__}")
 
@@ -128,9 +137,11 @@ def _client(store: MetadataStore, order: messages.OpenRepair, rng: random.Random
     """A recovery may need other bookies. Without racks it chooses worse; without a client nothing is repaired."""
     try:
         options = ClientOptions(
-            topology_script=order.topology_script or None, rack_map=order.rack_map or None
+            topology_script=order.topology_script or None,
+            rack_map=order.rack_map or None,
+            **order.client,
         )
         return Client(store, options, rng)
     except ConfigError as error:
         log.error("repair goes on without racks: %s", error)
-        return Client(store, ClientOptions(), rng)
+        return Client(store, ClientOptions(**order.client), rng)

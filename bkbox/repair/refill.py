@@ -11,8 +11,9 @@ from collections.abc import Iterable
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.ids import BookieId, LedgerId
 from bkbox.jobs.work import Work
-from bkbox.repair.copier import Copier
+from bkbox.repair.copier import Copier, in_runs
 from bkbox.repair.environment import Environment
+from bkbox.repair.window import WINDOW_BYTES, ByteWindow
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import holds
 
@@ -58,8 +59,9 @@ async def _copy(
         work.count("entries_unreadable", len(entries))
         log.warning("ledger %d: %d entries cannot be read: refilling them", ledger, len(entries))
     in_flight = environment.order.entries_in_flight
-    copier = Copier(environment.me, environment.client.pool, metadata, work, in_flight)
-    failed = (await copier.copy(entries)).failed if entries else {}
+    window = ByteWindow(WINDOW_BYTES)
+    copier = Copier(environment.me, environment.client.pool, metadata, work, in_flight, window)
+    failed = (await copier.copy(in_runs(entries))).failed if entries else {}
     work.count("entries_refilled", len(entries) - len(failed))
     if failed:
         entry, why = min(failed.items())

@@ -43,13 +43,10 @@ from bkbox.protocol.rereplication import (
 )
 from bkbox.repair.holdings import Holdings
 from bkbox.repair.transfer import FragmentCopier, Sources
-from bkbox.repair.window import ByteWindow
+from bkbox.repair.window import WINDOW_BYTES, ByteWindow
 from bkbox.wire.ledger import LedgerMetadata
 
 log = logging.getLogger(__name__)
-
-WINDOW_BYTES = 16 << 20
-"""Entries on their way between bookies through one worker, in bytes."""
 
 _LOOKS_MAX = 8
 """So often a ledger is looked at in one try: others may change it meanwhile."""
@@ -65,7 +62,8 @@ class Cluster:
 
 
 class Replicator:
-    """``me``: the bookie beside which this runs, if any: what is near it is read first."""
+    """``me``: the bookie beside which this runs, if any: what is near it is read first. ``holdings``: who says what the
+    bookies have, where that is not to be asked as ever."""
 
     def __init__(
         self,
@@ -75,6 +73,7 @@ class Replicator:
         grace_s: float,
         wall_ms: Callable[[], int],
         monotonic_s: Callable[[], float],
+        holdings: Holdings | None = None,
     ) -> None:
         self._store = store
         self._client = client
@@ -82,7 +81,7 @@ class Replicator:
         self._grace_s = grace_s
         self._wall_ms = wall_ms
         self._now_s = monotonic_s
-        self._holdings = Holdings(client.pool)
+        self._holdings = holdings or Holdings(client.pool)
         self._window = ByteWindow(WINDOW_BYTES)
         self._left_to_writer: dict[LedgerId, float] = {}
 
@@ -174,6 +173,8 @@ class Replicator:
                 if written is None:
                     return given_to  # somebody changed the ledger: it is looked at anew
                 found = written
+            for bookie, parts in repair.refill.items():
+                self._holdings.given(bookie, parts)
             given_to.update(repair.refill, new.values())
         if failed is not None:
             raise failed

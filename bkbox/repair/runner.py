@@ -11,6 +11,9 @@ One ledger, in this order:
 5. if nothing is missing: clear limbo, which syncs everything written before it. Otherwise the ledger stays in limbo, is
    listed as a blocker with what each peer answered, and is tried again after a back-off.
 
+A drain may take a ledger to another disk at any moment, with its limbo. What was looked up, or cleared, on the disk
+that it has left then has no effect, and it is repaired anew where it is.
+
 Nothing is remembered between runs: what was copied is in the index, so an interrupted run goes on where it was. A few
 ledgers are worked on at once, so that the bookies of a crashed host do not drown each other.
 """
@@ -18,7 +21,6 @@ ledgers are worked on at once, so that the bookies of a crashed host do not drow
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 
 from bkbox.client.ending import ENDED
@@ -31,6 +33,8 @@ from bkbox.protocol import repair as plan
 from bkbox.repair.copier import Copier
 from bkbox.repair.environment import Environment
 from bkbox.repair.pace import retry_wait_s
+from bkbox.repair.recovery import why_stuck
+from bkbox.repair.window import WINDOW_BYTES, ByteWindow
 from bkbox.wire.ledger import LedgerMetadata
 
 log = logging.getLogger(__name__)
@@ -56,6 +60,7 @@ class Runner:
         self._rng = environment.rng
         self._work = work
         self._slots = asyncio.Semaphore(environment.order.ledgers_at_once)
+        self._window = ByteWindow(WINDOW_BYTES)
         self._working: dict[int, tuple[AsyncChannel, asyncio.Task[None]]] = {}
         self._ledgers = 0
 
@@ -108,12 +113,16 @@ class Runner:
         """Try until the ledger is out of limbo or the disk's worker is gone."""
         tries = 0
         while not disk.closed:
+            if tries and await self._has_moved(disk, ledger):
+                self._working.pop(ledger, None)
+                self._work.unblock(ledger)
+                return
             blocker: tuple[str, str] | None
             async with self._slots:
                 try:
                     blocker = await self._repair(disk, ledger)
                 except RecoveryAbortedError as error:
-                    blocker = await self._why_stuck(ledger, error)
+                    blocker = await why_stuck(self._client, ledger, error)
                 except ConnectionLostError as error:
                     blocker = (str(error), _RECOVER_ADVICE)
                 except BkboxError as error:
@@ -130,6 +139,15 @@ class Runner:
                 retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, self._rng)
             )
             tries += 1
+
+    async def _has_moved(self, disk: AsyncChannel, ledger: LedgerId) -> bool:
+        """Whether a drain has taken it to another disk, with its limbo: it is repaired there."""
+        try:
+            found = await disk.call(messages.GetLedger(ledger=ledger))
+        except BkboxError:
+            return False
+        assert isinstance(found, messages.LedgerIs)
+        return not (found.known and found.limbo)
 
     async def _repair(self, disk: AsyncChannel, ledger: LedgerId) -> tuple[str, str] | None:
         """One try; None once the ledger is out of limbo, else why not and what to do."""
@@ -153,8 +171,9 @@ class Runner:
                 metadata,
                 self._work,
                 self._order.entries_in_flight,
+                self._window,
             )
-            result = await copier.copy(itertools.chain.from_iterable(missing))
+            result = await copier.copy(missing)
             failed, answers = len(result.failed), result.describe()
             self._work.count("entries_missing", -failed)
         if not plan.may_leave_limbo(metadata, self._me, missing=failed, unverified=0):
@@ -164,15 +183,6 @@ class Runner:
             log.warning("ledger %d was ended with loss accepted: %s", ledger, ended.decode())
         await disk.call(messages.ClearLimbo(ledger=ledger))
         return None
-
-    async def _why_stuck(self, ledger: LedgerId, error: RecoveryAbortedError) -> tuple[str, str]:
-        """Which bookies recovery waits for, in limbo or away, and how many it could do without."""
-        try:
-            found = (await self._client.survey(ledger)).diagnosis
-        except BkboxError:
-            return str(error), _RECOVER_ADVICE
-        # Where the survey finds nothing in its way any more, the next try will end it.
-        return found.reason or str(error), found.what_to_do or _RECOVER_ADVICE
 
     async def _settled_metadata(self, ledger: LedgerId) -> LedgerMetadata:
         # Metadata of before this bookie joined an ensemble would say that nothing is missing.
@@ -210,16 +220,19 @@ class Runner:
     ) -> list[range]:
         ledger = metadata.ledger_id
         bad: list[range] = []
-        for start in range(entries.start, entries.stop, _CHECK_ENTRIES_AT_ONCE):
-            end = min(entries.stop, start + _CHECK_ENTRIES_AT_ONCE)
-            await self._work.turn(disk_bytes=(end - start) * _usual_size(metadata))
-            page = await disk.call(messages.CheckEntries(ledger=ledger, first=start, last=end - 1))
+        while entries:
+            count = min(len(entries), _CHECK_ENTRIES_AT_ONCE)
+            count = await self._work.turn(pieces=count, disk_bytes=count * _usual_size(metadata))
+            some, entries = entries[:count], entries[count:]
+            page = await disk.call(
+                messages.CheckEntries(ledger=ledger, first=some[0], last=some[-1])
+            )
             assert isinstance(page, messages.Page)
             bad.extend(
                 range(first, last + 1)
                 for first, last in messages.RANGE_ITEM.iter_unpack(page.payload)
             )
-            self._work.count("entries_checked", end - start)
+            self._work.count("entries_checked", count)
         return bad
 
     async def close(self) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Any
+from contextlib import nullcontext
+from functools import partial
+from typing import Any, NamedTuple
 
 from bkbox.errors import JobCancelledError
 from bkbox.jobs.job import JobState
@@ -13,6 +15,38 @@ from bkbox.repair.progress import Progress
 
 _LOOK_AGAIN_S = 0.2
 """A budget is looked at again at least so often: it may have been changed, and the job paused or cancelled."""
+
+
+class _Wanted(NamedTuple):
+    """What a turn is asked for: pieces, and what they cost together."""
+
+    pieces: int
+    disk_bytes: int
+    network_bytes: int
+    metadata_calls: int
+
+    @property
+    def costs(self) -> tuple[int, int, int]:
+        return self[1:]
+
+    @property
+    def size(self) -> int:
+        """What counts for the job's own limit, in bytes."""
+        return max(self.disk_bytes, self.network_bytes)
+
+    def within(self, own: float | None, shared: tuple[float | None, float | None]) -> _Wanted:
+        """As many of the pieces as these rates, in bytes a second, give in a second, and at least one."""
+        sizes = (self.size, self.disk_bytes, self.network_bytes)
+        part = min(
+            (
+                rate / size
+                for rate, size in zip((own, *shared), sizes, strict=True)
+                if rate and size
+            ),
+            default=1.0,
+        )
+        count = max(1, int(self.pieces * min(1.0, part)))
+        return _Wanted(count, *(cost * count // self.pieces for cost in self.costs))
 
 
 class RunningJob:
@@ -32,6 +66,8 @@ class RunningJob:
         self._goes_on.set()
         self._cancelled = False
         self._progress = Progress(monotonic_s())
+        self._turn_s = monotonic_s()
+        """When a turn last began or was given."""
 
     # ---- from outside -------------------------------------------------------------------------------
 
@@ -58,36 +94,56 @@ class RunningJob:
         state = JobState.BLOCKED if self._progress.is_blocked(now_s) else JobState.RUNNING
         if not self._goes_on.is_set():
             state = JobState.PAUSED
-        return {"id": self.number, "state": state.value, **self._progress.values(now_s)}
+        idle_minutes = int((now_s - self._turn_s) / 60)
+        values = self._progress.values(now_s)
+        return {"id": self.number, "state": state.value, "idle_minutes": idle_minutes, **values}
 
     # ---- Work ---------------------------------------------------------------------------------------
 
     async def turn(
-        self, *, disk_bytes: int = 0, network_bytes: int = 0, metadata_calls: int = 0
-    ) -> None:
-        await self._leave()
-        size = max(disk_bytes, network_bytes)
-        if size:
-            async with self._own_gate:
-                await self._wait_for(self._own.wait_s)
-                self._own.spend(size, self._now_s())
+        self,
+        *,
+        pieces: int = 1,
+        disk_bytes: int = 0,
+        network_bytes: int = 0,
+        metadata_calls: int = 0,
+    ) -> int:
+        self._turn_s = self._now_s()
+        wanted = _Wanted(pieces, disk_bytes, network_bytes, metadata_calls)
+        async with self._own_gate if wanted.size else nullcontext():
+            while (given := await self._try(wanted)) is None:
+                pass
+        self._turn_s = self._now_s()
+        return given
 
-        def wait_s(now_s: float) -> float:
-            return self._pacer.wait_s(disk_bytes, network_bytes, metadata_calls, now_s)
-
-        async with self._gate:
-            await self._wait_for(wait_s)
-            self._pacer.spend(disk_bytes, network_bytes, metadata_calls, self._now_s())
-        await self._leave()
-
-    async def _leave(self) -> None:
+    async def _try(self, wanted: _Wanted) -> int | None:
+        """None where something else was asked of the job while it waited at the gate of all."""
         await self._goes_on.wait()
         if self._cancelled:
             raise JobCancelledError(f"job {self.number} was cancelled")
+        if wanted.size:
+            await self._wait_for(self._own.wait_s)
+        async with self._gate:
+            await self._wait_for(partial(self._pacer.wait_s, *wanted.costs))
+            now_s = self._now_s()
+            if not self._may_go or (wanted.size and self._own.wait_s(now_s) > 0):
+                return None
+            given = wanted.within(self._own.rate, self._pacer.rates())
+            self._own.spend(given.size, now_s)
+            self._pacer.spend(*given.costs, now_s)
+            return given.pieces
+
+    @property
+    def _may_go(self) -> bool:
+        return self._goes_on.is_set() and not self._cancelled
 
     async def _wait_for(self, wait_s: Callable[[float], float]) -> None:
-        while (wait := wait_s(self._now_s())) > 0 and not self._cancelled:
+        while self._may_go and (wait := wait_s(self._now_s())) > 0:
             await asyncio.sleep(min(wait, _LOOK_AGAIN_S))
+
+    def allowance(self) -> int | None:
+        rates = [rate for rate in (self._own.rate, *self._pacer.rates()) if rate is not None]
+        return int(min(rates)) if rates else None
 
     def expect(
         self, *, ledgers: int | None = None, entries: int | None = None, size: int | None = None

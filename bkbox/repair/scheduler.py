@@ -156,12 +156,13 @@ class Scheduler:
             now_s = clock()
             idle = self._pacer.second_passed(now_s - before_s)
             rest = idle or self._governor.share == SHARE_LEAST
-            growth = 1.0
+            growth, unknown = 1.0, False
             for (name, _disk), found in zip(disks, latencies, strict=True):
                 if found is not None:
                     usual = self._usual.setdefault(name, Usual())
                     growth = max(growth, usual.growth(found.adds, found.p99_us, rest=rest))
-            self._pacer.give(self._governor.second_passed(growth), now_s)
+                    unknown = unknown or usual.is_unknown
+            self._pacer.give(self._governor.second_passed(growth, unknown=unknown), now_s)
 
     async def _latency(self, disk: AsyncChannel) -> messages.Latency | None:
         if disk.closed:

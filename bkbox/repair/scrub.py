@@ -2,7 +2,7 @@
 
 A pass goes from segment to segment. How far it has come is noted on the disk after each, once what was found there has
 been dealt with, so that a pass that was interrupted goes on where it was. Entries of the index whose segment is gone
-are looked for at its end.
+are looked for after that, and in the end what is there is compared with what other bookies have (comparison.py).
 """
 
 from __future__ import annotations
@@ -13,24 +13,29 @@ from bkbox.errors import BkboxError, DiskError, JobCancelledError
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.jobs.work import Work
+from bkbox.limits import SCRUB_STEP_BYTES
+from bkbox.repair.comparison import Comparison
 from bkbox.repair.environment import Environment
 from bkbox.repair.refill import refill
 from bkbox.repair.segments import REGIONS_MAX, Region, ask, sealed_segments, survey
 
 log = logging.getLogger(__name__)
 
-_STEP_BYTES = 1 << 20
 _NOTED_MAX = 1_000
+_NOTED_EVERY = 64
+"""Ledgers that were compared."""
 
 
 async def scrub(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
-    """``disk``: only this one, by its uuid; ``restart``: from the beginning, wherever the last pass has come."""
+    """``disk``: only this one, by its uuid; ``restart``: from the beginning, wherever the last pass has come;
+    ``disks_only``: without the comparison."""
     failures: list[str] = []
     for name, disk in list(environment.disks.items()):
         if disk.closed or arguments.get("disk", name) != name:
             continue
         try:
-            await _Disk(work, environment, name, disk).run(restart="restart" in arguments)
+            pass_ = _Disk(work, environment, name, disk)
+            await pass_.run(restart="restart" in arguments, compares="disks_only" not in arguments)
         except JobCancelledError:
             raise
         except BkboxError as error:  # the others go on
@@ -49,9 +54,10 @@ class _Disk:
         self._name = name
         self._disk = disk
 
-    async def run(self, *, restart: bool) -> None:
+    async def run(self, *, restart: bool, compares: bool) -> None:
         values = (await ask(self._disk, messages.GetSpace(), messages.Space)).values
         first = 0 if restart else int(values["scrub_segment"])
+        first_ledger = 0 if restart else int(values["scrub_ledger"])
         sizes = {segment: size for segment, size, _live in await sealed_segments(self._disk)}
         segments = [*sizes, int(values["segment"])]
         self._work.expect(size=sum(sizes.get(each, 0) for each in segments if each >= first))
@@ -61,7 +67,27 @@ class _Disk:
                 await self._note(segment + 1, regions)
         self._work.say(f"looking through the index of disk {self._name}")
         await self._refill(await survey(self._work, self._disk), named=True)
+        if compares:
+            await self._compare(first_ledger)
         await self._note(0, [])
+
+    async def _compare(self, first: int) -> None:
+        """Every ledger that has its home here and is not in limbo, from this one on."""
+        comparison = Comparison(self._work, self._environment)
+        after, more, since_note = first - 1, True, 0
+        while more:
+            page = await ask(self._disk, messages.ListLedgers(after=after), messages.Page)
+            for ledger, flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+                after = ledger
+                if flags & messages.LIMBO:
+                    continue
+                self._work.say(f"comparing ledger {ledger} with the other bookies")
+                await comparison.ledger(ledger)
+                since_note += 1
+                if since_note == _NOTED_EVERY:
+                    since_note = 0
+                    await ask(self._disk, messages.NoteCompared(ledger=ledger), messages.Done)
+            more = page.more
 
     async def _segment(self, segment: int) -> list[Region]:
         """Read one segment, and deal with what is bad in it."""
@@ -70,7 +96,7 @@ class _Disk:
         unnamed: list[tuple[int, int]] = []
         offset, done = 0, False
         while not done:
-            await self._work.turn(disk_bytes=_STEP_BYTES)
+            await self._work.turn(disk_bytes=SCRUB_STEP_BYTES)
             call = messages.ScrubSegment(segment=segment, offset=offset)
             found = await ask(self._disk, call, messages.Scrubbed)
             split = found.regions * messages.REGION_ITEM.size

@@ -11,29 +11,29 @@ Bookies that are not registered are asked, too, but last: one that lost its regi
 from __future__ import annotations
 
 import asyncio
-import struct
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from bkbox.client.matching import BATCH_ENTRIES_AT
-from bkbox.client.pool import Add, BookiePool
-from bkbox.errors import (
-    AddFailedError,
-    DigestError,
-    MetadataError,
-    NoSuchEntryError,
-    UnknownEntryError,
-)
+from bkbox.client.pool import BookiePool
+from bkbox.errors import AddFailedError, NoSuchEntryError, UnknownEntryError
 from bkbox.ids import BookieId, EntryId
 from bkbox.jobs.work import Work
 from bkbox.protocol.events import Answer, NoAnswer, describe
 from bkbox.protocol.rereplication import FragmentRepair, Transfer, sources, transfers
+from bkbox.repair.runs import (
+    BATCH_BYTES,
+    FIRST_ENTRIES,
+    Packer,
+    Run,
+    batch_bytes,
+    batch_entries,
+    in_turns,
+    store,
+)
 from bkbox.repair.window import ByteWindow
-from bkbox.wire.codes import Code, Evidence
-from bkbox.wire.digest import DigestManager, master_key
+from bkbox.wire.codes import Evidence
 from bkbox.wire.ledger import LedgerMetadata
 
-_BATCH_BYTES = 1 << 20
 _RUN_ENTRIES = 1_024
 _GROUP_ENTRIES = 64
 _FIRST_GUESS_BYTES = 64 << 10
@@ -41,11 +41,6 @@ _FIRST_GUESS_BYTES = 64 << 10
 
 _ENTRY_OVERHEAD_BYTES = 4_096
 """What an entry on its way counts for beside its bytes: it bounds how many small ones wait in a bookie's queue."""
-
-_TRIES_WHEN_CROWDED = 6
-_CROWDED_PAUSE_S = 0.1
-
-_SIZE = struct.Struct(">i")
 
 
 class Sources:
@@ -59,18 +54,12 @@ class Sources:
         distances: Mapping[BookieId, int],
     ) -> None:
         """Raises MetadataError for metadata without digest type or password: nothing could be checked."""
-        if metadata.digest_type is None or metadata.password is None:
-            raise MetadataError(
-                f"the metadata of ledger {metadata.ledger_id} has no digest type or no password: nothing that is "
-                f"copied could be checked"
-            )
         self.ledger = metadata.ledger_id
         self.write_quorum = metadata.write_quorum
-        self.key = master_key(metadata.password)
+        self._packer = Packer(metadata, pool)
         self._pool = pool
         self._registered = registered
         self._distances = distances
-        self._digests = DigestManager(metadata.ledger_id, metadata.digest_type, metadata.password)
         self._mute: set[BookieId] = set()
         self._without_batches: set[BookieId] = set()
 
@@ -87,10 +76,8 @@ class Sources:
             ),
         )
 
-    async def read_run(
-        self, candidates: Sequence[BookieId], entries: range
-    ) -> list[memoryview | bytes]:
-        """The entry at the beginning of a run and as many of those after it as come with it, as they are stored; where
+    async def read_run(self, candidates: Sequence[BookieId], entries: range, size: int) -> Run:
+        """The entry at the beginning of a run and as many of those after it as come with it in so many bytes; where
         every bookie holds every entry.
 
         Raises NoSuchEntryError: no bookie that is there has it; UnknownEntryError: one of them cannot say.
@@ -100,15 +87,14 @@ class Sources:
                 if (
                     bookie in self._registered
                     and bookie not in self._without_batches | self._mute
-                    and (found := await self._batch(bookie, entries))
+                    and (found := await self._batch(bookie, entries, size)) is not None
                 ):
                     return found
-        return [await self._read(candidates, EntryId(entries.start))]
+        first = await self._read(candidates, EntryId(entries.start))
+        return self._packer.of_entries(entries[:1], [first])
 
-    async def read_each(
-        self, candidates: Mapping[int, Sequence[BookieId]]
-    ) -> list[memoryview | bytes]:
-        """All of these entries, each with whom to ask for it, in their order. Raises as ``read_run``."""
+    async def read_each(self, candidates: Mapping[int, Sequence[BookieId]]) -> Run:
+        """All of these entries, each with whom to ask for it. Raises as ``read_run``."""
         asked = [
             self._pool.read(bookies[0], self.ledger, entry, None) if bookies else None
             for entry, bookies in candidates.items()
@@ -116,35 +102,17 @@ class Sources:
         found: list[memoryview | bytes] = []
         for (entry, bookies), reply in zip(candidates.items(), asked, strict=True):
             data: memoryview | bytes | None = None if reply is None else (await reply).entry
-            if data is None or not self._is_right(data, entry):
+            if data is None or not self._packer.is_right(data, entry):
                 data = await self._read(bookies, EntryId(entry))
             found.append(data)
-        return found
+        return self._packer.of_entries(list(candidates), found)
 
-    def _is_right(self, data: memoryview | bytes, entry: int) -> bool:
-        try:
-            self._digests.verify(data, entry)
-        except DigestError:
-            return False
-        return True
-
-    async def _batch(self, bookie: BookieId, entries: range) -> list[memoryview | bytes]:
-        reply = await self._pool.read_batch(
-            bookie, self.ledger, entries.start, len(entries), _BATCH_BYTES
-        )
+    async def _batch(self, bookie: BookieId, entries: range, size: int) -> Run | None:
+        reply = await self._pool.read_batch(bookie, self.ledger, entries.start, len(entries), size)
         if reply.answer in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
             self._without_batches.add(bookie)  # as of those that do not know batch reads
         body = reply.response
-        if not isinstance(body, bytes):
-            return []
-        verified = self._digests.verify_batch(body, BATCH_ENTRIES_AT, entries.start, len(entries))
-        view, at = memoryview(body), BATCH_ENTRIES_AT
-        found: list[memoryview | bytes] = []
-        for _ in verified:
-            start = at + _SIZE.size
-            at = start + _SIZE.unpack_from(body, at)[0]
-            found.append(view[start:at])
-        return found
+        return self._packer.of_batch(body, entries) if isinstance(body, bytes) else None
 
     async def _read(self, candidates: Sequence[BookieId], entry: EntryId) -> memoryview | bytes:
         said: list[tuple[BookieId, Answer | None]] = []
@@ -157,7 +125,7 @@ class Sources:
             else:
                 self._mute.discard(bookie)
             if reply.entry is not None:
-                if self._is_right(reply.entry, entry):
+                if self._packer.is_right(reply.entry, entry):
                     return reply.entry  # also beside the code of a bookie in limbo
                 answer = NoAnswer.BAD_DIGEST
             said.append((bookie, answer))
@@ -187,30 +155,37 @@ class FragmentCopier:
         self._window = window
         self._largest = _FIRST_GUESS_BYTES
         self._was_seen = False
+        self._has_begun = False
 
     async def copy(self, new: Mapping[int, BookieId]) -> None:
         """Copy everything, or raise at the first entry that could not be. ``new``: the bookies for lost positions.
 
         Raises NoSuchEntryError, UnknownEntryError, AddFailedError, JobCancelledError.
         """
-        under_way: set[asyncio.Task[None]] = set()
+        under_way: dict[asyncio.Task[None], int] = {}
         failures: list[BaseException] = []
 
         def ended(task: asyncio.Task[None]) -> None:
-            under_way.discard(task)
+            self._window.give(
+                under_way.pop(task)
+            )  # here: one that is cancelled may never have begun
             if not task.cancelled() and (error := task.exception()) is not None:
                 failures.append(error)
 
         try:
-            for transfer in grouped(transfers(self._repair, self._sources.write_quorum, new)):
+            needed = transfers(self._repair, self._sources.write_quorum, new)
+            for transfer in grouped(needed, self._most):
                 size = self._guess(len(transfer.entries))
-                await self._window.take(size)
+                await self._window.take(size, self._work.allowance())
                 if failures:
                     self._window.give(size)
                     break
-                task = asyncio.ensure_future(self._one(transfer, size))
-                under_way.add(task)
+                task = asyncio.ensure_future(self._one(transfer))
+                under_way[task] = size
                 task.add_done_callback(ended)
+                if not self._has_begun:
+                    await asyncio.wait({task})
+                    self._has_begun = True
             while under_way and not failures:
                 await asyncio.wait(set(under_way), return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -223,84 +198,47 @@ class FragmentCopier:
 
     def _guess(self, count: int) -> int:
         """What so many entries hold of the window."""
-        return min(count * (self._largest + _ENTRY_OVERHEAD_BYTES), _BATCH_BYTES)
+        return min(count * (self._largest + _ENTRY_OVERHEAD_BYTES), BATCH_BYTES)
 
-    async def _one(self, group: Group, held: int) -> None:
-        try:
-            if isinstance(group.entries, range):
-                await self._copy_run(group.entries, group.targets)
-            else:
-                await self._copy_each(group.entries, group.targets)
-        finally:
-            self._window.give(held)
+    def _most(self) -> int:
+        most = _RUN_ENTRIES if self._has_begun else FIRST_ENTRIES
+        return batch_entries(self._work, self._largest, most)
+
+    async def _one(self, group: Group) -> None:
+        if isinstance(group.entries, range):
+            await self._copy_run(group.entries, group.targets)
+        else:
+            await self._copy_each(group.entries, group.targets)
 
     async def _copy_run(self, entries: range, targets: Sequence[BookieId]) -> None:
         while entries:
             candidates = self._sources.order(self._repair, entries.start, targets)
-            found = await self._sources.read_run(candidates, entries)
-            await self._store(entries[: len(found)], found, targets)
-            entries = entries[len(found) :]
+            found = await self._sources.read_run(candidates, entries, batch_bytes(self._work))
+            await self._store(found, targets)
+            entries = entries[len(found.entries) :]
 
     async def _copy_each(self, entries: Sequence[int], targets: Sequence[BookieId]) -> None:
         order = self._sources.order
         candidates = {entry: order(self._repair, entry, targets) for entry in entries}
-        await self._store(entries, await self._sources.read_each(candidates), targets)
+        await self._store(await self._sources.read_each(candidates), targets)
 
-    async def _store(
-        self,
-        entries: Sequence[int],
-        found: Sequence[memoryview | bytes],
-        targets: Sequence[BookieId],
-    ) -> None:
-        size = sum(map(len, found))
-        self._saw(max(map(len, found)))
-        await self._work.turn(network_bytes=size * (1 + len(targets)))
-        await asyncio.gather(*(self._store_at(each, entries, found) for each in targets))
-        self._work.did(entries=len(found) * len(targets), size=size * len(targets))
-
-    def _saw(self, size: int) -> None:
-        self._largest = max(size, self._largest) if self._was_seen else size
+    async def _store(self, run: Run, targets: Sequence[BookieId]) -> None:
+        self._largest = max(run.largest, self._largest) if self._was_seen else run.largest
         self._was_seen = True
+        async for part in in_turns(run, self._work, disk=0, network=1 + len(targets)):
+            await asyncio.gather(*(self._store_at(each, part) for each in targets))
+            copies = len(targets)
+            self._work.did(entries=len(part.entries) * copies, size=part.size * copies)
 
-    async def _store_at(
-        self, target: BookieId, entries: Sequence[int], found: Sequence[memoryview | bytes]
-    ) -> None:
-        adds = [
-            Add(self._sources.ledger, entry, self._sources.key, data, recovery=True)
-            for entry, data in zip(entries, found, strict=True)
-        ]
-        for tries in range(_TRIES_WHEN_CROWDED):
-            if tries:
-                await asyncio.sleep(_CROWDED_PAUSE_S * 2**tries)
-            answer = await self._send(target, adds)
-            if answer is not Code.ETOOMANYREQUESTS:
-                break
-        if answer is not Code.EOK:
-            which = (
-                f"entries {entries[0]} to {entries[-1]}"
-                if len(entries) > 1
-                else f"entry {entries[0]}"
-            )
+    async def _store_at(self, target: BookieId, run: Run) -> None:
+        refused = await store(self._pool, target, run)
+        if refused:
+            first, answer = min(refused.items())
+            more = f" and {len(refused) - 1} more entries" if len(refused) > 1 else ""
             raise AddFailedError(
-                f"{which} of ledger {self._sources.ledger} could not be written: {describe([(target, answer)])}"
+                f"entry {first}{more} of ledger {self._sources.ledger} could not be written: "
+                f"{describe([(target, answer)])}"
             )
-
-    async def _send(self, target: BookieId, adds: Sequence[Add]) -> Answer:
-        """EOK if all of them are stored, else the first other answer."""
-        done: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
-        left = len(adds)
-        worst: Answer = Code.EOK
-
-        def answered(first: int, last: int, answer: Answer, _connection: int) -> None:
-            nonlocal left, worst
-            left -= last - first + 1
-            if worst is Code.EOK:
-                worst = answer
-            if left == 0 and not done.done():
-                done.set_result(worst)
-
-        self._pool.add_packaged(target, adds, answered)
-        return await done
 
 
 class Group(NamedTuple):
@@ -310,17 +248,19 @@ class Group(NamedTuple):
     targets: tuple[BookieId, ...]
 
 
-def grouped(given: Iterable[Transfer]) -> Iterator[Group]:
-    """Long runs are cut, single entries for the same bookies put together."""
+def grouped(given: Iterable[Transfer], most: Callable[[], int]) -> Iterator[Group]:
+    """Long runs are cut, single entries for the same bookies put together. ``most``: how many may go together now."""
     waiting: dict[tuple[BookieId, ...], list[int]] = {}
     for entries, targets in given:
         if len(entries) > 1:
-            for start in range(0, len(entries), _RUN_ENTRIES):
-                yield Group(entries[start : start + _RUN_ENTRIES], targets)
+            while entries:
+                count = most()
+                yield Group(entries[:count], targets)
+                entries = entries[count:]
             continue
         group = waiting.setdefault(targets, [])
         group.append(entries.start)
-        if len(group) == _GROUP_ENTRIES:
+        if len(group) >= min(most(), _GROUP_ENTRIES):
             yield Group(waiting.pop(targets), targets)
     for targets, group in waiting.items():
         yield Group(group, targets)

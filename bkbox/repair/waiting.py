@@ -1,6 +1,7 @@
 """The repair worker while no job runs, which is most of its life and should cost nothing.
 
-It takes the supervisor's orders without asyncio, a client or a metadata store, and keeps them for the first job.
+It takes the supervisor's orders without asyncio, a client or a metadata store, and keeps them for the first job, or
+until there are quotas.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ Order = tuple[Message, list[int]]
 
 
 def until_needed(control: Channel) -> list[Order]:
-    """What has been ordered when the first job comes, the job included.
+    """What has been ordered when the first job comes, or there are quotas to watch; that order included.
 
     Nothing: the supervisor says stop. Raises EOFError where it is gone.
     """
@@ -31,8 +32,20 @@ def until_needed(control: Channel) -> list[Order]:
         if isinstance(order, messages.AttachDisk):
             _forget_disk(orders, order.disk)
         orders.append((order, fds))
-        if isinstance(order, messages.StartJob):
+        if _is_work(order):
             return orders
+
+
+def _is_work(order: Message) -> bool:
+    match order:
+        case messages.StartJob():
+            return True
+        case messages.OpenRepair():
+            return bool(order.quotas)
+        case messages.Settings():
+            return bool(order.values["quotas"])
+        case _:
+            return False
 
 
 def _forget_disk(orders: list[Order], disk: str) -> None:

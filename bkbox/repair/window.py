@@ -1,9 +1,15 @@
-"""How much may be on its way at once, in bytes: whoever wants to begin waits for room, in the order of asking."""
+"""How much may be on its way at once, in bytes: whoever wants to begin waits for room, in the order of asking.
+
+At a slow rate less may be on its way than there is room for: what was asked of peers should not lie here for long.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
+
+WINDOW_BYTES = 16 << 20
+"""Entries on their way between bookies for one job, in bytes."""
 
 
 class ByteWindow:
@@ -12,22 +18,23 @@ class ByteWindow:
     def __init__(self, size: int) -> None:
         self._size = size
         self._held = 0
-        self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
+        self._waiting: deque[tuple[int, int | None, asyncio.Future[None]]] = deque()
 
-    async def take(self, size: int) -> None:
-        """Wait for room for so many bytes and hold them."""
-        if not self._waiting and self._fits(size):
+    async def take(self, size: int, most: int | None = None) -> None:
+        """Wait until so many bytes have room, and are no more than ``most`` with what is held then; hold them."""
+        if not self._waiting and self._fits(size, most):
             self._held += size
             return
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((size, turn))
+        waiter = (size, most, turn)
+        self._waiting.append(waiter)
         try:
             await turn
         except asyncio.CancelledError:
             if turn.done() and not turn.cancelled():  # it was given just now
                 self.give(size)
             else:
-                self._waiting.remove((size, turn))
+                self._waiting.remove(waiter)
                 self._pass()
             raise
 
@@ -37,12 +44,13 @@ class ByteWindow:
         self._pass()
 
     def _pass(self) -> None:
-        while self._waiting and self._fits(self._waiting[0][0]):
-            size, turn = self._waiting.popleft()
+        while self._waiting and self._fits(*self._waiting[0][:2]):
+            size, _most, turn = self._waiting.popleft()
             if turn.cancelled():
                 continue
             self._held += size
             turn.set_result(None)
 
-    def _fits(self, size: int) -> bool:
-        return self._held == 0 or self._held + size <= self._size
+    def _fits(self, size: int, most: int | None) -> bool:
+        room = self._size if most is None else min(most, self._size)
+        return self._held == 0 or self._held + size <= room

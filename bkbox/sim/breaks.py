@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from bkbox.bookie import admission
 from bkbox.bookie.admission import Standing
 from bkbox.protocol.boot import DiskClass
-from bkbox.sim import patches
+from bkbox.sim import patches, repairpatches
 from bkbox.sim.environment import replaced
 from bkbox.sim.patches import Change
 from bkbox.values import replaced as with_changes
@@ -165,17 +165,17 @@ BREAKS = tuple(
         (
             "limbo-cleared-too-early",
             "limbo ends although entries are missing",
-            patches.limbo_cleared_early,
+            repairpatches.limbo_cleared_early,
         ),
         (
             "repair-without-recovery",
             "repair does not close a ledger before it compares",
-            patches.repair_without_recovery,
+            repairpatches.repair_without_recovery,
         ),
         (
             "repair-trusts-index",
             "repair does not read what the index has",
-            patches.repair_trusts_index,
+            repairpatches.repair_trusts_index,
         ),
         (
             "two-homes",
@@ -183,6 +183,16 @@ BREAKS = tuple(
             patches.two_homes,
         ),
         ("digests-ignored", "clients do not verify digests", patches.digests_ignored),
+        (
+            "named-without-copies",
+            "re-replication names bookies that were given no copies",
+            repairpatches.named_without_copies,
+        ),
+        (
+            "collects-what-is-named",
+            "collection takes closed ledgers for nobody's",
+            repairpatches.collects_named,
+        ),
     )
 )
 

@@ -1,8 +1,8 @@
 """What stands between bkbox and the machine, replaced while a simulation runs.
 
 The code that is tested is not changed and knows nothing of this. Replaced are the doors to sockets, processes, locks,
-the wall clock and random ids, and a few constants that would only cost time: how far segments are filled ahead, how
-often figures are asked for.
+the wall clock and random ids, and a few things that would only cost time: how far segments are filled ahead, how
+often figures are asked for, that the same cookie is decoded again and again.
 """
 
 from __future__ import annotations
@@ -11,21 +11,24 @@ import asyncio
 import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
 from bkbox.client import client
+from bkbox.repair import auditor, resting
 from bkbox.sim.child import SimChild
 from bkbox.sim.host import Cluster, Host
 from bkbox.sim.index import SimIndex
 from bkbox.sim.link import SimPool
 from bkbox.sim.loop import Process
 from bkbox.sim.metadata import View
+from bkbox.sim.upkeep import NEVER_S
 from bkbox.storage import prepare, segmentlog
 from bkbox.storage.files import Files
 from bkbox.supervisor import cookie_repair, ground, keeper, opening, supervisor
+from bkbox.wire import cookie
 from bkbox.worker import groups
 
 
@@ -154,6 +157,9 @@ def installed(cluster: Cluster, *, syncs_at_once: bool) -> Iterator[None]:
             (supervisor, "uuid", SimpleNamespace(uuid4=uuids)),
             (supervisor, "_STATS_EVERY_S", 60.0),
             (keeper, "time", now),
+            (cookie, "decode", lru_cache(256)(cookie.decode)),
+            (auditor, "LOOK_EVERY_S", 15.0),
+            (resting, "_LISTEN_EVERY_S", NEVER_S),
             (cookie_repair, "uuid4", uuids),
             (
                 cookie_repair,

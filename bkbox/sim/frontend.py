@@ -217,7 +217,7 @@ class Frontend:
                     asked.connection.deferred.setdefault(ledger, set()).add(asked.entry)
         elif asked.kind == FORCE:
             for entry in asked.forced if is_ok else ():
-                observer.stored(bookie, ledger, entry, ordinary=False, deferred=False)
+                observer.forced(bookie, ledger, entry)
         else:
             if asked.fences and (is_ok or denies):
                 observer.fenced(bookie, ledger)

@@ -11,23 +11,17 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 from uuid import UUID
 
 from bkbox.checks.observer import Observer
-from bkbox.client.client import Client
-from bkbox.client.options import ClientOptions
 from bkbox.config import Config
 from bkbox.configschema import SCHEMA
 from bkbox.errors import BkboxError, CookieMismatchError, DiskError, MetadataError
 from bkbox.ids import BookieId
-from bkbox.ipc import messages
-from bkbox.ipc.messages import Message
-from bkbox.repair.environment import Environment
-from bkbox.repair.runner import Runner
-from bkbox.sim.child import SimChannel, SimChild, SimNursery
+from bkbox.sim.child import SimNursery
+from bkbox.sim.disk import Disk as DiskFiles
 from bkbox.sim.files import KILLED_IN_WRITE, Ambush, SimFiles
-from bkbox.sim.files import Disk as DiskFiles
 from bkbox.sim.frontend import (
     ADDED,
     ADDED_BY_RECOVERY,
@@ -41,21 +35,12 @@ from bkbox.sim.link import Reach
 from bkbox.sim.loop import Process, Scheduler
 from bkbox.sim.metadata import Truth, View
 from bkbox.sim.network import Network
-from bkbox.sim.work import SimWork
+from bkbox.sim.supervisor import SimSupervisor
+from bkbox.sim.upkeep import Upkeep
 from bkbox.sim.worker import Worker
-from bkbox.storage.marker import Run
-from bkbox.storage.records import AckAfter
 from bkbox.supervisor import cookie_repair, cookies
 from bkbox.supervisor.directories import stamp
-from bkbox.supervisor.disks import Disk
-from bkbox.supervisor.ground import Ground
-from bkbox.supervisor.keeper import Keeper
 from bkbox.supervisor.nursery import Nursery
-from bkbox.supervisor.process import Child
-from bkbox.supervisor.supervisor import Supervisor
-
-if TYPE_CHECKING:
-    from bkbox.ipc.asyncchannel import AsyncChannel
 
 ADDED_BY_REPLACEMENT = "an add of a recovery, to a bookie that metadata does not name yet"
 
@@ -96,6 +81,8 @@ class Cluster:
         self.observer = observer
         self.counts: Counter[str] = Counter()
         self.hosts: dict[str, Host] = {}
+        self.upkeep: Upkeep | None = None
+        """How repair processes audit, re-replicate and collect; None: they do not."""
         self.traps: dict[str, Callable[[Host], None]] = {}
         """What befalls the next bookie that takes a step of the protocol, once; by the step."""
 
@@ -163,7 +150,9 @@ class Host:
         """At which change of its the next supervisor dies."""
         self.ambush = Ambush()
         self.on_start: Callable[[], None] | None = None
-        """What comes with the next start, once; ``on_up``: when it has ended well."""
+        """What comes with the next start, once; ``on_loss``: when it finds that something may be lost; ``on_up``: when
+        it has ended well."""
+        self.on_loss: Callable[[], None] | None = None
         self.on_up: Callable[[], None] | None = None
         self.processes: list[Process] = []
         self._machine = machine
@@ -340,16 +329,18 @@ class Host:
 
     # ---- what is known of it ---------------------------------------------------------------------
 
-    def vouches(self, ledger: int, entry: int) -> bool:
-        """Whether any worker that runs has an entry, or has its ledger in limbo."""
+    def vouches(self, ledger: int) -> set[int] | None:
+        """The entries of a ledger that any worker that runs has; None where one has the ledger in limbo."""
+        held: set[int] = set()
         for worker in self.workers.values():
-            if worker.store is not None and worker.store.has_entry(ledger, entry):
-                return True
-        for worker in self.workers.values():
-            state = None if worker.store is None else worker.store.ledger_state(ledger)
+            if worker.store is None:
+                continue
+            state = worker.store.ledger_state(ledger)
             if state is not None and state.limbo:
-                return True
-        return False
+                return None
+            for first, last in worker.store.entries(ledger):
+                held.update(range(first, last + 1))
+        return held
 
     def keeps_fence(self, ledger: int) -> bool:
         """Whether any worker that runs has a ledger fenced."""
@@ -368,132 +359,3 @@ class Host:
             for ledger, record in worker.store.ledgers()
             if record.limbo
         ]
-
-
-class Repair:
-    """The repair worker's process."""
-
-    def __init__(self, host: Host) -> None:
-        self.process = host.process("repair")
-        order = messages.OpenRepair(
-            bookie=host.name,
-            metadata="sim:",
-            metadata_wait_s=host.config.metadata_wait_s,
-            entries_in_flight=4,
-            disk_bytes_per_second=0,
-            network_bytes_per_second=0,
-            metadata_calls_per_second=0,
-            p99_growth_max=1.0,
-            ledgers_at_once=2,
-            retry_initial_s=host.config.repair_retry_initial_s,
-            retry_max_s=host.config.repair_retry_max_s,
-            topology_script="",
-            rack_map="",
-        )
-        self._order = order
-        self._cluster = host.cluster
-        self._store = View(host.cluster.truth, self.process, is_late=True)
-        self._rng = random.Random(host.rng.getrandbits(64))  # noqa: S311 - of a seed
-        self._runner: Runner | None = None
-
-    def receive(self, message: Message) -> Message | None:
-        if isinstance(message, messages.Stop):
-            self.process.after(0.0, self.process.die, "it was told to stop")
-        return None
-
-    def serve(self, worker: Worker) -> None:
-        self.process.run_task(self._serve(worker))
-
-    async def _serve(self, worker: Worker) -> None:
-        if self._runner is None:
-            scheduler = self._cluster.scheduler
-            environment = Environment(
-                me=BookieId(self._order.bookie),
-                store=self._store,
-                client=Client(self._store, ClientOptions(), self._rng),
-                disks={},
-                order=self._order,
-                rng=self._rng,
-                wall_ms=lambda: int(scheduler.now * 1000),
-                monotonic_s=lambda: scheduler.now,
-            )
-            self._runner = Runner(environment, SimWork())
-        try:
-            await self._runner.serve_disk(cast("AsyncChannel", SimChannel(worker)))
-        except BkboxError as error:
-            self.process.say("cannot ask a disk for its ledgers in limbo: %s", error)
-
-
-class SimSupervisor(Supervisor):
-    """The real supervisor; what it does with sockets and descriptors is done with objects here."""
-
-    def __init__(self, host: Host, files: SimFiles, nursery: Nursery) -> None:
-        super().__init__(host.config, files, nursery, self._ready)
-        self._host = host
-        rng = random.Random(host.rng.getrandbits(64))  # noqa: S311 - of a seed
-        self._keeper = Keeper(
-            host.config.restart_backoff_initial_s,
-            host.config.restart_backoff_max_s,
-            rng,
-            self._fail,
-        )
-        self._run = Run(
-            f"boot-{host.name}-{host.boot}", AckAfter(host.plan.ack_after), str(host.cluster.uuid())
-        )
-
-    def _ready(self, _listen: str) -> None:
-        host = self._host
-        host.is_up = True
-        told, host.on_up = host.on_up, None
-        if told is not None:
-            told()
-        host.cluster.counts["boots"] += 1
-
-    async def _account_for_losses(self, base: Ground, opened: list[Disk]) -> None:
-        host = self._host
-        for disk in opened:
-            host.cluster.counts[f"disk class: {disk.crash_class.value}"] += 1
-            host.cluster.scheduler.say(
-                host.name, "%s: %s: %s", disk.path, disk.crash_class.value, disk.reason
-            )
-        if len(opened) == len(self.disks) and not any(disk.may_have_lost for disk in self.disks):
-            host.cluster.observer.vouched(host.name, host.vouches, host.keeps_fence)
-        await super()._account_for_losses(base, opened)
-        host.accounted_at = host.cluster.scheduler.now
-
-    async def _start_frontend(self, base: Ground) -> None:
-        usable = [disk for disk in self.disks if disk.usable]
-        begun: Any = self._nursery.take("frontend", self.config.bookie_id)
-        self.frontend = cast(Child, SimChild(begun, self.listen))
-        for disk in usable:
-            self._link(disk)
-
-    def _link(self, disk: Disk) -> None:
-        frontend = self._host.frontend
-        if self.frontend is None or not self.frontend.running or disk.child is None:
-            return
-        if frontend is None or frontend.process.dead:
-            return
-        worker: Worker = cast(Any, disk.child).callee
-        lane = frontend.attach(disk.uuid, worker)
-
-        def lost() -> None:
-            frontend.process.after(0.005, frontend.lost, lane)
-
-        worker.process.on_death.append(lost)
-        worker.process.after(0.0, worker.attach, frontend, lane)
-        disk.in_service = True
-
-    async def _run_jobs(self, base: Ground) -> None:
-        """Repair is given the disks as they come: see ``Repair``."""
-
-    def _start_repair(self) -> None:
-        self.repair = cast(Child, SimChild(Repair(self._host), self.config.bookie_id))
-        for disk in self.disks:
-            self._link_repair(disk)
-
-    def _link_repair(self, disk: Disk) -> None:
-        if self.repair is None or not self.repair.running or disk.child is None or not disk.usable:
-            return
-        repair: Repair = cast(Any, self.repair).callee
-        repair.serve(cast(Any, disk.child).callee)

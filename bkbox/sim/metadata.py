@@ -33,9 +33,11 @@ from bkbox.metadata.base import (
     Registration,
     Versioned,
 )
+from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.sim.loop import Process, Scheduler
+from bkbox.sim.underreplication import Marks, SimRests, SimUnderReplication
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo
 
@@ -56,6 +58,7 @@ class Truth:
         self.cookies: dict[BookieId, Versioned[bytes]] = {}
         self.registered: dict[BookieId, SimRegistration] = {}
         self.watchers: dict[int, list[asyncio.Event]] = {}
+        self.marks = Marks(scheduler)
         self.next_ledger = 0
         self.down_until = 0.0
         self.lose_answers = 0
@@ -242,17 +245,17 @@ class View(MetadataStore):
         finally:
             watchers.remove(changed)
 
-    async def underreplicated(self) -> frozenset[LedgerId]:
-        await self._way()
-        return frozenset()
-
     @property
     def under_replication(self) -> UnderReplication:
-        raise BugError("nobody re-replicates in a simulated cluster")
+        return SimUnderReplication(self._truth.marks, self._process, self._way, self._answer)
 
     @property
     def rests(self) -> Rests:
-        raise BugError("nobody re-replicates in a simulated cluster")
+        return SimRests(self._truth.marks, self._way, self._answer)
+
+    @property
+    def logs(self) -> LogLists:
+        raise BugError("nobody writes a log in a simulated cluster")
 
     # ---- cookies --------------------------------------------------------------------------------
 

@@ -76,6 +76,16 @@ class Network:
         self.cut |= ways
         self._process.after(seconds, self.cut.difference_update, ways)
 
+    def lose_for(self, seconds: float, way: tuple[str, str], probability: float) -> None:
+        """So much of what one host sends to another is lost, for a while."""
+        self.leaky[way] = probability
+        self._process.after(seconds, self.leaky.pop, way, None)
+
+    def slow_for(self, seconds: float, way: tuple[str, str], mean_s: float) -> None:
+        """What one host sends to another comes later, for a while."""
+        self.slow[way] = mean_s
+        self._process.after(seconds, self.slow.pop, way, None)
+
     def garbles(self, host: str) -> bool:
         """Whether the entry that a host is about to send gets a wrong bit."""
         probability = self.garbling.get(host, 0.0) if self.garbling else 0.0

@@ -13,7 +13,7 @@ from bkbox.bookie.admission import Standing, Verdict
 from bkbox.bookie.bookie import Bookie
 from bkbox.frontend.intake import Intake
 from bkbox.frontend.routing import Places
-from bkbox.protocol import boot, lac, recovery, repair
+from bkbox.protocol import boot, lac, recovery
 from bkbox.protocol import writer as writer_machine
 from bkbox.protocol.boot import DiskClass, Mark
 from bkbox.protocol.effects import SendRead
@@ -270,23 +270,6 @@ def acks_during_change() -> tuple[Change, ...]:
 
 def without_cas() -> tuple[Change, ...]:
     return ((Truth, "compare", lambda self, found, expected: True),)
-
-
-def limbo_cleared_early() -> tuple[Change, ...]:
-    return ((repair, "may_leave_limbo", lambda *values, **named: True),)
-
-
-def repair_without_recovery() -> tuple[Change, ...]:
-    return ((repair, "needs_recovery", lambda metadata, bookie: False),)
-
-
-def repair_trusts_index() -> tuple[Change, ...]:
-    from bkbox.repair.runner import Runner
-
-    async def unreadable(*_of_entries: Any) -> list[range]:
-        return []
-
-    return ((Runner, "_unreadable", unreadable),)
 
 
 def two_homes() -> tuple[Change, ...]:

@@ -1,7 +1,8 @@
 """One simulation, from the plan to the verdict.
 
 Faults act for FAULTS_S simulated seconds. Then they cease, and the cluster has REST_S to come to rest: every bookie
-runs and nothing is in limbo. At last a judge closes and reads every ledger, and the checks say whether all is there.
+runs, nothing is in limbo and nothing is marked for re-replication. At last a judge closes and reads every ledger, and
+the checks say whether all is there.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ INIT_S = 20.0
 REST_S = 900.0
 
 _SWEEP_S = 20.0
-_SWEEP_DEATHS = 500
+_SWEEP_DEATHS = 1000
 
 Trace = list[tuple[float, str, str]]
 
@@ -70,6 +71,7 @@ class _Run:
         truth = Truth(scheduler, self._observer)
         self._cluster = Cluster(scheduler, network, truth, self._observer)
         self._cluster.counts = counts
+        self._cluster.upkeep = plan.upkeep
         self._machine = Process(scheduler, "machine")
         for host_plan in plan.hosts:
             self._cluster.hosts[host_plan.name] = Host(self._cluster, host_plan, self._machine)
@@ -158,7 +160,7 @@ class _Run:
         end = scheduler.now + REST_S
         while self._goes_on and scheduler.now < end:
             scheduler.run(scheduler.now + 2.0)
-            if all(map(is_settled, hosts.values())):
+            if all(map(is_settled, hosts.values())) and not self._marked:
                 return
         if self._goes_on:
             left = [
@@ -166,7 +168,13 @@ class _Run:
                 for name, host in hosts.items()
                 if not is_settled(host)
             ]
+            left += [f"ledger {ledger} is marked for re-replication" for ledger in self._marked]
             self._observer.fail("liveness", f"after {REST_S:g} s not at rest: {', '.join(left)}")
+
+    @property
+    def _marked(self) -> list[int]:
+        """Ledgers that somebody is still to make whole."""
+        return sorted(self._cluster.truth.marks.marks)
 
     def _judge(self) -> None:
         if not self._goes_on:

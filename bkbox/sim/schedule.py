@@ -1,8 +1,8 @@
 """What a seed means: the cluster, what clients do, and what goes wrong, drawn before anything happens.
 
 Every action has a random generator of its own, so that leaving one out changes nothing about the others: that is what
-makes a failing schedule shorter, action by action (shrink.py). How much of what there may be is said by the theme that
-is drawn first (themes.py).
+makes a failing schedule shorter, action by action (shrink.py). How much of what there may be is said by the theme whose
+turn it is (themes.py).
 """
 
 from __future__ import annotations
@@ -12,9 +12,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from bkbox.sim.host import HostPlan
-from bkbox.sim.themes import FAULTS, OPERATIONS, THEMES, Count, Theme, Weights
+from bkbox.sim.themes import FAULTS, OPERATIONS, THEMES, Count, Theme, Weights, theme_of
+from bkbox.sim.upkeep import Upkeep
 
-FAULTS_S = 1500.0
+FAULTS_S = 3600.0
 """Simulated seconds with faults; then they cease."""
 
 _EPISODE_S = 60.0
@@ -38,7 +39,8 @@ class Action:
 class Plan:
     """All of one run. ``lossy``: so many bookies at a time may lose what they acknowledged; every ack quorum is
     larger. ``haunted``: how often a start after a crash or a loss is cut short. ``absent_s``: for how long writers of
-    duels do nothing once they are attacked; ``partial``: how often who attacks does not reach one of the bookies."""
+    duels do nothing once they are attacked; ``handicaps``: what may be between who attacks and one of the bookies;
+    ``upkeep``: None where nobody audits, re-replicates and collects."""
 
     seed: int
     theme: str
@@ -55,7 +57,8 @@ class Plan:
     syncs_at_once: bool
     haunted: float
     absent_s: tuple[float, ...]
-    partial: float
+    handicaps: tuple[str, ...]
+    upkeep: Upkeep | None
     actions: tuple[Action, ...]
 
     def with_actions(self, actions: tuple[Action, ...]) -> Plan:
@@ -64,7 +67,7 @@ class Plan:
 
 def plan_of(seed: int) -> Plan:
     rng = random.Random(seed)  # noqa: S311 - of a seed
-    (name,) = rng.choices(list(THEMES), [theme.share for theme in THEMES.values()])
+    name = theme_of(seed)
     theme = THEMES[name]
     lossy = rng.choice(theme.lossy)
     bookies = max(rng.randint(*theme.bookies), lossy + 2)
@@ -112,7 +115,8 @@ def plan_of(seed: int) -> Plan:
         syncs_at_once=rng.random() < 0.2,
         haunted=rng.choice(theme.haunted),
         absent_s=rng.choice(theme.absent_s),
-        partial=rng.choice((0.0, 0.5)),
+        handicaps=rng.choice(theme.handicaps),
+        upkeep=Upkeep.of(seed) if theme.upkeep else None,
         actions=tuple(sorted(_actions(rng, theme, names, clients), key=lambda each: each.at)),
     )
 
@@ -134,10 +138,10 @@ def _actions(
         at = rng.uniform(1.0, FAULTS_S) if theme.at_any_time else some_time()
         yield action(at, kind, names)
     for _ in range(rng.randint(*theme.duels)):
-        at = some_time()
+        at = rng.uniform(1.0, FAULTS_S - _EPISODE_S) if theme.at_any_time else some_time()
         yield action(at, "duel", clients)
         for kind in _kinds(rng, theme.siege or {}, theme.besieged):
-            yield action(at + rng.uniform(-1.0, 10.0), kind, names)
+            yield action(at + rng.uniform(*theme.besieged_s), kind, names)
         if rng.random() < 0.2:
             yield action(at + rng.uniform(0.0, 10.0), "kill a client", clients)
         if rng.random() < 0.5:

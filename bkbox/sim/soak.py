@@ -86,8 +86,8 @@ def soak(first: int, goes_on: Callable[[int], bool], tally: Tally, step: int = 1
 def soak_together(
     first: int, seeds: int | None, minutes: float | None, jobs: int
 ) -> tuple[Tally, Failure | None]:
-    """The same in several processes, which share out the seeds: so many of them, or for so long. All of them come to
-    their end; the failure is that of the lowest seed that any of them found.
+    """The same in several processes, which share out the seeds. All of them come to their end; the failure is that of
+    the lowest seed that any of them found.
     """
     context = multiprocessing.get_context("spawn")
     orders = [
@@ -113,11 +113,11 @@ def _one_of_several(
 def soak_for(
     first: int, seeds: int | None, minutes: float | None, step: int = 1
 ) -> tuple[Tally, Failure | None]:
-    """So many seeds, or as many as fit into so many minutes."""
+    """So many seeds, and as many as fit into so many minutes; None: no bound."""
     tally = Tally()
-    end = time.monotonic() + (minutes or 0.0) * 60
+    end = None if minutes is None else time.monotonic() + minutes * 60
 
     def goes_on(done: int) -> bool:
-        return done < seeds if seeds is not None else time.monotonic() < end
+        return (seeds is None or done < seeds) and (end is None or time.monotonic() < end)
 
     return tally, soak(first, goes_on, tally, step)

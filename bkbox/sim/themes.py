@@ -2,17 +2,26 @@
 
 Within a theme all is drawn, and some kinds are left out altogether ("swarm"), so that each class of situation is dense
 in some share of the seeds: crashes during starts, losses one after the other, recoveries of ledgers whose writer lives,
-damage just before it is looked for.
+damage just before it is looked for. Themes take turns, so that a few dozen seeds in a row have seen all of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 Weights = Mapping[str, float]
+
+AT_A_CHANGE, AFTER_ITS_BEGIN, AFTER_A_LOSS_IS_SEEN, AFTER_ITS_END = range(4)
+"""When a start is cut short: at a change of a file of the host; so long after the start has begun, has found that
+something may be lost, or has ended."""
+
 Count = tuple[int, int]
 """At least, at most."""
+
+HIDDEN, HALF_HIDDEN = "hidden", "half hidden"
+"""What is between who attacks and one of the bookies: all that they say is lost; or half of what the bookie is told is
+lost, and what the writer tells it comes late."""
 
 OPERATIONS: Weights = {
     "write": 12.0,
@@ -28,6 +37,8 @@ OPERATIONS: Weights = {
 
 _WRITES: Weights = {"write": 12.0, "write with deferred sync": 1.0, "recover": 4.0, "read": 4.0}
 
+_READS: Weights = {"write": 12.0, "recover": 6.0, "read": 12.0, "tail": 3.0}
+
 _DEFERRED: Weights = {"write with deferred sync": 12.0, "write": 3.0, "recover": 3.0, "read": 3.0}
 
 FAULTS: Weights = {
@@ -41,12 +52,15 @@ FAULTS: Weights = {
     "stop a bookie": 1.5,
     "lose a disk": 1.5,
     "replace a disk by an empty one": 1.0,
+    "replace all disks by empty ones": 0.3,
     "swap disks": 0.3,
     "fail a sync": 1.5,
     "fail a write": 0.7,
     "fail reads": 1.0,
     "fill a disk": 1.0,
     "flip a bit": 0.7,
+    "misdirect a write": 0.5,
+    "slow disk": 1.0,
     "cut off a host": 2.0,
     "cut one way": 1.5,
     "cut a link": 1.5,
@@ -59,6 +73,15 @@ FAULTS: Weights = {
     "slow links": 4.0,
     "slow network": 1.0,
     "strike at a step": 2.0,
+    "lose a host at an add": 1.0,
+    "replace disks at a takeover": 1.0,
+}
+
+_EVERYTHING: Weights = {
+    **FAULTS,
+    "keep a bookie away": 6.0,
+    "kill a repair worker": 3.0,
+    "replace disks at a takeover": 4.0,
 }
 
 _CRASHES: Weights = {
@@ -70,6 +93,7 @@ _CRASHES: Weights = {
     "lose a host": 3.0,
     "lose all hosts": 0.3,
     "fail a write": 0.3,
+    "fill a disk": 0.5,
 }
 
 _LOSSES: Weights = {
@@ -81,25 +105,40 @@ _LOSSES: Weights = {
     "kill a bookie": 1.0,
     "kill a worker": 1.0,
     "strike at a step": 2.0,
+    "fail a write": 3.0,
+    "fill a disk": 1.0,
+}
+
+_RELAPSES: Weights = {
+    "lose a host at an add": 12.0,
+    "lose a host": 9.0,
+    "fail a write": 3.0,
+    "replace a disk by an empty one": 1.0,
+    "kill a bookie": 1.0,
 }
 
 _POWER: Weights = {
     "lose all hosts": 6.0,
-    "lose a host": 6.0,
+    "lose a host": 3.0,
+    "lose a host at an add": 3.0,
     "kill a worker": 2.0,
-    "fail a sync": 1.0,
+    "fail a sync": 4.0,
+    "fill a disk": 2.0,
 }
 
 _ROT: Weights = {
     "flip a bit": 3.0,
+    "misdirect a write": 1.0,
     "lose a host": 2.0,
     "kill a bookie": 2.0,
     "fail reads": 1.0,
-    "wrong bits on the way": 1.0,
+    "fill a disk": 1.0,
+    "wrong bits on the way": 3.0,
 }
 
 _SIEGE: Weights = {
-    "strike at a step": 12.0,
+    "strike at a step": 8.0,
+    "replace disks at a takeover": 6.0,
     "cut a link": 3.0,
     "cut one way": 1.0,
     "slow links": 3.0,
@@ -126,13 +165,14 @@ _NETWORK: Weights = {
 
 @dataclass(frozen=True, slots=True)
 class Theme:
-    """``share``: of the seeds, beside that of the others. ``lossy``, ``ack_after``, ``again_s``, ``delay_s``,
-    ``haunted``, ``absent_s``: see Plan and HostPlan; one of them is drawn. ``at_any_time``: whether faults come at any
+    """``share``: in so many of all seeds of one round. ``lossy``, ``ack_after``, ``again_s``, ``delay_s``, ``haunted``,
+    ``absent_s``, ``handicaps``: see Plan and HostPlan; one of them is drawn. ``haunts``, ``haunt_s``: when starts are
+    cut short. ``upkeep``: whether bookies audit, re-replicate and collect. ``at_any_time``: whether faults come at any
     time, and not only when there is something to hurt. ``duels``: writers that are recovered while they write;
-    ``besieged``: so many faults around each of them, of the kinds of ``siege``.
+    ``besieged``: so many faults around each of them, of the kinds of ``siege``, so long after its beginning.
     """
 
-    share: float
+    share: int
     bookies: Count = (3, 6)
     clients: Count = (2, 5)
     lossy: tuple[int, ...] = (0, 1, 1, 1, 2)
@@ -145,16 +185,27 @@ class Theme:
     duels: Count = (0, 0)
     siege: Weights | None = None
     besieged: Count = (0, 0)
+    besieged_s: tuple[float, float] = (-1.0, 10.0)
     again_s: tuple[float, ...] = (0.3, 5.0)
     delay_s: tuple[tuple[float, float], ...] = ((0.0002, 0.001), (0.001, 0.02), (0.01, 0.3))
     haunted: tuple[float, ...] = (0.0, 0.3)
+    haunts: tuple[int, ...] = (
+        AT_A_CHANGE,
+        AT_A_CHANGE,
+        AFTER_ITS_BEGIN,
+        AFTER_A_LOSS_IS_SEEN,
+        AFTER_ITS_END,
+    )
+    haunt_s: tuple[float, ...] = (0.01, 0.1, 1.0)
     absent_s: tuple[tuple[float, ...], ...] = ((0.0,), (0.0, 3.0), (5.0, 20.0, 40.0))
+    handicaps: tuple[tuple[str, ...], ...] = (("",), ("", HIDDEN))
+    upkeep: bool = False
 
 
 THEMES: dict[str, Theme] = {
-    "of everything": Theme(4.0),
+    "of everything": Theme(3, faults=_EVERYTHING, upkeep=True),
     "crashes": Theme(
-        4.0,
+        3,
         operation_count=(10, 30),
         faults=_CRASHES,
         fault_count=(150, 350),
@@ -163,7 +214,7 @@ THEMES: dict[str, Theme] = {
         haunted=(0.3, 0.6),
     ),
     "losses": Theme(
-        4.0,
+        3,
         lossy=(1, 1, 2),
         ack_after=("write", "write", "sync", "journal", "mixed"),
         operations=_WRITES,
@@ -172,8 +223,22 @@ THEMES: dict[str, Theme] = {
         fault_count=(30, 80),
         haunted=(0.5, 0.9),
     ),
+    "relapses": Theme(
+        3,
+        lossy=(1, 1, 2),
+        ack_after=("write",),
+        operations=_WRITES,
+        operation_count=(15, 40),
+        faults=_RELAPSES,
+        fault_count=(60, 110),
+        again_s=(0.3, 1.0),
+        haunted=(0.9,),
+        haunts=(AT_A_CHANGE, AFTER_A_LOSS_IS_SEEN, AFTER_A_LOSS_IS_SEEN, AFTER_ITS_END),
+        haunt_s=(0.003, 0.01, 0.1),
+    ),
     "power": Theme(
-        3.0,
+        3,
+        lossy=(0, 1, 1, 1, 2),
         ack_after=("sync", "journal", "mixed"),
         operations=_DEFERRED,
         operation_count=(20, 50),
@@ -181,16 +246,16 @@ THEMES: dict[str, Theme] = {
         fault_count=(20, 60),
     ),
     "rot": Theme(
-        3.0,
+        3,
         lossy=(1, 1, 2),
         ack_after=("write", "write", "sync", "journal"),
-        operations=_WRITES,
-        operation_count=(15, 40),
+        operations=_READS,
+        operation_count=(20, 50),
         faults=_ROT,
-        fault_count=(5, 30),
+        fault_count=(10, 40),
     ),
     "duels": Theme(
-        3.0,
+        4,
         lossy=(0, 0, 1, 1, 2),
         operation_count=(5, 15),
         faults=_NETWORK,
@@ -199,9 +264,28 @@ THEMES: dict[str, Theme] = {
         siege=_NETWORK,
         besieged=(1, 4),
         delay_s=((0.001, 0.02), (0.01, 0.3)),
+        handicaps=(("", HIDDEN), ("", HIDDEN, HALF_HIDDEN), (HALF_HIDDEN,)),
+    ),
+    "takeovers": Theme(
+        3,
+        bookies=(4, 5),
+        clients=(2, 3),
+        lossy=(1, 1, 1, 2),
+        operation_count=(5, 15),
+        fault_count=(0, 3),
+        at_any_time=True,
+        duels=(20, 35),
+        siege={"replace disks at a takeover": 1.0},
+        besieged=(1, 1),
+        besieged_s=(-1.0, 1.0),
+        again_s=(0.05,),
+        delay_s=((0.01, 0.3), (0.01, 0.6)),
+        haunted=(0.0,),
+        absent_s=((20.0, 40.0),),
+        handicaps=((HIDDEN,),),
     ),
     "sieges": Theme(
-        5.0,
+        5,
         bookies=(4, 5),
         clients=(2, 3),
         lossy=(1, 1, 1, 2),
@@ -210,8 +294,30 @@ THEMES: dict[str, Theme] = {
         duels=(15, 40),
         siege=_SIEGE,
         besieged=(1, 5),
-        again_s=(0.05, 0.3),
-        delay_s=((0.001, 0.02), (0.01, 0.3), (0.01, 0.6)),
+        again_s=(0.05, 0.05, 0.3),
+        delay_s=((0.001, 0.02), (0.01, 0.3), (0.01, 0.6), (0.01, 0.6)),
+        haunted=(0.0,),
         absent_s=((0.0, 3.0), (5.0, 20.0), (5.0, 20.0)),
+        handicaps=(("", HIDDEN), (HIDDEN,)),
     ),
 }
+
+
+def _turns() -> Iterator[str]:
+    """The names of one round, each as often as its share, spread evenly."""
+    total = sum(theme.share for theme in THEMES.values())
+    due = dict.fromkeys(THEMES, 0)
+    for _ in range(total):
+        for name, theme in THEMES.items():
+            due[name] += theme.share
+        name = max(due, key=due.__getitem__)
+        due[name] -= total
+        yield name
+
+
+_ROUND = tuple(_turns())
+
+
+def theme_of(seed: int) -> str:
+    """The name of its theme."""
+    return _ROUND[seed % len(_ROUND)]

@@ -7,9 +7,17 @@ class SimWork:
     """Implements ``Work``."""
 
     async def turn(
-        self, *, disk_bytes: int = 0, network_bytes: int = 0, metadata_calls: int = 0
-    ) -> None:
-        pass
+        self,
+        *,
+        pieces: int = 1,
+        disk_bytes: int = 0,
+        network_bytes: int = 0,
+        metadata_calls: int = 0,
+    ) -> int:
+        return pieces
+
+    def allowance(self) -> int | None:
+        return None
 
     def expect(
         self, *, ledgers: int | None = None, entries: int | None = None, size: int | None = None

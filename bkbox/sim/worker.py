@@ -32,6 +32,7 @@ from bkbox.worker.frontlink import FrontLink
 from bkbox.worker.groups import Groups
 from bkbox.worker.loop import _CONCERNING_STATES
 from bkbox.worker.moves import Moves
+from bkbox.worker.space import Space
 from bkbox.worker.stages import Stages
 
 if TYPE_CHECKING:
@@ -97,6 +98,9 @@ class NoStages(Stages):
 
     def values(self) -> dict[str, dict[str, int]]:
         return {}
+
+
+_NO_STAGES = NoStages(0, lambda: 0)
 
 
 class SimFrontLink:
@@ -174,6 +178,7 @@ class Worker:
         self.files = files
         self.sync_ms = sync_ms
         self.list_s = list_s
+        self.slowness = 1
         self.store: DiskStore | None = None
         self.front: SimFrontLink | None = None
         self.wall_offset_ms = 0
@@ -184,18 +189,21 @@ class Worker:
         self._groups: SimGroups | None = None
         self._moves: Moves | None = None
         self._calls: Calls | None = None
+        self._space: Space | None = None
         self._awake = False
         self._poll_timer: Any = None
         self._on_trouble: Callable[[Message], None] | None = None
         self._told_trouble = False
+        self._disk = Path()
 
     def release(self) -> None:
         """It is dead, and need not hold memory."""
         self.store = self.front = self._bookie = self._groups = self._moves = self._calls = None
+        self._space = None
 
     def sync_s(self) -> float:
         least, mean = self.sync_ms
-        return (least + self._rng.expovariate(1.0) * mean) / 1000
+        return (least + self._rng.expovariate(1.0) * mean) * self.slowness / 1000
 
     def _ticks_us(self) -> int:
         return int(self.process.scheduler.now * 1e6)
@@ -232,6 +240,8 @@ class Worker:
         if isinstance(message, messages.MOVES_ON_DISKS):
             assert self._moves is not None
             return self._moves.answer(message, [])
+        if isinstance(message, messages.SPACE_CALLS):
+            return self._of_space(message, self._bookie, self._groups)
         answer = self._calls.answer(message)
         if isinstance(message, messages.MarkLedgers):
             for ledger, flags, _has_key, _key in messages.MARK_ITEM.iter_unpack(message.payload):
@@ -240,18 +250,42 @@ class Worker:
         if limbo is not None and limbo.limbo and isinstance(message, messages.ClearLimbo):
             ledger = message.ledger
             self.process.say("ledger %d leaves limbo", ledger)
-            self._observer.left_limbo(
-                self.bookie_id, ledger, lambda entry: self.is_readable(ledger, entry)
-            )
+            with self.files.reads_succeed():
+                self._observer.left_limbo(
+                    self.bookie_id, ledger, lambda entry: self._is_readable(ledger, entry)
+                )
         return answer
 
-    def is_readable(self, ledger: int, entry: int) -> bool:
+    def _of_space(self, call: Message, bookie: Bookie, groups: SimGroups) -> Message:
+        if self._space is None:
+            assert self.store is not None
+            assert self._moves is not None
+            self._space = Space(
+                self.files, self._disk, self.store, bookie, groups, self._moves.ledgers_at_home, 0
+            )
+        if not isinstance(call, messages.ChangeLedgers):
+            return self._space.answer(call)
+        groups.take()
+        groups.drain()
+        before = self._emptied(call, bookie)
+        answer = self._space.answer(call)
+        for ledger in sorted(self._emptied(call, bookie) - before):
+            self.process.say("ledger %d is emptied", ledger)
+            self._observer.emptied(self.bookie_id, ledger)
+        return answer
+
+    def _emptied(self, call: messages.ChangeLedgers, bookie: Bookie) -> set[int]:
+        """Those that the call is about and that nothing is left of."""
+        ledgers = [ledger for (ledger,) in messages.LEDGER_ID_ITEM.iter_unpack(call.payload)]
+        records = ((ledger, bookie.ledgers.record(ledger)) for ledger in ledgers)
+        return {ledger for ledger, record in records if record is not None and record.emptied}
+
+    def _is_readable(self, ledger: int, entry: int) -> bool:
         assert self.store is not None
-        with self.files.reads_succeed():
-            try:
-                return self.store.read_entry(ledger, entry) is not None
-            except DiskError:
-                return False
+        try:
+            return self.store.read_entry(ledger, entry) is not None
+        except DiskError:
+            return False
 
     def _open(self, order: messages.OpenDisk) -> Message:
         def open_index(_files: Files, disk: Path, host_crash: bool) -> OrderedStore:
@@ -269,16 +303,16 @@ class Worker:
         )
         report = store.replay(order.host_crash)
         self.process.say("replayed %s: %s", order.path, report)
+        self._disk = Path(order.path)
         self.store = store
         self._bookie = Bookie(store, wall_ms=self._wall, ticks_us=self._ticks_us)
-        stages = NoStages(0, self._ticks_us)
         self._groups = SimGroups(
-            self, store, self._bookie, stages, self._ticks_us, self._lost_front
+            self, store, self._bookie, _NO_STAGES, self._ticks_us, self._lost_front
         )
         self._moves = Moves(
             self.files, Path(order.path), store, self._bookie, self._groups, self._ticks_us
         )
-        self._calls = Calls(store, self._bookie, stages, self._moves.ledgers_at_home)
+        self._calls = Calls(store, self._bookie, _NO_STAGES, self._moves.ledgers_at_home)
         self._bookie.watch_space(1.0, 0)
         return opened(store, report, "")
 

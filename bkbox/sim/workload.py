@@ -24,6 +24,7 @@ from bkbox.sim.link import Reach
 from bkbox.sim.loop import Process
 from bkbox.sim.metadata import View
 from bkbox.sim.schedule import Action, Plan
+from bkbox.sim.themes import HIDDEN
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import DigestType, LedgerState
 
@@ -211,15 +212,14 @@ class Program:
         self.ledgers.all.append(ledger)
         self.observer.created(ledger, False)
         self.process.say("writes ledger %d in a duel", ledger)
-        pace_s = rng.choice((0.0, 0.01, 0.1, 0.5))
-        at = rng.randint(0, 8)
+        pace_s = rng.choice((0.0, 0.0, 0.0, 0.02, 0.5))
+        at = rng.randint(1, rng.choice((8, 8, 20)))
         absent_s = rng.choice(self.plan.absent_s)
         other = self.ledgers.clients[rng.choice(self.plan.clients)]
+        self._hinder(rng.choice(self.plan.handicaps), writer, other)
         try:
             for entry in range(rng.randint(1, rng.choice((12, 12, 40)))):
                 if entry == at:
-                    if rng.random() < self.plan.partial:
-                        self._hide_from(other, rng.choice(writer.metadata.last_fragment.ensemble))
                     Program(self.cluster, self.plan, other, rng, self.ledgers).attack(ledger)
                     await asyncio.sleep(absent_s)
                 self._append(writer, entry, b"%d.%d." % (ledger, entry), deferred=False)
@@ -228,10 +228,18 @@ class Program:
         finally:
             await writer.abort()
 
-    def _hide_from(self, other: SimClient, bookie: str) -> None:
-        """Another client does not reach a bookie for a while."""
-        ways = {(other.name, bookie), (bookie, other.name)}
-        self.cluster.network.cut_for(self.rng.uniform(5.0, 60.0), ways)
+    def _hinder(self, handicap: str, writer: LedgerWriter, other: SimClient) -> None:
+        """Put something between who attacks and one of the bookies, for a while."""
+        if not handicap:
+            return
+        rng, network = self.rng, self.cluster.network
+        bookie = rng.choice(writer.metadata.last_fragment.ensemble)
+        seconds = rng.uniform(5.0, 60.0)
+        if handicap == HIDDEN:
+            network.cut_for(seconds, {(other.name, bookie), (bookie, other.name)})
+        else:
+            network.lose_for(seconds, (other.name, bookie), 0.5)
+            network.slow_for(seconds, (self.sim.name, bookie), rng.choice((0.3, 1.0, 3.0)))
 
     def attack(self, ledger: int) -> None:
         """Recover a ledger, from this client: by a task of its own process, as its client is made there."""

@@ -227,19 +227,22 @@ class DiskStore:
         not cover everything.
         """
         journal = self._journal_in_use
+        made = 0
         if journal is not None:
             journal.start(journal_first or 1)
+            made = journal.segment
         if trusted:
             if self._checkpoints.is_here(None if journal is None else journal.segment):
                 return
             with suppress(DiskFullError):  # it only makes the next start read less
                 self.checkpoint()
                 return
-        self._checkpoints.held = not trusted
-        if journal is not None and journal_first is None:
-            # From here on the journal counts, though the log's position stays where it is.
-            checkpoints = self._checkpoints
-            checkpoints.write(replace(checkpoints.last, journal=journal.segment))
+        checkpoints = self._checkpoints
+        checkpoints.held = not trusted
+        if made and checkpoints.last.journal is None:
+            # From here on the journal counts, though the log's position stays where it is. The checkpoint that found no
+            # room may have left the segment that was made, and have made no other.
+            checkpoints.write(replace(checkpoints.last, journal=made))
 
     # ---- writing ---------------------------------------------------------------
 

@@ -256,6 +256,14 @@ class EntryLog:
         except DamagedError:
             return None
 
+    def ledgers_of_present(self) -> dict[int, tuple[int, int]]:
+        """The same of the segment that is written to. DamagedError where its footers cannot be read, DiskError."""
+        total = self.read_footers(self._log.segment, self._footer)
+        for ledger, entries, size in self._tally.items():
+            before = total.get(ledger, (0, 0))
+            total[ledger] = before[0] + entries, before[1] + size
+        return total
+
     # ---- removing ---------------------------------------------------------------
 
     def clear_retired(self) -> None:

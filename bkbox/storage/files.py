@@ -12,6 +12,7 @@ Rules:
   be tried again as if nothing had happened, because the kernel may have dropped the dirty pages
   and reports the error once.
 - Files are created 0600, directories 0700: entries are other people's data.
+- A file that is a symbolic link is not opened: what is written goes where its name says, or nowhere.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctype
 _SYNC_FILE_RANGE_WRITE = 2
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+_FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Space(NamedTuple):
@@ -87,7 +89,7 @@ class ReadFile(Protocol):
         fails."""
 
     def release(self, offset: int, length: int) -> None:
-        """These bytes need not stay in memory (those that are not written to the disk yet do)."""
+        """These bytes need not stay in memory (those that are not written to the disk yet do). Length 0: to the end."""
 
     def size(self) -> int: ...
 
@@ -177,11 +179,15 @@ def _reading(action: str, path: Path) -> Iterator[None]:
         raise DiskError(f"{action} {path}: {error.strerror}") from error
 
 
+def _open_itself(path: str, flags: int) -> int:
+    return os.open(path, flags | _FLAGS)
+
+
 class _RealAppendFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         with _changing("open", path):
-            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | _FLAGS, 0o600)
             self._end = os.fstat(self._fd).st_size
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
@@ -230,7 +236,7 @@ class _RealReadFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         with _reading("open", path):
-            self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = os.open(path, os.O_RDONLY | _FLAGS)
 
     def pread(self, offset: int, length: int) -> bytes:
         with _reading("read", self._path):
@@ -293,8 +299,12 @@ class RealFiles:
         return _RealReadFile(path)
 
     def read_bytes(self, path: Path) -> bytes | None:
-        with _reading("read", path), suppress(FileNotFoundError):
-            return path.read_bytes()
+        with (
+            _reading("read", path),
+            suppress(FileNotFoundError),
+            open(path, "rb", opener=_open_itself) as file,
+        ):
+            return file.read()
         return None
 
     def exists(self, path: Path) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from uuid import UUID
 
 from bkbox.storage.files import Files
-from bkbox.storage.scan import SegmentFindings, read_segment
+from bkbox.storage.scan import SegmentFindings, distrust_memory, read_segment
 from bkbox.storage.segment import JOURNAL_MAGIC, ScannedRecord
 from bkbox.storage.segmentlog import LogSync, Part, SegmentLog, list_segments
 
@@ -95,6 +95,7 @@ class Journal:
         for segment in range(first, max(existing, default=first) + 1):
             path, name = self._log.path_of(segment), self._log.name_of(segment)
             if segment in existing:
+                distrust_memory(self._files, path)
                 read.append(read_segment(self._files, path, name, 0, on_record))
             else:
                 lost.append(f"{path} is missing")

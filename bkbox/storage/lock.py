@@ -29,7 +29,9 @@ class DiskLock:
         """
         self._path = disk / LOCK_NAME
         try:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            self._fd = os.open(
+                self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600
+            )
         except OSError as error:
             raise DiskError(f"open {self._path}: {error.strerror}") from error
         try:

@@ -116,6 +116,11 @@ class LevelStore:
         self._open(create=create)
 
     def _open(self, *, create: bool) -> None:
+        # LevelDB makes its folder and files for everybody to read, as far as the umask of a command lets it.
+        with suppress(OSError):  # which LevelDB says in its own words
+            if create:
+                self._path.mkdir(mode=0o700, exist_ok=True)
+            self._path.chmod(0o700)
         with self._errors(DiskError):
             self._db = plyvel.DB(
                 str(self._path),

@@ -28,7 +28,7 @@ from bkbox.storage.files import Files
 from bkbox.storage.index import LedgerIndex
 from bkbox.storage.logindexer import LogIndexer
 from bkbox.storage.mend import cut_segment, finish_segment, sync_segment
-from bkbox.storage.scan import Region, SegmentFindings
+from bkbox.storage.scan import Region, SegmentFindings, distrust_memory
 from bkbox.storage.segment import SEGMENT_HEADER_BYTES
 
 _ENDLESS = 1 << 63
@@ -146,9 +146,10 @@ class LogReplayer:
         start = self._start if at_checkpoint else SEGMENT_HEADER_BYTES
         segment = _Segment(SegmentFindings(number, start, start), footer if at_checkpoint else 0)
         self._read.append(segment)  # before it is read: the index may want to be stored meanwhile
-        segment.findings = self._indexer.read(
-            self._log.path_of(number), self._log.name_of(number), start
-        )
+        path = self._log.path_of(number)
+        if self._host_crash:
+            distrust_memory(self._files, path)
+        segment.findings = self._indexer.read(path, self._log.name_of(number), start)
         segment.tally = self._indexer.tally
         segment.footer = segment.findings.footer or segment.footer
         self._found.bytes_read += max(0, segment.findings.size - start)

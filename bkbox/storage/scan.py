@@ -111,6 +111,15 @@ class SegmentFindings:
         return regions
 
 
+def distrust_memory(files: Files, path: Path) -> None:
+    """Have what is read next of a segment come from the disk. After a failed sync the system may take for written what
+    it has in memory and could not write: later syncs would not write it either, and the next loss of the host takes it.
+    DiskError."""
+    file = files.open_read(path)
+    file.release(0, 0)
+    file.close()
+
+
 def read_segment(
     files: Files,
     path: Path,

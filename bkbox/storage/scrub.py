@@ -10,6 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from bkbox.errors import DamagedError
+from bkbox.limits import SCRUB_STEP_BYTES
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import Files
 from bkbox.storage.records import ENTRY_IDS, Kind
@@ -20,22 +21,22 @@ from bkbox.values import value
 SCRUB_NAME = "SCRUB"
 _FORMAT = 1
 
-STEP_BYTES = 1 << 20
-STEP_RECORDS = 1_024
-"""What one step reads at most, but for one large record."""
+_STEP_RECORDS = 256
+"""What one step looks at, at most; SCRUB_STEP_BYTES bounds it as well."""
 
 
 @value
 class ScrubState:
     """``segment``: all before it were dealt with in the present pass, 0 where none is under way; ``began_ms`` and
     ``completed_ms``: when it began and when the last one ended, ms since 1970, 0 for never; ``bad``: (segment, start,
-    end).
+    end); ``ledger``: all before it were compared with those of other bookies.
     """
 
     segment: int = 0
     began_ms: int = 0
     completed_ms: int = 0
     bad: tuple[tuple[int, int, int], ...] = ()
+    ledger: int = 0
 
 
 def read_scrub(files: Files, disk: Path) -> ScrubState:
@@ -49,6 +50,7 @@ def read_scrub(files: Files, disk: Path) -> ScrubState:
             int(fields["began_ms"]),
             int(fields["completed_ms"]),
             tuple((int(segment), int(start), int(end)) for segment, start, end in fields["bad"]),
+            int(fields.get("ledger", 0)),
         )
     except (DamagedError, KeyError, ValueError, TypeError, OverflowError):
         return ScrubState()
@@ -61,6 +63,7 @@ def write_scrub(files: Files, disk: Path, state: ScrubState) -> None:
         "began_ms": state.began_ms,
         "completed_ms": state.completed_ms,
         "bad": [list(each) for each in state.bad],
+        "ledger": state.ledger,
     }
     write_document(files, disk / SCRUB_NAME, _FORMAT, fields)
 
@@ -102,7 +105,7 @@ def verify(store: DiskStore, segment: int, offset: int) -> Verified:
                         unnamed.append((ledger, entry))
             else:
                 bad.append((segment, item.start, item.end))
-            if at - begun >= STEP_BYTES or records >= STEP_RECORDS:
+            if at - begun >= SCRUB_STEP_BYTES or records >= _STEP_RECORDS:
                 done = False
                 break
     return Verified(at, done, at - begun, records, tuple(bad), tuple(unnamed))

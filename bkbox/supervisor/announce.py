@@ -16,8 +16,10 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
 import bkbox
+from bkbox.admin.members import url_of
 from bkbox.admin.paths import admin_socket_path
 from bkbox.configvalues import split_address
+from bkbox.supervisor.published import admin_endpoint
 
 if TYPE_CHECKING:
     from zeroconf import ServiceInfo
@@ -93,6 +95,7 @@ def _service(bookie: Supervisor, address: str) -> ServiceInfo:
     listen = split_address(bookie.listen)
     assert listen is not None
     label = service_label(config.bookie_id)
+    admin = admin_endpoint(config, bookie.http_listen, address)
     family = socket.AF_INET6 if ":" in address else socket.AF_INET
     return ServiceInfo(
         SERVICE,
@@ -102,7 +105,7 @@ def _service(bookie: Supervisor, address: str) -> ServiceInfo:
         properties={
             "id": config.bookie_id,
             "instance": bookie.instance_id,
-            "admin": f"unix:{admin_socket_path(config)}",
+            "admin": f"unix:{admin_socket_path(config)}" if admin is None else url_of(admin),
             "version": bkbox.__version__,
         },
         server=f"{label}.local.",

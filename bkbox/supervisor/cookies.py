@@ -108,9 +108,15 @@ def expected_cookie(config: Config, instance_id: str) -> Cookie:
 async def gather(config: Config, store: MetadataStore, files: Files) -> Evidence:
     """Look at everything."""
     instance_id = await store.instance_id()
-    expected = expected_cookie(config, instance_id)
     stored = await store.read_cookie(BookieId(config.bookie_id))
+    return look_at_disks(config, files, instance_id, stored)
 
+
+def look_at_disks(
+    config: Config, files: Files, instance_id: str, stored: Versioned[bytes] | None
+) -> Evidence:
+    """The part of it that waits for disks. ``stored``: what the metadata store has."""
+    expected = expected_cookie(config, instance_id)
     paths = (*config.disks, *((config.journal,) if config.journal else ()))
     found = in_time([look_at(files, path, expected, instance_id) for path in paths], stored)
     count = len(config.disks)
@@ -224,8 +230,9 @@ def plan_of(evidence: Evidence) -> RepairPlan:
         if all(item.state is DirState.EMPTY for item in evidence.directories):
             return RepairPlan(refusal="this bookie is not known yet: run bkbox init")
         return RepairPlan(
-            refusal="the metadata store has no cookie of this bookie: is `metadata` in the configuration right? If the "
-            "bookie was decommissioned, empty its disks and run bkbox init"
+            refusal=f"the metadata store has no cookie of {evidence.expected.bookie_host}: is `metadata` in the "
+            "configuration right, and does the bookie have the id and the address that it always had? If it was "
+            "decommissioned, empty its disks and run bkbox init"
         )
     try:
         stored = cookies.decode(evidence.stored.value)

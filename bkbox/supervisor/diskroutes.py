@@ -3,6 +3,7 @@
 ``GET``  disks                                   all of them
 ``GET``  disks/{disk}/drain                      what a drain would come to
 ``POST`` disks/{add|drain|undrain|replace|remove}   ``path`` of a new disk, ``disk``: path or uuid of one that is there
+``POST`` disks/read-only, read-only              ``wanted``: whether this ``disk``, or the bookie, is to take no entries
 
 A change answers what there is to say about it, line by line; a drain answers its job.
 """
@@ -14,11 +15,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bkbox.admin.disks import DiskView
-from bkbox.admin.paths import DISKS_URL
+from bkbox.admin.disks import DiskView, DrainPlan
+from bkbox.admin.paths import DISKS_URL, READ_ONLY_URL
+from bkbox.admin.requests import NewDisk, OneDisk, ReadOnly, ReadOnlyDisk, ReplaceDisk
 from bkbox.admin.routes import Asked, Route
-from bkbox.errors import DiskChangeError, EncodingError
-from bkbox.jobs.job import JobAction, JobKind, to_json
+from bkbox.bookie.readonly import INTENTS, OPERATOR
+from bkbox.errors import DiskChangeError
+from bkbox.jobs.job import Job, JobAction, JobKind, to_json
 from bkbox.supervisor.report import CLASSES
 
 if TYPE_CHECKING:
@@ -44,13 +47,13 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
 
     async def drain(asked: Asked) -> object:
         found, jobs = changes()
-        disk = found.drains.find(_text(asked, "disk"))
+        disk = found.drains.find(asked.told(OneDisk).disk)
         await found.drains.set_draining(disk, wanted=True)
         return to_json(await jobs.start(JobKind.DRAIN, {"disk": disk.uuid}))
 
     async def undrain(asked: Asked) -> object:
         found, jobs = changes()
-        disk = found.drains.find(_text(asked, "disk"))
+        disk = found.drains.find(asked.told(OneDisk).disk)
         said = []
         for job in jobs.registry.active():
             if job.kind is JobKind.DRAIN and job.arguments.get("disk") == disk.uuid:
@@ -61,34 +64,85 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
 
     async def add(asked: Asked) -> object:
         found, _jobs = changes()
-        return await found.add(Path(_text(asked, "path")))
+        return await found.add(Path(asked.told(NewDisk).path))
 
     async def replace(asked: Asked) -> object:
         found, _jobs = changes()
-        return await found.replace(
-            found.drains.find(_text(asked, "disk")), Path(_text(asked, "path"))
-        )
+        told = asked.told(ReplaceDisk)
+        return await found.replace(found.drains.find(told.disk), Path(told.path))
 
     async def remove(asked: Asked) -> object:
         found, _jobs = changes()
-        return await found.remove(found.drains.find(_text(asked, "disk")))
+        return await found.remove(found.drains.find(asked.told(OneDisk).disk))
 
+    lines = list[str]
     return (
-        Route("GET", DISKS_URL, list_all),
-        Route("GET", f"{DISKS_URL}/{{disk}}/drain", plan),
-        Route("POST", f"{DISKS_URL}/drain", drain),
-        Route("POST", f"{DISKS_URL}/undrain", undrain),
-        Route("POST", f"{DISKS_URL}/add", add),
-        Route("POST", f"{DISKS_URL}/replace", replace),
-        Route("POST", f"{DISKS_URL}/remove", remove),
+        Route("GET", DISKS_URL, list_all, "All disks.", returns=list[DiskView]),
+        Route(
+            "GET",
+            f"{DISKS_URL}/{{disk}}/drain",
+            plan,
+            "What a drain of a disk, by path or uuid, comes to.",
+            returns=DrainPlan,
+        ),
+        Route("POST", f"{DISKS_URL}/drain", drain, "Begin to empty a disk.", OneDisk, returns=Job),
+        Route("POST", f"{DISKS_URL}/undrain", undrain, "End a drain.", OneDisk, returns=lines),
+        Route("POST", f"{DISKS_URL}/add", add, "Take a new disk in.", NewDisk, returns=lines),
+        Route(
+            "POST",
+            f"{DISKS_URL}/replace",
+            replace,
+            "Put an empty disk in the place of a failed one.",
+            ReplaceDisk,
+            returns=lines,
+        ),
+        Route(
+            "POST",
+            f"{DISKS_URL}/remove",
+            remove,
+            "Let go of a disk that holds nothing.",
+            OneDisk,
+            returns=lines,
+        ),
     )
 
 
-def _text(asked: Asked, name: str) -> str:
-    found = asked.values.get(name)
-    if not isinstance(found, str) or not found:
-        raise EncodingError(f"{name} has to be a text")
-    return found
+def read_only_routes(bookie: Supervisor) -> tuple[Route, ...]:
+    """An end ends what a decommission wanted, too."""
+
+    def changes() -> DiskChanges:
+        if bookie.changes is None:
+            raise DiskChangeError("the bookie is still starting: try again when it is up")
+        return bookie.changes
+
+    async def of_bookie(asked: Asked) -> object:
+        changes()
+        on = asked.told(ReadOnly).wanted
+        return await bookie.intents.set_for_bookie({OPERATOR} if on else INTENTS, wanted=on)
+
+    async def of_disk(asked: Asked) -> object:
+        told = asked.told(ReadOnlyDisk)
+        await bookie.intents.set_for_disk(changes().drains.find(told.disk), wanted=told.wanted)
+        return []
+
+    return (
+        Route(
+            "POST",
+            READ_ONLY_URL,
+            of_bookie,
+            "Have the bookie take no entries, or take them again.",
+            ReadOnly,
+            returns=list[str],
+        ),
+        Route(
+            "POST",
+            f"{DISKS_URL}/read-only",
+            of_disk,
+            "Have a disk take no entries, or take them again.",
+            ReadOnlyDisk,
+            returns=list[str],
+        ),
+    )
 
 
 def view_of(disk: Disk) -> DiskView:

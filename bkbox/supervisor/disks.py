@@ -12,6 +12,7 @@ from bkbox.ipc import messages
 from bkbox.protocol.boot import DiskClass
 from bkbox.storage.lock import DiskLock
 from bkbox.storage.marker import Marker
+from bkbox.supervisor.meter import Meter
 from bkbox.supervisor.process import Child
 
 DRAINING = "draining"
@@ -45,9 +46,13 @@ class Disk:
     """Why it is not known of some ledger whether its home is still here; empty otherwise (moving.py)."""
     draining: bool = False
     """It gives away its ledgers and takes no new ones (draining.py)."""
+    intents: frozenset[str] = frozenset()
+    """Why it is wanted to take no entries, beside what holds for the whole bookie (intents.py)."""
     keeping: asyncio.Task[None] | None = None
     """Brings its worker back."""
     stats: dict[str, Any] = field(default_factory=dict)
+    meter: Meter = field(default_factory=Meter)
+    """What its worker does per second."""
 
     @property
     def usable(self) -> bool:

@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bkbox.bookie.readonly import DECOMMISSION
 from bkbox.errors import BkboxError, BugError, ConnectionLostError, DiskChangeError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import refusal
@@ -64,6 +65,9 @@ class Drains:
             return await self._bookie.moving.move(call.ledger, source, target, call.since)
         if isinstance(call, messages.Draining):
             await self.set_draining(self.find(call.disk), wanted=call.wanted)
+            return messages.Done()
+        if isinstance(call, messages.Retiring):
+            await self._bookie.intents.set_for_bookie({DECOMMISSION}, wanted=call.wanted)
             return messages.Done()
         if isinstance(call, messages.FindRoom):
             return self._find_room(self.find(call.disk))

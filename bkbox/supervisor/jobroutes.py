@@ -12,10 +12,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bkbox.admin.paths import JOBS_URL
-from bkbox.admin.routes import Asked, Route
-from bkbox.errors import EncodingError, JobRefusedError
-from bkbox.jobs.job import JobAction, JobKind, to_json
-from bkbox.supervisor.jobs import AS_CONFIGURED, kind_of
+from bkbox.admin.requests import SetRate, StartJob
+from bkbox.admin.routes import Answer, Asked, Route
+from bkbox.errors import BadRequestError, JobRefusedError
+from bkbox.jobs.job import Job, JobAction, JobKind, to_json
+from bkbox.supervisor.jobs import AS_CONFIGURED
 
 if TYPE_CHECKING:
     from bkbox.supervisor.jobs import Jobs
@@ -37,48 +38,61 @@ def routes(present: Callable[[], Jobs | None]) -> tuple[Route, ...]:
         return to_json(jobs().registry.get(asked.number("id")))
 
     async def start(asked: Asked) -> object:
-        kind = kind_of(asked.values.get("kind"))
-        if kind is JobKind.LIMBO:
+        told = asked.told(StartJob)
+        if told.kind is JobKind.LIMBO:
             raise JobRefusedError(
                 "the bookie starts the limbo job by itself when there is need of it"
             )
-        return to_json(await jobs().start(kind, _arguments(asked)))
+        return to_json(await jobs().start(told.kind, told.arguments))
 
-    async def control(asked: Asked) -> object:
-        action = _action(asked.place["action"])
-        rate = _rate(asked) if action is JobAction.RATE else 0
-        return to_json(await jobs().control(asked.number("id"), action, rate))
+    def control(action: JobAction) -> Answer:
+        async def answer(asked: Asked) -> object:
+            rate = _rate(asked.told(SetRate)) if action is JobAction.RATE else 0
+            return to_json(await jobs().control(asked.number("id"), action, rate))
+
+        return answer
 
     async def pace(asked: Asked) -> object:
-        configured = asked.values.get("bytes_per_second", "") is None
-        jobs().pace(AS_CONFIGURED if configured else _rate(asked))
+        told = asked.told(SetRate)
+        jobs().pace(AS_CONFIGURED if told.bytes_per_second is None else _rate(told))
         return {}
 
     return (
-        Route("GET", JOBS_URL, list_all),
-        Route("POST", JOBS_URL, start),
-        Route("GET", f"{JOBS_URL}/{{id}}", show),
-        Route("POST", f"{JOBS_URL}/all/rate", pace),
-        Route("POST", f"{JOBS_URL}/{{id}}/{{action}}", control),
+        Route("GET", JOBS_URL, list_all, "All jobs that are remembered.", returns=list[Job]),
+        Route("POST", JOBS_URL, start, "Start a job.", StartJob, returns=Job),
+        Route("GET", f"{JOBS_URL}/{{id}}", show, "One job.", returns=Job),
+        Route(
+            "POST",
+            f"{JOBS_URL}/all/rate",
+            pace,
+            "Set the speed limit of all jobs together.",
+            SetRate,
+            returns=dict[str, str],
+        ),
+        *(
+            Route(
+                "POST",
+                f"{JOBS_URL}/{{id}}/{action}",
+                control(action),
+                _SUMMARIES[action],
+                SetRate if action is JobAction.RATE else None,
+                returns=Job,
+            )
+            for action in JobAction
+        ),
     )
 
 
-def _arguments(asked: Asked) -> dict[str, str]:
-    found = asked.values.get("arguments", {})
-    if not isinstance(found, dict) or not all(isinstance(text, str) for text in found.values()):
-        raise EncodingError("the arguments of a job are an object of texts")
-    return found
+_SUMMARIES = {
+    JobAction.CANCEL: "Have a job end; what it has done stays.",
+    JobAction.PAUSE: "Have a job wait.",
+    JobAction.RESUME: "Have a job go on that was paused.",
+    JobAction.RATE: "Set the speed limit of a job; 0: none of its own.",
+}
 
 
-def _action(text: str) -> JobAction:
-    try:
-        return JobAction(text)
-    except ValueError:
-        raise EncodingError(f"a job cannot be told to {text!r}: {', '.join(JobAction)}") from None
-
-
-def _rate(asked: Asked) -> int:
-    found = asked.values.get("bytes_per_second")
-    if type(found) is not int or found < 0:
-        raise EncodingError(f"bytes_per_second is {found!r}; it has to be a whole number")
-    return found
+def _rate(told: SetRate) -> int:
+    rate = told.bytes_per_second
+    if rate is None or rate < 0:
+        raise BadRequestError(f"body.bytes_per_second is {rate}; it has to be 0 or more")
+    return rate

@@ -11,9 +11,10 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from bkbox.errors import BkboxError, DiskError, EncodingError
+from bkbox.errors import BkboxError, DiskError
 from bkbox.ipc import messages
 from bkbox.jobs.job import Job, JobAction, JobKind, JobState
+from bkbox.jobs.stall import Stall, stalls
 from bkbox.supervisor import schedule
 from bkbox.supervisor.jobfile import JobFile
 
@@ -53,7 +54,28 @@ class Jobs:
         """Disks that did not take the history when it was last written."""
         self._changed = False
         self._saved_s = 0.0
+        for disk in bookie.disks:
+            self.note_rebuild(disk)
         self.hand_over()
+
+    def note_rebuild(self, disk: Disk) -> None:
+        """An index that was made anew is in the history, too; how far it is is said by the phase of the start."""
+        opened = disk.opened
+        if opened is None or not opened.rebuilt:
+            return
+        now_ms = _now_ms()
+        job = self.registry.add(JobKind.REBUILD, {"disk": disk.uuid}, now_ms, automatic=True)
+        self.registry.report({"id": job.id, "state": "running"}, now_ms)
+        step = f"the index was made anew from the entry log: {opened.rebuilt}"
+        values = {"id": job.id, "state": "done", "step": step, "percent": 100.0}
+        done = {"ledgers": 0, "entries": opened.entries, "bytes": opened.replayed_bytes}
+        self.registry.report({**values, "done": done}, now_ms)
+        self._changed = True
+
+    def stalls(self) -> list[Stall]:
+        """What ought to get on and does not."""
+        every_s = schedule.intervals(self._bookie.config)
+        return stalls(self.registry, every_s, began_ms=self._began_ms, now_ms=_now_ms())
 
     def limbo(self) -> Job | None:
         """The limbo job that goes on, or else the last one since the bookie began."""
@@ -76,8 +98,11 @@ class Jobs:
         due = schedule.due(
             config, self.registry, limbo=limbo, now_ms=_now_ms(), began_ms=self._began_ms
         )
+        stats = [disk.stats for disk in self._bookie.disks if disk.usable]
+        stored = sum(each.get("total_bytes", 0) - each.get("free_bytes", 0) for each in stats)
         for kind in due:
-            job = self.registry.add(kind, {}, _now_ms(), automatic=True)
+            limit = schedule.speed_limit(kind, config, stored)
+            job = self.registry.add(kind, {}, _now_ms(), automatic=True, bytes_per_second=limit)
             self._changed = True
             self._start(job)
 
@@ -109,6 +134,11 @@ class Jobs:
         self._send(messages.ControlJob(id=number, action=action, bytes_per_second=bytes_per_second))
         await self.save()
         return job
+
+    @property
+    def rate(self) -> int | None:
+        """The speed limit of all jobs that was set; None: as configured."""
+        return None if self.bytes_per_second == AS_CONFIGURED else self.bytes_per_second
 
     def pace(self, bytes_per_second: int) -> None:
         """The speed limit of all jobs: 0 for none, or AS_CONFIGURED."""
@@ -183,15 +213,6 @@ class Jobs:
             if disk.uuid not in self._refusing:
                 log.warning("the history of jobs cannot be kept on %s: %s", disk.path, error)
             self._refusing.add(disk.uuid)
-
-
-def kind_of(text: object) -> JobKind:
-    """Raises EncodingError."""
-    try:
-        return JobKind(str(text))
-    except ValueError:
-        kinds = ", ".join(JobKind)
-        raise EncodingError(f"there is no kind of job {text!r}; there are {kinds}") from None
 
 
 def _now_ms() -> int:

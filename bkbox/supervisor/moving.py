@@ -35,7 +35,9 @@ any more, else the source. So:
 What the front-end holds is bounded in time (HOLD_S); what is copied in step 3 is bounded, too: where more was written
 than that, the ledger stays, and the copying goes on. Adds that nobody synced (``ack_after = write``, deferred sync)
 are durable after step 4, so a force that comes later says the truth. Long polls at the source end with step 2, as if
-their time were over. No ledger in limbo moves: phase two works on the disk that it is on.
+their time were over. A ledger in limbo is one when it arrives: the mark is part of its state. Phase two goes through
+the front-end for what it writes, and asks the disk for the rest: what it finds at the source from step 6 on is nothing,
+and what it clears there has no effect, so limbo ends nowhere but where the ledger is.
 """
 
 from __future__ import annotations
@@ -117,8 +119,6 @@ class Moving:
         left = await _call(source, messages.LeaveLedger(ledger=ledger, target=target.uuid))
         assert isinstance(left, messages.LedgerIs)
         if left.known:
-            if left.limbo:
-                raise LedgerNotMovedError("it is in limbo")
             await self._copy_rest(ledger, source, target, since)
         return left
 
@@ -126,7 +126,7 @@ class Moving:
         """Nobody was asked to commit: the ledger stays, and what is arriving may go on arriving."""
         with suppress(BkboxError, TimeoutError):  # a worker that is gone is asked when it is back
             await _call(source, messages.EndLeave(ledger=ledger, gone=False))
-        await self._tell_frontend(messages.PlaceLedger(ledger=ledger, disk=source.uuid))
+        await self.place(ledger, source)
         return messages.Moved(moved=False, why=why)
 
     async def _copy_rest(self, ledger: int, source: Disk, target: Disk, since: list[int]) -> None:
@@ -205,7 +205,7 @@ class Moving:
         if not arrived.at_home and target.may_have_lost:
             self.doubtful.add(ledger)
             return False
-        await self._tell_frontend(messages.PlaceLedger(ledger=ledger, disk=home.uuid))
+        await self.place(ledger, home)
         with suppress(BkboxError, TimeoutError):  # it is asked what is leaving when it is back
             await _call(source, messages.EndLeave(ledger=ledger, gone=arrived.at_home))
         return arrived.at_home
@@ -219,8 +219,12 @@ class Moving:
             assert isinstance(found, messages.MovesAre)
             for ledger in self.doubtful & set(map(int, found.leaving)):
                 await _call(disk, messages.EndLeave(ledger=ledger, gone=False))
-                await self._tell_frontend(messages.PlaceLedger(ledger=ledger, disk=disk.uuid))
+                await self.place(ledger, disk)
         self.doubtful.clear()
+
+    async def place(self, ledger: int, home: Disk) -> None:
+        """Have the front-end send requests for a ledger to this disk. ``lock`` is held."""
+        await self._tell_frontend(messages.PlaceLedger(ledger=ledger, disk=home.uuid))
 
     async def _tell_frontend(self, message: messages.Message) -> None:
         """A front-end that is gone has nobody waiting; the next one gets lists of ledgers that are settled."""

@@ -21,5 +21,8 @@ def news_of_room(disks: Sequence[Disk], files: Files, *, allowed: bool) -> NewLe
                 free[disk.uuid] = files.space(disk.path).free
             except DiskError:
                 free[disk.uuid] = 0
-    closed = [disk.uuid for disk in disks if disk.draining]
-    return NewLedgers(allowed=allowed, free=free, closed=closed)
+    closed = {disk.uuid for disk in disks if disk.draining}
+    kept = {disk.uuid for disk in disks if disk.intents}
+    if len(closed | kept) < len(disks):  # else the workers refuse, who still take what repairs
+        closed |= kept
+    return NewLedgers(allowed=allowed, free=free, closed=sorted(closed))

@@ -16,6 +16,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 from bkbox.ipc import child
+from bkbox.logs import LogSettings
 
 
 class Begun(NamedTuple):
@@ -28,20 +29,35 @@ class Begun(NamedTuple):
 class Nursery:
     """Children by role and name. At its end those that nobody took are killed.
 
-    Belongs to the main thread: a child dies when the thread that started it does.
+    Belongs to the main thread: a child dies when the thread that started it does. ``log``: how children log that are
+    begun from now on.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, log: LogSettings) -> None:
+        self.log = log
         self._waiting: dict[tuple[str, str], Begun] = {}
 
     def begin(self, role: str, name: str) -> None:
         """Start a child that ``take`` is going to ask for."""
-        self._waiting[role, name] = _begin(role, name)
+        self._waiting[role, name] = self._begin(role, name)
 
     def take(self, role: str, name: str) -> Begun:
         """The child that was begun, or else a new one."""
         begun = self._waiting.pop((role, name), None)
-        return begun if begun is not None else _begin(role, name)
+        return begun if begun is not None else self._begin(role, name)
+
+    def _begin(self, role: str, name: str) -> Begun:
+        """Start ``python -m bkbox.<role>``."""
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        arguments = child.arguments(theirs.fileno(), name, str(self.log))
+        with theirs:
+            process = subprocess.Popen(
+                [sys.executable, "-m", f"bkbox.{role}", *arguments],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+            )
+        return Begun(process, ours)
 
     def __enter__(self) -> Self:
         return self
@@ -57,16 +73,3 @@ class Nursery:
             begun.process.wait()
             begun.control.close()
         self._waiting.clear()
-
-
-def _begin(role: str, name: str) -> Begun:
-    """Start ``python -m bkbox.<role>``."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    with theirs:
-        process = subprocess.Popen(
-            [sys.executable, "-m", f"bkbox.{role}", *child.arguments(theirs.fileno(), name)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            pass_fds=(theirs.fileno(),),
-        )
-    return Begun(process, ours)

@@ -12,6 +12,7 @@ from bkbox.storage.files import Files, RealFiles, Space
 from bkbox.storage.identity import read_identity
 from bkbox.supervisor.disks import DRAINING
 from bkbox.supervisor.drainmark import is_draining, is_removed
+from bkbox.supervisor.intents import read_mark
 
 
 def look(config: Config) -> list[DiskView]:
@@ -35,7 +36,10 @@ def _view(files: Files, path: Path) -> DiskView:
         state, reason, what_to_do = "unreadable", str(error), "bkbox cookie verify"
     if is_removed(files, path):
         state, what_to_do = "removed", "take it out of `disks` in the configuration"
-    drains = is_draining(files, path) and state == "not running"
+    read_only: list[str] = []
+    if state == "not running":
+        read_only += sorted(frozenset().union(*read_mark(files, path)))
+        read_only += [DRAINING] if is_draining(files, path) else []
     return DiskView(
         path=str(path),
         disk=uuid,
@@ -47,7 +51,7 @@ def _view(files: Files, path: Path) -> DiskView:
         ledgers=None,
         limbo_ledgers=None,
         crash_class="clean" if markers.read_marker(files, path) is None else "unknown",
-        read_only=(DRAINING,) if drains else (),
+        read_only=tuple(read_only),
         worker_pid=None,
         restarts=None,
     )

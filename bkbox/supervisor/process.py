@@ -8,6 +8,7 @@ import signal
 
 from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.ipc.channel import Handler
+from bkbox.ipc.messages import Message
 from bkbox.supervisor.nursery import Begun
 from bkbox.values import value
 
@@ -25,11 +26,17 @@ class Exit:
 
 
 class Child:
-    """A child that runs, or has ended meanwhile. ``name`` is for people."""
+    """A child that runs, or has ended meanwhile. ``name`` is for people. No descriptors are taken from it."""
 
     def __init__(self, begun: Begun, name: str, on_message: Handler | None = None) -> None:
+        def says(message: Message, fds: list[int]) -> None:
+            for fd in fds:
+                os.close(fd)
+            if on_message is not None:
+                on_message(message, [])
+
         self.name = name
-        self.control = AsyncChannel(begun.control, on_message=on_message)
+        self.control = AsyncChannel(begun.control, on_message=says)
         self._process = begun.process
         self._loop = asyncio.get_running_loop()
         self._exited: asyncio.Future[Exit] = self._loop.create_future()

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bkbox import config as configuration
-from bkbox import configchanges
+from bkbox import configchanges, logs
 from bkbox.admin.paths import CONFIG_URL
 from bkbox.admin.routes import Asked, Route
 from bkbox.configchanges import Change
@@ -28,7 +28,8 @@ log = logging.getLogger(__name__)
 def reload(
     bookie: Supervisor, environ: Mapping[str, str], *, dry_run: bool = False
 ) -> list[Change]:
-    """Read the configuration anew and take over what changed. Raises ConfigError; then nothing has changed.
+    """Read the configuration anew and take over what changed, and the files of certificates and users. Raises
+    ConfigError and BootError; then nothing has changed.
 
     ``dry_run``: only look.
     """
@@ -37,10 +38,14 @@ def reload(
     changed = configchanges.applied(bookie.config, found, changes)
     if dry_run:
         return changes
+    bookie.credentials.take(changed)
+    bookie.tell_credentials()
     bookie.config = changed
     if changes:
-        logging.getLogger().setLevel(bookie.config.log_level.upper())
+        logs.set_level(bookie.config.log_level)
+        bookie.nursery.log = logs.LogSettings(bookie.config.log_level, bookie.config.log_format)
         _tell_children(bookie)
+        bookie.quotas.configured()
     for change in changes:
         log.warning(
             "%s is now %r (%s), was %r", change.key, change.after, change.source, change.before
@@ -67,6 +72,7 @@ def _tell_children(bookie: Supervisor) -> None:
 
 def routes(bookie: Supervisor, environ: Mapping[str, str]) -> tuple[Route, ...]:
     """``GET`` what the bookie runs with: value and source of each key; ``POST …/reload``: the changes it made."""
+    from bkbox.admin.requests import Reload  # the start need not wait for what may never be asked
 
     async def running(_asked: Asked) -> object:
         sources = bookie.config.provenance
@@ -76,13 +82,26 @@ def routes(bookie: Supervisor, environ: Mapping[str, str]) -> tuple[Route, ...]:
         }
 
     async def take_over(asked: Asked) -> object:
-        changes = reload(bookie, environ, dry_run=asked.values.get("dry_run") is True)
+        changes = reload(bookie, environ, dry_run=asked.told(Reload).dry_run)
         return [
             {"key": each.key, "before": each.before, "after": each.after, "from": each.source}
             for each in changes
         ]
 
     return (
-        Route("GET", CONFIG_URL, running),
-        Route("POST", f"{CONFIG_URL}/reload", take_over),
+        Route(
+            "GET",
+            CONFIG_URL,
+            running,
+            "What the bookie runs with: the value of each key, and where it is from.",
+            returns=dict[str, dict[str, object]],
+        ),
+        Route(
+            "POST",
+            f"{CONFIG_URL}/reload",
+            take_over,
+            "Read the configuration file anew; what changed.",
+            Reload,
+            returns=list[dict[str, object]],
+        ),
     )

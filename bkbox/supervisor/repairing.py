@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 from bkbox.config import Config
 from bkbox.ipc.messages import OpenRepair
 
@@ -31,4 +34,26 @@ def order_of(config: Config) -> OpenRepair:
         gc_remember_s=config.gc_remember_s,
         gc_overreplicated_s=config.gc_overreplicated_s,
         compaction_garbage_ratio=config.compaction_garbage_ratio,
+        quotas=list(config.quotas),
+        quota_interval_s=config.quota_interval_s,
+        client=client_options(config),
     )
+
+
+def client_options(config: Config) -> dict[str, Any]:
+    """How the bookie shows itself to other bookies: names of files, no secrets."""
+    with_tls = config.peers_tls != "off"
+
+    def name(path: Path | None) -> str | None:
+        return None if path is None else str(path)
+
+    return {
+        "tls": config.peers_tls,
+        "tls_ca_file": name(config.tls_ca_file) if with_tls else None,
+        "tls_certificate_file": name(config.tls_certificate_file) if with_tls else None,
+        "tls_key_file": name(config.tls_key_file) if with_tls else None,
+        "tls_check_host_name": config.peers_tls_check_host_name,
+        "auth": config.peers_auth,
+        "auth_user": config.peers_user,
+        "auth_secret_file": name(config.peers_secret_file),
+    }

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 import bkbox
@@ -11,10 +13,13 @@ from bkbox.admin import status
 from bkbox.jobs.job import JobState
 from bkbox.kernel import kernel_in_use
 from bkbox.protocol.boot import DiskClass
+from bkbox.supervisor.advice import warnings_of
+from bkbox.supervisor.schedule import PERIODIC
 
 if TYPE_CHECKING:
     from bkbox.supervisor.disks import Disk
     from bkbox.supervisor.process import Child
+    from bkbox.supervisor.reporting import Gathered
     from bkbox.supervisor.supervisor import Supervisor
 
 CLASSES: dict[DiskClass, status.CrashClass] = {
@@ -27,17 +32,14 @@ CLASSES: dict[DiskClass, status.CrashClass] = {
 }
 
 
-def status_of(bookie: Supervisor) -> status.Status:
-    """The whole document."""
+def status_of(bookie: Supervisor, found: Gathered) -> status.Status:
+    """The whole document. ``found``: what had to be asked for (reporting.py)."""
     config = bookie.config
-    disks = tuple(map(_disk, bookie.disks))
-    reasons = sorted({reason for disk in bookie.disks for reason in disk.read_only})
+    processes = tuple(_processes(bookie, found))
+    workers = {process.disk: process for process in processes if process.disk}
+    disks = tuple(_disk(disk, workers.get(disk.uuid), found) for disk in bookie.disks)
     limbo = sum(disk.limbo_ledgers for disk in disks)
-    if config.readonly_while_in_limbo and limbo:
-        reasons.append("ledgers in limbo")
-    if not bookie.takes_new_ledgers:
-        reasons.append("not registered")
-    return status.Status(
+    document = status.Status(
         version=bkbox.__version__,
         bookie_id=config.bookie_id,
         instance_id=bookie.instance_id,
@@ -45,18 +47,37 @@ def status_of(bookie: Supervisor) -> status.Status:
         state=bookie.state,
         writable=bookie.state == "running" and bookie.writable and bookie.takes_new_ledgers,
         ack_after=config.ack_after,
-        boot=status.Boot(bookie.phase, _boot_reasons(bookie)),
-        read_only_reasons=tuple(reasons),
+        boot=status.Boot(bookie.phase, _boot_reasons(bookie), found.eta_s),
+        read_only_reasons=_read_only_reasons(bookie, limbo),
         disks=disks,
-        processes=tuple(_processes(bookie)),
+        processes=processes,
         limbo=_limbo(bookie, limbo),
         jobs=_jobs(bookie),
-        warnings=tuple(_warnings(bookie, limbo)),
         kernel=kernel_in_use(),
+        taken_ms=time.time_ns() // 1_000_000,
+        started_ms=processes[0].started_ms or 0,
+        http=bookie.http_listen,
+        rates=_sum_of_rates(disks),
+        clients=found.clients,
+        cookies=found.cookies,
+        metadata=_metadata(bookie),
+        autorecovery=replace(found.autorecovery, here=config.autorecovery_enabled),
+        upkeep=tuple(_upkeep(bookie)),
+        quotas=_quotas(bookie),
     )
+    return replace(document, warnings=warnings_of(bookie, document))
 
 
-def _disk(disk: Disk) -> status.DiskStatus:
+def _read_only_reasons(bookie: Supervisor, limbo: int) -> tuple[str, ...]:
+    reasons = sorted({reason for disk in bookie.disks for reason in disk.read_only})
+    if bookie.config.readonly_while_in_limbo and limbo:
+        reasons.append("ledgers in limbo")
+    if not bookie.takes_new_ledgers:
+        reasons.append("not registered")
+    return tuple(reasons)
+
+
+def _disk(disk: Disk, worker: status.Process | None, found: Gathered) -> status.DiskStatus:
     opened = disk.opened
     replay = (
         status.Replay(
@@ -85,21 +106,36 @@ def _disk(disk: Disk) -> status.DiskStatus:
         stages=tuple(
             status.Stage(stage, **values) for stage, values in disk.stats.get("stages", {}).items()
         ),
+        draining=disk.draining,
+        counts=status.Counts(**disk.stats.get("counts", {})),
+        rates=status.Rates(**disk.meter.rates()),
+        device=found.devices.get(disk.uuid),
+        tidiness=found.tidiness.get(disk.uuid),
+        worker=worker,
     )
 
 
-def _processes(bookie: Supervisor) -> list[status.Process]:
+def _sum_of_rates(disks: tuple[status.DiskStatus, ...]) -> status.Rates:
+    return status.Rates(
+        adds=sum(disk.rates.adds for disk in disks),
+        bytes=sum(disk.rates.bytes for disk in disks),
+        reads=sum(disk.rates.reads for disk in disks),
+        unknown=sum(disk.rates.unknown for disk in disks),
+    )
+
+
+def _processes(bookie: Supervisor, gathered: Gathered) -> list[status.Process]:
     found = [status.Process("supervisor", bookie.config.bookie_id, os.getpid(), 0, True)]
 
-    def add(role: status.Role, child: Child | None, restarts: int) -> None:
+    def add(role: status.Role, child: Child | None, restarts: int, disk: str = "") -> None:
         if child is not None:
-            found.append(status.Process(role, child.name, child.pid, restarts, child.running))
+            found.append(status.Process(role, child.name, child.pid, restarts, child.running, disk))
 
     add("frontend", bookie.frontend, bookie.frontend_restarts)
     for disk in bookie.disks:
-        add("worker", disk.child, disk.restarts)
+        add("worker", disk.child, disk.restarts, disk.uuid)
     add("repair", bookie.repair, bookie.repair_restarts)
-    return found
+    return [gathered.measured(process) for process in found]
 
 
 def _boot_reasons(bookie: Supervisor) -> tuple[str, ...]:
@@ -135,6 +171,7 @@ def _limbo(bookie: Supervisor, ledgers: int) -> status.Limbo:
         bytes_copied=job.done.bytes,
         eta_s=job.eta_s,
         blockers=job.blockers,
+        job=job.id,
     )
 
 
@@ -147,72 +184,31 @@ def _jobs(bookie: Supervisor) -> status.Jobs:
         done=ends[JobState.DONE],
         failed=ends[JobState.FAILED],
         cancelled=ends[JobState.CANCELLED],
+        bytes_per_second=bookie.jobs.rate,
     )
 
 
-def _job_warnings(bookie: Supervisor) -> list[status.StatusWarning]:
-    """Jobs that are blocked, and those that failed and were not started again since."""
-    if bookie.jobs is None:
-        return []
-    newest = {(job.kind, *sorted(job.arguments.items())): job for job in bookie.jobs.registry.all()}
-    found: list[status.StatusWarning] = []
-    for job in newest.values():
-        show = f"bkbox job show {job.id} --config {bookie.config.path}"
-        name = f"job {job.id} ({job.kind.value})"
-        if job.state is JobState.FAILED:
-            found.append(status.StatusWarning(f"{name} failed: {job.error}", show))
-        elif job.blocked and not job.state.ended:
-            text = f"{name}: {job.blocked} ledgers cannot go on by themselves"
-            found.append(status.StatusWarning(text, show))
+def _upkeep(bookie: Supervisor) -> list[status.Upkeep]:
+    newest = {} if bookie.jobs is None else {job.kind: job for job in bookie.jobs.registry.all()}
+    found = []
+    for periodic in PERIODIC:
+        every_s, job = periodic.every_s(bookie.config), newest.get(periodic.kind)
+        if job is None:
+            found.append(status.Upkeep(periodic.kind, every_s))
+        else:
+            found.append(status.Upkeep(periodic.kind, every_s, job.id, job.state, job.ended_ms))
     return found
 
 
-def _warnings(bookie: Supervisor, limbo: int) -> list[status.StatusWarning]:
-    config = bookie.config
-    found = [
-        status.StatusWarning(
-            f"disk {disk.path} is out of service: {disk.trouble or 'its worker is being started'}"
-        )
-        for disk in bookie.disks
-        if not disk.in_service and bookie.state == "running"
-    ]
-    found += [
-        status.StatusWarning(
-            f"disk {disk.path} failed and takes no writes: {disk.trouble}; the next start treats it as a host crash",
-        )
-        for disk in bookie.disks
-        if disk.in_service and disk.trouble
-    ]
-    if bookie.unregistered_s:
-        seconds = f"{bookie.unregistered_s:.0f} s"
-        effect = "it serves what it has" if bookie.takes_new_ledgers else "it takes no new ledgers"
-        found.append(
-            status.StatusWarning(
-                f"the metadata store has not known of this bookie for {seconds}: {effect}, and registers again "
-                "by itself",
-                f"bkbox cluster info --metadata '{config.metadata}'",
-            )
-        )
-    if kernel_in_use() == "interpreted":
-        found.append(
-            status.StatusWarning(
-                "the kernel is interpreted: this bookie takes a small part of the load that it could; install a C "
-                "compiler and install bkbox again, or unset BKBOX_KERNEL"
-            )
-        )
-    if config.ack_after == "write":
-        found.append(
-            status.StatusWarning(
-                "ack_after = write: a lost host loses acknowledged entries of this bookie until peers repair it; "
-                "use it with an ack quorum of 2 or more on hosts that do not fail together"
-            )
-        )
-    found += _job_warnings(bookie)
-    if limbo:
-        found.append(
-            status.StatusWarning(
-                f"{limbo} ledgers are in limbo: repair is at work",
-                f"bkbox status --config {config.path}",
-            )
-        )
-    return found
+def _quotas(bookie: Supervisor) -> status.Quotas:
+    use = bookie.quotas.use
+    owners = tuple(status.Quota(*each) for each in use.owners)
+    return status.Quotas(owners, use.others, use.looked_ms, use.problem)
+
+
+def _metadata(bookie: Supervisor) -> status.Metadata:
+    return status.Metadata(
+        uri=bookie.config.metadata,
+        registered=bookie.is_registered,
+        unregistered_s=bookie.unregistered_s,
+    )

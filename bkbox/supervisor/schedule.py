@@ -18,6 +18,8 @@ _AUTORECOVERY_AGAIN_S = 5.0
 _FAILED_AGAIN_S = 30.0
 _SPACE_FIRST_AFTER_S = 600.0
 """A bookie that starts has something else to do than to tidy its disks."""
+_SCRUB_PART = 7
+_SCRUB_BYTES_PER_S_LEAST = 4 << 20
 
 
 @value
@@ -47,6 +49,21 @@ PERIODIC: tuple[Periodic, ...] = (
     ),
     Periodic(JobKind.SCRUB, lambda config: config.scrub_interval_s or None, _SPACE_FIRST_AFTER_S),
 )
+
+
+def intervals(config: Config) -> dict[JobKind, float | None]:
+    """How often the jobs that tidy the disks are to run by themselves; None: never."""
+    return {each.kind: each.every_s(config) for each in PERIODIC if each.first_after_s}
+
+
+def speed_limit(kind: JobKind, config: Config, stored_bytes: int) -> int:
+    """Bytes per second that a job which starts by itself is to keep to, until an operator says otherwise; 0: no limit
+    of its own. A scrub is in no hurry: it takes a seventh of its interval, a day of a week. ``stored_bytes``: what is
+    on the bookie's disks.
+    """
+    if kind is not JobKind.SCRUB:
+        return 0
+    return max(int(stored_bytes * _SCRUB_PART / config.scrub_interval_s), _SCRUB_BYTES_PER_S_LEAST)
 
 
 def due(

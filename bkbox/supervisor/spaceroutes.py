@@ -31,8 +31,20 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
         return await _each(bookie, messages.ExplainSegment(segment=asked.number("id")))
 
     return (
-        Route("GET", SPACE_URL, space),
-        Route("GET", f"{SPACE_URL}/segments/{{id}}", explain),
+        Route(
+            "GET",
+            SPACE_URL,
+            space,
+            "What the room of each disk in service is used for.",
+            returns=list[DiskSpace],
+        ),
+        Route(
+            "GET",
+            f"{SPACE_URL}/segments/{{id}}",
+            explain,
+            "What each disk says of its segment of that id, and why it is kept.",
+            returns=list[dict[str, object]],
+        ),
     )
 
 

@@ -22,6 +22,7 @@ import logging
 import os
 import random
 import signal
+import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
@@ -30,6 +31,8 @@ from typing import TYPE_CHECKING, TypeVar
 from bkbox.admin import server as admin
 from bkbox.admin.paths import admin_socket_path
 from bkbox.config import Config
+from bkbox.configschema import address_of
+from bkbox.configvalues import join_address
 from bkbox.errors import (
     BkboxError,
     BootError,
@@ -46,12 +49,15 @@ from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter
 from bkbox.storage.reserve import make_room
 from bkbox.supervisor import cookies, ground, opening, reloading, repairing
+from bkbox.supervisor.admittance import Credentials
 from bkbox.supervisor.announce import announced
 from bkbox.supervisor.directories import stamp
 from bkbox.supervisor.diskchanges import DiskChanges
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.drainmark import is_draining
 from bkbox.supervisor.ground import Ground
+from bkbox.supervisor.homes import settle_homes
+from bkbox.supervisor.intents import Intents
 from bkbox.supervisor.keeper import Keeper
 from bkbox.supervisor.moving import Moving
 from bkbox.supervisor.newledgers import news_of_room
@@ -59,12 +65,15 @@ from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.nursery import Nursery
 from bkbox.supervisor.phase_one import PhaseOne
 from bkbox.supervisor.process import Child, Exit
+from bkbox.supervisor.published import service_info_of
+from bkbox.supervisor.quotas import QuotaNews
 from bkbox.supervisor.watchdog import Attendance
-from bkbox.wire.service_info import rpc_service_info
 
 if TYPE_CHECKING:
+    from bkbox.admin.door import Door
     from bkbox.admin.routes import Route
-    from bkbox.admin.status import BookieState, Status
+    from bkbox.admin.status import BookieState
+    from bkbox.supervisor.api import Api
     from bkbox.supervisor.jobs import Jobs
 
 log = logging.getLogger(__name__)
@@ -106,15 +115,21 @@ class Supervisor:
         self.phase_one = PhaseOne()
         self.instance_id = ""
         self.listen = ""
+        self.http_listen = ""
         self._files = files
-        self._nursery = nursery
+        self.nursery = nursery
         self._bookie = BookieId(config.bookie_id)
         self._on_ready = on_ready
         self._attendance = Attendance(self, manager or ServiceManager(), files)
         self._run = Run(kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()))
         self.moving = Moving(lambda: self.frontend)
         self.changes: DiskChanges | None = None
+        self.intents = Intents(self, files)
+        self.quotas = QuotaNews(self)
         self._stack = contextlib.AsyncExitStack()
+        self._base: Ground | None = None
+        self._api: Api | None = None
+        self.credentials = Credentials()
         self._stopping = asyncio.Event()
         self._failure: BkboxError | None = None
         self._registration: Registration | None = None
@@ -129,6 +144,7 @@ class Supervisor:
 
     async def run(self) -> int:
         """Start, serve until told to stop, stop. Raises BkboxError where the bookie cannot start or go on."""
+        self.credentials.take(self.config)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
@@ -140,8 +156,9 @@ class Supervisor:
             if base is None:
                 return 0
             self.instance_id, self.disks, self.listen = base.instance_id, base.disks, base.listen
-            self._stack = stack
+            self._stack, self._base = stack, base
             await self.answer_on(admin_socket_path(self.config))
+            await self._answer_on_tcp()
             try:
                 await self._until_told_to_stop(self._start(base))
                 async with announced(self):
@@ -154,8 +171,21 @@ class Supervisor:
 
     async def answer_on(self, path: Path) -> None:
         """Answer commands on this socket, too, until the bookie stops. Raises BootError."""
-        handle = await admin.start(path, self._status, self._routes)
+        handle = await admin.start(path, None, self._routes)
         self._stack.push_async_callback(handle.close)
+
+    async def _answer_on_tcp(self) -> None:
+        """Where the configuration wants it. Raises BootError."""
+        if not self.config.http_listen:
+            return
+        host, port = address_of(self.config.http_listen)
+        handle = await admin.start_tcp(host, port, self._routes, self._admin_door)
+        self._stack.push_async_callback(handle.close)
+        self.http_listen = join_address(*handle.address)
+
+    def _admin_door(self) -> Door:
+        assert self.credentials.door is not None
+        return self.credentials.door
 
     async def _until_told_to_stop(self, start: Coroutine[object, object, _T]) -> _T | None:
         """A start may take long (a replay, a metadata store that is away); it is given up, with None, when the bookie
@@ -184,6 +214,7 @@ class Supervisor:
 
     async def _start(self, base: Ground) -> None:
         self.phase = "dirty markers"
+        self.intents.load()
         for disk in self.disks:
             self.begin_run(disk)
             disk.draining = is_draining(self._files, disk.path)
@@ -208,7 +239,7 @@ class Supervisor:
             disk,
             self.config,
             self._run,
-            self._nursery,
+            self.nursery,
             lambda message, _fds: self._disk_says(disk, message),
         )
 
@@ -216,7 +247,7 @@ class Supervisor:
         """Phase one where one of the disks just opened may have lost something; then they may serve."""
         async with self.moving.lock:
             await self.moving.settle(self.disks)
-            doubtful = self.moving.doubtful
+            doubtful = self.moving.doubtful | await settle_homes(self.disks, self.moving.place)
             if any(disk.may_have_lost for disk in opened) or doubtful:
                 self.phase_one = await self._when_available(
                     "phase one",
@@ -256,7 +287,7 @@ class Supervisor:
                 listening.set()
 
         usable = [disk for disk in self.disks if disk.usable and not disk.in_doubt]
-        begun = self._nursery.take("frontend", self.config.bookie_id)
+        begun = self.nursery.take("frontend", self.config.bookie_id)
         self.frontend = Child(begun, self.listen, says)
         order = messages.OpenFrontend(
             frame_bytes_max=self.config.frame_bytes_max,
@@ -264,8 +295,16 @@ class Supervisor:
             disks=[disk.uuid for disk in self.disks],
             disk_paths=[str(disk.path) for disk in self.disks],
             attached=[disk.uuid for disk in usable],
+            connections_max=self.config.connections_max,
+            connections_per_peer_max=self.config.connections_per_peer_max,
+            handshake_timeout_s=self.config.handshake_timeout_s,
+            frame_timeout_s=self.config.frame_timeout_s,
+            answers_timeout_s=self.config.answers_timeout_s,
+            idle_timeout_s=self.config.idle_timeout_s,
         )
+        self.frontend.control.send(self.credentials.order)
         self.frontend.control.send(order, [base.port.fileno()])
+        self.quotas.tell()
         self.allow_new_ledgers()
         for disk in usable:
             self._link(disk)
@@ -285,6 +324,7 @@ class Supervisor:
             return
         if disk.in_doubt:
             return  # see ``_watch``
+        disk.child.control.send(messages.StayReadOnly(reasons=self.intents.of(disk)))
         front, back = link.pair()
         with front, back:
             disk.child.control.send(messages.AttachFrontend(), [back.fileno()])
@@ -292,8 +332,7 @@ class Supervisor:
         disk.in_service = True
 
     async def _register(self, base: Ground) -> None:
-        host, _, port = self.listen.rpartition(":")
-        info = rpc_service_info(self.config.advertised_host or host, int(port))
+        info = service_info_of(self.config, self.listen, self.http_listen)
         read_only = await self._read_only()
         self._registration = await base.store.register(self._bookie, info, read_only=read_only)
 
@@ -303,10 +342,13 @@ class Supervisor:
         def says(message: messages.Message, _fds: list[int]) -> None:
             if isinstance(message, messages.JobReport) and self.jobs is not None:
                 self.jobs.report(message)
+            elif isinstance(message, messages.QUOTA_NEWS):
+                self.quotas.take(message)
             elif message.call and self.changes is not None:
                 self._keeper.run(self.changes.drains.answer(repair, message))
 
-        begun = self._nursery.take("repair", config.bookie_id)
+        self.quotas.begin()
+        begun = self.nursery.take("repair", config.bookie_id)
         self.repair = repair = Child(begun, config.bookie_id, says)
         self.repair.control.send(repairing.order_of(config))
         for disk in self.disks:
@@ -373,6 +415,8 @@ class Supervisor:
         finally:
             self.phase = "up"
         disk.trouble = ""
+        if self.jobs is not None:
+            self.jobs.note_rebuild(disk)
         self._link(disk)
         self._link_repair(disk)
 
@@ -384,6 +428,7 @@ class Supervisor:
         """The dirty marker, before anything else is done to a disk."""
         make_room(self._files, disk.path)
         disk.before = markers.begin_run(self._files, disk.path, self._run)
+        self.intents.carry_over(disk)
 
     def keep_disk(self, base: Ground, disk: Disk) -> None:
         """Bring the worker back whenever it ends, until ``disk.keeping`` is cancelled."""
@@ -422,12 +467,22 @@ class Supervisor:
         """Keep the registration's mode up to date."""
         while True:
             await asyncio.sleep(_STATS_EVERY_S)
-            read_only = await self._read_only()
-            if self._registration is not None:
-                await self._registration.set_read_only(read_only)
+            await self.tell_mode()
             self.allow_new_ledgers()
+            if self.credentials.look(self.config, time.monotonic()):
+                self.tell_credentials()
             if any(disk.in_doubt for disk in self.disks) and not self.moving.lock.locked():
                 await self._resolve_doubts()
+
+    def tell_credentials(self) -> None:
+        if self.frontend is not None and self.frontend.running:
+            self.frontend.control.send(self.credentials.order)
+
+    async def tell_mode(self) -> None:
+        """Have the metadata store say whether the bookie takes entries."""
+        read_only = await self._read_only()
+        if self._registration is not None:
+            await self._registration.set_read_only(read_only)
 
     async def _resolve_doubts(self) -> None:
         async with self.moving.lock:
@@ -464,21 +519,19 @@ class Supervisor:
         await self.refresh()
         return not self.writable
 
-    async def _status(self) -> Status:
-        from bkbox.supervisor import report  # the start need not wait for what may never be asked
-
-        await self.refresh()
-        return report.status_of(self)
+    @property
+    def is_registered(self) -> bool:
+        """Whether the metadata store knows of it."""
+        return self._registration is not None and not self.unregistered_s
 
     def _routes(self) -> tuple[Route, ...]:
-        from bkbox.supervisor import diskroutes, jobroutes, spaceroutes
+        from bkbox.supervisor.api import Api  # the start need not wait for what may never be asked
 
-        return (
-            *jobroutes.routes(lambda: self.jobs),
-            *diskroutes.routes(self),
-            *spaceroutes.routes(self),
-            *reloading.routes(self, os.environ),
-        )
+        if self._api is None:
+            assert self._base is not None
+            self._api = Api(self, self._base.store, self._files)
+            self._stack.push_async_callback(self._api.close)
+        return self._api.routes()
 
     async def _run_jobs(self, base: Ground) -> None:
         from bkbox.supervisor.jobfile import JobFile  # once the bookie is up
@@ -499,6 +552,7 @@ class Supervisor:
                 found = await disk.call(messages.GetStats(), timeout_s=_STATS_TIMEOUT_S)
                 assert isinstance(found, messages.Stats)
                 disk.stats = found.values
+                disk.meter.see(time.monotonic(), found.values.get("counts", {}))
 
         await asyncio.gather(*map(one, self.disks))
 

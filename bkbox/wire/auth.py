@@ -15,6 +15,7 @@ FORMAT = Message(
     "AuthMessage",
     Field(1, "authPluginName", Kind.STRING, Label.REQUIRED),
     Field(2, "payload", Kind.BYTES, Label.REQUIRED),
+    fields_max=64,
 )
 
 

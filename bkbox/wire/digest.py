@@ -22,14 +22,16 @@ from __future__ import annotations
 import hashlib
 import hmac
 import zlib
+from array import array
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from struct import Struct
 from typing import NamedTuple
 
 from bkbox.errors import DigestError
 from bkbox.ids import EntryId, LedgerId
-from bkbox.kernel import clientreads
+from bkbox.kernel import clientcolumns, clientreads
 from bkbox.kernel.checksum import crc32c
 from bkbox.wire.ledger import DigestType
 
@@ -67,6 +69,24 @@ class VerifiedEntry(NamedTuple):
     lac: EntryId
     length: int
     payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class EntryColumns:
+    """Entries of one ledger whose digests and ids were right, ``count`` of them in a row, as columns.
+    ``offsets``: where each payload begins in ``values``, and the last one ends. All may be longer than
+    they need be."""
+
+    ledger_id: int
+    count: int
+    entry_ids: array[int]
+    lacs: array[int]
+    lengths: array[int]
+    offsets: array[int]
+    values: bytearray
+
+    def __len__(self) -> int:
+        return self.count
 
 
 _MAKE: Callable[[tuple[int, int, int, int, bytes]], VerifiedEntry] = partial(
@@ -136,6 +156,11 @@ class DigestManager:
                 break
             start = end
         return entries
+
+    def verify_columns(self, body: bytes, start: int, first: int, count: int) -> EntryColumns:
+        """The same as columns; only for digests IN_KERNEL."""
+        found = clientcolumns.columns(body, start, self.ledger_id, first, count, self.digest_size)
+        return EntryColumns(self.ledger_id, *found)
 
     def package_lac(self, lac: int) -> bytes:
         """An explicit LAC packet."""

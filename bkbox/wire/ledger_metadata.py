@@ -269,6 +269,11 @@ def _checked(metadata: LedgerMetadata) -> LedgerMetadata:
                 f"{len(fragment.ensemble)} bookies, not {metadata.ensemble_size}"
             )
     starts = [fragment.first_entry for fragment in metadata.fragments]
+    if starts[0] < 0 or metadata.last_entry < NO_ENTRY or metadata.length < 0:
+        raise EncodingError(
+            f"{where} begins at entry {starts[0]}, ends at {metadata.last_entry} and has {metadata.length} bytes: "
+            "none of them can be negative"
+        )
     if any(after <= before for before, after in pairwise(starts)):
         raise EncodingError(f"{where}: the ensembles are not in ascending order")
     return metadata

@@ -13,6 +13,7 @@ it is an error. Groups, which nothing in BookKeeper uses, are refused.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from dataclasses import field as derived
@@ -91,13 +92,31 @@ class Field:
 
 
 class Message:
-    """A message type: its name, for error texts, and its fields in ascending order."""
+    """A message type: its name, for error texts, and its fields in ascending order. One with more than ``fields_max``
+    fields, each occurrence counted, is refused: for messages of strangers, who may send millions of them.
+    """
 
-    __slots__ = ("by_key", "by_name", "fields", "keeps_unknown", "name", "repeated", "required")
+    __slots__ = (
+        "by_key",
+        "by_name",
+        "fields",
+        "fields_max",
+        "keeps_unknown",
+        "name",
+        "repeated",
+        "required",
+    )
 
-    def __init__(self, name: str, *fields: Field, keeps_unknown: bool = False) -> None:
+    def __init__(
+        self,
+        name: str,
+        *fields: Field,
+        keeps_unknown: bool = False,
+        fields_max: int = sys.maxsize,
+    ) -> None:
         self.name = name
         self.fields = fields
+        self.fields_max = fields_max
         self.keeps_unknown = keeps_unknown
         self.by_key = {field.key: field for field in fields}
         self.by_name = {field.name: field for field in fields}
@@ -193,7 +212,11 @@ def decode(message: Message, data: bytes | bytearray | memoryview) -> Values:
 
 def _decode(message: Message, view: memoryview, at: int, end: int) -> Values:
     values: Values = {name: [] for name in message.repeated}
+    left = message.fields_max
     while at < end:
+        left -= 1
+        if left < 0:
+            raise EncodingError(f"{message.name} with more than {message.fields_max} fields")
         start = at
         key, at = decode_varint(view, at, end)
         field = message.by_key.get(key)

@@ -18,6 +18,10 @@ from bkbox.wire.protobuf import Field, Kind, Label, Message
 
 RPC_PROTOCOL = "bookie-rpc"
 RPC_ENDPOINT_ID = "bookie"
+ADMIN_ENDPOINT_ID = "httpserver"
+"""Of its HTTP server, as Java's bookie names it (HttpService.java)."""
+VERSION_PROPERTY = "version"
+"""What bkbox says of itself; Java's bookie has no such property."""
 
 _ENDPOINT = Message(
     "BookieServiceInfoFormat.Endpoint",

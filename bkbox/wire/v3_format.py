@@ -70,6 +70,9 @@ TOTAL_DISK_CAPACITY = 1
 FREE_DISK_SPACE = 2
 """Bits of GetBookieInfoRequest.requested."""
 
+_FIELDS_MAX = 64
+"""Of one message in a request: two or three times as many as there are."""
+
 _REQUIRED = Label.REQUIRED
 _LEDGER_ID = Field(1, "ledgerId", Kind.INT64, _REQUIRED)
 _STATUS = Field(1, "status", Kind.ENUM, _REQUIRED, enum=StatusCode)
@@ -82,11 +85,13 @@ HEADER = Message(
     Field(2, "operation", Kind.ENUM, _REQUIRED, enum=Operation),
     Field(3, "txnId", Kind.UINT64, _REQUIRED),
     Field(4, "priority", Kind.UINT32),
+    fields_max=_FIELDS_MAX,
 )
 CONTEXT_PAIR = Message(
     "ContextPair",
     Field(1, "key", Kind.STRING, _REQUIRED),
     Field(2, "value", Kind.STRING, _REQUIRED),
+    fields_max=_FIELDS_MAX,
 )
 
 READ_REQUEST = Message(
@@ -97,6 +102,7 @@ READ_REQUEST = Message(
     Field(4, "previousLAC", Kind.INT64),
     Field(5, "timeOut", Kind.INT64),
     Field(100, "flag", Kind.ENUM, enum=ReadFlag),
+    fields_max=_FIELDS_MAX,
 )
 ADD_REQUEST = Message(
     "AddRequest",
@@ -106,6 +112,7 @@ ADD_REQUEST = Message(
     Field(4, "body", Kind.VIEW, _REQUIRED),
     Field(5, "writeFlags", Kind.INT32),
     Field(100, "flag", Kind.ENUM, enum=AddFlag),
+    fields_max=_FIELDS_MAX,
 )
 WRITE_LAC_REQUEST = Message(
     "WriteLacRequest",
@@ -113,12 +120,19 @@ WRITE_LAC_REQUEST = Message(
     Field(2, "lac", Kind.INT64, _REQUIRED),
     Field(3, "masterKey", Kind.BYTES, _REQUIRED),
     Field(4, "body", Kind.VIEW, _REQUIRED),
+    fields_max=_FIELDS_MAX,
 )
-READ_LAC_REQUEST = Message("ReadLacRequest", _LEDGER_ID, Field(1000, "persisted", Kind.BOOL))
-FORCE_REQUEST = Message("ForceLedgerRequest", _LEDGER_ID)
-LIST_ENTRIES_REQUEST = Message("GetListOfEntriesOfLedgerRequest", _LEDGER_ID)
-BOOKIE_INFO_REQUEST = Message("GetBookieInfoRequest", Field(1, "requested", Kind.INT64))
-START_TLS_REQUEST = Message("StartTLSRequest")
+READ_LAC_REQUEST = Message(
+    "ReadLacRequest", _LEDGER_ID, Field(1000, "persisted", Kind.BOOL), fields_max=_FIELDS_MAX
+)
+FORCE_REQUEST = Message("ForceLedgerRequest", _LEDGER_ID, fields_max=_FIELDS_MAX)
+LIST_ENTRIES_REQUEST = Message(
+    "GetListOfEntriesOfLedgerRequest", _LEDGER_ID, fields_max=_FIELDS_MAX
+)
+BOOKIE_INFO_REQUEST = Message(
+    "GetBookieInfoRequest", Field(1, "requested", Kind.INT64), fields_max=_FIELDS_MAX
+)
+START_TLS_REQUEST = Message("StartTLSRequest", fields_max=_FIELDS_MAX)
 
 READ_RESPONSE = Message(
     "ReadResponse",
@@ -174,6 +188,7 @@ REQUEST = Message(
     _part(107, "forceLedgerRequest", FORCE_REQUEST),
     _part(108, "getListOfEntriesOfLedgerRequest", LIST_ENTRIES_REQUEST),
     Field(200, "requestContext", Kind.MESSAGE, Label.REPEATED, message=CONTEXT_PAIR),
+    fields_max=_FIELDS_MAX,
 )
 RESPONSE = Message(
     "Response",

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-
+from bkbox import logs
 from bkbox.ipc.child import begin
 from bkbox.worker.loop import Worker
 
 if __name__ == "__main__":
-    logging.basicConfig(
-        level=logging.WARNING, format="%(asctime)s %(levelname)s worker %(message)s"
-    )
-    Worker(begin("worker")).run()
+    begun = begin("worker")
+    logs.begin(f"worker {begun.name}", logs.LogSettings.from_text(begun.log))
+    Worker(begun.control).run()

@@ -16,12 +16,14 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
+from functools import partial
 from typing import NamedTuple
 
 from bkbox.bookie.bookie import Bookie, Work
 from bkbox.errors import BugError, DiskError, EncodingError, FrameError
+from bkbox.logs.trace import UNDER_WAY
 from bkbox.storage.checkpointing import Checkpointing, Sync
 from bkbox.storage.disk import DiskStore
 from bkbox.worker.frontlink import FrontLink, Group
@@ -59,6 +61,10 @@ class _Behind:
     def __init__(self) -> None:
         self.future: Future[None] | None = None
         self.ended: Callable[[], None] | None = None
+
+
+def _connections(groups: Iterable[Group]) -> list[int]:
+    return [segment[0] for group in groups for segment in group.segments]
 
 
 class Groups:
@@ -117,6 +123,7 @@ class Groups:
             group = front.take()
             if group is None:
                 return
+            UNDER_WAY.set(partial(_connections, (group,)))
             work = self._bookie.begin(group.area, group.segments)
             taken = _Taken(front, group, work)
             # Alike requests of version 2 are told apart by the order of their answers.
@@ -137,6 +144,8 @@ class Groups:
             raise BugError(
                 f"the front-end passed on a frame that cannot be decoded: {error}"
             ) from error
+        finally:
+            UNDER_WAY.set(None)
 
     def _finish(self, taken: _Taken, error: DiskError | None) -> None:
         front, group, work = taken
@@ -144,6 +153,7 @@ class Groups:
         self._bookie.settle(work, error)
         if front is not self._front:
             return
+        UNDER_WAY.set(partial(_connections, (group,)))
         try:
             self._bookie.end(work, front.answers(group))
             work.ended = True
@@ -151,16 +161,21 @@ class Groups:
             self._stages.record(group, work, durable_us)
         except EOFError:
             self._on_lost()
+        finally:
+            UNDER_WAY.set(None)
 
     def _serve_late(self, awaited: list[_Taken]) -> None:
         for taken in awaited:
             if taken.front is not self._front:
                 continue
+            UNDER_WAY.set(partial(_connections, (taken.group,)))
             try:
                 self._bookie.serve_late(taken.work, taken.front.answers(taken.group))
                 self._send(taken)
             except EOFError:
                 self._on_lost()
+            finally:
+                UNDER_WAY.set(None)
 
     def _send(self, taken: _Taken) -> None:
         """Send the answers that there are; with the last of them the group is done. Raises EOFError."""
@@ -251,6 +266,9 @@ class Groups:
             self._store.end_sync(sync)
         except DiskError as error:
             failure = error
+            UNDER_WAY.set(partial(_connections, [taken.group for taken in covered]))
+            log.error("what these connections have sent is not durable: %s", error)
+            UNDER_WAY.set(None)
         for taken in covered:
             self._finish(taken, failure)
         checkpoint = self._checkpoint

@@ -17,6 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from bkbox import logs
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import BkboxError, BugError, DiskError
 from bkbox.ipc import messages
@@ -139,6 +140,9 @@ class Worker:
             return self._move(call, fds)
         if isinstance(call, messages.SPACE_CALLS):
             return self._of_space(call)
+        if isinstance(call, messages.StayReadOnly):
+            self._bookie.read_only.intend(call.reasons)
+            return messages.Done()
         if isinstance(call, messages.GetStats):
             # Nobody writes to a read-only bookie: that there is room again has to be seen without a write.
             self._watch_space()
@@ -218,6 +222,7 @@ class Worker:
         self._running = False
 
     def _take_over(self, settings: dict[str, Any]) -> None:
+        logs.set_level(settings["log_level"])
         self._usage_max = settings["disk_usage_max"]
         self._usage_resume = settings["disk_usage_resume"]
         self._reserve_bytes = settings["disk_reserve_bytes"]

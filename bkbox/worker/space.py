@@ -7,6 +7,7 @@ the job begins that part anew then.
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
@@ -20,6 +21,7 @@ from bkbox.ipc.messages import PAGE_ITEMS, Message
 from bkbox.storage.compaction import STATE_BYTES, Compaction, remove_segment
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import Files
+from bkbox.storage.ledgerbytes import LedgerBytes
 from bkbox.storage.records import LedgerRecord
 from bkbox.storage.reserve import Reserve
 from bkbox.storage.scrub import ScrubState, read_scrub, verify, write_scrub
@@ -35,8 +37,12 @@ _BAD_MAX = 1_000
 _REGIONS_MAX = 4_096
 """Bad regions in one message."""
 
+_PROBE_BYTES = 4096
 _EXPLAINED_LEDGERS = 20
 _SHOWN_SEGMENTS = 100
+
+_BYTES_ITEMS = 512
+"""Ledgers in one page of what they take: this is asked for again and again, beside writers who should not notice."""
 
 ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
 
@@ -65,6 +71,7 @@ class Space:
         self._surveyed: Survey | None = None
         self._compaction: Compaction | None = None
         self._copied: dict[int, Compaction] = {}
+        self._bytes = LedgerBytes(store.log)
         self._to_store = store.log.position
         self._kept: dict[int, str] = {}
         self._scrub: ScrubState = read_scrub(files, disk)
@@ -113,10 +120,14 @@ class Space:
         match call:
             case messages.GetSpace():
                 return messages.Space(values=self.values())
+            case messages.ProbeDisk():
+                return self._probe()
             case messages.ExplainSegment():
                 return messages.Space(values=self._explain(call.segment))
             case messages.ListDeleted():
                 return self._list_deleted(call)
+            case messages.ListBytes():
+                return self._list_bytes(call)
             case messages.ChangeLedgers():
                 return self._change(call)
             case messages.SurveyIndex():
@@ -135,8 +146,21 @@ class Space:
                 return self._verify(call)
             case messages.NoteScrub():
                 return self._note_scrub(call)
+            case messages.NoteCompared():
+                self._scrub = replaced(self._scrub, ledger=call.ledger)
+                write_scrub(self._files, self._disk, self._scrub)
+                return messages.Done()
             case _:
                 raise BugError(f"no call about space: {type(call).__name__}")
+
+    def _probe(self) -> messages.Probed:
+        from bkbox.storage.probe import probe  # hardly ever asked for
+
+        try:
+            probe(self._files, self._disk, os.urandom(_PROBE_BYTES))
+        except DiskError as error:  # a full disk is no reason to spend the reserve
+            return messages.Probed(problem=str(error))
+        return messages.Probed()
 
     def values(self) -> dict[str, object]:
         """For people, and for the jobs."""
@@ -164,9 +188,23 @@ class Space:
             "free_bytes": free,
             "total_bytes": total,
             "scrub_segment": scrub.segment,
+            "scrub_ledger": scrub.ledger,
             "scrub_began_ms": scrub.began_ms,
             "scrub_completed_ms": scrub.completed_ms,
         }
+
+    # ---- what ledgers take ---------------------------------------------------------------------------
+
+    def _list_bytes(self, call: messages.ListBytes) -> messages.Page:
+        if call.after < 0 and not self._bytes.count():
+            return messages.Page(more=True)
+        here = (ledger for ledger, record in self._ledgers(call.after) if not record.deleted_ms)
+        page = list(islice(here, _BYTES_ITEMS + 1))
+        payload = b"".join(
+            messages.BYTES_ITEM.pack(ledger, self._bytes.of(ledger))
+            for ledger in page[:_BYTES_ITEMS]
+        )
+        return messages.Page(more=len(page) > _BYTES_ITEMS, payload=payload)
 
     # ---- deleted ledgers ----------------------------------------------------------------------------
 
@@ -255,6 +293,7 @@ class Space:
             self._compaction = None
             self._copied[call.segment] = compaction
             self._kept.pop(call.segment, None)
+            self._bytes.leave(call.segment)
         self._groups.go_on()
         return messages.Compacted(
             done=done,
@@ -369,7 +408,7 @@ class Space:
         if call.segment:
             after = replaced(before, segment=call.segment, began_ms=began)
         else:
-            after = replaced(before, segment=0, began_ms=began, completed_ms=call.now_ms)
+            after = replaced(before, segment=0, began_ms=began, completed_ms=call.now_ms, ledger=0)
         self._scrub = after
         self._note_bad(tuple(bad[:_BAD_MAX]))
         return messages.Done()

@@ -25,6 +25,9 @@ log = logging.getLogger(__name__)
 
 STAGES = ("queue", "append", "index", "fsync", "reply")
 
+_WINDOW_US = 30_000_000
+"""What is told of lately reaches back once or twice this."""
+
 _QUIET_US = 1_000_000
 """The log of slow groups says one of them in this time, and how many there were."""
 
@@ -37,26 +40,43 @@ class Stages:
         logged; 0: none is."""
         self.slow_us = slow_us
         self._now_us = now_us
-        self._queue, self._append, self._index, self._fsync, self._reply = histograms = tuple(
-            Histogram() for _ in STAGES
-        )
-        self._histograms = dict(zip(STAGES, histograms, strict=True))
+        self._before = tuple(Histogram() for _ in STAGES)
+        """All that is not in ``_window``; the last part of it is also in ``_last``."""
+        self._last = tuple(Histogram() for _ in STAGES)
+        self._begin_window()
         self._latest = Histogram()
         self._told_us = 0
         self._untold = 0
 
+    def _begin_window(self) -> None:
+        self._window = tuple(Histogram() for _ in STAGES)
+        self._queue, self._append, self._index, self._fsync, self._reply = self._window
+        self._window_us = self._now_us()
+
     def values(self) -> dict[str, dict[str, int]]:
         """For the status document: microseconds."""
-        return {
-            stage: {
-                "count": found.count,
-                "p50_us": found.percentile(50),
-                "p99_us": found.percentile(99),
-                "p999_us": found.percentile(99.9),
-                "max_us": found.max,
+        if self._now_us() - self._window_us >= _WINDOW_US:
+            for before, window in zip(self._before, self._window, strict=True):
+                before.merge(window)
+            self._last = self._window
+            self._begin_window()
+        found = {}
+        for stage, before, last, window in zip(
+            STAGES, self._before, self._last, self._window, strict=True
+        ):
+            total, lately = _sum(before, window), _sum(last, window)
+            found[stage] = {
+                "count": total.count,
+                "p50_us": total.percentile(50),
+                "p99_us": total.percentile(99),
+                "p999_us": total.percentile(99.9),
+                "max_us": total.max,
+                "total_us": total.total,
+                "lately_count": lately.count,
+                "lately_p50_us": lately.percentile(50),
+                "lately_p99_us": lately.percentile(99),
             }
-            for stage, found in self._histograms.items()
-        }
+        return found
 
     def latest(self) -> tuple[int, int]:
         """Writers' adds since this was last asked, and the p99 of their time until they were durable, in microseconds:
@@ -69,7 +89,7 @@ class Stages:
         """A group was answered just now."""
         now = self._now_us()
         times = work.adds.entries or 1
-        written = work.adds.entries - work.odd.recovered
+        written = work.adds.entries - work.adds.recovered - work.odd.recovered
         if written:
             self._latest.record(durable_us - group.opened_us, written)
         self._queue.record(work.taken_us - group.opened_us, times)
@@ -105,3 +125,10 @@ class Stages:
         )
         self._told_us = now
         self._untold = 0
+
+
+def _sum(one: Histogram, other: Histogram) -> Histogram:
+    found = Histogram()
+    found.merge(one)
+    found.merge(other)
+    return found

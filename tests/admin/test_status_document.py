@@ -5,21 +5,30 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import jsonschema
 import pytest
 
+from bkbox.admin.schema import schema_of
 from bkbox.admin.status import (
+    SCHEMA_VERSION,
+    Autorecovery,
     Boot,
+    Clients,
+    CookieField,
+    Cookies,
     DiskStatus,
     Limbo,
+    Metadata,
     Process,
     Replay,
     Status,
     StatusWarning,
+    Upkeep,
     from_json,
     to_json,
 )
 from bkbox.errors import EncodingError
-from bkbox.jobs.job import Blocker
+from bkbox.jobs.job import Blocker, JobKind, JobState
 
 FULL = Status(
     version="0.1.0",
@@ -49,6 +58,12 @@ FULL = Status(
     processes=(Process("worker", "disk 0", 4711, 1, True),),
     limbo=Limbo(7, 5, 100, 10, 9, 900, 1.5, (Blocker(3, "no peer answers", "start b"),)),
     warnings=(StatusWarning("ack quorum of 1", "bkbox ledger show 3"), StatusWarning("late")),
+    taken_ms=1_700_000_000_000,
+    clients=Clients(3, 100, 0),
+    cookies=Cookies(True, (CookieField("metadata", "bookieHost", "a", "a", True),), "", "", 5),
+    metadata=Metadata("sqlite:/c.db", True, 0.0),
+    autorecovery=Autorecovery(True, True, "127.0.0.1:3181", 0, 1, 0, "", 5),
+    upkeep=(Upkeep(JobKind.GC, 900.0, 7, JobState.DONE, 1_700_000_000_000),),
 )
 SMALL = Status("0.1.0", "b:1", "i", "b:1", "starting", True, "sync", Boot("locks"))
 
@@ -83,11 +98,33 @@ def change(*path: Any, to: object) -> dict[str, Any]:
     return document
 
 
+def test_what_an_older_version_did_not_write_has_its_default() -> None:
+    document = to_json(SMALL)
+    for name in ("taken_ms", "cookies", "rates", "upkeep", "clients", "read_only_reasons"):
+        del document[name]
+    assert from_json(document) == SMALL
+
+
+def test_of_a_newer_version_is_shown_what_can_be_understood() -> None:
+    document = change("schema", to=SCHEMA_VERSION + 1) | {"version": "9.0", "colour": "blue"}
+    document["limbo"]["eta_s"] = "soon"
+    document["disks"].append({"path": "/data/b", "kind": "of another shape"})
+    found = from_json(document)
+    assert found.bookie_id == FULL.bookie_id
+    assert found.limbo.ledgers == FULL.limbo.ledgers
+    assert found.limbo.eta_s is None
+    assert found.disks == (), "a list of which a part is not understood"
+    assert found.warnings[1:] == FULL.warnings
+    assert "newer bkbox (version 9.0, status schema 2" in found.warnings[0].text
+
+
 @pytest.mark.parametrize(
     ("document", "says"),
     [
         ([], "expected an object, found list"),
-        (change("schema", to=2), "schema 2"),
+        (change("schema", to=0), "schema 0"),
+        (change("schema", to="1"), "schema '1'"),
+        (change("schema", to=2) | {"state": "asleep"}, "newer bkbox.*schema 2.*'asleep' is not"),
         (change("writable", to=1), "status.writable: 1 is not bool"),
         (change("limbo", "ledgers", to=True), "status.limbo.ledgers: True is not int"),
         (change("state", to="asleep"), "status.state: 'asleep' is not one of 'starting'"),
@@ -101,3 +138,12 @@ def change(*path: Any, to: object) -> dict[str, Any]:
 def test_a_wrong_document_is_refused_with_its_place(document: object, says: str) -> None:
     with pytest.raises(EncodingError, match=says):
         from_json(document)
+
+
+def test_the_schema_is_that_of_the_document() -> None:
+    schema = schema_of(Status, "status")
+    validator = jsonschema.Draft202012Validator(schema)
+    validator.validate(json.loads(json.dumps(to_json(FULL))))
+    validator.validate(json.loads(json.dumps(to_json(SMALL))))
+    for wrong in (change("writable", to=1), change("state", to="asleep"), {"schema": 1}):
+        assert not validator.is_valid(wrong)

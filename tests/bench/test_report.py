@@ -110,7 +110,7 @@ def test_every_line_names_a_load_and_can_be_chosen() -> None:
     assert len({line.name for line in LINES}) == len(LINES)
     assert len({line.text for line in LINES}) == len(LINES)
     assert runner.chosen([], whole_loads=False) == list(LINES)
-    (line,) = runner.chosen(["w1/sync"], whole_loads=False)
+    (line,) = runner.chosen(["w1/sync:java"], whole_loads=False)
     assert line.name == "w1/sync:java-journal/adds per_s"
     lines = runner.chosen(["w1/sync"], whole_loads=True)
-    assert [line.ours for line in lines] == ["write", "sync"]
+    assert [line.ours for line in lines] == ["write", "sync", "sync"]

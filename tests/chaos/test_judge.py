@@ -215,6 +215,22 @@ def test_it_notices(tmp_path: Path, tamper: Callable[[list[Line]], None], name: 
     assert name in names(judged(tmp_path, tamper))
 
 
+def test_a_stop_that_comes_upon_a_worker_that_was_just_killed_may_leave_its_disk_dirty(
+    tmp_path: Path,
+) -> None:
+    def killed(lines: list[Line]) -> None:
+        stopped_badly(lines)
+        stop = one(lines, kind="begin", op="stop")
+        what = {"id": 902, "op": "fault", "fault": "kill-worker", "bookie": stop["bookie"]}
+        position = lines.index(stop)
+        lines[position:position] = [
+            {"t": stop["t"], "kind": "begin", **what},
+            {"t": stop["t"], "kind": "end", "outcome": "ok", **what},
+        ]
+
+    assert not names(judged(tmp_path, killed))
+
+
 def test_an_entry_that_is_acknowledged_after_the_end(tmp_path: Path) -> None:
     def late(lines: list[Line]) -> None:
         begin = one(lines, kind="begin", op="add", entry=LAST)

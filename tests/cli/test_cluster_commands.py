@@ -91,16 +91,19 @@ def test_list(uri: str) -> None:
     shown = asyncio.run(
         with_bookies(uri, ["list"], ["list", "--rw"], ["list", "--ro"], ["list", "--all"])
     )
-    a, b, c = ["a:1", "a:1", "writable"], ["b:2", "b:2", "read-only"], ["c:3", "-", "down"]
-    title = ["bookie", "address", "mode"]
+    a = ["a:1", "a:1", "writable", "-", "-"]
+    b = ["b:2", "b:2", "read-only", "-", "-"]
+    c = ["c:3", "-", "down", "-", "-"]
+    title = ["bookie", "address", "mode", "version", "admin"]
     assert [[line.split() for line in each.stdout.splitlines()] for each in shown] == [
         [title, a, b],
         [title, a],
         [title, b],
         [title, a, b, c],
     ]
+    unknown = dict.fromkeys(("address", "rack", "version", "admin"))
     assert json.loads(cluster(uri, "list", "--all", "-o", "json").stdout) == [
-        {"id": name, "address": None, "mode": "down"} for name in ("a:1", "b:2", "c:3")
+        {"id": name, "mode": "down", **unknown} for name in ("a:1", "b:2", "c:3")
     ]
     assert json.loads(cluster(uri, "list", "-o", "json").stdout) == []
 

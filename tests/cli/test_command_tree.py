@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import click
 import pytest
 from click.testing import CliRunner
+from jsonschema import Draft202012Validator
 
 from bkbox.cli.exits import MEANINGS, ExitCode
 from bkbox.cli.main import COMMANDS, main
@@ -50,11 +52,15 @@ def test_the_commands_that_scripts_rely_on() -> None:
         *("bench bookie", "bench client", "bench sink"),
         *("job list", "job show", "job watch", "job cancel", "job pause", "job resume", "job rate"),
         *("disk list", "disk add", "disk drain", "disk replace", "disk remove"),
+        *("disk read-only", "bookie read-only"),
         *("gc status", "gc run", "gc explain", "scrub status", "scrub run"),
         *("health", "maintenance on", "maintenance off", "maintenance status"),
         *("autorecovery run", "autorecovery status", "autorecovery list"),
         *("autorecovery enable", "autorecovery disable", "decommission"),
-        "tui",
+        *("tui", "doctor", "selftest", "debug bundle", "schema"),
+        *("audit", "repair", "export", "import", "top"),
+        *("log write", "log read", "log tail", "log truncate", "log list", "log delete"),
+        "log forget",
         "model-check",
         "chaos check",
         "sim",
@@ -84,7 +90,8 @@ def test_every_example_is_a_command_line_that_parses(
     path: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "dump.bin").touch()
+    for name in ("dump.bin", "orders.jsonl"):
+        (tmp_path / name).touch()
     for words in examples(path):
         command: click.Command = main
         while isinstance(command, click.Group) and not words[0].startswith("-"):
@@ -94,17 +101,74 @@ def test_every_example_is_a_command_line_that_parses(
         command.make_context("example", list(words))
 
 
-def test_commands_that_print_data_offer_json() -> None:
-    silent = {"init", "run", "demo", "cookie repair", "cluster init", "ledger delete", "bench sink"}
-    silent |= {"model-check", "chaos check", "sim", "config import", "completion", "man"}
-    silent |= {"disk add", "disk replace", "disk remove"}
-    silent |= {"job watch", "maintenance on", "maintenance off", "tui"}
-    silent |= {"autorecovery run", "autorecovery enable", "autorecovery disable"}
-    for path, command in TREE.items():
-        if isinstance(command, click.Group):
-            continue
-        has_output = any("-o" in parameter.opts for parameter in command.params)
-        assert has_output == (named(path) not in silent), path
+LEAVES = {path: each for path, each in TREE.items() if not isinstance(each, click.Group)}
+
+SILENT = {
+    *("run", "autorecovery run", "tui"),  # a line when they are ready, or a screen
+    *("config import", "completion", "man", "schema"),  # a file
+    *("log write", "log read", "log tail"),  # records, with --json a line each
+    *("demo", "sim", "model-check", "chaos check", "bench sink"),  # what they find, as it comes
+}
+"""Commands that print nothing but data of their own kind."""
+
+NOTHING_TO_TRY = {
+    *("run", "autorecovery run", "tui"),  # they go on until they are told to stop
+    *("demo", "sim", "model-check", "chaos check", "bench bookie", "bench client", "bench sink"),
+    *(
+        "cookie show",
+        "cookie verify",
+        "cluster info",
+        "cluster list",
+        "config validate",
+        "config show",
+    ),
+    *("config explain", "config diff", "index", "job list", "job show", "job watch", "gc status"),
+    *("gc explain", "scrub status", "health", "maintenance status", "autorecovery status"),
+    *(
+        "log write",
+        "log read",
+        "log tail",
+        "log list",
+        "autorecovery list",
+        "ledger list",
+        "ledger show",
+        "ledger read",
+        "ledger explain",
+        "status",
+    ),
+    *("disk list", "discover", "completion", "schema", "placement explain", "doctor"),
+    *("selftest",),  # which leaves nothing behind
+    *("config import", "man"),  # which write one new file, or none
+    *("audit", "export", "top"),  # the same, or a folder of files
+}
+"""Commands that change nothing, or only what they have made themselves."""
+
+WATCHED = {
+    *("status", "disk list", "job list", "gc status", "scrub status", "maintenance status"),
+    *("autorecovery status", "cluster info", "cluster list"),
+}
+
+
+@pytest.mark.parametrize("path", LEAVES, ids=named)
+def test_what_each_command_offers(path: tuple[str, ...]) -> None:
+    command = LEAVES[path]
+    offered = {word for parameter in command.params for word in parameter.opts}
+    assert ("-o" in offered) == (named(path) not in SILENT)
+    assert bool(getattr(command.callback, "shapes", ())) == (named(path) not in SILENT)
+    assert ("--dry-run" in offered) == (named(path) not in NOTHING_TO_TRY)
+    assert ("--watch" in offered) == (named(path) in WATCHED)
+
+
+@pytest.mark.parametrize("path", [path for path in LEAVES if named(path) not in SILENT], ids=named)
+def test_each_command_that_prints_documents_has_a_schema(path: tuple[str, ...]) -> None:
+    schema = json.loads(CliRunner().invoke(main, ["schema", *path]).output)
+    Draft202012Validator.check_schema(schema)
+    assert schema["title"] == f"bkbox {named(path)}"
+
+
+def test_a_schema_of_what_prints_none() -> None:
+    for words in (["run"], ["nothing"], ["ledger"]):
+        assert CliRunner().invoke(main, ["schema", *words]).exit_code == ExitCode.USAGE
 
 
 def test_help_lists_every_command_and_exit_code() -> None:

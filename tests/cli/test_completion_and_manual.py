@@ -112,7 +112,7 @@ def test_there_is_a_page_for_each_command(manual: Path) -> None:
     for part in (
         ".SH NAME\nbkbox\\-config\\-show \\- Show every key",
         ".B bkbox config show [OPTIONS]",
-        ".B \\-o, \\-\\-output [table|json]",
+        ".B \\-o, \\-\\-output [table|json|yaml]",
         ".SH EXAMPLE\n.nf\nbkbox config show \\-\\-config bookie.toml",
         ".BR bkbox-config (1)",
     ):

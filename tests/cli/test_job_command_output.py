@@ -10,7 +10,9 @@ from threading import Event, Thread
 from typing import Any, cast
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
+from jsonschema import Draft202012Validator
 
 from bkbox import config as configuration
 from bkbox.admin import server
@@ -19,7 +21,8 @@ from bkbox.admin.client import start_job
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Boot, Status
 from bkbox.cli.main import main
-from bkbox.errors import EncodingError, JobRefusedError
+from bkbox.cli.schema import schema_of
+from bkbox.errors import BadRequestError, JobRefusedError
 from bkbox.jobs.job import Job, JobAction, JobKind
 from bkbox.jobs.registry import Registry
 from bkbox.supervisor.jobroutes import routes
@@ -122,6 +125,11 @@ def test_watching_a_job_that_has_failed(jobs: Jobs, toml: str) -> None:
     done = job(toml, "watch", "2")
     assert done.exit_code == 1
     assert "job 2 scrub  failed" in done.stdout
+    for output, read in (("json", json.loads), ("yaml", yaml.safe_load)):
+        done = job(toml, "watch", "2", "-o", output)
+        assert done.exit_code == 1
+        assert read(done.stdout)["error"] == "disk d2 is gone"
+        Draft202012Validator(schema_of((Job,), "")).validate(read(done.stdout))
 
 
 def test_rates(jobs: Jobs, toml: str) -> None:
@@ -144,9 +152,9 @@ def test_what_the_routes_refuse(jobs: Jobs, toml: str) -> None:
         start_job(path, JobKind.SCRUB, {"disk": "d1"})
     with pytest.raises(JobRefusedError, match="by itself"):
         start_job(path, JobKind.LIMBO, {})
-    with pytest.raises(EncodingError, match="texts"):
+    with pytest.raises(BadRequestError, match=r"body\.arguments\.disk: 1 is not str"):
         start_job(path, JobKind.SCRUB, cast(Any, {"disk": 1}))
-    with pytest.raises(EncodingError, match="not a number"):
+    with pytest.raises(BadRequestError, match="not a whole number"):
         ask_job(path, cast(Any, "x"))
     assert job(toml, "cancel", "1").exit_code == 0
     again = job(toml, "resume", "1")

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bkbox.cli.output import print_fields, print_json, print_table, size
+from bkbox.cli.output import print_document, print_fields, print_table, size
 
 LONG = "x" * 300
 
@@ -42,7 +42,7 @@ def test_fields(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
-    print_json({"path": "/data/ü", "n": None})
+    print_document({"path": "/data/ü", "n": None}, "json")
     assert json.loads(capsys.readouterr().out) == {"path": "/data/ü", "n": None}
 
 

@@ -112,6 +112,7 @@ def test_striped_entries_are_read_one_by_one(tmp_path: Path) -> None:
             forget_requests(made)
             assert [e.payload async for e in reader.read()] == numbers(0, 30)
             assert [e.payload for e in await reader.read_batch(3, 10)] == [b"3"]
+            assert await reader.read_columns(3, 10) is None
             assert reads(made) == (31, 0)
 
     go(test())
@@ -150,6 +151,10 @@ def test_a_batch_ends_before_an_entry_with_a_wrong_digest(tmp_path: Path) -> Non
                 await read()
             assert seen == numbers(0, 70)
             assert len(await reader.read_batch(69, 10)) == 1
+            columns = await reader.read_columns(69, 10)
+            assert columns is not None
+            assert len(columns) == 1
+            assert await reader.read_columns(70, 10) is None
 
     go(test())
 

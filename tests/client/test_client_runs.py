@@ -12,6 +12,7 @@ from test_client_transport import ENTRIES, KEY, Pool, one_bookie
 from tinybookie import cluster
 
 from bkbox.client.adds import AddFrames
+from bkbox.client.stream import Stream
 from bkbox.ids import NO_ENTRY, EntryId
 from bkbox.protocol.effects import SendAdds
 from bkbox.protocol.events import Answer, NoAnswer
@@ -181,6 +182,49 @@ def test_many_writers_share_the_turns(tmp_path: Path) -> None:
             assert [await future for future in futures] == [n for n in range(100) for _ in writers]
             for writer in writers:
                 assert (await writer.close()).last_entry == 99
+
+    go(test())
+
+
+class Counting:
+    """A transport whose writes are counted."""
+
+    def __init__(self, transport: Any, writes: list[int]) -> None:
+        self._transport = transport
+        self._writes = writes
+
+    def write(self, data: Any) -> None:
+        self._writes.append(len(data))
+        self._transport.write(data)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+
+def test_a_turn_of_many_writers_is_one_write_to_each_bookie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    writes: list[int] = []
+    connected = Stream.connection_made
+
+    def counted(stream: Stream, transport: Any) -> None:
+        connected(stream, Counting(transport, writes))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Stream, "connection_made", counted)
+
+    async def test() -> None:
+        async with cluster(tmp_path) as made, made.client() as client:
+            writers = [await client.create_ledger() for _ in range(5)]
+            for writer in writers:
+                await writer.append(b"x")
+                await made.every_copy(writer.ledger_id, 1)
+            writes.clear()
+            futures = [writer.append_nowait(b"%d" % n) for n in range(100) for writer in writers]
+            await asyncio.gather(*futures)
+            assert len(writes) == 3
+            assert min(writes) > 500 * 4
+            for writer in writers:
+                await writer.close()
 
     go(test())
 

@@ -14,6 +14,7 @@ from tinybookie import DEFAULT_OPTIONS, Cluster, TinyBookie, cluster, encoded
 
 from bkbox.client import ClientOptions
 from bkbox.client.link import Lane
+from bkbox.client.options import Backoff
 from bkbox.client.pool import Add, BookiePool, Reply
 from bkbox.ids import BookieId
 from bkbox.protocol.events import NoAnswer
@@ -181,6 +182,20 @@ def test_while_a_bookie_is_backed_off_requests_fail_at_once(tmp_path: Path) -> N
             assert bookie.connections_made == 0
 
     go(test())
+
+
+def test_pauses_grow_with_jitter_up_to_the_longest() -> None:
+    options = ClientOptions(backoff_initial_s=0.1, backoff_max_s=1.0)
+    means = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
+    seen = []
+    for seed in range(200):
+        backoff = Backoff(options, random.Random(seed))
+        seen.append([backoff.next_s() for _ in means])
+        backoff.reset()
+        assert backoff.next_s() <= 0.15, "something had succeeded"
+    for mean_s, pauses in zip(means, zip(*seen, strict=True), strict=True):
+        assert 0.5 * mean_s <= min(pauses) < 0.6 * mean_s
+        assert 1.4 * mean_s < max(pauses) <= 1.5 * mean_s
 
 
 def test_a_bookie_without_an_address(tmp_path: Path) -> None:

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+import threading
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import Future
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from struct import unpack_from
@@ -386,3 +388,32 @@ async def cluster(folder: Path, bookies: int = 3) -> AsyncIterator[Cluster]:
         finally:
             for bookie in made.bookies.values():
                 await bookie.kill()
+
+
+class Bookies:
+    """A cluster on an event loop of its own."""
+
+    def __init__(self, made: Cluster) -> None:
+        self.uri = made.uri
+        self.bookies = made.bookies
+        self.loop = asyncio.get_running_loop()
+
+
+@contextmanager
+def bookies(folder: Path) -> Iterator[Bookies]:
+    """A cluster that runs in a thread."""
+    started: Future[Bookies] = Future()
+    ended = threading.Event()
+
+    async def run() -> None:
+        async with cluster(folder) as made:
+            started.set_result(Bookies(made))
+            await asyncio.to_thread(ended.wait)
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    try:
+        yield started.result(30)
+    finally:
+        ended.set()
+        thread.join(30)

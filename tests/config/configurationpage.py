@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bkbox.configschema import REQUIRED, SCHEMA, is_live, kind_of
-from bkbox.configvalues import to_toml
+from bkbox.configschema import SCHEMA, is_live, kind_of
+from bkbox.configvalues import REQUIRED, to_toml
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
@@ -14,7 +14,8 @@ HEAD = """\
 
 Made from `bkbox/configschema.py` by `python -m tests.config.configurationpage`; a test compares.
 
-One TOML file of flat keys. The environment goes before the file: `BKBOX_` and the key in upper case, lists with colons.
+One TOML file of flat keys. The environment goes before the file: `BKBOX_` and the key in upper case, lists of
+folders with colons, other lists with semicolons.
 A relative path counts from the folder of the file. A key that is not in this table is an error. Units are in the names
 of the keys.
 

@@ -366,6 +366,22 @@ def test_another_bookie_s_disk_is_never_taken(make_bookie: MakeBookie, auto_fix:
 
 
 @pytest.mark.parametrize("auto_fix", ["false", "true"])
+def test_another_id_is_refused_and_the_former_one_starts_again(
+    make_bookie: MakeBookie, auto_fix: str
+) -> None:
+    bookie = make_bookie(auto_fix_cookies=auto_fix)
+    before = [files_of(disk) for disk in bookie.disks]
+    config = bookie.config.read_text()
+    bookie.config.write_text(f'{config}\nbookie_id = "somebody-else"\n')
+    assert_refused(bookie, "somebody-else", "the id and the address that it always had")
+    assert repair(bookie, check=False).returncode != 0
+    assert [files_of(disk) for disk in bookie.disks] == before
+    bookie.config.write_text(config)
+    bookie.start()
+    assert bookie.stop() == 0
+
+
+@pytest.mark.parametrize("auto_fix", ["false", "true"])
 def test_another_cluster_s_disk_is_never_taken(make_bookie: MakeBookie, auto_fix: str) -> None:
     bookie = make_bookie("ours", auto_fix_cookies=auto_fix)
     other = BookieProcess(
@@ -564,8 +580,11 @@ def test_a_version_file_that_is_lost_or_damaged(make_bookie: MakeBookie, damage:
         assert_all_there(client)
 
 
-def test_a_bookie_without_a_cookie_in_metadata_does_not_start(make_bookie: MakeBookie) -> None:
-    bookie = make_bookie()
+@pytest.mark.parametrize("auto_fix", ["false", "true"])
+def test_a_bookie_without_a_cookie_in_metadata_does_not_start(
+    make_bookie: MakeBookie, auto_fix: str
+) -> None:
+    bookie = make_bookie(auto_fix_cookies=auto_fix)
     cluster.delete_cookie(bookie.metadata, bookie.bookie_id)
     before = files_of(bookie.disks[0])
     assert_refused(bookie, "metadata", "cookie")
@@ -661,6 +680,23 @@ def test_a_folder_that_cannot_be_written(make_bookie: MakeBookie) -> None:
     assert done.returncode != 0
     assert "Traceback" not in done.stderr
     assert disk.read_bytes() == b"a file where a folder should be"
+
+
+def test_a_marker_that_cannot_be_made(make_bookie: MakeBookie) -> None:
+    """Nothing else is done to a disk that could not be marked as in use, and nobody is served."""
+    bookie = make_bookie()
+    in_the_way = bookie.disks[1] / "DIRTY.new"
+    in_the_way.mkdir()
+    before = files_of(bookie.disks[1])
+    done = bkbox("run", "--config", str(bookie.config), check=False)
+    assert done.returncode not in (0, 2)
+    assert "ready" not in done.stdout
+    assert "Traceback" not in done.stderr
+    assert str(in_the_way) in done.stderr
+    assert files_of(bookie.disks[1]) == before
+    in_the_way.rmdir()
+    bookie.start()
+    assert bookie.stop() == 0
 
 
 def test_init_below_a_file(tmp_path: Path) -> None:

@@ -250,9 +250,10 @@ def test_a_hung_worker_is_killed_in_the_end_and_its_disk_stays_dirty(
     bookie.worker(0).suspend()
     assert bookie.stop() == 1
     assert gone(children)
-    assert (bookie.disks[0] / "DIRTY").exists()
+    assert [(disk / "DIRTY").exists() for disk in bookie.disks] == [True, True]
     bookie.start()
-    assert bookie.status()["disks"][0]["crash_class"] == "process crash"
+    disks = bookie.status()["disks"]
+    assert [disk["crash_class"] for disk in disks] == ["process crash"] * 2
     with RawClient(bookie.port) as client:
         assert payload_of(client.read(1, 0).body) == b"acked"
 

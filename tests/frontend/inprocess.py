@@ -14,7 +14,7 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from bkbox.bookie.bookie import Bookie
 from bkbox.frontend.server import Frontend
@@ -110,8 +110,10 @@ class InProcessBookie:
 
 
 @asynccontextmanager
-async def serving(folder: Path, disks: int = 1) -> AsyncIterator[InProcessBookie]:
-    """A bookie that listens, with all its disks attached and listed."""
+async def serving(
+    folder: Path, disks: int = 1, admit: messages.Admit | None = None, **bounds: Any
+) -> AsyncIterator[InProcessBookie]:
+    """A bookie that listens, with all its disks attached and listed. ``bounds``: of messages.OpenFrontend."""
     ours, theirs = channel.pair()
     listening = asyncio.Event()
 
@@ -133,7 +135,10 @@ async def serving(folder: Path, disks: int = 1) -> AsyncIterator[InProcessBookie
             disks=names,
             disk_paths=[str(disk.path) for disk in made],
             attached=names,
+            **bounds,
         )
+        if admit is not None:
+            control.send(admit)
         control.send(order, [port.fileno()])
     for disk, name in zip(made, names, strict=True):
         await disk.attach(control, name)

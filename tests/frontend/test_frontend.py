@@ -10,7 +10,7 @@ from typing import TypeVar
 
 import pytest
 
-from bkbox.ipc import messages
+from bkbox.ipc import link, messages
 from bkbox.kernel.batches import Group
 from bkbox.wire.frames import frame
 from tests.bookie.bench import carry_out
@@ -111,6 +111,25 @@ def test_a_size_that_cannot_be_found_out(tmp_path: Path) -> None:
 
 
 # ---- a worker that dies -----------------------------------------------------------------------------
+
+
+def test_a_worker_that_is_dead_before_it_is_attached(tmp_path: Path) -> None:
+    async def story(bookie: InProcessBookie) -> None:
+        client = await bookie.client()
+        assert await aside(client.add3, 1, 0) == EOK
+        front, back = link.pair()
+        back.close()
+        with front:
+            bookie.control.send(messages.AttachDisk(disk="disk 0"), [front.fileno()])
+        assert await aside(client.add3, 1, 1) == EIO
+        await bookie.disks[0].attach(bookie.control, "disk 0")
+        for _ in range(250):  # until it is listed, too
+            if await aside(client.add3, 1, 1) == EOK:
+                return
+            await asyncio.sleep(0.02)
+        raise AssertionError("the disk does not come into service")
+
+    run(tmp_path, story)
 
 
 def test_what_a_dead_worker_had_is_answered_once_each(tmp_path: Path) -> None:

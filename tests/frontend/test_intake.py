@@ -107,7 +107,7 @@ def test_what_a_request_means_for_a_ledger_that_no_disk_has(
         (3, read),
         (4, recover),
         (5, read),
-        (6, write),
+        (6, Purpose.WRITE_LAC),
         (7, Purpose.READ_LAC),
         (8, Purpose.FORCE),
         (9, read),

@@ -201,3 +201,14 @@ def free_port() -> int:
         if port not in _TAKEN:
             _TAKEN.add(port)
             return port
+
+
+def put_keys(bookie: BookieProcess, **keys: object) -> None:
+    """Write keys of the configuration anew; the bookie has not been told."""
+    lines = [
+        line
+        for line in bookie.config.read_text().splitlines()
+        if line.partition("=")[0].strip() not in keys
+    ]
+    lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+    bookie.config.write_text("\n".join(lines) + "\n")

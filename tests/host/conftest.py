@@ -1,5 +1,6 @@
 """What the tests of a bookie on its host share."""
 
 from tests.harness.fixtures import make_bookie
+from tests.host.installed import bin_folder
 
-__all__ = ["make_bookie"]
+__all__ = ["bin_folder", "make_bookie"]

@@ -10,24 +10,13 @@ from typing import Any
 import pytest
 
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.processes import BookieProcess, bkbox, put_keys, wait_for
 from tests.harness.raw import EOK, EREADONLY, RawClient, add_frame
 
 
 @pytest.fixture
 def bookie(make_bookie: MakeBookie) -> BookieProcess:
     return make_bookie(slow_operation_ms=0).start()
-
-
-def put(bookie: BookieProcess, **keys: object) -> None:
-    """Write keys of the configuration anew."""
-    lines = [
-        line
-        for line in bookie.config.read_text().splitlines()
-        if line.partition("=")[0].strip() not in keys
-    ]
-    lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
-    bookie.config.write_text("\n".join(lines) + "\n")
 
 
 def config(bookie: BookieProcess, *words: str, **how: Any) -> Any:
@@ -38,7 +27,7 @@ def config(bookie: BookieProcess, *words: str, **how: Any) -> Any:
 def test_every_process_takes_over_what_it_holds(bookie: BookieProcess) -> None:
     with RawClient(bookie.port) as client:
         assert client.add(1, 0, b"x" * 2000) == EOK
-    put(bookie, disk_usage_max=0.01, log_level="warning", frame_bytes_max=1024)
+    put_keys(bookie, disk_usage_max=0.01, log_level="warning", frame_bytes_max=1024)
     assert config(bookie, "reload", "--dry-run") == config(bookie, "reload")
     assert config(bookie, "reload") == []
 
@@ -54,9 +43,9 @@ def test_every_process_takes_over_what_it_holds(bookie: BookieProcess) -> None:
 
 
 def test_a_worker_that_begins_later_has_the_new_values(bookie: BookieProcess) -> None:
-    put(bookie, slow_operation_ms=77)
+    put_keys(bookie, slow_operation_ms=77)
     assert [each["key"] for each in config(bookie, "reload")] == ["slow_operation_ms"]
-    put(bookie, slow_operation_ms=0)
+    put_keys(bookie, slow_operation_ms=0)
     before = config(bookie, "diff")
     assert [row for row in before if row["key"] == "slow_operation_ms"] == [
         {
@@ -70,7 +59,7 @@ def test_a_worker_that_begins_later_has_the_new_values(bookie: BookieProcess) ->
 
 
 def test_a_key_that_needs_a_restart_refuses_all(bookie: BookieProcess) -> None:
-    put(bookie, disk_usage_max=0.5, checkpoint_bytes=8192)
+    put_keys(bookie, disk_usage_max=0.5, checkpoint_bytes=8192)
     done = bkbox("config", "reload", "--config", str(bookie.config), check=False)
     assert done.returncode == 2
     assert "checkpoint_bytes cannot change while the bookie runs" in done.stderr
@@ -85,7 +74,7 @@ def test_a_key_that_needs_a_restart_refuses_all(bookie: BookieProcess) -> None:
 
 
 def test_a_hangup_reloads(bookie: BookieProcess) -> None:
-    put(bookie, stop_timeout_s=12.5)
+    put_keys(bookie, stop_timeout_s=12.5)
     assert bookie.process is not None
     bookie.process.send_signal(signal.SIGHUP)
     wait_for(lambda: "stop_timeout_s is now 12.5" in bookie.stderr, "the log")

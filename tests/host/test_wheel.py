@@ -2,68 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import re
-import shutil
 import signal
 import subprocess
-import sys
 from pathlib import Path
-
-import pytest
 
 import bkbox
 from tests.harness.processes import free_port
-
-ROOT = Path(__file__).parents[2]
-NO_INDEX = re.compile(
-    r"Could not fetch|Connection|Temporary failure|Name or service|NewConnectionError|Max retries"
-)
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Built from a copy, and without Cython, so that nothing is compiled: kernels have tests of their own."""
-    folder = tmp_path_factory.mktemp("wheel")
-    source = folder / "source"
-    source.mkdir()
-    leave = shutil.ignore_patterns("__pycache__", "*.so")
-    for name in ("bkbox", "systemd"):
-        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=leave)
-    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, source)
-    (folder / "hidden" / "Cython").mkdir(parents=True)
-    (folder / "hidden" / "Cython" / "__init__.py").write_text("raise ImportError('not here')")
-    words = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
-    subprocess.run(
-        [sys.executable, "-m", "pip", "--disable-pip-version-check", *words],
-        env={**os.environ, "PYTHONPATH": str(folder / "hidden")},
-        check=True,
-        capture_output=True,
-    )
-    (made,) = folder.glob("*.whl")
-    return made
-
-
-@pytest.fixture(scope="module")
-def bin_folder(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the commands of an environment are in which only the wheel is installed, from wheels alone."""
-    folder = tmp_path_factory.mktemp("empty") / "venv"
-    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
-    done = subprocess.run(
-        [
-            *(str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"),
-            *("install", "--only-binary", ":all:", str(wheel)),
-        ],
-        env={"PATH": str(folder / "bin"), "HOME": str(folder)},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if done.returncode != 0 and NO_INDEX.search(done.stderr):
-        pytest.skip("no package index can be reached, so what bkbox needs cannot be installed")
-    assert done.returncode == 0, done.stderr
-    return folder / "bin"
 
 
 def run(bin_folder: Path, *words: str) -> subprocess.CompletedProcess[str]:

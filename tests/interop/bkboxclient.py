@@ -26,10 +26,13 @@ DIGEST_TYPES = {
 KINDS: dict[type[errors.BkboxError], str] = {
     errors.LedgerFencedError: Refused.FENCED,
     errors.LedgerClosedError: Refused.CLOSED,
+    errors.HandleClosedError: Refused.CLOSED,
     errors.UnauthorizedError: Refused.UNAUTHORIZED,
     errors.NoSuchLedgerError: Refused.NO_LEDGER,
     errors.NoSuchEntryError: Refused.PAST_END,
     errors.NotEnoughBookiesError: Refused.NOT_ENOUGH_BOOKIES,
+    errors.EntryIdError: Refused.ENTRY_THERE,
+    errors.LedgerExistsError: Refused.LEDGER_THERE,
 }
 T = TypeVar("T")
 
@@ -90,10 +93,19 @@ class BkboxClient(Client):
         password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
         deferred_sync: bool = False,
+        adv: bool = False,
+        ledger: int | None = None,
     ) -> BkboxWriter:
         created = self._loop.run(
             self._client.create_ledger(
-                e, wq, aq, DIGEST_TYPES[digest], password, custom, deferred_sync=deferred_sync
+                e,
+                wq,
+                aq,
+                DIGEST_TYPES[digest],
+                password,
+                custom,
+                deferred_sync=deferred_sync,
+                ledger=ledger,
             )
         )
         self._writers.append(created)
@@ -204,6 +216,9 @@ class BkboxWriter(Writer):
             return self._writer.last_add_confirmed
 
         return self._loop.run(append())
+
+    def write(self, entry: int, payload: bytes) -> int:
+        return self._loop.run(self._writer.append(payload, entry_id=entry))
 
     def lac(self) -> int:
         return self._writer.last_add_confirmed

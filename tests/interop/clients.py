@@ -28,6 +28,8 @@ class Refused(Exception):  # noqa: N818
     NO_ENTRY = "no such entry"
     PAST_END = "past the end"
     NOT_ENOUGH_BOOKIES = "not enough bookies"
+    LEDGER_THERE = "such a ledger is there"
+    ENTRY_THERE = "such an entry was appended before"
 
     def __init__(self, kind: str, text: str) -> None:
         super().__init__(f"{kind}: {text}")
@@ -74,6 +76,10 @@ class Writer(ABC):
     def append_async(self, count: int, size: int, *, first: int = 0, window: int = 1000) -> int:
         """Append the payloads ``pattern(first…, size)``, up to ``window`` at a time, and wait for all;
         the LAC afterwards. Ids must come in the order of the calls."""
+
+    @abstractmethod
+    def write(self, entry: int, payload: bytes) -> int:
+        """Append an entry with an id of the caller's own to a ledger created with ``adv``, and wait for it; its id."""
 
     @abstractmethod
     def lac(self) -> int:
@@ -145,7 +151,10 @@ class Client(ABC):
         password: bytes = b"",
         custom: Mapping[str, bytes] | None = None,
         deferred_sync: bool = False,
-    ) -> Writer: ...
+        adv: bool = False,
+        ledger: int | None = None,
+    ) -> Writer:
+        """``adv``: the caller gives entries their ids (``Writer.write``), and the ledger too if it likes."""
 
     @abstractmethod
     def open(

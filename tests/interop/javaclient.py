@@ -23,6 +23,8 @@ KINDS = {
     -7: Refused.NO_LEDGER,
     -11: Refused.CLOSED,
     -13: Refused.NO_ENTRY,
+    -20: Refused.LEDGER_THERE,
+    -22: Refused.ENTRY_THERE,
     -25: Refused.NO_LEDGER,
     -101: Refused.FENCED,
     -102: Refused.UNAUTHORIZED,
@@ -59,6 +61,10 @@ class Driver(JavaProcess):
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
+        return self.listen()
+
+    def listen(self) -> Driver:
+        """Take the answers of the JVM that has been launched."""
         self._reader = threading.Thread(target=self._take_answers, daemon=True)
         self._reader.start()
         return self
@@ -153,8 +159,6 @@ class JavaClient(Client):
         adv: bool = False,
         ledger: int | None = None,
     ) -> JavaWriter:
-        """``adv``: the caller gives entries their ids (``JavaWriter.write``), and the ledger too if
-        it likes."""
         handle = self._handle()
         created = self._ask(
             "create",

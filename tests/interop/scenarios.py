@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
 
 import pytest
 
@@ -20,9 +21,8 @@ from tests.harness import raw
 from tests.harness.processes import wait_for
 from tests.interop.clients import Client, Metadata, Refused, Writer, numbered, pattern
 from tests.interop.interopcluster import Bookie, InteropCluster
-from tests.interop.javaclient import JavaClient
 
-OWN_LEDGER = 2**62 + 5
+OWN_LEDGERS = count(2**62 + 5)
 FRAME_BYTES_MAX = 5 * 1024 * 1024
 DIGEST_BYTES = {"CRC32": 8, "CRC32C": 4, "MAC": 20, "DUMMY": 0}
 FRAME_OVERHEAD_BYTES = 60
@@ -140,10 +140,8 @@ def custom_metadata(parties: Parties) -> None:
 
 
 def own_ids(parties: Parties) -> None:
-    """Apache's client may choose the id of a ledger, however large, and those of its entries, which it
-    writes in any order."""
-    assert isinstance(parties.writer, JavaClient)
-    ledger = OWN_LEDGER
+    """A client may choose the id of a ledger, however large, and those of its entries, which it writes in any order."""
+    ledger = next(OWN_LEDGERS)
     writer = parties.writer.create(adv=True, ledger=ledger)
     assert writer.ledger == ledger
     with ThreadPoolExecutor(3) as pool:  # an entry is acknowledged after those before it

@@ -46,6 +46,7 @@ def test_scenario(sides: Sides, scenario: Scenario, protocol: str) -> None:
     scenario(alone(sides, protocol))
 
 
-def test_own_ids(sides: Sides) -> None:
+@pytest.mark.parametrize("writer", ["java-v3", "bkbox-v2"])
+def test_own_ids(sides: Sides, writer: str) -> None:
     kind, cluster = sides
-    own_ids(Parties(cluster, cluster.client("java-v3"), cluster.client(f"{kind}-v3")))
+    own_ids(Parties(cluster, cluster.client(writer), cluster.client(f"{kind}-v3")))

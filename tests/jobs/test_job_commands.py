@@ -86,6 +86,7 @@ def test_the_limbo_job_is_paused_slowed_down_and_let_go(pair: list[BookieProcess
     began = time.monotonic()
     wait_for_state(bookie, int(number), "running")
     time.sleep(2.0)
+    # A bucket that is full, one piece that passes before it is paid for, and what the command takes.
     most = 1024 * (time.monotonic() - began + 3.0) / len(payload(1, 100))
     assert copied(bookie) - before <= most
 

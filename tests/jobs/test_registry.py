@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -298,3 +299,16 @@ def test_a_history_of_a_newer_version_or_with_a_strange_job_is_set_aside(disks: 
     )
     assert JobFile(RealFiles()).load(disks).all() == []
     assert all((disk / "JOBS.aside").exists() for disk in disks)
+
+
+def test_a_scrub_that_begins_by_itself_takes_a_part_of_its_interval() -> None:
+    config = cast(Config, SimpleNamespace(scrub_interval_s=700_000.0))
+    assert schedule.speed_limit(JobKind.SCRUB, config, 10**12) == 10**7
+    assert schedule.speed_limit(JobKind.SCRUB, config, 0) == 4 << 20, "and is not slower than this"
+    assert schedule.speed_limit(JobKind.GC, config, 10**12) == 0
+
+
+def test_a_job_begins_with_its_limit() -> None:
+    registry = Registry()
+    job = registry.add(JobKind.SCRUB, {}, 5, automatic=True, bytes_per_second=77)
+    assert registry.get(job.id).bytes_per_second == 77

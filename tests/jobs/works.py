@@ -23,14 +23,23 @@ class FreeWork:
         self.blockers: dict[int, tuple[str, str]] = {}
 
     async def turn(
-        self, *, disk_bytes: int = 0, network_bytes: int = 0, metadata_calls: int = 0
-    ) -> None:
+        self,
+        *,
+        pieces: int = 1,
+        disk_bytes: int = 0,
+        network_bytes: int = 0,
+        metadata_calls: int = 0,
+    ) -> int:
         self.turns += 1
         if self.cancel_at is not None and self.turns >= self.cancel_at:
             raise JobCancelledError("cancelled by the test")
         self.disk_bytes += disk_bytes
         self.network_bytes += network_bytes
         self.metadata_calls += metadata_calls
+        return pieces
+
+    def allowance(self) -> int | None:
+        return None
 
     def expect(
         self, *, ledgers: int | None = None, entries: int | None = None, size: int | None = None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from bkbox.errors import DigestError, FrameError
 from bkbox.kernel.clientreads import check_sizes
-from bkbox.wire.digest import DigestManager, VerifiedEntry
+from bkbox.wire.digest import IN_KERNEL, DigestManager, EntryColumns, VerifiedEntry
 from bkbox.wire.ledger import DigestType
 
 HEAD = 5
@@ -54,7 +54,23 @@ def test_up_to_the_first_that_is_not_right(
         entries[cut[0]] = entries[cut[0]][: cut[1]]
     body = body_of(entries)
     check_sizes(body, HEAD)
-    assert digests.verify_batch(body, HEAD, 10, count) == one_by_one(digests, entries, 10, count)
+    expected = one_by_one(digests, entries, 10, count)
+    assert digests.verify_batch(body, HEAD, 10, count) == expected
+    if digest in IN_KERNEL:
+        assert rows(digests.verify_columns(body, HEAD, 10, count)) == expected
+
+
+def rows(found: EntryColumns) -> list[tuple[int, int, int, int, bytes]]:
+    return [
+        (
+            found.ledger_id,
+            found.entry_ids[at],
+            found.lacs[at],
+            found.lengths[at],
+            bytes(found.values[found.offsets[at] : found.offsets[at + 1]]),
+        )
+        for at in range(len(found))
+    ]
 
 
 def test_sizes_that_do_not_fit() -> None:

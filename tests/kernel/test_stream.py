@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 
 import pytest
 
 from bkbox.kernel.answers import AnswerWriter
 from bkbox.kernel.batches import segments
-from bkbox.kernel.routes import Lane
-from bkbox.kernel.stream import Common, Stream, deliver
+from bkbox.kernel.routes import Lane, LedgerTable
+from bkbox.kernel.stream import SLOW_FRAMES_BESIDE_MAX, Common, Stream, deliver
 from bkbox.kernel.turns import Turns
 from bkbox.limits import CONNECTION_UNSENT_BYTES_MAX
 from tests.harness import raw
@@ -44,8 +45,11 @@ class Client(Stream):
 class Bench:
     """One connection, one disk that has the ledger KNOWN, and the turns of the event loop."""
 
-    def __init__(self, held_max: int) -> None:
-        self.turns = Turns(held_max, self._end)
+    def __init__(self, held_max: int, clock: Callable[[], float] | None = None) -> None:
+        self.now_s = 0.0
+        self.tick_s = 1.0  # by which each look at the clock moves it
+        self.cpu_us = 0
+        self.turns = Turns(held_max, self._end, clock or self._clock, self._cpu)
         self.lane = Lane(self._more)
         self.slots = 1
         self.present: memoryview | None = None
@@ -61,6 +65,14 @@ class Bench:
     @property
     def common(self) -> Common:
         return self.turns.common
+
+    def _clock(self) -> float:
+        self.now_s += self.tick_s
+        return self.now_s
+
+    def _cpu(self) -> float:
+        self.cpu_us += 100
+        return self.cpu_us / 1e6
 
     def _end(self, stream: Stream, error: Exception) -> None:
         assert isinstance(stream, Client)
@@ -174,14 +186,15 @@ def test_a_large_frame_is_kept_until_it_is_whole(bench: Bench) -> None:
 
 
 def test_what_is_ordinary(bench: Bench) -> None:
-    """Adds and reads of a known ledger, of both versions, and nothing else."""
+    """Adds and reads of a known ledger, of both versions, recovery adds of version 2, and nothing else."""
     ordinary = [
         raw.add_frame(KNOWN, 0, b"x"),
+        raw.add_frame(KNOWN, 0, b"x", raw.RECOVERY | raw.HIGH_PRIORITY),
         raw.read_frame(KNOWN, 0),
         raw.read_frame(KNOWN, -1),
     ]
     other = [
-        raw.add_frame(KNOWN, 0, b"x", raw.RECOVERY),
+        raw.add_frame(UNKNOWN, 0, b"x", raw.RECOVERY),
         raw.read_frame(KNOWN, 0, raw.FENCE),
         raw.batch_frame(KNOWN, 0, 1),
         raw.read_frame(UNKNOWN, 0),
@@ -306,6 +319,71 @@ def test_answers_that_are_taken_slowly_come_all_and_in_order(bench: Bench) -> No
     assert bench.common.held == 0
 
 
+def test_ordinary_adds_of_a_ledger_that_is_over_are_looked_at(bench: Bench) -> None:
+    adds = [
+        raw.add_frame(KNOWN, 0, b"x"),
+        request(ADD, 1, add_part(KNOWN, 1)),
+    ]
+    others = [
+        raw.read_frame(KNOWN, 0),
+        raw.add_frame(KNOWN, 0, b"x", raw.RECOVERY),
+        request(READ, 1, read_part(KNOWN, 1)),
+    ]
+    routes = bench.common.routes
+    over = LedgerTable()
+    for ledgers, slow in (((), []), ((UNKNOWN,), []), ((UNKNOWN, KNOWN), adds)):
+        for ledger in ledgers:
+            over.put(ledger, 0)
+        routes.over = over if over.count else None
+        assert routes.is_over(KNOWN) == (KNOWN in ledgers)
+        bench.fast.clear()
+        bench.client.slow.clear()
+        for version in (0, 1):
+            bench.client.speaks3 = bool(version)
+            mine = (adds[version], *((others[2],) if version else others[:2]))
+            bench.send(b"".join(mine))
+        bench.take()
+        bench.client.settle(1000)
+        assert bench.client.slow == slow
+        assert bench.fast == [
+            each for each in (adds[0], *others[:2], adds[1], others[2]) if each not in slow
+        ]
+
+
+def test_large_frames_one_after_the_other_do_not_mix(bench: Bench) -> None:
+    sizes = [300_000, 1_000_000, 400_000, 1_500_000, 200_000, 300_000]
+    frames = [raw.add_frame(UNKNOWN, n, bytes([n]) * size) for n, size in enumerate(sizes)]
+    for cut in (0, 1, 100_000):
+        bench.client.slow.clear()
+        data = b"".join(frames) + raw.add_frame(UNKNOWN, 9, b"small")
+        bench.send(data[: len(data) - cut])
+        bench.send(data[len(data) - cut :])
+        assert bench.client.slow == [*frames, raw.add_frame(UNKNOWN, 9, b"small")]
+        assert bench.common.held == 0
+
+
+class Ending:
+    """TLS whose end was read together with the last request."""
+
+    pending = True
+    unsent = 0
+
+    def recv_into(self, _view: memoryview) -> int:
+        return 0
+
+    def send(self, parts: list[memoryview]) -> int:
+        return sum(map(len, parts))
+
+    def flush(self) -> None: ...
+
+
+def test_an_end_that_is_seen_only_when_it_goes_on_ends_that_connection_alone(bench: Bench) -> None:
+    bench.client.begin_with(raw.add_frame(UNKNOWN, 0, b"x"), Ending())
+    bench.settle()
+    assert len(bench.client.slow) == 1
+    assert isinstance(bench.client.error, EOFError)
+
+
 def test_what_a_client_does_not_take_loses_its_entries(bench: Bench) -> None:
     most = CONNECTION_UNSENT_BYTES_MAX
     data = memoryview(bytes(1 << 20))
@@ -319,15 +397,15 @@ def test_what_a_client_does_not_take_loses_its_entries(bench: Bench) -> None:
     assert bench.common.held == held + len(b"light")
 
 
-def test_a_full_front_end_takes_nothing_fast_and_no_large_frame(small: Bench) -> None:
+def test_a_full_front_end_takes_no_reads_fast_and_no_large_frame(small: Bench) -> None:
     bench = small
     bench.common.held += 400_000
     bench.send(raw.add_frame(KNOWN, 0, b"x"))
-    bench.common.held += 200_000
-    refused = raw.add_frame(KNOWN, 1, b"x")
-    bench.send(refused)
+    bench.common.held += 50_000
+    refused = raw.read_frame(KNOWN, 0)
+    bench.send(refused + raw.add_frame(KNOWN, 1, b"x"))
     bench.take()
-    assert len(bench.fast) == 1
+    assert len(bench.fast) == 2
     assert bench.client.slow == [refused]
     bench.client.send(memoryview(b"first"))
     bench.turns.turn(0)
@@ -336,12 +414,57 @@ def test_a_full_front_end_takes_nothing_fast_and_no_large_frame(small: Bench) ->
     assert isinstance(bench.client.error, ConnectionAbortedError)
 
 
+def test_frames_that_are_not_ordinary_rest_beside_ordinary_ones(bench: Bench) -> None:
+    bench.tick_s = 0.0
+    odd = [raw.add_frame(UNKNOWN, number, b"x") for number in range(100)]
+    bench.peer.send(raw.add_frame(KNOWN, 0, b"x") + b"".join(odd))
+    for _ in range(10):
+        bench.turns.turn(0)
+    assert len(bench.client.slow) == SLOW_FRAMES_BESIDE_MAX
+    bench.now_s = 6 * SLOW_FRAMES_BESIDE_MAX * 100e-6
+    for _ in range(10):
+        bench.turns.turn(0)
+    assert len(bench.client.slow) == SLOW_FRAMES_BESIDE_MAX, "it rests longer than it took"
+    bench.now_s = 8 * SLOW_FRAMES_BESIDE_MAX * 100e-6
+    for _ in range(10):
+        bench.turns.turn(0)
+    assert len(bench.client.slow) == 2 * SLOW_FRAMES_BESIDE_MAX
+    for _ in range(100):
+        bench.turns.turn(0)
+    assert bench.client.slow == odd, "nobody else has come for a while"
+
+
+def test_those_that_rest_go_on_by_themselves() -> None:
+    bench = Bench(1 << 20, time.monotonic)
+    odd = [raw.add_frame(UNKNOWN, number, b"x") for number in range(40)]
+    bench.peer.send(raw.add_frame(KNOWN, 0, b"x") + b"".join(odd))
+    while len(bench.client.slow) < len(odd):
+        bench.turns.turn(None)
+    bench.close()
+
+
+def test_no_answer_and_no_part_of_a_frame_is_held_past_the_limit(small: Bench) -> None:
+    bench = small
+    bench.common.held += 350_000
+    for _ in range(2):
+        bench.client.send(memoryview(bytes(100_000)))
+        bench.client.send(memoryview(bytes(100_000)))
+    bench.turns.turn(0)
+    assert len(bench.peer.recv(1 << 20)) == 100_000 + 3 * len(b"light"), "nothing was held before"
+    bench.client.send(memoryview(bytes(100_000)))
+    bench.turns.turn(0)
+    assert len(bench.peer.recv(1 << 20)) == 100_000, "what is sent makes room for others"
+    bench.common.held = bench.common.held_max - 10
+    bench.send(raw.add_frame(KNOWN, 2, bytes(100))[:40])
+    assert isinstance(bench.client.error, ConnectionAbortedError)
+
+
 def test_a_full_front_end_reads_from_nobody_whose_answers_wait(small: Bench) -> None:
     bench = small
     for _ in range(10):
         bench.client.send(memoryview(bytes(100_000)))
         bench.turns.turn(0)
-    assert bench.common.is_full()
+    assert bench.common.is_tight()
     bench.peer.send(raw.add_frame(UNKNOWN, 0, b"x"))
     bench.settle()
     assert bench.client.slow == []

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
+from bkbox.cli.modelcheck import _room
+from bkbox.host.files import HostFiles
 
 
 def check(*arguments: str) -> Result:
@@ -46,6 +49,15 @@ def test_not_exhausted() -> None:
     assert result.stdout.startswith("not exhausted: ")
     assert result.exit_code == ExitCode.TRY_AGAIN
     assert len(result.stderr.splitlines()) > 2
+    assert "--fold" in result.stderr
+
+
+def test_there_is_memory_for_what_is_searched(tmp_path: Path) -> None:
+    assert (_room(HostFiles()) or 0) > 100_000
+    assert _room(HostFiles(tmp_path)) is None
+    (tmp_path / "proc").mkdir()
+    (tmp_path / "proc" / "meminfo").write_text("MemFree: 1 kB\nMemAvailable:   5600 kB\n")
+    assert _room(HostFiles(tmp_path)) == 102_400
 
 
 def test_termination() -> None:
@@ -67,7 +79,16 @@ def test_known_defects_are_found_when_their_mend_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (["--write-quorum", "3"], "1 <= ack quorum <= write quorum <= bookies"),
+        (["--write-quorum", "3"], "write quorum 3, bookies 2"),
+        (["--ack-quorum", "3"], "ack quorum is 3, write quorum 2"),
+        (["--bookies", "1"], "write quorum 2, bookies 1"),
+        (["--bookies", "0"], "--bookies"),
+        (["--bookies", "9"], "--bookies"),
+        (["--ack-quorum", "0"], "--ack-quorum"),
+        (["--write-quorum", "0"], "--write-quorum"),
+        (["--sends", "0"], "--sends"),
+        (["--crashes", "-1"], "--crashes"),
+        (["--bookies", "two"], "--bookies"),
         (["--process-crash", "--disk-loss"], "exclude each other"),
         (["--without", "D1"], "D1"),
     ],

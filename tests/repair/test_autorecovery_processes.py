@@ -17,7 +17,8 @@ from bkbox.ids import LedgerId
 from tests.harness.processes import BKBOX, bkbox, wait_for
 from tests.repair.copies import Cluster, hands
 
-KILLS = 100 if os.environ.get("AUTORECOVERY_KILLS") == "all" else 6
+_ASKED = os.environ.get("AUTORECOVERY_KILLS", "6")
+KILLS = 100 if _ASKED == "all" else int(_ASKED)
 
 
 @contextmanager

@@ -5,15 +5,17 @@ from __future__ import annotations
 import asyncio
 import json
 import random
+import subprocess
 import time
 
 import pytest
 
 from bkbox.errors import JobCancelledError, OperatorError
-from bkbox.ids import BookieId
+from bkbox.ids import BookieId, LedgerId
 from bkbox.repair.decommission import Decommission
 from bkbox.repair.replication import ReplicationSettings
-from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.cluster import bookies_of
+from tests.harness.processes import BKBOX, BookieProcess, bkbox, wait_for
 from tests.jobs.works import FreeWork
 from tests.repair.copies import Cluster, Hands, hands
 
@@ -40,6 +42,10 @@ def cluster_of_three(cluster: Cluster) -> Cluster:
     return cluster
 
 
+def make_read_only(bookie: BookieProcess) -> None:
+    bkbox("bookie", "read-only", "on", "--config", str(bookie.config))
+
+
 async def is_named(our: Hands, bookie: BookieProcess) -> bool:
     async for page in our.store.ledger_ranges():
         for ledger in page:
@@ -64,6 +70,10 @@ def test_a_living_bookie_leaves(cluster_of_three: Cluster) -> None:
             survey = await job.survey()
             assert (survey.mode, survey.has_cookie, survey.refusal) == ("writable", True, "")
             assert [each.ledger for each in survey.ledgers if each.must_close] == [idle.ledger_id]
+            with pytest.raises(OperatorError, match="Make it read-only first"):
+                await job.run(delete_cookie=True)
+            make_read_only(leaver)
+            assert (await job.survey()).mode == "read-only"
             with pytest.raises(OperatorError, match="it is running: stop it"):
                 await job.run(delete_cookie=True)
             assert not await is_named(our, leaver)
@@ -72,7 +82,11 @@ def test_a_living_bookie_leaves(cluster_of_three: Cluster) -> None:
                 await our.assert_whole(ledger, entries)
             leaver.stop()
             work = FreeWork()
+            other = cluster_of_three.bookies[1].bookie_id
+            await our.mark(leaver, idle.ledger_id)  # as where one died before it took the mark away
+            await our.store.under_replication.mark(single[0], [leaver.bookie_id, other], 1)
             await leaving(our, leaver.bookie_id, work).run(delete_cookie=True)
+            assert [each async for each in our.store.under_replication.ledgers()] == [single[0]]
             assert await our.store.read_cookie(BookieId(leaver.bookie_id)) is None
             assert work.done["entries"] == 0
             with pytest.raises(OperatorError, match="nothing to decommission"):
@@ -137,6 +151,7 @@ def test_cancelled_anywhere_it_goes_on_where_it_was(cluster_of_three: Cluster) -
         async with hands(cluster_of_three.uri) as our:
             ledgers = [await our.closed(20) for _ in range(4)]
             cluster_of_three.start(1)
+            make_read_only(leaver)
             turn, cancelled = 3, 0
             while await is_named(our, leaver):
                 work = FreeWork(cancel_at=turn)
@@ -186,3 +201,54 @@ def test_the_command(cluster_of_three: Cluster) -> None:
     unknown = bkbox("decommission", "nobody:1", "--metadata", cluster_of_three.uri, check=False)
     assert unknown.returncode == 1
     assert "nothing to decommission" in unknown.stderr
+
+
+def test_a_bookie_takes_itself_out(cluster_of_three: Cluster) -> None:
+    """Read-only first, then everything is copied, then it is looked whether that is so; cancelled, all is as before."""
+    leaver = cluster_of_three.bookies[0]
+    cluster_of_three.start(1)
+
+    async def write() -> list[LedgerId]:
+        async with hands(cluster_of_three.uri) as our:
+            return [await our.closed(40) for _ in range(6)]
+
+    ledgers = asyncio.run(write())
+    here = ["--config", str(leaver.config)]
+    bkbox("job", "rate", "--all", "20KiB", *here)
+    with subprocess.Popen(
+        [*BKBOX, "decommission", leaver.bookie_id, *here, "--yes"],
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as command:
+        wait_for(
+            lambda: leaver.status()["read_only_reasons"] == ["decommission"], "it to be read-only"
+        )
+        assert bookies_of(cluster_of_three.uri)[leaver.bookie_id]
+        [job] = [
+            each["id"]
+            for each in json.loads(bkbox("job", "list", *here, "-o", "json").stdout)
+            if each["kind"] == "decommission"
+        ]
+        bkbox("job", "cancel", str(job), *here)
+        _, said = command.communicate(timeout=60)
+    assert command.returncode == 1
+    assert "error: cancelled" in said
+    wait_for(lambda: leaver.status()["writable"], "it to take entries again")
+    other = bkbox(
+        "decommission", cluster_of_three.bookies[1].bookie_id, *here, "--yes", check=False
+    )
+    assert other.returncode == 4
+    assert "Make it read-only first" in other.stderr
+    bkbox("job", "rate", "--all", "none", *here)
+    done = bkbox("decommission", leaver.bookie_id, *here, "--yes", timeout=120)
+    assert f"no ledger names bookie {leaver.bookie_id} any more" in done.stderr
+    assert leaver.status()["read_only_reasons"] == ["decommission"], "until it is stopped"
+
+    async def look() -> None:
+        async with hands(cluster_of_three.uri) as our:
+            for ledger in ledgers:
+                assert leaver.bookie_id not in (await our.assert_whole(ledger, 40)).bookies()
+
+    asyncio.run(look())
+    bkbox("bookie", "read-only", "off", *here)
+    assert leaver.status()["writable"], "it stays after all"

@@ -28,7 +28,8 @@ class Host:
         return shares
 
     def alone(self) -> None:
-        self.usual.growth(1000, self.base_us, rest=True)
+        for _ in range(3):
+            self.usual.growth(1000, self.base_us, rest=True)
 
 
 def test_jobs_that_disturb_nobody_get_all() -> None:
@@ -73,6 +74,28 @@ def test_few_adds_and_fast_adds_say_nothing() -> None:
     assert usual.growth(10, 1_000_000, rest=False) == 1.0
     assert usual.growth(1000, 900, rest=False) < 1.0
     assert usual.growth(1000, 5_000, rest=False) == pytest.approx(5.0, rel=0.1)
+
+
+def test_jobs_that_begin_with_the_foreground_rest_until_it_is_known() -> None:
+    """Else the first that is measured, which they have disturbed already, would be taken for usual."""
+    governor, usual = Governor(1.5), Usual()
+    shares, growths = [1.0], []
+    for _ in range(60):
+        p99_us = 20_000 if shares[-1] > 0.3 else 5_000
+        growths.append(usual.growth(1000, p99_us, rest=shares[-1] == SHARE_LEAST))
+        shares.append(governor.second_passed(growths[-1], unknown=usual.is_unknown))
+    assert shares[1:4] == [SHARE_LEAST] * 3
+    assert shares[4] > 0.9, "they rest for a moment only"
+    assert max(growths[4:8]) > 1.5
+    assert max(shares[12:20]) <= 0.5
+    usual = Usual()
+    usual.growth(1000, 5_000, rest=False)
+    assert usual.is_unknown
+    usual.growth(3, 5_000, rest=True)
+    assert not usual.is_unknown, "nobody is there who could be disturbed"
+    nobody = Usual()
+    assert nobody.growth(3, 20_000, rest=False) == 1.0
+    assert not nobody.is_unknown
 
 
 def test_the_share_has_a_least() -> None:

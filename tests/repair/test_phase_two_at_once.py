@@ -40,6 +40,9 @@ class Disk:
         if isinstance(message, messages.ClearLimbo):
             self.limbo.discard(message.ledger)
             return messages.Done()
+        if isinstance(message, messages.GetLedger):
+            is_limbo = message.ledger in self.limbo
+            return messages.LedgerIs(known=True, limbo=is_limbo)
         return messages.Page()
 
 

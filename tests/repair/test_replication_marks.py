@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from bkbox.errors import JobCancelledError
-from bkbox.ids import BookieId, EntryId
+from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import maintenance
 from bkbox.wire.ledger import Fragment
 from tests.harness.processes import BookieProcess
@@ -238,6 +238,41 @@ def test_workers_share_the_work(scene: Scene) -> None:
         assert sum(work.done["ledgers"] for work in works) == len(ledgers)
         for ledger in ledgers:
             await our.assert_whole(ledger, 5)
+
+    scene.run(scenario)
+
+
+def test_what_somebody_else_has_changed_meanwhile_stays(scene: Scene) -> None:
+    """The new bookie is named by compare-and-set on the metadata by which it was chosen."""
+
+    class Meddled(FreeWork):
+        """Somebody changes the ledger just before a copy is sent."""
+
+        def __init__(self, our: Hands, ledger: LedgerId) -> None:
+            super().__init__()
+            self._our, self._ledger = our, ledger
+            self.changed = 0
+
+        async def turn(self, **costs: int) -> int:
+            if costs.get("network_bytes") and not self.changed:
+                self.changed += 1
+                found = await self._our.store.read_ledger(self._ledger)
+                theirs = replace(found.value, custom=(("meanwhile", b"1"),))
+                await self._our.store.write_ledger(theirs, found.version)
+            return await super().turn(**costs)
+
+    async def scenario(our: Hands, a: BookieProcess, *_: BookieProcess) -> None:
+        ledger = await our.closed(30, 2, 2, 2)
+        taken = (await our.metadata(ledger)).fragments[0].ensemble[0]
+        old = next(each for each in scene.cluster.bookies if each.bookie_id == taken)
+        await our.rename(ledger, old, NOBODY)
+        await our.store.under_replication.mark(ledger, [NOBODY], 1)
+        work = Meddled(our, ledger)
+        await our.work_off(our.worker(work))
+        assert work.changed == 1
+        metadata = await our.assert_whole(ledger, 30)
+        assert NOBODY not in metadata.bookies()
+        assert dict(metadata.custom)["meanwhile"] == b"1"
 
     scene.run(scenario)
 

@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import Any
 
 import psutil
 import pytest
 
-from bkbox.ids import LedgerId
-from bkbox.wire.ledger import DigestType
+from bkbox.client.matching import Reply
+from bkbox.errors import LedgerError, NoSuchEntryError, UnknownEntryError
+from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.protocol.events import NoAnswer
+from bkbox.repair.transfer import Sources
+from bkbox.wire.codes import Code
+from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw
 from tests.harness.processes import BookieProcess
 from tests.jobs.works import FreeWork
@@ -115,6 +122,45 @@ def test_whoever_hangs_is_not_waited_for_entry_by_entry(bookies: Cluster) -> Non
             assert work.blockers == {}
 
     asyncio.run(scenario())
+
+
+NO, LIMBO, LATE = Code.ENOENTRY, Code.EUNKNOWNLEDGERSTATE, NoAnswer.TIMEOUT
+
+
+@pytest.mark.parametrize(
+    ("answers", "error"),
+    [
+        ((NO, NO), NoSuchEntryError),
+        ((NO, LATE), UnknownEntryError),
+        ((LATE, NO), UnknownEntryError),
+        ((NO, LIMBO), UnknownEntryError),
+        ((Code.EIO, NO), UnknownEntryError),
+    ],
+)
+def test_what_somebody_may_have_is_not_hopeless(
+    answers: tuple[Code | NoAnswer, ...], error: type[LedgerError]
+) -> None:
+    """Who is not registered need not be waited for."""
+    names = [BookieId("a:1"), BookieId("b:1")]
+    metadata = LedgerMetadata(
+        LedgerId(3),
+        2,
+        2,
+        2,
+        LedgerState.CLOSED,
+        (Fragment(EntryId(0), tuple(names)),),
+        last_entry=EntryId(0),
+        digest_type=DigestType.CRC32C,
+    )
+
+    async def read(bookie: BookieId, *_asked: object) -> Reply:
+        return Reply(answers[names.index(bookie)])
+
+    pool: Any = SimpleNamespace(takes_v2_adds=True, read=read)
+    with pytest.raises(error):
+        asyncio.run(Sources(pool, metadata, names, {}).read_run(names, range(1), 1000))
+    with pytest.raises(NoSuchEntryError):
+        asyncio.run(Sources(pool, metadata, [], {}).read_run(names, range(1), 1000))
 
 
 def process_of(cluster: Cluster, bookie: str) -> BookieProcess:

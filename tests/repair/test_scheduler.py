@@ -193,6 +193,61 @@ def test_a_new_rate_holds_at_once_for_what_waits_already() -> None:
     running(test, Bench({JobKind.SCRUB: pieces}))
 
 
+async def in_one_go(work: Work, _environment: Environment, arguments: dict[str, str]) -> None:
+    """So many pieces of 1 KiB, asked for together by two tasks."""
+
+    async def some() -> None:
+        left = int(arguments["pieces"])
+        while left:
+            given = await work.turn(pieces=left, disk_bytes=left * KIB, network_bytes=left * KIB)
+            work.did(size=given * KIB)
+            left -= given
+
+    await asyncio.gather(some(), some())
+
+
+def test_of_many_pieces_a_second_s_worth_is_done_at_a_time() -> None:
+    async def test(bench: Bench) -> None:
+        bench.start(1, pieces="1000")
+        bench.control(1, JobAction.RATE, 20 * KIB)
+        began = time.monotonic()
+        await asyncio.sleep(1.2)
+        bench.control(1, JobAction.PAUSE)
+        done = bench.last[1]["done"]["bytes"]
+        assert 20 * KIB <= done <= 20 * KIB * (time.monotonic() - began + 2)
+        assert done % (20 * KIB) == 0
+        bench.control(1, JobAction.RATE, 100)
+        bench.control(1, JobAction.RESUME)
+        await asyncio.sleep(0.5)
+        assert bench.last[1]["done"]["bytes"] <= done + KIB  # one piece at least
+        bench.control(1, JobAction.RATE, 0)
+        await bench.state(1, "done", timeout_s=5.0)
+
+    running(test, Bench({JobKind.SCRUB: in_one_go}))
+
+
+def test_what_waits_for_the_budget_of_all_is_paused_and_slowed_down() -> None:
+    """It has had leave by its own limit already when that becomes another one."""
+
+    async def test(bench: Bench) -> None:
+        bench.control(0, JobAction.RATE, 1)
+        bench.start(1, pieces="1000")
+        await asyncio.sleep(0.05)
+        bench.control(1, JobAction.PAUSE)
+        done = bench.last[1]["done"]["bytes"]
+        bench.control(0, JobAction.RATE, 0)
+        await asyncio.sleep(0.5)
+        assert bench.last[1]["done"]["bytes"] == done
+        bench.control(1, JobAction.RATE, KIB)
+        bench.control(1, JobAction.RESUME)
+        await asyncio.sleep(1.0)
+        assert bench.last[1]["done"]["bytes"] <= done + 4 * KIB
+        bench.control(1, JobAction.RATE, 0)
+        await bench.state(1, "done", timeout_s=5.0)
+
+    running(test, Bench({JobKind.SCRUB: in_one_go}))
+
+
 def test_all_jobs_share_one_budget() -> None:
     async def test(bench: Bench) -> None:
         began = time.monotonic()
@@ -233,7 +288,7 @@ def test_jobs_give_way_when_adds_take_longer() -> None:
         disk = Disk()
         bench.disks["d"] = disk
         bench.start(1)
-        await asyncio.sleep(2.5)
+        await asyncio.sleep(4.5)  # at first they rest, as nothing is known
         usual = await speed(bench, 1.5)
         disk.p99_us = 20_000
         await asyncio.sleep(3.5)

@@ -347,3 +347,25 @@ def test_row_20_there_is_one_storage_and_every_mode_has_limbo(
     with RawClient(bookie.port) as client:
         assert client.read(1, 0).code == EIO
         assert client.add(1, 0, b"late") == EFENCED
+
+
+@pytest.mark.parametrize("ack_after", ["sync", "write"])
+def test_row_20_data_never_goes_to_a_journal_that_is_not_used(
+    make_bookie: MakeBookie, ack_after: str
+) -> None:
+    """Java's journal can be bypassed; here one that is configured, and not acknowledged after, does not grow."""
+    bookie = make_bookie(disks=1, journal=True, ack_after=ack_after).start()
+
+    def journal_bytes() -> int:
+        return sum(
+            path.stat().st_size
+            for path in (bookie.root / "journal").rglob("*")
+            if path.is_file() and path.name != "LOCK"
+        )
+
+    before = journal_bytes()
+    with RawClient(bookie.port) as client:
+        assert {client.add(1, entry, bytes(10_000)) for entry in range(50)} == {EOK}
+    assert journal_bytes() == before
+    assert bookie.stop() == 0
+    assert journal_bytes() == before

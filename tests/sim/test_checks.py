@@ -14,6 +14,7 @@ from bkbox.checks.limbo import Limbo
 from bkbox.checks.negatives import Negatives
 from bkbox.checks.observer import Observer
 from bkbox.checks.readable import JUDGE, Readable
+from bkbox.checks.removed import Removed
 from bkbox.checks.replication import Replication
 from bkbox.checks.sequence import Sequence
 
@@ -33,8 +34,8 @@ def metadata(
 
 def test_entries_go_round() -> None:
     later = Metadata(1, OPEN, 0, -1, SIZES, (*FRAGMENTS, (5, ("a", "d", "c"))))
-    assert later.replicas(4) == ["b", "c"]
-    assert later.replicas(6) == ["a", "d"]
+    assert later.replicas(4) == ("b", "c")
+    assert later.replicas(6) == ("a", "d")
 
 
 @pytest.mark.parametrize("promised_first", [True, False])
@@ -105,11 +106,11 @@ def test_fences() -> None:
 def test_fences_that_a_start_has_to_have() -> None:
     check = Fences()
     check.fenced("a", 1)
-    assert check.vouched("b", lambda ledger, entry: True, lambda ledger: False) is None
-    assert check.vouched("a", lambda ledger, entry: True, lambda ledger: ledger == 1) is None
-    assert check.vouched("a", lambda ledger, entry: True, lambda ledger: False) is not None
+    assert check.vouched("b", lambda ledger: None, lambda ledger: False) is None
+    assert check.vouched("a", lambda ledger: {0}, lambda ledger: ledger == 1) is None
+    assert check.vouched("a", lambda ledger: {0}, lambda ledger: False) is not None
     check.deleted(1)
-    assert check.vouched("a", lambda ledger, entry: True, lambda ledger: False) is None
+    assert check.vouched("a", lambda ledger: {0}, lambda ledger: False) is None
 
 
 def test_replication() -> None:
@@ -139,8 +140,9 @@ def test_negatives() -> None:
     assert check.denied("a", 1, 1) is None
     assert check.denied("a", 1, 0) is not None
     assert check.denied("a", 1, -1) is not None
-    assert check.vouched("a", lambda ledger, entry: True, lambda ledger: False) is None
-    assert check.vouched("a", lambda ledger, entry: False, lambda ledger: False) is not None
+    assert check.vouched("a", lambda ledger: {0}, lambda ledger: False) is None
+    assert check.vouched("a", lambda ledger: (), lambda ledger: False) is not None
+    assert check.vouched("a", lambda ledger: None, lambda ledger: False) is None, "in limbo"
 
 
 def test_what_may_be_denied() -> None:
@@ -156,6 +158,78 @@ def test_what_may_be_denied() -> None:
     assert check.denied("a", 1, 2) is None, "beyond the end"
     check.deleted(1)
     assert check.denied("a", 1, -1) is None, "deleted"
+
+
+def test_what_counts_for_nobody_may_be_denied() -> None:
+    """A bookie that was replaced may lose what it had, come back empty and be taken into the ensemble again."""
+    check, replication = Negatives(), Replication()
+    elsewhere = ((0, ("d", "b", "c")),)
+    for each in (check, replication):
+        metadata(each, OPEN)
+        each.stored("a", 1, 0, True, False)
+        each.stored("b", 1, 0, True, False)
+        metadata(each, OPEN, 1, fragments=elsewhere)
+        metadata(each, OPEN, 2)
+    assert check.denied("a", 1, 0) is None, "replaced, and not told since"
+    assert check.vouched("a", lambda ledger: (), lambda ledger: False) is None
+    assert metadata(replication, CLOSED, 3, 0) is not None, "a acknowledged it to nobody who counts"
+    for each in (check, replication):
+        each.stored("a", 1, 0, True, False)
+    assert check.denied("a", 1, 0) is not None, "it was sent once more"
+    assert metadata(replication, CLOSED, 3, 0) is None
+
+
+def test_what_comes_late_from_a_bookie_that_was_replaced_counts_for_nobody() -> None:
+    check = Negatives()
+    metadata(check, OPEN, fragments=((0, ("d", "b", "c")),))
+    check.stored("a", 1, 0, True, False)
+    metadata(check, OPEN, 1)
+    assert check.denied("a", 1, 0) is None
+
+
+def test_a_recovery_adds_first_and_names_the_bookie_then() -> None:
+    check = Negatives()
+    metadata(check, IN_RECOVERY, fragments=((0, ("d", "b", "c")),))
+    check.stored("a", 1, 0, False, False)
+    metadata(check, CLOSED, 1, 0)
+    assert check.denied("a", 1, 0) is not None
+
+
+def test_who_re_replicates_adds_first_and_names_the_bookie_then_in_an_open_ledger_too() -> None:
+    check = Negatives()
+    first, last = (0, ("d", "b", "c")), (5, ("d", "b", "c"))
+    metadata(check, OPEN, fragments=(first, last))
+    check.stored("a", 1, 0, False, False)
+    check.stored("a", 1, 6, False, False)
+    metadata(check, OPEN, 1, fragments=((0, ("a", "b", "c")), last))
+    assert check.denied("a", 1, 0) is not None
+    metadata(check, OPEN, 2, fragments=((0, ("a", "b", "c")), (5, ("a", "b", "c"))))
+    assert check.denied("a", 1, 6) is None, "its writer sends it anew"
+
+
+def test_what_was_forced_counts() -> None:
+    check = Negatives()
+    metadata(check, OPEN)
+    check.forced("a", 1, 0)
+    assert check.denied("a", 1, 0) is not None
+    check.forced("d", 1, 0)
+    metadata(check, OPEN, 1, fragments=((0, ("d", "b", "c")),))
+    assert check.denied("d", 1, 0) is None, "it was not named when it said so"
+
+
+def test_removed() -> None:
+    check = Removed()
+    assert check.emptied("a", 1) is None, "deleted, or never there"
+    metadata(check, OPEN)
+    assert check.emptied("d", 1) is not None, "nobody knows its end"
+    metadata(check, CLOSED, 1, 5)
+    assert check.emptied("d", 1) is None
+    assert check.emptied("a", 1) is not None
+    metadata(check, CLOSED, 2, -1)
+    assert check.emptied("a", 1) is None, "it is to hold nothing"
+    metadata(check, CLOSED, 3, 5)
+    check.deleted(1)
+    assert check.emptied("a", 1) is None
 
 
 def test_limbo() -> None:

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
-from bkbox.sim.files import Ambush, Disk, SimFiles
+from bkbox.sim.disk import Disk
+from bkbox.sim.files import Ambush, SimFiles
 from bkbox.sim.loop import Crash, Process, Scheduler
 from bkbox.storage.files import write_atomic
 

@@ -1,6 +1,6 @@
 """The simulator: seeds hold, runs can be repeated exactly, and what is broken is noticed and explained.
 
-The seed of the short run is that of ``SIM_SEED``, or drawn from the commit; it is printed.
+The seed of the short run is that of ``SIM_SEED``, or drawn from the commit; it is printed (tests/conftest.py).
 """
 
 from __future__ import annotations
@@ -11,7 +11,6 @@ import sys
 import time
 import zlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import pytest
 
@@ -21,6 +20,7 @@ from bkbox.sim.run import Outcome, run
 from bkbox.sim.schedule import Action, Plan, plan_of
 from bkbox.sim.shrink import shortened, shrink
 from bkbox.sim.soak import Tally, soak
+from tests.harness.seeds import seed_of_the_commit
 
 SHORT_RUN_CPU_S = 8.0
 
@@ -31,7 +31,7 @@ QUICKLY_CAUGHT = (
     "two-homes",
     "no-write-back",
     "fence-before-sync",
-    "force-without-sync",
+    "named-without-copies",
     "unclean-unnoticed",
 )
 """Those that the first few seeds notice; the table of docs/verification.md has all."""
@@ -43,16 +43,6 @@ from bkbox.sim.schedule import plan_of
 outcome = run(plan_of({seed}), traced=True)
 print(outcome.events, zlib.crc32(repr(outcome.trace).encode()))
 """
-
-
-def seed_of_the_commit() -> int:
-    named = os.environ.get("SIM_SEED")
-    if named is not None:
-        return int(named)
-    found = subprocess.run(
-        ["git", "rev-parse", "HEAD"], cwd=Path(__file__).parent, capture_output=True, check=False
-    )
-    return zlib.crc32(found.stdout)
 
 
 def small_plans(first: int) -> Iterator[Plan]:

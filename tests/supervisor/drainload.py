@@ -24,10 +24,12 @@ class Told:
 
 
 class Load:
-    """A thread that adds to ledgers and reads them, over connections that it makes anew when they break."""
+    """A thread that adds to ledgers and reads them, over connections that it makes anew when they break; it rests
+    ``pause_s`` after each add."""
 
-    def __init__(self, port: int, ledgers: int) -> None:
+    def __init__(self, port: int, ledgers: int, *, pause_s: float = 0.0) -> None:
         self.port = port
+        self._pause_s = pause_s
         self.ledgers = {ledger: Told() for ledger in range(1, ledgers + 1)}
         self.lies: list[str] = []
         self.adds = 0
@@ -69,6 +71,7 @@ class Load:
                 if told.acked:
                     self._read(client, ledger, told.acked[(7 * entry) % len(told.acked)])
                 self.longest_s = max(self.longest_s, time.monotonic() - began)
+                time.sleep(self._pause_s)
 
     def _add(self, client: RawClient3, ledger: int, entry: int, told: Told) -> bool:
         if told.fenced:

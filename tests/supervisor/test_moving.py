@@ -17,7 +17,8 @@ from hypothesis import strategies as st
 from bkbox.errors import ConnectionLostError, LedgerNotMovedError
 from bkbox.ipc import messages
 from bkbox.storage.records import AckAfter
-from tests.bookie.bench import poll3, polled, process, put_into_limbo
+from tests.bookie.bench import poll3, polled, process, put_into_limbo, read3
+from tests.harness import raw3
 from tests.supervisor.twodisks import LEDGER, HostLostError, Pair, Side
 
 MODES = [AckAfter.SYNC, AckAfter.WRITE]
@@ -228,16 +229,28 @@ def test_a_target_that_is_no_disk_any_more_puts_the_source_in_doubt(tmp_path: Pa
     run(told())
 
 
-def test_no_ledger_in_limbo_moves(tmp_path: Path) -> None:
+def test_a_ledger_in_limbo_is_one_when_it_arrives(tmp_path: Path) -> None:
+    """Also one that came into limbo after the copying began: no 'no such entry' of what it may have lost."""
+
     async def told() -> None:
         pair = prepared(tmp_path)
         await pair.begin()
         await pair.copy(whole=True)
         put_into_limbo(pair.source.bookie, LEDGER)
         moved = await pair.moving.move(LEDGER, pair.source, pair.target, pair.since)
-        assert (moved.moved, moved.why) == (False, "it is in limbo")
-        assert pair.home is pair.source
-        assert LEDGER not in pair.target.at_home()
+        assert (moved.moved, moved.why) == (True, "")
+        pair.promised.fenced = True
+        pair.check()
+        assert pair.home is pair.target
+        state = pair.target.store.ledger_state(LEDGER)
+        assert state is not None
+        assert state.limbo
+        assert pair.target.ask(read3(LEDGER, 10_000)) == [raw3.EUNKNOWN]
+        pair.target.end()
+        pair.target.revive()
+        state = pair.target.store.ledger_state(LEDGER)
+        assert state is not None
+        assert state.limbo, "over a restart, too"
         pair.close()
 
     run(told())

@@ -31,6 +31,8 @@ class Store:
     gone: set[int] = field(default_factory=set)
     away: int = -1
     """This one cannot be read."""
+    under_way: int = 0
+    most_under_way: int = 0
 
     async def underreplicated(self) -> frozenset[LedgerId]:
         return frozenset()
@@ -42,7 +44,10 @@ class Store:
     async def read_ledger(
         self, ledger: LedgerId, *, latest: bool = False
     ) -> Versioned[LedgerMetadata]:
+        self.under_way += 1
+        self.most_under_way = max(self.under_way, self.most_under_way)
         await asyncio.sleep(0)
+        self.under_way -= 1
         if ledger in self.gone:
             raise NoSuchLedgerError(f"ledger {ledger}")
         if ledger == self.away:
@@ -93,8 +98,10 @@ def run(store: Store, disks: Sequence[Disk]) -> phase_one.PhaseOne:
 
 
 def test_every_ledger_is_marked_once_but_those_of_a_healthy_disk(disks: list[Suspect]) -> None:
-    done = run(Store(), disks)
+    store = Store()
+    done = run(store, disks)
     assert (done.ledgers_seen, done.limbo) == (LEDGERS, LEDGERS - 2)
+    assert 1 < store.most_under_way <= phase_one._READS_AT_ONCE
     assert disks[0].marked == [ledger for ledger in range(LEDGERS) if ledger not in (1, 5)]
     assert disks[1].marked == []
 

@@ -9,7 +9,10 @@ from pathlib import Path
 
 from bkbox_tui.app import Tui
 from bkbox_tui.snapshot import Snapshot
+from bkbox_tui.sources import Bookie, CookieView, Peer
 
+from bkbox.admin.limbo import LimboLedger
+from bkbox.admin.members import Member
 from bkbox.admin.status import (
     Boot,
     DiskStatus,
@@ -20,6 +23,7 @@ from bkbox.admin.status import (
     Status,
     StatusWarning,
 )
+from bkbox.errors import NoSuchLedgerError
 from bkbox.jobs.job import Amount, Blocker, Expected, Job, JobKind, JobState, Rate
 
 SMALL, LARGE = (80, 24), (200, 60)
@@ -115,14 +119,104 @@ class Script:
         return self._snapshots[min(self.taken, len(self._snapshots)) - 1]
 
 
+class Staged(Bookie):
+    """A bookie that says what is on the stage: nothing is asked."""
+
+    def __init__(self, *snapshots: Snapshot, ledgers: Iterable[LimboLedger] = ()) -> None:
+        super().__init__(Path("/nonexistent/admin.sock"), None, lambda: 0)
+        self._script = Script(snapshots)
+        self.ledgers = list(ledgers)
+        self.peer_count = 3
+        self.asked = 0
+
+    async def take(self) -> Snapshot:
+        snapshot = await self._script.take()
+        self._status = snapshot.status
+        return snapshot
+
+    @property
+    def name(self) -> str:
+        return "10.0.0.1:3181"
+
+    async def limbo(self) -> list[LimboLedger]:
+        self.asked += 1
+        return self.ledgers
+
+    async def configuration(self) -> list[tuple[str, str, str]]:
+        return [("ack_after", "sync", "default"), ("listen", "10.0.0.1:3181", "bookie.toml:2")]
+
+    async def cookies(self) -> CookieView:
+        differences = (
+            ("/data/b", "ledgerDirs", "/data/a /data/b", "missing: the directory is empty"),
+        )
+        return CookieView(False, differences, "run: bkbox cookie repair --config bookie.toml")
+
+    async def explain(self, ledger: int) -> dict[str, object]:
+        """Of three bookies one has it all, one is in limbo, one is away."""
+        if ledger == 2:
+            raise NoSuchLedgerError("there is no ledger 2")
+        there = dict.fromkeys(("last_entry", "entries", "fenced"))
+        return {
+            "state": "IN_RECOVERY",
+            "recovery": "recovery is blocked",
+            "reason": "entry 6 may have been acknowledged",
+            "advice": f"bring back 10.0.0.2:3181, or bkbox ledger end {ledger} --accept-loss",
+            "ensemble_size": 3,
+            "write_quorum": 3,
+            "ack_quorum": 2,
+            "fragments": [
+                {
+                    "first_entry": 0,
+                    "last_entry": 6,
+                    "below_write_quorum": 7,
+                    "below_ack_quorum": 2,
+                    "on_no_bookie": [(3, 3)],
+                    "not_known_to_be_anywhere": [(5, 6)],
+                    "ensemble": ["a:1", "b:2", "c:3"],
+                }
+            ],
+            "bookies": [
+                {"bookie": "a:1", "alive": True, "limbo": False, "fenced": True}
+                | {"entries": 5, "last_entry": 4, "answers": "EOK"},
+                {"bookie": "b:2", "alive": True, "limbo": True, "answers": "EOK"} | there,
+                {"bookie": "c:3", "alive": False, "limbo": None, "answers": "TIMEOUT"} | there,
+            ],
+            "answers": [{"entry": 6, "bookie": "a:1", "says": "does not have it"}],
+        }
+
+    async def announced(self) -> list[dict[str, str]]:
+        said = {"version": "0.1.0", "address": "10.0.0.1:3181", "admin": "unix:/run/bkbox.sock"}
+        return [
+            {"id": "10.0.0.1:3181", "instance": "5f1d", **said},
+            {"id": "10.0.9.9:3181", "instance": "7777", **said},
+        ]
+
+    async def peers(self) -> list[Peer]:
+        hosts = [f"10.0.{number // 250}.{number % 250 + 1}" for number in range(self.peer_count)]
+        return [
+            Peer(
+                Member(
+                    *(f"{host}:3181", f"{host}:3181", "writable", "/rack1", "bkbox 0.1.0"),
+                    f"https://{host}:8080",
+                ),
+                50 << 30,
+            )
+            for host in hosts
+        ]
+
+
 def screen(*snapshots: Snapshot) -> Tui:
     """A screen of these snapshots; its clock stands at the last one."""
     return Tui(
         Script(snapshots),
-        config=None,
         wall_ms=lambda: snapshots[-1].taken_ms,
         recordings=Path("/nonexistent"),
     )
+
+
+def screen_of(app: Tui) -> object:
+    """Have the compositor make the whole screen."""
+    return app.screen._compositor.render_strips()
 
 
 def lines_of(app: Tui) -> list[str]:

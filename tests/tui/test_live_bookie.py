@@ -7,14 +7,17 @@ import os
 import time
 from pathlib import Path
 
+import pytest
 from bkbox_tui.app import Tui
 from bkbox_tui.dialogs import Question
+from bkbox_tui.explain import explained
 from bkbox_tui.recording import read_recording
 from bkbox_tui.snapshot import Snapshot
 from bkbox_tui.sources import Bookie
 from textual.widgets import Input
 
 from bkbox import config as configuration
+from bkbox.errors import NoSuchLedgerError
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import bkbox
 from tests.tui.screens import healthy, lines_of, screen, text_of
@@ -28,7 +31,7 @@ def wall_ms() -> int:
 def test_a_bookie_that_runs_and_then_is_killed(make_bookie: MakeBookie, tmp_path: Path) -> None:
     bookie = make_bookie().start()
     config = configuration.load(bookie.config, os.environ)
-    app = Tui(Bookie(config, wall_ms), config=config, wall_ms=wall_ms, recordings=tmp_path)
+    app = Tui(Bookie.here(config, wall_ms), wall_ms=wall_ms, recordings=tmp_path)
 
     async def go() -> None:
         async with app.run_test(size=(120, 40)) as pilot:
@@ -53,6 +56,37 @@ def test_a_bookie_that_runs_and_then_is_killed(make_bookie: MakeBookie, tmp_path
     kept = list(read_recording(recording))
     assert kept[0].status is not None
     assert kept[-1].status is None
+
+
+def test_a_ledger_is_explained_and_who_announces_himself_is_listed(
+    make_bookie: MakeBookie, tmp_path: Path
+) -> None:
+    bookie = make_bookie(announce="true").start()
+    words = ("ledger", "write", "--metadata", bookie.metadata, "-e", "1", "-w", "1", "-a", "1")
+    ledger = int(bkbox(*words, "--keep-open", input="one\ntwo\n").stdout)
+    source = Bookie.here(configuration.load(bookie.config, os.environ), wall_ms)
+    text = explained(asyncio.run(source.explain(ledger)))
+    assert f"else: bkbox ledger recover {ledger}" in text.splitlines()[0]
+    assert "OPEN, ensemble 1, write quorum 1, ack quorum 1" in text
+    assert f"entries 0 to 1 on {bookie.bookie_id}" in text
+    assert f"[+] {bookie.bookie_id}: 2 entries, the last 1" in text
+    with pytest.raises(NoSuchLedgerError):
+        asyncio.run(source.explain(ledger + 1))
+
+    app = Tui(source, wall_ms=wall_ms, recordings=tmp_path)
+
+    async def go() -> None:
+        async with app.run_test(size=(160, 40)) as pilot:
+            await pilot.press("6")
+            await until(pilot, lambda: "network" in text_of(app))
+            for _ in range(20):  # it may be announced a moment later
+                if "announced on this network:" in text_of(app):
+                    break
+                await pilot.press("f5")
+                await asyncio.sleep(2.5)
+            assert f"- {bookie.bookie_id}, in the list, bkbox " in text_of(app)
+
+    asyncio.run(go())
 
 
 def test_recording_without_a_screen(make_bookie: MakeBookie, tmp_path: Path) -> None:

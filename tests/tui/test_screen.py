@@ -11,16 +11,24 @@ from typing import Any
 
 import pytest
 from bkbox_tui.app import Tui
+from bkbox_tui.events import EVENTS_MAX
 from bkbox_tui.keys import KEYS, PANELS
 from bkbox_tui.snapshot import DiskFiles, Snapshot
+from bkbox_tui.table import Row, Table
+from textual.app import App, ComposeResult
+from textual.geometry import Region
 from textual.pilot import Pilot
-from textual.widgets import DataTable, Input
+from textual.strip import Strip
+from textual.widgets import Input
 
+from bkbox.admin.limbo import LimboLedger
+from bkbox.admin.status import StatusWarning
 from bkbox.jobs.job import JobState
 from tests.tui.screens import (
     LARGE,
     SMALL,
     Script,
+    Staged,
     healthy,
     in_limbo,
     limbo_job,
@@ -77,11 +85,11 @@ def test_every_panel_says_what_it_is_for(size: tuple[int, int]) -> None:
         for number, (name, title, _) in enumerate(PANELS, start=1):
             await pilot.press(str(number))
             await until(pilot, lambda name=name: all(word in text_of(app) for word in SAID[name]))
+            await until(pilot, lambda: "Quit" in lines_of(app)[-1])  # the footer is made anew
             lines = lines_of(app)
             assert "10.0.0.1:3181" in lines[0]
             assert "LIMBO 17" in lines[0]
             assert f"{number} {title}" in lines[1]
-            assert "Quit" in lines[-1]
             assert max(map(len, lines)) <= size[0]
 
     watch(app, steps, size)
@@ -104,7 +112,7 @@ def test_what_changes_is_drawn_and_what_is_frozen_is_not_asked() -> None:
     script = Script(
         [Snapshot(1_000, healthy(0)), Snapshot(2_000, in_limbo()), Snapshot(3_000, in_limbo())]
     )
-    app = Tui(script, config=None, wall_ms=lambda: 3_000, recordings=Path())
+    app = Tui(script, wall_ms=lambda: 3_000, recordings=Path())
 
     async def steps(app: Tui, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "LIMBO 17" in lines_of(app)[0])
@@ -153,31 +161,200 @@ def test_a_thousand_ledgers_sorted_and_filtered() -> None:
 
     async def steps(app: Tui, pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        await until(pilot, lambda: "stuck: 1000, by ledger" in text_of(app))
-        await pilot.press("s")
+        await until(pilot, lambda: "stuck: 1,000, by ledger" in text_of(app))
+        await pilot.press("s", "s")
         await until(pilot, lambda: "by why it stays in limbo" in text_of(app))
         await pilot.press("slash", *"777 entries")
-        await until(pilot, lambda: "stuck: 1000, 1 shown" in text_of(app))
-        assert app.panel.query_one(DataTable).row_count == 1
+        await until(pilot, lambda: "stuck: 1,000, 1 shown" in text_of(app))
+        assert app.panel.query_one(Table).row_count == 1
         await pilot.press("enter")
         assert not app.panel.query_one(Input).has_focus
 
     watch(app, steps)
 
 
-def test_drawing_a_thousand_ledgers_again_costs_little() -> None:
+def counting_lines(table: Table) -> list[int]:
+    """The lines that it is asked for from now on."""
+    lines: list[int] = []
+    render_line = table.render_line
+
+    def counted(y: int) -> Strip:
+        lines.append(y)
+        return render_line(y)
+
+    table.render_line = counted  # type: ignore[method-assign]
+    return lines
+
+
+def test_of_a_thousand_ledgers_only_those_are_drawn_that_are_seen() -> None:
     status = in_limbo(1_000, 1_000)
     app = screen(Snapshot(1_000, status))
 
     async def steps(app: Tui, pilot: Pilot[None]) -> None:
         await pilot.press("3")
-        await until(pilot, lambda: "stuck: 1000" in text_of(app))
-        added = []
-        table = app.panel.query_one(DataTable)
-        table.add_row = lambda *cells, **_: added.append(cells)  # type: ignore[method-assign,assignment]
+        await until(pilot, lambda: "stuck: 1,000" in text_of(app))
+        table = app.panel.query_one(Table)
+        lines = counting_lines(table)
+        while lines or not table.row_count:  # until it has been drawn for the last time
+            lines.clear()
+            await pilot.pause(0.3)
         app.view.take(Snapshot(2_000, replace(status, limbo=replace(status.limbo, done=4))))
         app.panel.show(app.view)
-        assert added == []  # rows that are there already stay
+        await pilot.pause(0.3)
+        assert lines == []  # what is the same is not drawn again
+        await pilot.press("end")
+        await until(pilot, lambda: "1000 entries are missing" in text_of(app))
+        assert table.cursor_row == 999
+        assert 0 < len(lines) <= 4 * SMALL[1]
+
+    watch(app, steps)
+
+
+def test_a_thousand_ledgers_in_limbo_of_which_few_are_stuck() -> None:
+    """The status names those that are stuck, a hundred at most; the panel asks for all."""
+    every = [LimboLedger(ledger, "/data/a") for ledger in range(1_000)]
+    bookie = Staged(Snapshot(1_000, in_limbo(1_000, 2)), ledgers=every)
+    app = Tui(bookie, wall_ms=lambda: 1_000, recordings=Path())
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        assert bookie.asked == 0  # while the panel is hidden
+        await pilot.press("3")
+        await until(pilot, lambda: "stuck: 2, by ledger" in text_of(app))
+        table = app.panel.query_one(Table)
+        await until(pilot, lambda: table.row_count == 1_000)
+        await pilot.press("slash", *"99")
+        await until(pilot, lambda: "19 shown" in text_of(app))
+
+    watch(app, steps)
+
+
+def test_a_ledger_that_leaves_limbo_moves_nobody() -> None:
+    """The cursor stays on its ledger and that where it is; no other part of the screen is laid out again."""
+    every = [LimboLedger(ledger, "/data/a") for ledger in range(1_000)]
+    first, second = (Snapshot(ms, in_limbo(left, 0)) for ms, left in ((1_000, 1_000), (2_000, 999)))
+    bookie = Staged(first, ledgers=every)
+    app = Tui(bookie, wall_ms=lambda: 1_000, recordings=Path())
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        await pilot.press("3")
+        table = app.panel.query_one(Table)
+        await until(pilot, lambda: table.row_count == 1_000)
+        await pilot.press(*["pagedown"] * 5)
+        chosen, place = table.selected, table.cursor_row - table.scroll_y
+        assert chosen is not None
+        app.action_freeze()
+        layouts: list[bool] = []
+        refresh = table.refresh
+
+        def counted(*regions: Region, layout: bool = False, **others: bool) -> Table:
+            layouts.append(layout)
+            refresh(*regions, layout=layout, **others)
+            return table
+
+        table.refresh = counted  # type: ignore[method-assign, assignment]
+        bookie.ledgers = every[1:]
+        app.view.take(second)
+        app.panel.show(app.view)
+        await until(pilot, lambda: table.row_count == 999)
+        await pilot.pause()
+        assert (table.selected, table.cursor_row - table.scroll_y) == (chosen, place)
+        assert layouts
+        assert not any(layouts)
+
+    watch(app, steps)
+
+
+def test_a_table_under_keys_and_clicks() -> None:
+    table = Table(["what", "how"], id="rows", tail=True)
+
+    def rows(first: int, last: int) -> list[Row]:
+        return [(str(n), (f"row {n}", "x" * (n % 100))) for n in range(first, last)]
+
+    class One(App[None]):
+        highlighted = 0
+
+        def compose(self) -> ComposeResult:
+            yield table
+
+        def on_table_highlighted(self) -> None:
+            self.highlighted += 1
+
+    async def go() -> None:
+        app = One()
+        async with app.run_test(size=(40, 12)) as pilot:
+            assert table.selected is None
+            table.show(rows(0, 50))
+            await pilot.pause()
+            assert table.selected == "49", "the tail is followed"
+            await pilot.press("home", "up")
+            assert (table.selected, table.scroll_y) == ("0", 0)
+            await pilot.press("down", "down", "pagedown")
+            assert table.selected == "11"
+            table.show(rows(10, 60))
+            assert table.selected == "11"
+            table.show(rows(20, 30))
+            assert table.selected == "21", "its row is gone: the one that is now there"
+            await pilot.press("end", "down")
+            table.show(rows(20, 31))
+            await pilot.pause()
+            assert table.selected == "30", "the tail again"
+            await pilot.press("home")
+            await pilot.click(Table, offset=(3, 4))
+            assert table.selected == "23"
+            await pilot.press("right", "right")
+            table.show([("a", ("two  spaces and a\nline", "\N{CJK UNIFIED IDEOGRAPH-4E2D}[b]"))])
+            await pilot.pause()
+            assert "two spaces and a line" in "".join(s.text for s in table.render_line(1))
+            table.show([])
+            await pilot.pause()
+            assert table.selected is None
+            assert app.highlighted >= 8
+
+    asyncio.run(go())
+
+
+def test_events_without_end_are_bounded() -> None:
+    app = screen(Snapshot(1_000, healthy()))
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        for number in range(2 * EVENTS_MAX):
+            warning = StatusWarning("ab"[number % 2] * (number % 7 + 1), "")
+            app.view.take(Snapshot(1_000 + number, replace(healthy(), warnings=(warning,))))
+        assert len(app.view.events) == EVENTS_MAX
+        await pilot.press("7")
+        await until(pilot, lambda: "the newest 200" in text_of(app))
+
+    watch(app, steps)
+
+
+def test_a_storm_of_sizes() -> None:
+    """As a terminal that is dragged sends SIGWINCH."""
+    app = screen(Snapshot(1_000, in_limbo(1_000, 100)))
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        for number in range(64):
+            if number % 8 == 0:
+                await pilot.press(str(number // 8 + 1))
+            await pilot.resize_terminal(1 + number * 7 % 220, 1 + number * 5 % 70)
+        await pilot.resize_terminal(*LARGE)
+        await pilot.press("1")
+        await until(pilot, lambda: "1 ledger cannot" in text_of(app) or "safe?" in text_of(app))
+
+    watch(app, steps)
+
+
+def test_a_bookie_of_another_host_says_what_only_it_knows() -> None:
+    bookie = Staged(Snapshot(1_000, healthy()))
+    app = Tui(bookie, wall_ms=lambda: 1_000, recordings=Path())
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        for key, words in (
+            ("5", "missing: the directory is empty"),
+            ("6", "/rack1"),
+            ("8", "bookie.toml:2"),
+        ):
+            await pilot.press(key)
+            await until(pilot, lambda words=words: words in text_of(app))
 
     watch(app, steps)
 

@@ -95,7 +95,7 @@ def test_lists_that_are_not_whole() -> None:
 # ---- write sets -------------------------------------------------------------------------------
 
 
-@given(st.integers(0, MAX_ID), st.integers(1, 9), st.data())
+@given(st.integers(0, MAX_ID), st.integers(1, 12), st.data())
 def test_write_sets(entry: int, ensemble_size: int, data: st.DataObject) -> None:
     write_quorum = data.draw(st.integers(1, ensemble_size))
     found = write_set(entry, ensemble_size, write_quorum)

@@ -10,8 +10,8 @@ from bkbox.worker.stages import Stages
 
 def record(stages: Stages, *, entries: int, recovered: int, took_us: int) -> None:
     work = SimpleNamespace(
-        adds=SimpleNamespace(entries=entries),
-        odd=SimpleNamespace(recovered=recovered),
+        adds=SimpleNamespace(entries=entries, recovered=recovered // 2),
+        odd=SimpleNamespace(recovered=recovered - recovered // 2),
         taken_us=10,
         written_us=20,
         indexed_us=30,

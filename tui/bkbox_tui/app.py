@@ -11,14 +11,15 @@ from typing import ClassVar
 from textual import on
 from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.events import Resize
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer, Static, Tab, Tabs
 
-from bkbox.config import Config
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import Job, JobAction, JobState
-from bkbox_tui.dialogs import HelpScreen, Question
+from bkbox_tui.dialogs import HelpScreen, Page, Question
+from bkbox_tui.explain import explained
 from bkbox_tui.keys import KEYS, PANELS, keys_of
 from bkbox_tui.panels.asked import Cluster, Cookies, Diagnostics
 from bkbox_tui.panels.base import Panel
@@ -29,6 +30,7 @@ from bkbox_tui.panels.limbo import Limbo
 from bkbox_tui.panels.overview import Overview
 from bkbox_tui.recording import Recorder
 from bkbox_tui.sources import Bookie, Source
+from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import Top, TopBar
 from bkbox_tui.words import bytes_of
@@ -68,7 +70,6 @@ class Tui(App[None]):
         self,
         source: Source,
         *,
-        config: Config | None,
         wall_ms: Callable[[], int],
         recordings: Path,
         record: Recorder | None = None,
@@ -76,7 +77,6 @@ class Tui(App[None]):
         super().__init__()
         self.source = source
         self.view = View()
-        self._config = config
         self._wall_ms = wall_ms
         self._recordings = recordings
         self._recorder = record
@@ -96,12 +96,12 @@ class Tui(App[None]):
         with ContentSwitcher(id="panels", initial=PANELS[0][0]):
             yield Overview(id="overview")
             yield Disks(id="disks")
-            yield Limbo(id="limbo")
+            yield Limbo(self.source, id="limbo")
             yield Jobs(id="jobs")
             yield Cookies(self.source, id="cookies")
             yield Cluster(self.source, id="cluster")
             yield Events(id="events")
-            yield Diagnostics(self._config, id="diagnostics")
+            yield Diagnostics(self.source, id="diagnostics")
         yield Footer()
 
     def on_mount(self) -> None:
@@ -143,11 +143,12 @@ class Tui(App[None]):
             self._end_recording()
 
     def _draw(self) -> None:
-        self._draw_top()
-        panel = self.panel
-        # What lies under a dialog is not seen, and what is just being made or taken down has no parts.
-        if len(self.screen_stack) == 1 and panel.is_mounted and panel.is_attached:
-            panel.show(self.view)
+        with suppress(NoMatches):  # what is just being made or taken down has no parts
+            self._draw_top()
+            panel = self.panel
+            # What lies under a dialog is not seen.
+            if len(self.screen_stack) == 1 and panel.is_mounted and panel.is_attached:
+                panel.show(self.view)
 
     def _draw_top(self) -> None:
         snapshot = self.view.snapshot
@@ -192,8 +193,8 @@ class Tui(App[None]):
             "tab-"
         )
         panel = self.panel
-        for table in panel.query("DataTable"):
-            table.focus()
+        for table in panel.query(Table):
+            table.focus(scroll_visible=False)
             break
         self._draw()
         self.run_worker(panel.look(), exclusive=True, group="asked")
@@ -281,6 +282,22 @@ class Tui(App[None]):
 
     def action_sort(self) -> None:
         self.query_one(Limbo).sort()
+
+    def action_explain(self) -> None:
+        ledger, source = self.query_one(Limbo).selected, self.source
+        if ledger is None or not isinstance(source, Bookie):
+            self.notify("there is no ledger under the cursor", severity="warning")
+            return
+        page = Page(f"Ledger {ledger}", "asking its bookies …")
+        self.push_screen(page, lambda _none: self._draw())
+        self.run_worker(self._explain(source, ledger, page), exclusive=True, group="explain")
+
+    async def _explain(self, source: Bookie, ledger: int, page: Page) -> None:
+        try:
+            text = explained(await source.explain(ledger))
+        except BkboxError as error:
+            text = f"it cannot be told: {error}"
+        page.say(text)
 
     def action_severity(self) -> None:
         self.query_one(Events).next_severity()

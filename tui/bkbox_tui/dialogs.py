@@ -1,4 +1,4 @@
-"""What covers the panels for a moment: the keys, a question, a terminal that is too small."""
+"""What covers the panels for a moment: the keys, a question, a text that takes a while to come."""
 
 from __future__ import annotations
 
@@ -36,6 +36,33 @@ class HelpScreen(ModalScreen[None]):
             yield Static(f"{self._title}: {self._about}\n", markup=False)
             yield Static(table)
             yield Static("\nescape closes this; ctrl+p finds everything by name", markup=False)
+
+
+class Page(ModalScreen[None]):
+    """A text to read, which comes when it is there."""
+
+    DEFAULT_CSS = """
+    Page { align: center middle; }
+    Page VerticalScroll { width: 100; max-width: 95%; max-height: 90%; height: auto; border: round $accent;
+        background: $surface; padding: 0 1; }
+    Page .title { text-style: bold; color: $accent; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss", "Close")]
+
+    def __init__(self, title: str, before: str) -> None:
+        """``before``: what is said until then."""
+        super().__init__()
+        self._title = title
+        self._shown = Static(before, markup=False)
+
+    def compose(self) -> ComposeResult:
+        with VerticalScroll():
+            yield Static(self._title, classes="title", markup=False)
+            yield self._shown
+            yield Static("\nescape closes this", markup=False)
+
+    def say(self, text: str) -> None:
+        self._shown.update(text)
 
 
 class Question(ModalScreen[str | None]):

@@ -1,4 +1,4 @@
-"""Rates over the last minutes, from what snapshots count. Pure; bounded."""
+"""Rates and latencies over the last minutes, from what snapshots count. Pure; bounded."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ class History:
 
     def __init__(self) -> None:
         self.adds_per_s: deque[float] = deque(maxlen=POINTS)
+        self.p99_us: deque[float] = deque(maxlen=POINTS)
         self._before: tuple[int, int] | None = None
 
     def add(self, snapshot: Snapshot) -> None:
@@ -30,12 +31,26 @@ class History:
             if seconds > 0:
                 self.adds_per_s.append(max(0, adds - count) / seconds)
         self._before = snapshot.taken_ms, adds
+        self.p99_us.append(lately_p99_us(snapshot.status))
 
 
 def adds_of(status: Status) -> int:
     """Adds answered since the workers began."""
     return sum(
         stage.count for disk in status.disks for stage in disk.stages if stage.stage == _LAST_STAGE
+    )
+
+
+def lately_p99_us(status: Status) -> float:
+    """Within which time 99 of 100 adds were answered lately, on the slowest disk: the p99 of the stages, added up; 0
+    where there were none.
+    """
+    return max(
+        (
+            sum(stage.lately_p99_us for stage in disk.stages if stage.lately_count)
+            for disk in status.disks
+        ),
+        default=0,
     )
 
 

@@ -3,37 +3,65 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
+import itertools
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Protocol
 
-from bkbox.admin import client
-from bkbox.admin.paths import admin_socket_path
+from bkbox import client as clients
+from bkbox.admin import client, limbo
+from bkbox.admin.client import Address
+from bkbox.admin.limbo import LimboLedger
+from bkbox.admin.members import Member, members_of
+from bkbox.admin.paths import CONFIG_URL, admin_socket_path
+from bkbox.admin.status import Status
+from bkbox.cli.discover import found_here
+from bkbox.cli.ledgerrepair import survey_view
 from bkbox.config import Config
-from bkbox.errors import BkboxError, BookieNotRunningError, DiskError
-from bkbox.ids import BookieId
+from bkbox.errors import (
+    BkboxError,
+    BookieNotRunningError,
+    DiskError,
+    EncodingError,
+    OperatorError,
+)
+from bkbox.ids import BookieId, ledger_id
 from bkbox.jobs.job import JobAction
 from bkbox.metadata import connect
+from bkbox.protocol.placement import Candidate
+from bkbox.protocol.quorum import QuorumSizes
 from bkbox.storage.files import RealFiles
 from bkbox.storage.identity import read_identity
 from bkbox.storage.marker import Marker, read_marker
 from bkbox.supervisor import cookie_repair
-from bkbox.supervisor.cookies import CookieReport
 from bkbox_tui.recording import read_recording
 from bkbox_tui.snapshot import DiskFiles, Snapshot
 
 _METADATA_WAIT_S = 5.0
+_LIMBO_SHOWN_MAX = 5_000
+_LISTEN_S = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A bookie of the cluster as its metadata store knows it."""
+class Peer:
+    """``free_bytes`` where it was asked."""
 
-    id: str
-    address: str
-    mode: str
+    member: Member
+    free_bytes: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CookieView:
+    """The comparison of the cookies: None: not known (``problem`` says why); differences as (where, field, should be,
+    is)."""
+
+    ok: bool | None
+    differences: tuple[tuple[str, str, str, str], ...] = ()
+    advice: str = ""
+    problem: str = ""
 
 
 class Source(Protocol):
@@ -50,31 +78,45 @@ class Source(Protocol):
 
 
 class Bookie:
-    """A bookie of this host, by its configuration."""
+    """A bookie: of this host, by its configuration, or of another one, by the address of its admin API.
+
+    Of one of another host there are no files to look at, and its metadata store may not be reachable from here.
+    """
 
     is_live = True
 
-    def __init__(self, config: Config, wall_ms: Callable[[], int]) -> None:
+    def __init__(self, address: Address, config: Config | None, wall_ms: Callable[[], int]) -> None:
         self.config = config
-        self._socket = admin_socket_path(config)
+        self.address = address
         self._wall_ms = wall_ms
+        self._status: Status | None = None
+
+    @classmethod
+    def here(cls, config: Config, wall_ms: Callable[[], int]) -> Bookie:
+        """The one of this configuration."""
+        return cls(admin_socket_path(config), config, wall_ms)
 
     @property
     def name(self) -> str:
-        return self.config.bookie_id
+        if self.config is not None:
+            return self.config.bookie_id
+        there = "" if self._status is None else f"{self._status.bookie_id} at "
+        return f"{there}{self.address}"
 
     async def take(self) -> Snapshot:
         return await asyncio.to_thread(self._take)
 
     def _take(self) -> Snapshot:
         try:
-            status = client.fetch_status(self._socket)
-            jobs = tuple(client.jobs(self._socket))
+            status = client.fetch_status(self.address)
+            jobs = tuple(client.jobs(self.address))
         except BookieNotRunningError as error:
-            files = tuple(disk_files(path) for path in self.config.disks)
+            disks = () if self.config is None else self.config.disks
+            files = tuple(disk_files(path) for path in disks)
             return Snapshot(self._wall_ms(), None, (), str(error), files)
         except BkboxError as error:
             return Snapshot(self._wall_ms(), None, (), str(error))
+        self._status = status
         return Snapshot(self._wall_ms(), status, jobs)
 
     # ---- what is asked for now and then -------------------------------------------------------------
@@ -82,28 +124,99 @@ class Bookie:
     async def act(self, job: int, action: JobAction, bytes_per_second: int | None = None) -> None:
         """Do something to a job. Raises NoSuchJobError, JobRefusedError, BookieNotRunningError."""
         await asyncio.to_thread(
-            client.control_job, self._socket, job, action, bytes_per_second=bytes_per_second
+            client.control_job, self.address, job, action, bytes_per_second=bytes_per_second
         )
 
-    async def cookies(self) -> CookieReport:
-        """Cookies compared with each other and with the configuration. Raises BkboxError."""
-        return await cookie_repair.inspect(self.config)
+    async def limbo(self) -> list[LimboLedger]:
+        """Ledgers in limbo, by id, so many as a screen is good for. Raises BkboxError."""
+        return await asyncio.to_thread(
+            lambda: list(itertools.islice(limbo.ledgers(self.address), _LIMBO_SHOWN_MAX))
+        )
 
-    async def members(self) -> list[Member]:
-        """All bookies that the cluster knows, by id. Raises BkboxError."""
+    async def explain(self, ledger: int) -> dict[str, object]:
+        """Who has what of a ledger, as `bkbox ledger explain` says it. Raises BkboxError."""
+        if self.config is None:
+            raise OperatorError(
+                f"only its own host knows the metadata store: run bkbox ledger explain {ledger} there"
+            )
+        async with clients.connect(self.config.metadata) as asking:
+            return survey_view(await asking.survey(ledger_id(str(ledger))))
+
+    async def configuration(self) -> list[tuple[str, str, str]]:
+        """Key, value and where it comes from. Raises BkboxError."""
+        if self.config is not None:
+            places = self.config.provenance
+            return [(key, str(value), places[key]) for key, value in self.config.values().items()]
+        found = await asyncio.to_thread(client.ask, self.address, "GET", CONFIG_URL)
+        if not isinstance(found, dict):
+            raise EncodingError(f"{self.address} answered something that is no configuration")
+        return [(key, str(item["value"]), str(item["from"])) for key, item in found.items()]
+
+    async def cookies(self) -> CookieView:
+        """Cookies compared with each other and with the configuration. Raises BkboxError."""
+        if self.config is not None:
+            report = await cookie_repair.inspect(self.config)
+            rows = tuple((d.where, d.field, d.expected, d.found) for d in report.differences)
+            return CookieView(report.ok, rows, report.advice)
+        if self._status is None:
+            return CookieView(None, problem="the bookie is not running")
+        said = self._status.cookies
+        rows = tuple(
+            (each.where, each.field, each.expected, each.found)
+            for each in said.fields
+            if not each.same
+        )
+        return CookieView(said.ok, rows, said.advice, said.problem)
+
+    async def peers(self) -> list[Peer]:
+        """All bookies that the cluster knows, by id. Raises BkboxError.
+
+        Of a bookie of another host that one is asked, which knows nothing of their room.
+        """
+        if self.config is None:
+            return [Peer(each) for each in await asyncio.to_thread(client.bookies, self.address)]
         async with await connect(self.config.metadata, _METADATA_WAIT_S) as store:
-            registered, known = await store.bookies(), await store.cookies()
+            members = await members_of(store)
+        placed = await self._placed(self.config)
         found = []
-        for bookie in sorted({*registered, *known}):
-            there = registered.get(bookie)
-            rpc = None if there is None else there.service_info.rpc
-            mode = "down" if there is None else "read-only" if there.read_only else "writable"
-            found.append(Member(bookie, "" if rpc is None else f"{rpc[0]}:{rpc[1]}", mode))
+        for member in members:
+            candidate = placed.get(BookieId(member.id))
+            if candidate is None:
+                found.append(Peer(member))
+            else:
+                found.append(Peer(replace(member, rack=candidate.rack), candidate.free_bytes))
         return found
+
+    async def announced(self) -> list[dict[str, str]]:
+        """Bookies that announce themselves where this one would: id, instance, address, admin. Raises HostError."""
+        return await found_here(_LISTEN_S, self._interface())
+
+    def _interface(self) -> str | None:
+        """The address that a bookie of this configuration is advertised with, if it is one and not a name."""
+        host = "" if self.config is None else self.config.advertised_host
+        try:
+            return str(ipaddress.ip_address(host))
+        except ValueError:
+            return None
+
+    async def _placed(self, config: Config) -> dict[BookieId, Candidate]:
+        """What placement knows of the others. It asks each of them for its room, so that it can fail."""
+        script = None if config.topology_script is None else str(config.topology_script)
+        rack_map = config.rack_map or None
+        try:
+            async with clients.connect(
+                config.metadata, topology_script=script, rack_map=rack_map
+            ) as asking:
+                found = await asking.placer.explain(QuorumSizes(1, 1, 1))
+        except BkboxError:
+            return {}
+        return {each.candidate.bookie: each.candidate for each in found.judged}
 
     @property
     def bookie_id(self) -> BookieId:
-        return BookieId(self.config.bookie_id)
+        if self.config is not None:
+            return BookieId(self.config.bookie_id)
+        return BookieId("" if self._status is None else self._status.bookie_id)
 
 
 class Recording:

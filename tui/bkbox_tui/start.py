@@ -6,35 +6,21 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from bkbox.config import Config
-from bkbox.errors import BugError
 from bkbox_tui.app import EVERY_S, Tui
 from bkbox_tui.recording import Recorder
-from bkbox_tui.sources import Bookie, Recording, Source
+from bkbox_tui.sources import Source
 
 
 def run(
-    config: Config | None,
-    replay: Path | None,
-    record: Path | None,
-    headless_s: float | None,
-    *,
-    wall_ms: Callable[[], int],
+    source: Source, record: Path | None, headless_s: float | None, wall_ms: Callable[[], int]
 ) -> None:
-    """Either ``config`` or ``replay`` is there. Raises OperatorError, EncodingError."""
-    source: Source
-    if config is not None:
-        source = Bookie(config, wall_ms)
-    elif replay is not None:
-        source = Recording(replay)
-    else:
-        raise BugError("neither a bookie nor a recording to look at")
+    """Raises OperatorError, EncodingError."""
     recorder = None if record is None else Recorder(record)
     if headless_s is not None and recorder is not None:
         with recorder:
             asyncio.run(_only_record(source, recorder, headless_s))
         return
-    Tui(source, config=config, wall_ms=wall_ms, recordings=Path.cwd(), record=recorder).run()
+    Tui(source, wall_ms=wall_ms, recordings=Path.cwd(), record=recorder).run()
 
 
 async def _only_record(source: Source, recorder: Recorder, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What panels are made of: the bar at the top, tables that change in place, a line of rates."""
+"""What panels are made of beside tables (table.py): the bar at the top, words, a line of rates."""
 
 from __future__ import annotations
 
@@ -8,14 +8,9 @@ from dataclasses import dataclass
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.containers import Horizontal
-from textual.widgets import DataTable, Label, Sparkline, Static
+from textual.widgets import Label, Sparkline, Static
 
 from bkbox_tui.words import Level
-
-Row = tuple[str, tuple[str, ...]]
-"""A key that stays with the row, and its cells."""
-
-_CELL_MAX = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,53 +44,24 @@ class TopBar(Static):
             self.update(Text(said, style="bold", no_wrap=True, overflow="ellipsis"))
 
 
-class Table(DataTable[str]):
-    """Rows by key; what is shown again changes in place, so that cursor and scroll position stay."""
+class Words(Static):
+    """Plain text that is drawn again when it changes, and has the others move only when it needs more lines."""
 
-    DEFAULT_CSS = """
-    Table { height: auto; max-height: 100%; }
-    """
+    def __init__(self, *, id: str, classes: str = "") -> None:
+        super().__init__("", id=id, classes=classes, markup=False)
+        self._said = ""
+        self._shape: tuple[int, int] = (0, 0)
 
-    def __init__(self, columns: Sequence[str], *, id: str) -> None:
-        super().__init__(id=id, cursor_type="row", zebra_stripes=True)
-        self.titles = tuple(columns)
-        self._shown: list[Row] = []
-
-    def on_mount(self) -> None:
-        for title in self.titles:
-            self.add_column(title, key=title)
-
-    def show(self, rows: Sequence[Row]) -> None:
-        """Make the table these rows."""
-        wanted = [(key, tuple(map(_cell, cells))) for key, cells in rows]
-        if [key for key, _ in wanted] == [key for key, _ in self._shown]:
-            for (key, new), (_, old) in zip(wanted, self._shown, strict=True):
-                for title, cell, before in zip(self.titles, new, old, strict=True):
-                    if cell != before:
-                        self.update_cell(key, title, cell, update_width=True)
-        else:
-            at = self.selected
-            self.clear()
-            for key, cells in wanted:
-                self.add_row(*cells, key=key)
-            keys = [key for key, _ in wanted]
-            if at in keys:
-                self.move_cursor(row=keys.index(at))
-        self._shown = wanted
-
-    @property
-    def selected(self) -> str | None:
-        """The key of the row under the cursor."""
-        if not 0 <= self.cursor_row < len(self._shown):
-            return None
-        return self._shown[self.cursor_row][0]
-
-
-def _cell(text: str) -> str:
-    """Short and in one line: what comes from elsewhere may be anything."""
-    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
-    cut = line if len(line) <= _CELL_MAX else line[: _CELL_MAX - 1] + "…"
-    return cut.replace("[", r"\[")
+    def say(self, text: str) -> None:
+        if text == self._said:
+            return
+        width = max(1, self.size.width)
+        shape = (
+            sum(-(-len(line) // width) or 1 for line in text.split("\n")) if text else 0,
+            width,
+        )
+        self.update(text, layout=shape != self._shape)
+        self._said, self._shape = text, shape
 
 
 class RateLine(Horizontal):
@@ -118,5 +84,6 @@ class RateLine(Horizontal):
         yield Label("", classes="now", markup=False)
 
     def show(self, points: Sequence[float], now: str) -> None:
-        self.query_one(Sparkline).data = list(points)
+        # Of a single point the widget would draw a full bar, which looks like the worst there is.
+        self.query_one(Sparkline).data = list(points) if len(points) > 1 else []
         self.query_one(".now", Label).update(now)

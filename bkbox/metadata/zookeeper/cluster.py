@@ -15,7 +15,7 @@ from bkbox.errors import ConfigError, EncodingError, MetadataError, OperatorErro
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.nodes import LostReplyError, NodeExistsError, NoNodeError
-from bkbox.metadatauri import ZooKeeperUri
+from bkbox.metadatauri import ZooKeeperUri, query_of
 from bkbox.wire import layout as layouts
 from bkbox.wire.layout import LedgerLayout
 from bkbox.wire.paths import PathLayout
@@ -128,4 +128,4 @@ def _parents(root: str) -> list[str]:
 
 def _text(uri: ZooKeeperUri) -> str:
     scheme = "zk" if uri.layout is None else f"zk+{uri.layout}"
-    return f"{scheme}://{';'.join(uri.hosts)}{uri.root}"
+    return f"{scheme}://{';'.join(uri.hosts)}{uri.root}{query_of(uri.access)}"

@@ -43,6 +43,7 @@ from bkbox.metadata.zookeeper.kazooparts import (
     translated,
 )
 from bkbox.metadata.zookeeper.nodes import LostReplyError, Node, NoNodeError
+from bkbox.metadatauri import OPEN, ZooKeeperAccess
 
 CLOSE_GRACE_S = 2.0
 """How long a server is given to confirm the end of the session."""
@@ -72,7 +73,13 @@ class _Place(NamedTuple):
 class Connection:
     """See above; made by ``open``."""
 
-    def __init__(self, hosts: Sequence[str], wait_s: float, session_timeout_s: float) -> None:
+    def __init__(
+        self,
+        hosts: Sequence[str],
+        wait_s: float,
+        session_timeout_s: float,
+        access: ZooKeeperAccess = OPEN,
+    ) -> None:
         self.hosts = ",".join(hosts)
         self.wait_s = wait_s
         self.session_timeout_s = session_timeout_s
@@ -87,7 +94,7 @@ class Connection:
         # Starting anew and stopping block, and come one after the other.
         self._thread = ThreadPoolExecutor(1, "bkbox-zookeeper")
         self._handler = CuttableHandler()
-        self._client = new_client(self.hosts, session_timeout_s, self._handler)
+        self._client = new_client(self.hosts, session_timeout_s, self._handler, access)
         self._client.add_listener(self._on_state)
 
     @classmethod
@@ -97,9 +104,11 @@ class Connection:
         *,
         wait_s: float,
         session_timeout_s: float = ZOOKEEPER_SESSION_TIMEOUT_S,
+        access: ZooKeeperAccess = OPEN,
     ) -> Connection:
-        """Connect to any of the servers within ``wait_s``. Raises MetadataUnavailableError."""
-        connection = cls(hosts, wait_s, session_timeout_s)
+        """Connect to any of the servers within ``wait_s``. Raises MetadataUnavailableError, and ConfigError for files
+        of ``access`` that cannot be used."""
+        connection = cls(hosts, wait_s, session_timeout_s, access)
         connection._client.start_async()
         try:
             async with connection.deadline():

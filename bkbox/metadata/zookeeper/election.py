@@ -1,8 +1,8 @@
-"""The election of the auditor: the lowest of the ephemeral sequential znodes ``auditorelection/V_…`` wins.
+"""Elections: the lowest of the ephemeral sequential znodes ``V_…`` below the election's own znode wins.
 
-The winner also writes its vote into ``auditorelection`` itself, for people. A session that is lost takes its vote with
-it; whoever stands gives a new one. Everybody watches the lowest vote, also whose it is: a vote that is deleted by hand
-makes no two auditors. Source: ZkLedgerAuditorManager.java.
+The auditor's is ``auditorelection``, as with Java. The winner also writes its vote into the election's znode itself,
+for people. A session that is lost takes its vote with it; whoever stands gives a new one. Everybody watches the lowest
+vote, also whose it is: a vote that is deleted by hand makes no two winners. Source: ZkLedgerAuditorManager.java.
 """
 
 from __future__ import annotations
@@ -21,10 +21,15 @@ from bkbox.wire import underreplication as wire
 _VOTE = re.compile("V_([0-9]{10})")
 
 
-async def present_auditor(zk: Connection, root: str) -> str | None:
+def auditor_election(root: str) -> str:
+    """The znode of the auditor's election."""
+    return f"{root}/underreplication/auditorelection"
+
+
+async def present_holder(zk: Connection, election: str) -> str | None:
     """What the holder of the lowest vote called itself; None without a vote."""
     while True:
-        votes = await _votes(zk, _election(root))
+        votes = await _votes(zk, election)
         if not votes:
             return None
         node = await zk.find(votes[0])
@@ -39,10 +44,10 @@ async def present_auditor(zk: Connection, root: str) -> str | None:
 class ZooKeeperCandidacy(Candidacy):
     """See Candidacy."""
 
-    def __init__(self, zk: Connection, root: str, name: str) -> None:
+    def __init__(self, zk: Connection, root: str, election: str, name: str) -> None:
         self._zk = zk
         self._root = root
-        self._election = _election(root)
+        self._election = election
         self._data = wire.encode_holder(name)
         self._vote: str | None = None
         self._was_elected = False
@@ -104,10 +109,6 @@ class ZooKeeperCandidacy(Candidacy):
             if found is not None and found.owner == self._zk.session_id:
                 return vote
         return None
-
-
-def _election(root: str) -> str:
-    return f"{root}/underreplication/auditorelection"
 
 
 async def _votes(zk: Connection, election: str) -> list[str]:

@@ -9,6 +9,7 @@ zookeeper.jute (RemoveWatchesRequest).
 from __future__ import annotations
 
 import logging
+import os
 import struct
 from contextlib import suppress
 from dataclasses import dataclass
@@ -20,8 +21,9 @@ from kazoo.client import KazooClient
 from kazoo.handlers.threading import SequentialThreadingHandler
 from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
+from kazoo.security import CREATOR_ALL_ACL
 
-from bkbox.errors import MetadataError
+from bkbox.errors import BootError, ConfigError, MetadataError
 from bkbox.metadata.zookeeper.nodes import (
     BadVersionError,
     LostReplyError,
@@ -29,6 +31,8 @@ from bkbox.metadata.zookeeper.nodes import (
     NoNodeError,
     NotEmptyError,
 )
+from bkbox.metadatauri import ZooKeeperAccess
+from bkbox.security.secretfiles import read_secret, read_word
 
 __all__ = [
     "EventType",
@@ -64,15 +68,39 @@ _LOST = (
 )
 
 
-def new_client(hosts: str, session_timeout_s: float, handler: CuttableHandler) -> Any:
-    """A client that connects again for ever, and is silent."""
+def new_client(
+    hosts: str, session_timeout_s: float, handler: CuttableHandler, access: ZooKeeperAccess
+) -> Any:
+    """A client that connects again for ever, and is silent. Raises ConfigError."""
     return KazooClient(
         hosts,
         timeout=session_timeout_s,
         handler=handler,
         connection_retry=KazooRetry(max_tries=-1, max_delay=RECONNECT_PAUSE_MAX_S),
         logger=_kazoo_log,
+        **_shown(access),
     )
+
+
+def _shown(access: ZooKeeperAccess) -> dict[str, Any]:
+    """What of KazooClient's arguments says who this is, and how it speaks."""
+    found: dict[str, Any] = {}
+    try:
+        if access.secret_file is not None:
+            found["auth_data"] = [("digest", read_word(access.secret_file, "secret_file"))]
+            found["default_acl"] = CREATOR_ALL_ACL
+        if access.tls_key_file is not None:
+            read_secret(access.tls_key_file, "tls_key_file")
+    except BootError as error:
+        raise ConfigError([str(error)]) from None
+    if access.tls_ca_file is not None:
+        if not os.access(access.tls_ca_file, os.R_OK):
+            raise ConfigError([f"tls_ca_file {access.tls_ca_file} cannot be read"])
+        found |= {"use_ssl": True, "ca": str(access.tls_ca_file), "check_hostname": True}
+    if access.tls_key_file is not None:
+        found["certfile"] = str(access.tls_certificate_file)
+        found["keyfile"] = str(access.tls_key_file)
+    return found
 
 
 class CuttableHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types

@@ -1,7 +1,7 @@
 """The metadata store on ZooKeeper: each method is one operation with one deadline.
 
 What is where: cluster.py (root, layout), ledgers.py, ids.py, cookies.py, bookies.py,
-registration.py, underreplication.py, election.py.
+registration.py, underreplication.py, loglists.py, election.py.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from bkbox.ids import BookieId, LedgerId
 from bkbox.limits import ZOOKEEPER_SESSION_TIMEOUT_S
 from bkbox.metadata.base import MetadataStore, RegisteredBookie, Registration, Versioned
 from bkbox.metadata.liveness import this_process
+from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.zookeeper import bookies, cluster
@@ -21,6 +22,7 @@ from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.cookies import Cookies
 from bkbox.metadata.zookeeper.ids import LedgerIds
 from bkbox.metadata.zookeeper.ledgers import Ledgers
+from bkbox.metadata.zookeeper.loglists import ZooKeeperLogLists
 from bkbox.metadata.zookeeper.maintenance import ZooKeeperRests
 from bkbox.metadata.zookeeper.registration import ZooKeeperRegistration
 from bkbox.metadata.zookeeper.underreplication import ZooKeeperUnderReplication
@@ -33,7 +35,7 @@ from bkbox.wire.service_info import ServiceInfo
 
 async def init_cluster(uri: ZooKeeperUri, instance_id: UUID, *, wait_s: float) -> None:
     """Make a new cluster. Raises OperatorError (its root exists), MetadataUnavailableError."""
-    zk = await Connection.open(uri.hosts, wait_s=wait_s)
+    zk = await Connection.open(uri.hosts, wait_s=wait_s, access=uri.access)
     try:
         async with zk.deadline():
             await cluster.init(zk, uri, instance_id)
@@ -68,7 +70,9 @@ class ZooKeeperStore(MetadataStore):
         Raises MetadataUnavailableError, OperatorError (no cluster), ConfigError (another layout),
         MetadataError.
         """
-        zk = await Connection.open(uri.hosts, wait_s=wait_s, session_timeout_s=session_timeout_s)
+        zk = await Connection.open(
+            uri.hosts, wait_s=wait_s, session_timeout_s=session_timeout_s, access=uri.access
+        )
         try:
             async with zk.deadline():
                 layout = await cluster.open_root(zk, uri)
@@ -125,6 +129,10 @@ class ZooKeeperStore(MetadataStore):
     @property
     def rests(self) -> Rests:
         return ZooKeeperRests(self._zk, self._root, self._under_replication)
+
+    @property
+    def logs(self) -> LogLists:
+        return ZooKeeperLogLists(self._zk, self._root)
 
     # ---- cookies ----------------------------------------------------------------------------
 

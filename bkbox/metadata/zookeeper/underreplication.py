@@ -23,7 +23,7 @@ from bkbox.metadata.underreplication import (
 )
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
-from bkbox.metadata.zookeeper.election import ZooKeeperCandidacy, present_auditor
+from bkbox.metadata.zookeeper.election import ZooKeeperCandidacy, auditor_election, present_holder
 from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError, NoNodeError
 from bkbox.wire import underreplication as wire
 from bkbox.wire.paths import (
@@ -174,11 +174,11 @@ class ZooKeeperUnderReplication(UnderReplication):
     # ---- the auditor ------------------------------------------------------------------------
 
     def candidacy(self, name: str) -> Candidacy:
-        return ZooKeeperCandidacy(self._zk, self._root, name)
+        return ZooKeeperCandidacy(self._zk, self._root, auditor_election(self._root), name)
 
     async def auditor(self) -> str | None:
         async with self._zk.deadline():
-            return await present_auditor(self._zk, self._root)
+            return await present_holder(self._zk, auditor_election(self._root))
 
     async def last_full_check_ms(self) -> int | None:
         path = f"{self._base}/checkallledgersctime"

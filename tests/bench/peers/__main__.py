@@ -29,6 +29,8 @@ def main() -> int:
         print("\n".join(f"{line.text} [{line.name}]" for line in lines))
         return 0
     reason = missing_reason()
+    if not given.dir.is_dir():
+        reason = f"--dir {given.dir}: there is no such folder, make it first"
     if reason is not None:
         print(f"error: {reason}", file=sys.stderr)
         return 1

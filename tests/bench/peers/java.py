@@ -33,6 +33,7 @@ _OPTIONS = [
     "--add-opens=java.base/java.util.zip=ALL-UNNAMED",
 ]
 
+_DAY_S = 24 * 3600
 _SETTINGS = {
     "allowLoopback": "true",
     "listeningInterface": "lo",
@@ -44,7 +45,14 @@ _SETTINGS = {
     "diskUsageThreshold": "0.99",
     "diskUsageWarnThreshold": "0.98",
     "zkTimeout": str(SESSION_MS),
+    "gcWaitTime": str(_DAY_S * 1000),
+    "minorCompactionInterval": str(_DAY_S),
+    "minorCompactionThreshold": "0",
+    "majorCompactionInterval": str(_DAY_S),
+    "majorCompactionThreshold": "0",
 }
+"""The last five: no collection and no compaction, which a load of seconds would meet by chance. The intervals because
+Java's bookie does not start where they are shorter than gcWaitTime."""
 
 
 def command(main: str, *arguments: str, heap_mb: int, direct_mb: int) -> list[str]:

@@ -181,6 +181,7 @@ def _subject(name: str) -> str:
         "java-journal": "Java",
         "java on java": "Java on Java",
         "limit": "the limit",
+        "synced limit": "the limit that syncs",
         "sync": "compiled",
     }[name]
 

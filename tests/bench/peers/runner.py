@@ -137,8 +137,9 @@ class Runner:
             return Bkbox(name, root, rng, subject)
         if subject == "interpreted":
             return Bkbox(name, root, rng, "sync", {"BKBOX_KERNEL": "interpreted"})
-        if subject in ("limit", "sink"):
-            return Sink(name, root, rng, appends=subject == "limit")
+        if subject in ("limit", "synced limit", "sink"):
+            syncs = subject == "synced limit"
+            return Sink(name, root, rng, appends=subject != "sink", syncs=syncs)
         journal = subject == "java-journal"
         return Java(name, root, rng, self._zookeeper_up(), journal=journal)
 

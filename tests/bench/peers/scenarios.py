@@ -3,7 +3,8 @@
 A load is run once per round on each subject that a line names, and all its lines are made of that.
 Subjects (systems.py, clusters.py): bkbox by what it acknowledges after (``write``, ``sync``,
 ``journal``), ``interpreted`` (sync, without the compiled kernel), ``java`` (no journal) and
-``java-journal``, ``limit`` (appends and acknowledges, no more) and ``sink`` (only acknowledges).
+``java-journal``, ``limit`` (appends and acknowledges, no more), ``synced limit`` (with fdatasync)
+and ``sink`` (only acknowledges).
 """
 
 from __future__ import annotations
@@ -102,7 +103,7 @@ def _load(
 LOADS: tuple[AnyLoad, ...] = (
     _load("w256", 16, 4, 256, 1024, memory_gib=3),
     _load("w16", 16, 4, 16, 1024),
-    _load("w1", 4, 4, 1, 1024, memory_gib=0),
+    _load("w1", 4, 4, 1, 1024, memory_gib=0.25),
     _load("100 bytes", 16, 4, 256, 100),
     _load("1,000 ledgers", 1000, 16, 64, 1024, memory_gib=1.5),
     _load("10,000 ledgers", 10_000, 16, 64, 1024, memory_gib=1.5),
@@ -168,7 +169,21 @@ LINES = (
     _adds("client reads", "client", "bkbox on bkbox", "java on java", 1.5, None, "reads"),
     _adds("Java client, appends", "client", "java on bkbox", "java on java", 1.2, 0.7),
     _adds("Java client, reads", "client", "java on bkbox", "java on java", 1.2, None, "reads"),
+    *(
+        Line(
+            f"CPU per entry of the client, µs: {what}",
+            "client",
+            "bkbox on bkbox",
+            "java on java",
+            f"{figure} client_cpu_us",
+        )
+        for what, figure in (("appends", "adds"), ("reads", "reads"))
+    ),
     Line("write, of the limit", "w256", "write", "limit", f"adds {RATE}", at_least=0.75),
+    *(
+        Line(f"sync, of the limit that syncs: {load}", load, "sync", "synced limit", f"adds {RATE}")
+        for load in ("w256", "w16", "w1")
+    ),
     Line("load generator's ceiling", "w256", "sink", "limit", f"adds {RATE}"),
     Line("memory after it, RSS", "w256", "sync", "java-journal", "rss_bytes", at_most=0.1),
     Line("memory after it, PSS", "w256", "sync", "java-journal", "pss_bytes", at_most=0.1),

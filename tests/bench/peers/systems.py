@@ -29,6 +29,9 @@ FOLDER_BYTES_MAX = 6 << 30
 
 _WARM = Plan("adds", Shape(16, 4, 64, 1024), 1.0, 5.0, None, 0.0, 60.0)
 _WARM_READS = Plan("reads", Shape(16, 4, 64, 1024), 2.0, 2.0, 100_000, 0.0, 60.0)
+_NO_HOUSEKEEPING = {"gc_interval_s": 0, "compaction_interval_s": 0, "scrub_interval_s": 0}
+"""What comes once in a quarter of an hour or a week would meet a load of seconds by chance, and always the first one
+after a bookie was asleep. Java's bookie does without it as well (java.py)."""
 _START_S = 120.0
 _REST_S = 20.0
 
@@ -53,6 +56,14 @@ class System(ABC):
     def launch(self) -> None:
         """Start its process; returns at once."""
 
+    def has_ended(self) -> bool:
+        """Whether it is known that it has ended by itself."""
+        return False
+
+    def last_words(self) -> str:
+        """What its log says of why it does not answer; empty without one."""
+        return ""
+
     @abstractmethod
     def end(self) -> None:
         """Stop it in order."""
@@ -69,8 +80,8 @@ class System(ABC):
         self.launch()
         self.is_up = True
         while not answers(self.target.address[1]):
-            if time.perf_counter() > begin + _START_S:
-                raise BenchError(f"{self.name} does not answer")
+            if self.has_ended() or time.perf_counter() > begin + _START_S:
+                raise BenchError(f"{self.name} does not answer{self.last_words()}")
             time.sleep(0.002)
         return time.perf_counter() - begin
 
@@ -145,7 +156,7 @@ class Bkbox(System):
         metadata: str | None = None,
     ) -> None:
         super().__init__(name, root, rng)
-        self._settings = {"ack_after": ack_after}
+        self._settings = {"ack_after": ack_after, **_NO_HOUSEKEEPING}
         self._environment = environment
         self._metadata = metadata or f"sqlite:{self.root / 'metadata.db'}"
         self._bookie: Bookie | None = None
@@ -216,16 +227,30 @@ class Java(System):
     def launch(self) -> None:
         self.bookie.launch_bookie()
 
+    def has_ended(self) -> bool:
+        return not self.bookie.is_running
+
+    def last_words(self) -> str:
+        lines = [
+            line
+            for line in self.bookie.log_tail(100_000).splitlines()
+            if "rror" in line or "Exception" in line
+        ]
+        return "".join(f"\n  {line}" for line in lines[:6])
+
     def end(self) -> None:
         self.bookie.stop(60)
 
 
 class Sink(System):
-    """``bkbox bench sink``, which appends to a file or does nothing."""
+    """``bkbox bench sink``, which appends to a file, with or without syncing it, or does nothing."""
 
-    def __init__(self, name: str, root: Path, rng: random.Random, *, appends: bool) -> None:
+    def __init__(
+        self, name: str, root: Path, rng: random.Random, *, appends: bool, syncs: bool
+    ) -> None:
         super().__init__(name, root, rng)
         self._appends = appends
+        self._syncs = syncs
         self._process: subprocess.Popen[bytes] | None = None
         self._port = 0
 
@@ -243,7 +268,7 @@ class Sink(System):
             *(sys.executable, "-m", "bkbox.cli.main", "bench", "sink"),
         ]
         if self._appends:
-            command += ["--append", str(self.root / "file")]
+            command += ["--append", str(self.root / "file"), *["--sync"] * self._syncs]
         self._process = subprocess.Popen(command, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         self._port = int(self._process.stdout.readline().rpartition(b":")[2])

@@ -39,6 +39,7 @@ from bkbox.worker.stages import Stages
 from tests.bookie.bench import add3, simple3, write_lac3
 from tests.crash.points.promises import Note, payload
 from tests.harness import raw, raw3
+from tests.storage.compacting import compact, sealed
 
 BOOKIE = BookieId("127.0.0.1:3181")
 LEDGERS = range(1, 10)
@@ -282,6 +283,15 @@ class Miniature:
             during()
             checkpointing.run()
             store.end_checkpoint(checkpointing)
+
+    def compact(self) -> None:
+        """Leave the segments of all disks, and move what counts out of every one that nobody writes to any more."""
+        for disk in self.opened:
+            assert disk.store is not None
+            disk.store.log.seal()
+            for segment in sealed(disk.store):
+                kept = compact(disk.store, segment)
+                assert not kept, kept
 
     def set_limbo(self, *ledgers: int) -> None:
         """As phase one."""

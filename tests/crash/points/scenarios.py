@@ -151,6 +151,18 @@ def rolls(bookie: Miniature) -> None:
     bookie.add_overlapping(1, 22, 23)
 
 
+def compacts(bookie: Miniature) -> None:
+    bookie.start("run")
+    for entry in range(3, 12):
+        bookie.add(1 if entry % 3 else 2, entry)
+    bookie.fence(4)
+    bookie.write_lac(1, 2)
+    bookie.set_limbo(2)
+    bookie.compact()
+    bookie.add(1, 20)
+    bookie.compact()
+
+
 def clean_stop(bookie: Miniature) -> None:
     bookie.start("run")
     bookie.fence(4)
@@ -215,6 +227,7 @@ SCENARIOS = {
         Scenario("fence", in_use_before, fences),
         Scenario("checkpoint", in_use_before, checkpoints),
         Scenario("roll", in_use_before, rolls, segment_bytes_max=_SMALL),
+        Scenario("compaction", in_use_before, compacts, segment_bytes_max=_SMALL),
         Scenario("clean-stop", in_use_before, clean_stop),
         Scenario("index-rebuild", in_use_before, rebuild, rebuilds=True),
         Scenario("index-lost", index_lost_before, recover, rebuilds=True),

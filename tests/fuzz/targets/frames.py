@@ -16,6 +16,10 @@ from tests.fuzz.kernels import alike
 from tests.fuzz.target import KEY, Target, hex_in, vectors
 
 LIMIT = 4096
+HOT = (*range(4), 1 << 62)
+"""Ledgers of a walk that take adds."""
+FILLED = (4, 5)
+"""Those that take recovery adds only."""
 
 
 def exact(data: bytes) -> memoryview:
@@ -170,13 +174,19 @@ def check_walk(data: bytes) -> object:
     found = alike(lambda kernel: _walked(kernel, data))
     if isinstance(found, str):
         return found
-    slow, records, reads, answers = found  # type: ignore[misc]
+    slow, records, reads, answers, recovered = found  # type: ignore[misc]
     whole = _whole(data)
     assert len(slow) + len(records) + len(reads) == len(whole)
     adds = [_entry_of(body) for body in whole if body not in slow]
     for ledger, entry in records:
         assert (ledger, entry) in adds
-    return len(slow), len(records), len(reads), len(answers)
+    taken = [_request(body) for body in whole if body not in slow]
+    recoveries = [each for each in taken if isinstance(each, v2.AddRequest) and each.recovery]
+    assert len(recoveries) == recovered
+    assert {each.ledger_id for each in recoveries} <= {*HOT, *FILLED}
+    ordinary = {ledger for ledger, _ in records} - {each.ledger_id for each in recoveries}
+    assert ordinary <= set(HOT), "an ordinary add of a ledger that takes recovery adds only"
+    return len(slow), len(records), len(reads), len(answers), recovered
 
 
 def _whole(data: bytes) -> list[bytes]:
@@ -189,8 +199,12 @@ def _whole(data: bytes) -> list[bytes]:
     return found
 
 
+def _request(body: bytes) -> object:
+    return v2.decode_request(body) if body[0] < v3.FIRST_BYTE_MIN else v3.decode_request(body)
+
+
 def _entry_of(body: bytes) -> tuple[int, bytes] | None:
-    request = v2.decode_request(body) if body[0] < v3.FIRST_BYTE_MIN else v3.decode_request(body)
+    request = _request(body)
     if isinstance(request, v2.AddRequest | v3.AddRequest):
         return request.ledger_id, bytes(request.entry)
     return None
@@ -207,8 +221,10 @@ def _walked(kernel: SimpleNamespace, data: bytes) -> object:
     slow: list[bytes] = []
     reads: list[tuple[int, int, int, int]] = []
     walk = kernel.walk.Walk()
-    for ledger in (*range(4), 1 << 62):
+    for ledger in HOT:
         walk.hot[ledger] = kernel.adds.HotLedger(ledger, KEY)
+    for ledger in FILLED:
+        walk.filled[ledger] = kernel.adds.HotLedger(ledger, KEY)
     adds = kernel.adds.AddBatch()
     adds.begin(area)
 
@@ -232,7 +248,7 @@ def _walked(kernel: SimpleNamespace, data: bytes) -> object:
     writer = kernel.answers.AnswerWriter(lambda _used: slot)
     batch.serve(writer)
     adds.answer(writer, 0, 0, lambda _number: b"")
-    return slow, _records(adds), reads, bytes(slot[: writer.used])
+    return slow, _records(adds), reads, bytes(slot[: writer.used]), adds.recovered
 
 
 def _records(adds: object) -> list[tuple[int, bytes]]:
@@ -260,14 +276,15 @@ def _add(ledger: int, entry: int, rest: bytes = b"payload") -> bytes:
 
 
 def plain_frames() -> list[bytes]:
-    """Adds and reads of the ledgers that are hot, of both versions, one by one and together."""
+    """Adds and reads of ledgers that are hot, or filled, of both versions, one by one and together."""
     made = []
-    for ledger, entry in ((1, 0), (2, 300), (1 << 62, (1 << 63) - 1)):
+    for ledger, entry in ((1, 0), (2, 300), (FILLED[0], 9), (1 << 62, (1 << 63) - 1)):
         body = _add(ledger, entry)
         add, read = v3.Header(Operation.ADD_ENTRY, 7), v3.Header(Operation.READ_ENTRY, 1 << 40)
         made += [
             v2.encode_request(v2.AddRequest(2, 0, KEY, body)),
             v2.encode_request(v2.AddRequest(2, 2, KEY, body)),
+            v2.encode_request(v2.AddRequest(2, 6, KEY, body)),
             v2.encode_request(v2.AddRequest(2, 0, KEY, body[:24])),
             v2.encode_request(v2.ReadRequest(2, 0, ledger, entry, None)),
             v2.encode_request(v2.ReadRequest(2, 1, ledger, -1, KEY)),

@@ -199,7 +199,7 @@ def check_stream(data: bytes) -> object:
 def streams() -> list[bytes]:
     """What clients send."""
     frames = plain_frames() + frames_of("wire-v2.json") + frames_of("wire-v3.json")
-    made = [*frames, b"".join(frames[:6]), b"".join(plain_frames()[5:8])]
+    made = [*frames, b"".join(frames[:6]), b"".join(plain_frames()[6:9])]
     return made + [frames[0] + length.to_bytes(4, signed=True) for length in (0, -1, 4093, 4092, 9)]
 
 

@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
+
 from textual.app import ComposeResult
+from textual.css.query import NoMatches
 from textual.widgets import Static
 
-from bkbox.config import Config
+from bkbox.admin.members import DOWN, READ_ONLY, WRITABLE
 from bkbox.errors import BkboxError
 from bkbox_tui.panels.base import Panel
-from bkbox_tui.sources import Bookie, Source
+from bkbox_tui.sources import Bookie, CookieView, Peer, Source
+from bkbox_tui.table import Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import Table
+from bkbox_tui.widgets import Words
+from bkbox_tui.words import size
 
+_VERDICTS = {
+    True: "[+] cookies of disks, metadata store and configuration agree",
+    False: "[X] the bookie will not start with these cookies",
+    None: "[?] they cannot be compared",
+}
 _NOT_RECORDED = "a recording does not have this"
 
 
@@ -21,11 +31,13 @@ class Cookies(Panel):
     def __init__(self, source: Source, *, id: str) -> None:
         super().__init__(id=id)
         self._source = source
+        self._differences: tuple[tuple[str, str, str, str], ...] = ()
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="cookie-verdict", markup=False)
-        yield Table(["where", "field", "should be", "is"], id="differences")
-        yield Static("", id="cookie-advice", markup=False)
+        yield Words(id="cookie-verdict")
+        yield Table(["where", "field", "is", "should be"], id="differences")
+        yield Words(id="difference")
+        yield Words(id="cookie-advice")
 
     def show(self, view: View) -> None:
         """Cookies do not change by the second: see ``look``."""
@@ -34,23 +46,32 @@ class Cookies(Panel):
         verdict, advice, rows = _NOT_RECORDED, "", []
         if isinstance(self._source, Bookie):
             try:
-                report = await self._source.cookies()
+                found = await self._source.cookies()
             except BkboxError as error:
-                verdict = f"[?] they cannot be compared: {error}"
-            else:
-                verdict = (
-                    "[+] cookies of disks, metadata store and configuration agree"
-                    if report.ok
-                    else "[X] the bookie will not start with these cookies"
-                )
-                advice = "" if report.ok else f"\nwhat to do: {report.advice}"
-                rows = [
-                    (str(number), (item.where, item.field, item.expected, item.found))
-                    for number, item in enumerate(report.differences)
-                ]
-        self.query_one("#cookie-verdict", Static).update(verdict)
+                found = CookieView(None, problem=str(error))
+            verdict = _VERDICTS[found.ok] + (f": {found.problem}" if found.problem else "")
+            advice = "" if found.ok or not found.advice else f"\nwhat to do: {found.advice}"
+            self._differences = found.differences
+            rows = [
+                (str(number), (where, field, there, expected))
+                for number, (where, field, expected, there) in enumerate(found.differences)
+            ]
+        self.query_one("#cookie-verdict", Words).say(verdict)
         self.query_one("#differences", Table).show(rows)
-        self.query_one("#cookie-advice", Static).update(advice)
+        self.query_one("#cookie-advice", Words).say(advice)
+        self._details()
+
+    def on_table_highlighted(self, _event: object) -> None:
+        self._details()
+
+    def _details(self) -> None:
+        """Paths are long: the whole of what the row under the cursor can only begin."""
+        chosen = self.query_one("#differences", Table).selected
+        text = ""
+        if chosen is not None and int(chosen) < len(self._differences):
+            where, field, expected, there = self._differences[int(chosen)]
+            text = f"\n{where}: {field}\nis         {there}\nshould be  {expected}"
+        self.query_one("#difference", Words).say(text)
 
 
 class Cluster(Panel):
@@ -61,8 +82,9 @@ class Cluster(Panel):
         self._source = source
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="cluster-summary", markup=False)
-        yield Table(["bookie", "address", "mode"], id="members")
+        yield Words(id="cluster-summary")
+        yield Table(["bookie", "mode", "rack", "version", "free", "address", "admin"], id="members")
+        yield Words(id="announced")
 
     def show(self, view: View) -> None:
         """Bookies come and go rarely: see ``look``."""
@@ -71,40 +93,62 @@ class Cluster(Panel):
         summary, rows = _NOT_RECORDED, []
         if isinstance(self._source, Bookie):
             try:
-                members = await self._source.members()
+                peers = await self._source.peers()
             except BkboxError as error:
-                summary = f"[?] the metadata store cannot be asked: {error}"
+                summary = f"[?] it is not known who is there: {error}"
             else:
-                counts = {mode: sum(item.mode == mode for item in members) for mode in _MODES}
-                summary = ", ".join(f"{count} {mode}" for mode, count in counts.items())
+                modes = [peer.member.mode for peer in peers]
+                summary = ", ".join(f"{modes.count(mode)} {mode}" for mode in _MODES)
                 me = self._source.bookie_id
-                rows = [
-                    (
-                        item.id,
-                        (
-                            f"{item.id} (this one)" if item.id == me else item.id,
-                            item.address,
-                            item.mode,
-                        ),
-                    )
-                    for item in members
-                ]
-        self.query_one("#cluster-summary", Static).update(summary)
+                rows = [(peer.member.id, _of_peer(peer, me)) for peer in peers]
+        self.query_one("#cluster-summary", Words).say(summary)
         self.query_one("#members", Table).show(rows)
+        if isinstance(self._source, Bookie):
+            said = await _announced(self._source, {key for key, _ in rows})
+            with suppress(NoMatches):  # the screen is being taken down
+                self.query_one("#announced", Words).say(said)
 
 
-_MODES = ("writable", "read-only", "down")
+async def _announced(source: Bookie, members: set[str]) -> str:
+    """Who else says on the network that it is there. That is first contact, and no proof of anything."""
+    try:
+        found = await source.announced()
+    except BkboxError as error:
+        return f"\nwho announces itself here is not known: {error}"
+    if not found:
+        return "\nnobody announces itself on this network"
+    lines = ["\nannounced on this network:"]
+    for each in found:
+        where = "in the list" if each["id"] in members else f"of the cluster {each['instance']}"
+        lines.append(f"- {each['id']}, {where}, bkbox {each['version']}, admin {each['admin']}")
+    return "\n".join(lines)
+
+
+_MODES = (WRITABLE, READ_ONLY, DOWN)
+
+
+def _of_peer(peer: Peer, me: str) -> tuple[str, ...]:
+    member = peer.member
+    return (
+        f"{member.id} (this one)" if member.id == me else member.id,
+        member.mode,
+        member.rack or "-",
+        member.version or "-",
+        "-" if peer.free_bytes is None else size(peer.free_bytes),
+        member.address or "-",
+        member.admin or "-",
+    )
 
 
 class Diagnostics(Panel):
     """Processes, and the configuration with where each value comes from."""
 
-    def __init__(self, config: Config | None, *, id: str) -> None:
+    def __init__(self, source: Source, *, id: str) -> None:
         super().__init__(id=id)
-        self._config = config
+        self._source = source
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="about", markup=False)
+        yield Words(id="about")
         yield Static("Processes", classes="title")
         yield Table(["role", "name", "pid", "running", "restarts"], id="processes")
         yield Static("Configuration", classes="title")
@@ -132,13 +176,11 @@ class Diagnostics(Panel):
                 )
                 for item in status.processes
             ]
-        self.query_one("#about", Static).update(about)
+        self.query_one("#about", Words).say(about)
         self.query_one("#processes", Table).show(rows)
-        if self._config is not None:
-            provenance = self._config.provenance
-            self.query_one("#configuration", Table).show(
-                [
-                    (key, (key, str(value), str(provenance[key])))
-                    for key, value in self._config.values().items()
-                ]
-            )
+
+    async def look(self) -> None:
+        if isinstance(self._source, Bookie):
+            with suppress(BkboxError):  # that it does not answer is said above
+                found = await self._source.configuration()
+                self.query_one("#configuration", Table).show([(row[0], row) for row in found])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.widgets import Static
 
 from bkbox.admin.status import DiskStatus
 from bkbox_tui.panels.base import Panel
+from bkbox_tui.table import Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import Table
+from bkbox_tui.widgets import Words
 from bkbox_tui.words import amount, bar, micros, size
 
 
@@ -23,8 +23,8 @@ class Disks(Panel):
         yield Table(
             ["disk", "state", "used", "free", "of", "ledgers", "limbo", "read-only"], id="all-disks"
         )
-        yield Static("", id="disk-title", classes="title", markup=False)
-        yield Static("", id="disk-details", markup=False)
+        yield Words(id="disk-title", classes="title")
+        yield Words(id="disk-details")
         yield Table(["stage", "adds", "p50", "p99", "p99.9", "longest"], id="stages")
 
     def show(self, view: View) -> None:
@@ -53,7 +53,7 @@ class Disks(Panel):
         )
         self._details()
 
-    def on_data_table_row_highlighted(self, _event: object) -> None:
+    def on_table_highlighted(self, _event: object) -> None:
         self._details()
 
     def _details(self) -> None:
@@ -79,6 +79,6 @@ class Disks(Panel):
                 for stage in disk.stages
                 if stage.count
             ]
-        self.query_one("#disk-title", Static).update(title)
-        self.query_one("#disk-details", Static).update(text)
+        self.query_one("#disk-title", Words).say(title)
+        self.query_one("#disk-details", Words).say(text)
         self.query_one("#stages", Table).show(stages)

@@ -1,16 +1,16 @@
-"""What changed since the screen was opened, the newest first."""
+"""What changed since the screen was opened, the newest last."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 
 from textual.app import ComposeResult
-from textual.widgets import Static
 
 from bkbox_tui.events import Event, Severity
 from bkbox_tui.panels.base import Panel
+from bkbox_tui.table import Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import Table
+from bkbox_tui.widgets import Words
 
 _ROWS_MAX = 200
 _SIGNS = {Severity.INFO: "  info", Severity.WARNING: "! warning", Severity.ERROR: "X error"}
@@ -25,29 +25,27 @@ class Events(Panel):
         self._events: list[Event] = []
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="events-title", classes="title", markup=False)
-        yield Table(["time (UTC)", "severity", "what"], id="all-events")
-        yield Static("", id="event-details", markup=False)
+        yield Words(id="events-title", classes="title")
+        yield Table(["time (UTC)", "severity", "what"], id="all-events", tail=True)
+        yield Words(id="event-details")
 
     def show(self, view: View) -> None:
-        self._events = [item for item in reversed(view.events) if item.severity >= self._least][
-            :_ROWS_MAX
-        ]
+        self._events = [item for item in view.events if item.severity >= self._least][-_ROWS_MAX:]
         beyond = f", the newest {_ROWS_MAX}" if len(self._events) == _ROWS_MAX else ""
         title = (
             f"{len(self._events)} events as bad as '{self._least.name.lower()}' or worse{beyond}"
         )
-        self.query_one("#events-title", Static).update(title)
+        self.query_one("#events-title", Words).say(title)
         rows = [
             (f"{item.ms} {item.text}", (_time(item.ms), _SIGNS[item.severity], item.text))
             for item in self._events
         ]
         self.query_one("#all-events", Table).show(list(dict(rows).items()))
 
-    def on_data_table_row_highlighted(self, _event: object) -> None:
+    def on_table_highlighted(self, _event: object) -> None:
         chosen = self.query_one("#all-events", Table).selected
         texts = [item.text for item in self._events if f"{item.ms} {item.text}" == chosen]
-        self.query_one("#event-details", Static).update("\n" + texts[0] if texts else "")
+        self.query_one("#event-details", Words).say("\n" + texts[0] if texts else "")
 
     def next_severity(self) -> None:
         """Only what is worse; after the worst, all again."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from textual.app import ComposeResult
-from textual.widgets import Static
 
 from bkbox.jobs.job import Job, JobState
 from bkbox_tui.panels.base import Panel
+from bkbox_tui.table import Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import Table
+from bkbox_tui.widgets import Words
 from bkbox_tui.words import amount, bar, size, span
 
 _BAR = 10
@@ -24,7 +24,7 @@ class Jobs(Panel):
 
     def compose(self) -> ComposeResult:
         yield Table(["job", "kind", "state", "done", "rate", "left", "blocked"], id="all-jobs")
-        yield Static("", id="job-details", markup=False)
+        yield Words(id="job-details")
 
     def show(self, view: View) -> None:
         jobs = view.snapshot.jobs if view.snapshot is not None else ()
@@ -40,7 +40,7 @@ class Jobs(Panel):
         """The job under the cursor."""
         return self._jobs.get(self.query_one("#all-jobs", Table).selected or "")
 
-    def on_data_table_row_highlighted(self, _event: object) -> None:
+    def on_table_highlighted(self, _event: object) -> None:
         self._details()
 
     def _details(self) -> None:
@@ -48,7 +48,7 @@ class Jobs(Panel):
         text = "there are no jobs" if not self._jobs else ""
         if job is not None:
             text = "\n".join(_details(job))
-        self.query_one("#job-details", Static).update(text)
+        self.query_one("#job-details", Words).say(text)
 
 
 def _row(job: Job) -> tuple[str, ...]:

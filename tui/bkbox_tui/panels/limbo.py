@@ -2,37 +2,53 @@
 
 from __future__ import annotations
 
-from textual.app import ComposeResult
-from textual.widgets import Input, Static
+from contextlib import suppress
 
+from textual.app import ComposeResult
+from textual.css.query import NoMatches
+from textual.widgets import Input
+
+from bkbox.admin.limbo import LimboLedger
 from bkbox.admin.status import Limbo as LimboStatus
-from bkbox.jobs.job import Blocker
+from bkbox.errors import BkboxError
 from bkbox_tui.panels.base import Panel
+from bkbox_tui.sources import Bookie, Source
+from bkbox_tui.table import Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import Table
+from bkbox_tui.widgets import Words
 from bkbox_tui.words import amount, bar, size, span
 
 _BAR = 30
-_COLUMNS = ("ledger", "why it stays in limbo", "what to do")
+_COLUMNS = ("ledger", "disk", "why it stays in limbo", "what to do")
 
 
 class Limbo(Panel):
-    """Progress, and the ledgers that are stuck; sorted and filtered here."""
+    """Progress, and the ledgers themselves, those that are stuck with the reason; sorted and filtered here.
 
-    def __init__(self, *, id: str) -> None:
+    All of them are asked for while the panel is seen, as that may be many. A recording has only those that are stuck.
+    """
+
+    def __init__(self, source: Source, *, id: str) -> None:
         super().__init__(id=id)
+        self._source = source
         self._limbo = LimboStatus()
+        self._listed: list[LimboLedger] = []
+        self._known: list[LimboLedger] = []
+        self._drawn: list[LimboLedger] | None = None
+        self._made_of: tuple[LimboStatus, int, str] | None = None
+        self._asked: tuple[int, int] | None = None
+        self._asking = False
         self._sorted_by = 0
         self._filter = ""
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="limbo-progress", markup=False)
-        yield Static("", id="limbo-title", classes="title", markup=False)
+        yield Words(id="limbo-progress")
+        yield Words(id="limbo-title", classes="title")
         filter_line = Input(placeholder="only rows that contain …", id="limbo-filter", compact=True)
         filter_line.display = False
         yield filter_line
         yield Table(_COLUMNS, id="blockers")
-        yield Static("", id="limbo-details", markup=False)
+        yield Words(id="limbo-details")
 
     def show(self, view: View) -> None:
         snapshot = view.snapshot
@@ -45,43 +61,88 @@ class Limbo(Panel):
             progress = "the bookie is not running"
         elif limbo.ledgers:
             share = limbo.done / known
-            left = f"{amount(limbo.ledgers)} left of {amount(known)}, {span(limbo.eta_s)}"
+            left = (
+                f"{amount(limbo.ledgers)} left of {amount(known)}, time left: {span(limbo.eta_s)}"
+            )
             progress = f"{bar(share, _BAR)} {share:.0%}  {left}"
         if known:
             progress += (
                 f"\nchecked {amount(limbo.entries_checked)} entries, missing {amount(limbo.entries_missing)}, "
                 f"copied {amount(limbo.entries_copied)} ({size(limbo.bytes_copied)})"
             )
-        self.query_one("#limbo-progress", Static).update(progress)
-        self._table()
+        self.query_one("#limbo-progress", Words).say(progress)
+        asked = limbo.ledgers, limbo.done
+        if isinstance(self._source, Bookie) and asked != self._asked and not self._asking:
+            self._asked = asked
+            self.run_worker(self.look())  # which draws what it finds
+        else:
+            self._table()
+
+    async def look(self) -> None:
+        if not isinstance(self._source, Bookie) or self._asking:
+            return
+        self._asking = True
+        try:
+            self._listed = await self._source.limbo()
+        except BkboxError:
+            self._listed = []  # an older bookie, or none: those that are stuck are in its status
+        finally:
+            self._asking = False
+        with suppress(NoMatches):  # the screen is being taken down
+            self._table()
+
+    def _ledgers(self) -> list[LimboLedger]:
+        """In limbo now, as far as is known, and those that are stuck."""
+        stuck = {item.ledger: item for item in self._limbo.blockers}
+        found = {item.ledger: item for item in self._listed} if self._limbo.ledgers else {}
+        for ledger, blocker in stuck.items():
+            path = found[ledger].path if ledger in found else ""
+            found[ledger] = LimboLedger(ledger, path, blocker.reason, blocker.what_to_do)
+        return list(found.values())
 
     def _table(self) -> None:
+        made_of = self._limbo, self._sorted_by, self._filter
+        if self._listed is self._drawn and made_of == self._made_of:
+            return
+        self._drawn, self._made_of = self._listed, made_of
+        known = self._known = self._ledgers()
         rows = [
-            item for item in self._limbo.blockers if self._filter in " ".join(_cells(item)).lower()
+            item
+            for item in known
+            if not self._filter or self._filter in " ".join(_cells(item)).lower()
         ]
-        rows.sort(
-            key=lambda item: item.ledger if self._sorted_by == 0 else _cells(item)[self._sorted_by]
-        )
-        shown = "" if len(rows) == len(self._limbo.blockers) else f", {len(rows)} shown"
-        title = f"stuck: {len(self._limbo.blockers)}{shown}, by {_COLUMNS[self._sorted_by]}"
-        self.query_one("#limbo-title", Static).update(title if self._limbo.blockers else "")
+        column = self._sorted_by
+        rows.sort(key=lambda item: item.ledger if column == 0 else (_cells(item)[column] or "~"))
+        stuck = f"stuck: {amount(sum(bool(item.reason) for item in known))}, "
+        shown = "" if len(rows) == len(known) else f"{amount(len(rows))} shown, "
+        more = self._limbo.ledgers - len(known)
+        beyond = f", {amount(more)} more are not shown" if more > 0 and self._listed else ""
+        title = f"{stuck}{shown}by {_COLUMNS[column]}{beyond}"
+        self.query_one("#limbo-title", Words).say(title if known else "")
         self.query_one("#blockers", Table).show([(str(item.ledger), _cells(item)) for item in rows])
         self._details()
 
-    def on_data_table_row_highlighted(self, _event: object) -> None:
+    @property
+    def selected(self) -> int | None:
+        """The ledger under the cursor."""
+        chosen = self.query_one("#blockers", Table).selected
+        return None if chosen is None else int(chosen)
+
+    def on_table_highlighted(self, _event: object) -> None:
         self._details()
 
     def _details(self) -> None:
         chosen = self.query_one("#blockers", Table).selected
-        found = [item for item in self._limbo.blockers if str(item.ledger) == chosen]
+        found = [item for item in self._known if str(item.ledger) == chosen]
         text = ""
         if found:
             item = found[0]
+            reason = item.reason or "nothing stands in the way of its repair"
             text = (
-                f"\nledger {item.ledger}: {item.reason}\nwhat to do: {item.what_to_do}\n"
+                f"\nledger {item.ledger}: {reason}\nwhat to do: {item.what_to_do or 'wait'}\n"
                 f"all about it: bkbox ledger explain {item.ledger}"
             )
-        self.query_one("#limbo-details", Static).update(text)
+        self.query_one("#limbo-details", Words).say(text)
 
     def sort(self) -> None:
         """By the next column."""
@@ -103,5 +164,5 @@ class Limbo(Panel):
         self.query_one("#blockers", Table).focus()
 
 
-def _cells(item: Blocker) -> tuple[str, str, str]:
-    return str(item.ledger), item.reason, item.what_to_do
+def _cells(item: LimboLedger) -> tuple[str, str, str, str]:
+    return str(item.ledger), item.path, item.reason, item.what_to_do

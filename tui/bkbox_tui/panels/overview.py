@@ -8,8 +8,9 @@ from textual.widgets import Static
 from bkbox_tui.history import slowest_us
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.snapshot import DiskFiles
+from bkbox_tui.table import Row, Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import RateLine, Row, Table
+from bkbox_tui.widgets import RateLine, Words
 from bkbox_tui.words import amount, bar, micros, size
 
 _BAR = 10
@@ -27,26 +28,31 @@ class Overview(Panel):
     """
 
     def compose(self) -> ComposeResult:
-        yield Static("", id="safe", markup=False)
-        yield Static("", id="answers", markup=False)
+        yield Words(id="safe")
+        yield Words(id="answers")
         yield RateLine("adds/s", id="adds")
-        yield Static("", id="latency", classes="quiet", markup=False)
+        yield RateLine("p99 of adds", id="p99")
+        yield Words(id="latency", classes="quiet")
         yield Static("Disks", classes="title")
         yield Table(["disk", "state", "used", "free", "ledgers", "limbo"], id="disks")
         yield Static("What to do next", classes="title")
-        yield Static("", id="next", markup=False)
+        yield Words(id="next")
 
     def show(self, view: View) -> None:
         answers = view.answers
-        safe = self.query_one("#safe", Static)
+        safe = self.query_one("#safe", Words)
         safe.set_classes(answers.level.style)
-        safe.update(f"safe?      [{answers.level.sign}] {answers.safe}")
-        self.query_one("#answers", Static).update(
+        safe.say(f"safe?      [{answers.level.sign}] {answers.safe}")
+        self.query_one("#answers", Words).say(
             f"doing?     {answers.doing}\nhow long?  {answers.how_long}"
         )
-        self.query_one("#next", Static).update(_steps(answers.next_steps))
+        self.query_one("#next", Words).say(_steps(answers.next_steps))
         points = view.history.adds_per_s
         self.query_one("#adds", RateLine).show(points, f"{amount(points[-1])}/s" if points else "-")
+        times = view.history.p99_us
+        self.query_one("#p99", RateLine).show(
+            times, micros(times[-1]) if times and times[-1] else "-"
+        )
         snapshot = view.snapshot
         status = snapshot.status if snapshot is not None else None
         latency = ""
@@ -71,7 +77,7 @@ class Overview(Panel):
             ]
         elif snapshot is not None:
             rows = [(item.path, _from_files(item)) for item in snapshot.files]
-        self.query_one("#latency", Static).update(latency)
+        self.query_one("#latency", Words).say(latency)
         self.query_one("#disks", Table).show(rows)
 
 

@@ -1,6 +1,8 @@
 package bkbox.interop;
 
 import com.fasterxml.jackson.databind.ObjectMapper;
+import com.sun.management.OperatingSystemMXBean;
+import java.lang.management.ManagementFactory;
 import java.util.Arrays;
 import java.util.Enumeration;
 import java.util.LinkedHashMap;
@@ -19,7 +21,7 @@ import org.apache.bookkeeper.conf.ClientConfiguration;
 
 /**
  * How fast Apache's client appends to one ledger and reads it back, in a closed loop: one JSON document on standard
- * output. Arguments, each name=value: uri, protocol (v2, v3), batch (true: batch reads), e, wq, aq, size (bytes of
+ * output, with what this process has used of the CPUs per million entries. Arguments, each name=value: uri, protocol (v2, v3), batch (true: batch reads), e, wq, aq, size (bytes of
  * payload), window (entries outstanding), warmup and seconds (of appending, and of reading).
  */
 public final class Bench {
@@ -37,6 +39,7 @@ public final class Bench {
         private final AtomicInteger count = new AtomicInteger();
         private final AtomicInteger failure = new AtomicInteger();
         private volatile boolean counts;
+        private double cpuSeconds;
 
         void add(int code, long since, int times) {
             if (code != BKException.Code.OK) {
@@ -60,6 +63,10 @@ public final class Bench {
             result.put("p999_us", at(sorted, 0.999));
             result.put("max_us", at(sorted, 1.0));
             return result;
+        }
+
+        double cpuPerMillion() {
+            return cpuSeconds * 1e6 / Math.max(count.get(), 1);
         }
 
         private static double at(long[] sorted, double share) {
@@ -111,6 +118,7 @@ public final class Bench {
         tally.counts = true;
         double seconds = append(handle, tally, number("seconds"));
         results.put("appends", tally.result(seconds));
+        results.put("client_cpu_s_per_million", tally.cpuPerMillion());
         handle.close();
         return handle.getId();
     }
@@ -126,6 +134,7 @@ public final class Bench {
             payload[at] = (byte) (at * 31 + 7);
         }
         Semaphore room = new Semaphore(window);
+        double cpu = cpuSeconds();
         long start = System.nanoTime();
         long end = start + TimeUnit.SECONDS.toNanos(seconds);
         while (System.nanoTime() < end && tally.failure.get() == 0) {
@@ -137,6 +146,7 @@ public final class Bench {
             }, null);
         }
         double took = (System.nanoTime() - start) / 1e9;
+        tally.cpuSeconds = cpuSeconds() - cpu;
         boolean counted = tally.counts;
         tally.counts = false;
         acquire(room, window);
@@ -153,6 +163,7 @@ public final class Bench {
         tally.counts = true;
         double seconds = read(handle, tally, number("seconds"));
         results.put("reads", tally.result(seconds));
+        results.put("read_cpu_s_per_million", tally.cpuPerMillion());
         handle.close();
     }
 
@@ -162,6 +173,7 @@ public final class Bench {
         Semaphore room = new Semaphore(Math.max(window / READ_ENTRIES, 1));
         int all = room.availablePermits();
         AtomicLong next = new AtomicLong();
+        double cpu = cpuSeconds();
         long start = System.nanoTime();
         long end = start + TimeUnit.SECONDS.toNanos(seconds);
         while (System.nanoTime() < end && tally.failure.get() == 0) {
@@ -179,6 +191,7 @@ public final class Bench {
             }
         }
         double took = (System.nanoTime() - start) / 1e9;
+        tally.cpuSeconds = cpuSeconds() - cpu;
         boolean counted = tally.counts;
         tally.counts = false;
         acquire(room, all);
@@ -215,6 +228,10 @@ public final class Bench {
             count++;
         }
         return count;
+    }
+
+    private static double cpuSeconds() {
+        return ((OperatingSystemMXBean) ManagementFactory.getOperatingSystemMXBean()).getProcessCpuTime() / 1e9;
     }
 
     private static void acquire(Semaphore room, int permits) throws Exception {

@@ -1,0 +1,66 @@
+"""What requests of the admin API are told in their bodies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from bkbox.jobs.job import JobKind
+
+
+@dataclass(frozen=True, slots=True)
+class StartJob:
+    """A job to be started. ``arguments``: by name, as text."""
+
+    kind: JobKind
+    arguments: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SetRate:
+    """A speed limit; 0: none. Of all jobs together, null: as configured."""
+
+    bytes_per_second: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class OneDisk:
+    """A disk, by path or uuid."""
+
+    disk: str
+
+
+@dataclass(frozen=True, slots=True)
+class NewDisk:
+    """The folder of a disk that the configuration newly names."""
+
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaceDisk:
+    """A disk, by path or uuid, and the empty folder that is to take its place."""
+
+    disk: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnly:
+    """Whether the bookie is to take no entries."""
+
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOnlyDisk:
+    """Whether a disk, by path or uuid, is to take no entries."""
+
+    disk: str
+    wanted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Reload:
+    """``dry_run``: only say what would change."""
+
+    dry_run: bool = False

@@ -1,0 +1,302 @@
+"""The parts of the status document (status.py). Sizes are bytes, ``…_s`` seconds, ``…_us`` microseconds, ``…_ms``
+wall-clock milliseconds since 1970; None is not known.
+
+What was not in the first version of a part has a default: documents of older bookies, and recordings, are read, too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from bkbox.jobs.job import Blocker, Job, JobKind, JobState
+
+BookieState = Literal["starting", "running", "stopping", "stopped", "refused"]
+CrashClass = Literal[
+    "clean",
+    "process crash",
+    "host crash",
+    "disk lost",
+    "disk replaced",
+    "foreign disk",
+    "unknown",
+]
+DiskState = Literal["in service", "out of service", "failed"]
+Role = Literal["supervisor", "frontend", "worker", "repair"]
+
+
+@dataclass(frozen=True, slots=True)
+class Boot:
+    """How far the start has come, and what made it go that way; ``eta_s``: how long it will still take."""
+
+    phase: str
+    reasons: tuple[str, ...] = ()
+    eta_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What the last start read again from a disk's logs; ``damaged`` counts ranges that could not
+    be read.
+    """
+
+    records: int = 0
+    entries: int = 0
+    bytes: int = 0
+    cut_bytes: int = 0
+    damaged: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """A stage on the way of the adds of a disk (queue, append, index, fsync, reply): how many adds there were and how
+    long it took them, in microseconds, since the disk's worker began; ``lately_…``: within the last minute or so.
+    """
+
+    stage: str
+    count: int
+    p50_us: int
+    p99_us: int
+    p999_us: int
+    max_us: int
+    total_us: int = 0
+    lately_count: int = 0
+    lately_p50_us: int = 0
+    lately_p99_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What a disk's worker has done since it began. ``bytes``: of records written to the log; ``unknown``: reads
+    whose answer was 'unknown', as for an entry of a ledger in limbo."""
+
+    adds: int = 0
+    bytes: int = 0
+    reads: int = 0
+    unknown: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """The same per second, lately."""
+
+    adds: float = 0.0
+    bytes: float = 0.0
+    reads: float = 0.0
+    unknown: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """What a disk's folder lies on, and what the kernel counts of it since the host began: ``busy_ms``: time with
+    anything under way. ``errors`` of the device (as SCSI counts them) and of the file system (as ext4 does), where
+    they can be read.
+    """
+
+    name: str
+    filesystem: str
+    reads: int | None = None
+    writes: int | None = None
+    read_bytes: int | None = None
+    written_bytes: int | None = None
+    busy_ms: int | None = None
+    device_errors: int | None = None
+    filesystem_errors: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Tidiness:
+    """What the room of a disk is used for, as `bkbox gc status` shows it. ``reclaimable_bytes``: garbage in sealed
+    segments by the last look through the index; ``quarantined``: segments with parts that cannot be read;
+    ``scrub_segment``: where the scrub is, 0 where none goes on; 0 ms: never.
+    """
+
+    segments: int = 0
+    segment_bytes: int = 0
+    reclaimable_bytes: int | None = None
+    trash_ledgers: int = 0
+    emptied_ledgers: int = 0
+    quarantined: int = 0
+    reserve_bytes: int = 0
+    reserve_bytes_max: int = 0
+    scrub_segment: int = 0
+    scrub_began_ms: int = 0
+    scrub_completed_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One process of the bookie; ``restarts`` since the supervisor started. ``disk``: uuid of the disk that a worker
+    has. ``memory_bytes``: resident; ``cpu_percent``: of one processor, since the status was last asked for.
+    """
+
+    role: Role
+    name: str
+    pid: int
+    restarts: int
+    running: bool
+    disk: str = ""
+    memory_bytes: int | None = None
+    cpu_s: float | None = None
+    cpu_percent: float | None = None
+    threads: int | None = None
+    open_files: int | None = None
+    started_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DiskStatus:
+    """One data disk: what the last start found (``crash_class`` and why) and how it is now.
+
+    ``disk`` is the disk's uuid, ``read_only`` the named reasons for which it takes no entries
+    (empty: it takes them).
+    """
+
+    path: str
+    disk: str
+    crash_class: CrashClass
+    reason: str
+    state: DiskState
+    ledgers: int
+    limbo_ledgers: int
+    free_bytes: int
+    total_bytes: int
+    read_only: tuple[str, ...] = ()
+    replay: Replay = Replay()
+    stages: tuple[Stage, ...] = ()
+    draining: bool = False
+    counts: Counts = Counts()
+    rates: Rates = Rates()
+    device: Device | None = None
+    tidiness: Tidiness | None = None
+    worker: Process | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Limbo:
+    """Repair: ``ledgers`` are in limbo now; all else is what the limbo job says that runs, or else of the
+    last one since the start. ``eta_s`` is None where nothing can be said. ``job``: its id.
+    """
+
+    ledgers: int = 0
+    done: int = 0
+    entries_checked: int = 0
+    entries_missing: int = 0
+    entries_copied: int = 0
+    bytes_copied: int = 0
+    eta_s: float | None = None
+    blockers: tuple[Blocker, ...] = ()
+    job: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Jobs:
+    """Long work: the jobs that have not ended, and how many of those that are remembered came to which end.
+    ``bytes_per_second``: the limit of all together that an operator has set, 0 for none; None: as configured."""
+
+    active: tuple[Job, ...] = ()
+    done: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    bytes_per_second: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Upkeep:
+    """Work that the bookie begins by itself again and again: collection, compaction, scrub, and what autorecovery
+    does. ``every_s``: from the end of one to the next, None: never by itself; ``job``: the last one, how it stands,
+    and when it ended.
+    """
+
+    kind: JobKind
+    every_s: float | None
+    job: int | None = None
+    state: JobState | None = None
+    ended_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class CookieField:
+    """A field of the cookie in one place, the metadata store or a disk, and what the configuration makes of it."""
+
+    where: str
+    field: str
+    expected: str
+    found: str
+    same: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Cookies:
+    """The cookies as they were compared last. ``ok``: the bookie would start with them; ``advice`` where it would not;
+    ``problem``: why they could not be compared since."""
+
+    ok: bool | None = None
+    fields: tuple[CookieField, ...] = ()
+    advice: str = ""
+    problem: str = ""
+    checked_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Metadata:
+    """The session with the metadata store. ``unregistered_s``: for how long the store has not known of this bookie,
+    which serves on meanwhile."""
+
+    uri: str = ""
+    registered: bool = False
+    unregistered_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class Autorecovery:
+    """``here``: whether this bookie takes part; all else is of the cluster, as it was when it was last looked at:
+    whether it is on, who the auditor is, and ledgers that lack replicas, which are counted up to ten thousand."""
+
+    here: bool = False
+    enabled: bool | None = None
+    auditor: str | None = None
+    under_replicated: int | None = None
+    writable_bookies: int | None = None
+    read_only_bookies: int | None = None
+    problem: str = ""
+    checked_ms: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Clients:
+    """The front-end: ``held_bytes`` of requests and answers; ``refused``: requests that found too much of that."""
+
+    connections: int = 0
+    held_bytes: int = 0
+    refused: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Quota:
+    """What the ledgers of an owner take on the disks of this bookie, and may take. ``over``: adds to them are
+    refused."""
+
+    owner: str
+    bytes: int
+    bytes_max: int
+    over: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Quotas:
+    """Owners that have a quota, the fullest first; ``others`` more are left out. ``looked_ms``: when that was so, 0
+    where nobody has looked yet; ``problem``: why it could not be found out since."""
+
+    owners: tuple[Quota, ...] = ()
+    others: int = 0
+    looked_ms: int = 0
+    problem: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StatusWarning:
+    """Something the operator ought to know, and the command that mends it ("" where there is none)."""
+
+    text: str
+    command: str = ""

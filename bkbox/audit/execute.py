@@ -1,0 +1,244 @@
+"""Carries out a plan of repair, ledger by ledger, with the code of autorecovery (bkbox/repair/replicator.py).
+
+That code asks what each bookie has and copies what is missing until nothing is. Here the answer for the bookies of the
+plan comes from reading the planned entries again (``PlannedHoldings``): what is there and right by now needs nothing,
+what is not is copied from a copy that passes the digest, and counts as done only when it is read back. Bookies that are
+gone are replaced in the metadata by compare-and-set, after their copies are made. Each ledger is taken in the cluster's
+tree of under-replicated ledgers first, so that no other worker is at it, and is left there where this is interrupted.
+
+A copy that a bookie has taken and does not show is neither right nor wrong: the ledger ends as *not shown yet*. Java's
+SortedLedgerStorage reads its index first, and the table in memory, where new entries are, only for what the index does
+not know; and of two copies in that table it keeps the first. Only a flush ends that, which comes when 64 MiB are in
+the table or the bookie is stopped: nothing that can be waited for. Java's DbLedgerStorage shows a new copy, and may
+show the old one again, as it reads ahead in its log. What always ends is to give the place to another bookie
+(``Action.MOVE``). Source: SortedLedgerStorage.java, EntryMemTable.java, SingleDirectoryDbLedgerStorage.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from itertools import groupby
+from typing import Any, NamedTuple
+
+from bkbox import metadata as stores
+from bkbox.audit.copies import CopyReader
+from bkbox.audit.kernel import Fault, ranges_of
+from bkbox.audit.look import copy_of
+from bkbox.audit.patience import Patience
+from bkbox.audit.plan import BY_PERSONS, Action, Step
+from bkbox.client.client import Client
+from bkbox.client.options import ClientOptions
+from bkbox.client.pool import BookiePool
+from bkbox.errors import BkboxError, LeftToWriterError, MetadataError, NoSuchLedgerError
+from bkbox.ids import BookieId, LedgerId
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.underreplication import Task
+from bkbox.protocol.audit import Answer, Said, clipped
+from bkbox.protocol.repair import expected_entries, missing
+from bkbox.repair.alone import METADATA_CALLS_PER_SECOND, host_name, wall_ms
+from bkbox.repair.holdings import Holdings
+from bkbox.repair.pace import Pacer
+from bkbox.repair.parallel import in_parallel
+from bkbox.repair.replicator import Replicator
+from bkbox.repair.running import RunningJob
+from bkbox.wire.digest import DigestManager
+from bkbox.wire.ledger import LedgerMetadata, LedgerState
+
+CHUNK_LEDGERS = 32
+_LEDGERS_AT_ONCE = 8
+_GRACE_S = 30.0
+
+
+class Outcome(NamedTuple):
+    """Of one ledger. ``done``: it has what the plan wanted; else ``why`` not. ``unshown``: copies that a bookie has
+    taken and does not show yet; where there are some, nothing else is wrong."""
+
+    ledger_id: int
+    done: bool
+    copies: int
+    size: int
+    why: str
+    unshown: int = 0
+
+
+class PlannedHoldings(Holdings):
+    """What the bookies have, as far as the steps of one ledger ask; for other members as autorecovery asks. Who is gone
+    counts as gone only where the plan replaces it."""
+
+    def __init__(self, pool: BookiePool, steps: Sequence[Step]) -> None:
+        super().__init__(pool)
+        self._pool_of_reads = pool
+        self._steps = steps
+        self._given: dict[BookieId, set[int]] = {}
+        self.unshown: dict[BookieId, int] = {}
+        """Copies that a bookie has taken and did not show when it was asked last."""
+
+    def given(self, bookie: BookieId, entries: Iterable[range]) -> None:
+        self._given.setdefault(bookie, set()).update(*entries)
+
+    async def ask(
+        self, metadata: LedgerMetadata, registered: Collection[BookieId]
+    ) -> dict[BookieId, Said]:
+        replaced = _bookies(self._steps, Action.REPLACE, Action.MOVE)
+        said = await super().ask(metadata, registered)
+        for bookie, answer in said.items():
+            if answer is Answer.GONE and bookie not in replaced:
+                said[bookie] = Answer.SILENT
+        for bookie, steps in _by_bookie(self._steps).items():
+            if bookie in said and bookie in registered:
+                said[bookie] = await self._planned(metadata, bookie, steps)
+        return said
+
+    async def _planned(
+        self, metadata: LedgerMetadata, bookie: BookieId, steps: Sequence[Step]
+    ) -> Said:
+        """All that it has to hold but those of the planned entries that are not there, or not right. What it was given
+        it has, whatever it shows."""
+        if metadata.digest_type is None or metadata.password is None:
+            return Answer.SILENT
+        digests = DigestManager(metadata.ledger_id, metadata.digest_type, metadata.password)
+        uniform = metadata.ensemble_size == metadata.write_quorum
+        patience = Patience(time.monotonic)
+        reader = CopyReader(self._pool_of_reads, digests, patience, set(), uniform=uniform)
+        expected = list(expected_entries(metadata, bookie))
+        bad: set[int] = set()
+        for step in steps:
+            wanted = clipped(expected, range(step.first_entry, step.last_entry + 1))
+            read = await reader.read(bookie, wanted)
+            for (fault, _), entries in read.faults.items():
+                if fault is Fault.UNKNOWN:
+                    return Answer.SILENT
+                bad.update(entries)
+            if read.in_limbo:
+                return Answer.SILENT
+            if step.sha256:
+                bad.update(e.entry_id for e in read.good if copy_of(e).sha256 != step.sha256)
+        unshown = bad & self._given.get(bookie, set())
+        self.unshown[bookie] = len(unshown)
+        absent = [(part.start, part.stop - 1) for part in ranges_of(sorted(bad - unshown))]
+        return [(part.start, part.stop - 1) for part in missing(expected, absent)]
+
+
+def _bookies(steps: Iterable[Step], *actions: Action) -> frozenset[BookieId]:
+    return frozenset(BookieId(each.bookie) for each in steps if each.action in actions)
+
+
+def _by_bookie(steps: Iterable[Step]) -> dict[BookieId, list[Step]]:
+    found: dict[BookieId, list[Step]] = {}
+    for step in steps:
+        if step.action in (Action.COPY, Action.OVERWRITE):
+            found.setdefault(BookieId(step.bookie), []).append(step)
+    return found
+
+
+def chunks_of(steps: Iterable[Step]) -> list[list[Step]]:
+    """What a command can carry out, some ledgers together, the steps of a ledger in one chunk."""
+    able = sorted(
+        (step for step in steps if step.action not in BY_PERSONS), key=lambda step: step.ledger_id
+    )
+    ledgers = [list(some) for _, some in groupby(able, key=lambda step: step.ledger_id)]
+    return [
+        [step for some in ledgers[at : at + CHUNK_LEDGERS] for step in some]
+        for at in range(0, len(ledgers), CHUNK_LEDGERS)
+    ]
+
+
+@dataclass(frozen=True)
+class RepairJob:
+    """``rate``: bytes a second between bookies for one chunk, 0 for no bound; ``client``: fields of ClientOptions."""
+
+    uri: str
+    rate: int = 0
+    grace_s: float = _GRACE_S
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+    async def run(self, chunk: Sequence[Step]) -> list[Outcome]:
+        """One outcome for each ledger. Raises MetadataUnavailableError."""
+        rng = random.Random()  # noqa: S311 placement and jitter
+        options = ClientOptions(**self.client)
+        pacer = Pacer(0, self.rate, METADATA_CALLS_PER_SECOND)
+        gate = asyncio.Lock()
+        async with await stores.connect(self.uri) as store, Client(store, options, rng) as client:
+
+            async def one(steps: list[Step]) -> Outcome:
+                work = RunningJob(os.getpid(), pacer, gate, time.monotonic)
+                holdings = PlannedHoldings(client.pool, steps)
+                why = await self._ledger(store, client, steps, holdings, work)
+                unshown = (
+                    {} if why else {name: each for name, each in holdings.unshown.items() if each}
+                )
+                if unshown:
+                    why = _not_shown(unshown)
+                done = work.report()["done"]
+                ledger, count = steps[0].ledger_id, sum(unshown.values())
+                return Outcome(ledger, not why, done["entries"], done["bytes"], why, count)
+
+            ledgers = [list(some) for _, some in groupby(chunk, key=lambda step: step.ledger_id)]
+            return await in_parallel(ledgers, one, _LEDGERS_AT_ONCE)
+
+    async def _ledger(
+        self,
+        store: MetadataStore,
+        client: Client,
+        steps: list[Step],
+        holdings: PlannedHoldings,
+        work: RunningJob,
+    ) -> str:
+        """Why it is not done; empty if it is, as far as bookies show it."""
+        ledger = LedgerId(steps[0].ledger_id)
+        bookies = sorted({step.bookie for step in steps})
+        moved = _bookies(steps, Action.MOVE)
+        tree = store.under_replication
+        try:
+            metadata = (await store.read_ledger(ledger)).value
+            if moved and metadata.state is not LedgerState.CLOSED:
+                return "only what is closed is moved: it would be taken from its writer"
+            task = await tree.claim(ledger, bookies, wall_ms(), host_name())
+        except NoSuchLedgerError:
+            return ""  # it was deleted: nobody wants its copies
+        if task is None:
+            return "another worker is at it: run the plan again later"
+        replicator = Replicator(
+            store, client, None, self.grace_s, wall_ms, time.monotonic, holdings
+        )
+        try:
+            await self._make_whole(replicator, task, bookies, work, moved)
+            await tree.finish(task)
+        except MetadataError as error:
+            if error.may_have_taken_effect:
+                raise
+            return str(error)
+        except BkboxError as error:
+            return str(error)
+        finally:
+            with suppress(MetadataError):  # the lock ends with the session then
+                await tree.release(task)
+        return ""
+
+    async def _make_whole(
+        self,
+        replicator: Replicator,
+        task: Task,
+        bookies: Sequence[str],
+        work: RunningJob,
+        moved: frozenset[BookieId],
+    ) -> None:
+        try:
+            await replicator.make_whole(task.ledger, bookies, work, moved)
+        except LeftToWriterError as error:
+            await asyncio.sleep(error.wait_s)
+            await replicator.make_whole(task.ledger, bookies, work, moved)
+
+
+def _not_shown(unshown: Mapping[BookieId, int]) -> str:
+    counts = ", ".join(f"{count} copies by {bookie}" for bookie, count in sorted(unshown.items()))
+    return (
+        f"written, and not shown: {counts}. Apache's bookies may go on giving what they had before: give the plan "
+        f"again when they have flushed, or were started again, or make its rows of the ledger a `move`"
+    )

@@ -1,0 +1,228 @@
+"""The audit of some ledgers of a cluster: what an engine carries out, wherever it does.
+
+A finding counts only if the metadata are afterwards as they were before: a ledger that was deleted meanwhile lacks
+nothing, and one that was changed is looked at again.
+
+Ids that no ledger has are *probed* at every bookie, by a read of the last entry: a ledger that a bookie has and no
+metadata know is an orphan. The bookies' garbage collection should have removed it, and may not have come to it yet.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import random
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from bkbox import metadata as stores
+from bkbox.audit.kernel import Fault, Judgement, judge, merged_owners, merged_racks
+from bkbox.audit.look import Learnt, Looker
+from bkbox.audit.patience import Patience
+from bkbox.audit.rows import Orphaned, OwnerBytes, RackCopies, Run
+from bkbox.client.client import Client
+from bkbox.client.options import ClientOptions
+from bkbox.client.pool import BookiePool
+from bkbox.errors import MetadataError, NoSuchLedgerError
+from bkbox.ids import BookieId, LedgerId
+from bkbox.metadata.base import MetadataStore
+from bkbox.repair.pace import Bucket
+from bkbox.repair.parallel import in_parallel
+from bkbox.wire.codes import Code
+from bkbox.wire.digest import HEADER, HEADER_BYTES
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LEDGERS_AT_ONCE = 16
+_PROBES_AT_ONCE = 64
+_LOOKS_MAX = 4
+
+TABLES = (
+    *(fault.value for fault in Fault),
+    "divergent",
+    "under_replicated",
+    "orphaned",
+    "limbo",
+    "ledgers",
+)
+"""Those with rows of single ledgers; the others are sums."""
+
+
+class Chunk(NamedTuple):
+    """A part of the ids of a cluster: those of ledgers, and those that no ledger has, to be probed."""
+
+    ledgers: tuple[range, ...]
+    absent: tuple[range, ...]
+
+    @property
+    def ledger_count(self) -> int:
+        """How many they are."""
+        return sum(map(len, self.ledgers))
+
+
+@dataclass(slots=True)
+class Result:
+    """Of one chunk. ``tables``: of TABLES; ``copies`` were read, ``size`` bytes of entries; ``unprobed``: ids of which
+    a bookie did not say whether it has something; ``deleted``: ledgers that were gone."""
+
+    tables: dict[str, pa.RecordBatch] = field(default_factory=dict)
+    racks: list[RackCopies] = field(default_factory=list)
+    owners: list[OwnerBytes] = field(default_factory=list)
+    ledgers: int = 0
+    entries: int = 0
+    copies: int = 0
+    size: int = 0
+    probed: int = 0
+    unprobed: dict[str, int] = field(default_factory=dict)
+    deleted: int = 0
+
+
+@dataclass(frozen=True)
+class AuditJob:
+    """``registered``: the bookies that are there; ``racks``: of these and of those that are known to be gone;
+    ``read_all``: read and check every copy; ``rate``: bytes a second that one chunk may read, 0 for no bound."""
+
+    uri: str
+    registered: frozenset[BookieId]
+    racks: Mapping[BookieId, str]
+    read_all: bool
+    rate: int = 0
+    client: Mapping[str, Any] = field(default_factory=dict)
+
+    async def run(self, chunk: Chunk) -> Result:
+        """Raises MetadataUnavailableError, and MetadataError for a store that cannot be read at all."""
+        options = ClientOptions(**self.client)
+        rng = random.Random()  # noqa: S311 jitter
+        async with await stores.connect(self.uri) as store, Client(store, options, rng) as client:
+            spend = _pace(self.rate, time.monotonic)
+            looker = Looker(
+                client.pool, self.registered, _learnt(self.uri), spend, read_all=self.read_all
+            )
+            result = Result()
+            audit = _Audit(self, store, looker, result)
+            ids = (LedgerId(each) for some in chunk.ledgers for each in some)
+            judged = await in_parallel(ids, audit.one, LEDGERS_AT_ONCE)
+            orphans = await self._probe(chunk.absent, store, client.pool, result)
+            _fill(result, [each for each in judged if each is not None], audit.unread, orphans)
+            return result
+
+    # ---- ids without a ledger ---------------------------------------------------------------
+
+    async def _probe(
+        self,
+        absent: Iterable[range],
+        store: MetadataStore,
+        pool: BookiePool,
+        result: Result,
+    ) -> list[Orphaned]:
+        bookies = sorted(self.registered)
+        patience = _learnt(self.uri).patience
+
+        async def one(pair: tuple[int, BookieId]) -> Orphaned | None:
+            ledger, bookie = pair
+            result.probed += 1
+            answered = False
+            if not patience.why_mute(bookie):
+                reply = await pool.read(bookie, ledger, -1, None)
+                answered = isinstance(reply.answer, Code)
+                if answered:
+                    patience.answered(bookie)
+                else:
+                    patience.unanswered(bookie, str(reply.answer.value))
+                if reply.answer is Code.EOK and reply.entry is not None:
+                    return await self._orphan(ledger, bookie, reply.entry, store)
+            if not answered:
+                result.unprobed[bookie] = result.unprobed.get(bookie, 0) + 1
+            return None
+
+        pairs = ((ledger, bookie) for some in absent for ledger in some for bookie in bookies)
+        found = await in_parallel(pairs, one, _PROBES_AT_ONCE)
+        return [each for each in found if each is not None]
+
+    async def _orphan(
+        self, ledger: int, bookie: BookieId, last: memoryview, store: MetadataStore
+    ) -> Orphaned | None:
+        try:
+            await store.read_ledger(LedgerId(ledger), latest=True)
+        except NoSuchLedgerError:
+            entry = HEADER.unpack(last[:HEADER_BYTES])[1] if len(last) >= HEADER_BYTES else -1
+            return Orphaned(ledger, bookie, entry)
+        return None  # it was created meanwhile
+
+
+@dataclass(slots=True)
+class _Audit:
+    """Of single ledgers."""
+
+    job: AuditJob
+    store: MetadataStore
+    looker: Looker
+    result: Result
+    unread: list[Run] = field(default_factory=list)
+
+    async def one(self, ledger: LedgerId) -> Judgement | None:
+        """None where it was deleted, or its metadata cannot be read."""
+        judgement = None
+        try:
+            found = await self.store.read_ledger(ledger)
+            for _ in range(_LOOKS_MAX):
+                looked = await self.looker.look(found.value)
+                self.result.copies += looked.copies
+                self.result.size += looked.size
+                judgement = judge(found.value, looked.looks, looked.disagreements, self.job.racks)
+                if judgement.is_clean:
+                    break
+                before, found = found, await self.store.read_ledger(ledger, latest=True)
+                if before.version == found.version:
+                    break
+        except NoSuchLedgerError:
+            self.result.deleted += 1
+            return None
+        except MetadataError as error:
+            if error.may_have_taken_effect:
+                raise  # the store is away: this is not about the ledger
+            self.unread.append(Run(ledger, "", -1, -1, 0, f"metadata: {error}"))
+            return None
+        return judgement
+
+
+def _fill(
+    result: Result, judged: list[Judgement], unread: list[Run], orphans: list[Orphaned]
+) -> None:
+    from bkbox.audit.tables import batch_of
+
+    found: dict[str, list[Any]] = {name: [] for name in TABLES}
+    for each in judged:
+        for fault, runs in each.runs.items():
+            found[fault.value] += runs
+        found["divergent"] += each.divergent
+        found["under_replicated"] += each.under_replicated
+        found["limbo"] += each.limbo
+        found["ledgers"].append(each.ledger)
+        result.entries += each.ledger.entries or 0
+    found["unknown"] += unread
+    found["orphaned"] = orphans
+    result.ledgers = len(judged)
+    result.tables = {name: batch_of(name, rows) for name, rows in found.items() if rows}
+    result.racks = merged_racks(row for each in judged for row in each.racks)
+    result.owners = merged_owners(each.owner for each in judged)
+
+
+@functools.cache
+def _learnt(_uri: str) -> Learnt:
+    """What this process has learnt of a cluster's bookies, over all chunks."""
+    return Learnt(Patience(time.monotonic))
+
+
+def _pace(rate: int, monotonic_s: Callable[[], float]) -> Callable[[int], Any]:
+    bucket = Bucket(rate or None)
+
+    async def spend(size: int) -> None:
+        bucket.spend(size, monotonic_s())
+        while (wait_s := bucket.wait_s(monotonic_s())) > 0:
+            await asyncio.sleep(min(wait_s, 0.5))
+
+    return spend

@@ -1,0 +1,163 @@
+"""A plan of repair: a table that a person can read, shorten and keep (CSV), made from the tables of an audit.
+
+==========  =========================================================================================================
+action      what is done with a row
+==========  =========================================================================================================
+copy        the entries are copied to the bookie again, from copies whose digest is right
+overwrite   the entry is written over with the copy that is right; ``sha256`` says which that is, ``why`` what says so
+replace     the bookie is gone: all that it has of the ledger is copied to others, which then take its place
+move        the same though it is there; of a closed ledger. No audit plans it: a person makes a ``copy`` or an
+            ``overwrite`` a ``move`` where a bookie does not show what is written over (execute.py)
+collect     nothing by itself: the bookie's garbage collection has to remove a ledger that nobody knows
+decide      nothing by itself: copies differ and nothing says which is right. Whoever knows makes it an ``overwrite``
+==========  =========================================================================================================
+
+A row that is done is found done: a plan may be carried out again, after an interruption or by mistake.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterable, Iterator
+from enum import Enum
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from bkbox.audit.rows import Divergent
+from bkbox.errors import ConfigError, InvalidIdError, OperatorError
+from bkbox.ids import bookie_id, ledger_id
+
+
+class Action(Enum):
+    """See above."""
+
+    COPY = "copy"
+    OVERWRITE = "overwrite"
+    REPLACE = "replace"
+    MOVE = "move"
+    COLLECT = "collect"
+    DECIDE = "decide"
+
+
+BY_PERSONS = (Action.COLLECT, Action.DECIDE)
+"""What no command carries out."""
+
+
+class Step(NamedTuple):
+    """One row. ``entries``: how many of first to last the bookie has to hold."""
+
+    action: Action
+    ledger_id: int
+    bookie: str
+    first_entry: int
+    last_entry: int
+    entries: int
+    sha256: str
+    why: str
+
+
+def plan_of(folder: Path) -> list[Step]:
+    """The steps that the tables of an audit call for, by ledger. Raises OperatorError for a folder without them."""
+    return sorted(_steps(folder), key=lambda step: (step.ledger_id, step.bookie, step.first_entry))
+
+
+def _steps(folder: Path) -> Iterator[Step]:
+    by_entry: dict[tuple[int, int], list[Divergent]] = {}
+    for row in _rows(folder, "divergent"):
+        by_entry.setdefault((row.ledger_id, row.entry_id), []).append(row)
+    for (ledger, entry), copies in by_entry.items():
+        right = next((each for each in copies if each.verdict == "right"), None)
+        for each in copies:
+            if each.verdict == "wrong" and right is not None:
+                why = f"divergent: {right.copies} of {len(copies)} copies agree, by {right.proof}"
+                yield Step(
+                    Action.OVERWRITE, ledger, each.bookie, entry, entry, 1, right.sha256, why
+                )
+            elif each.verdict == "undecided":
+                why = f"divergent: {each.copies} of {len(copies)} copies are like this one"
+                yield Step(Action.DECIDE, ledger, each.bookie, entry, entry, 1, each.sha256, why)
+    # A copy of an entry that differs would make one side the many: it is decided first.
+    undecided: dict[int, set[int]] = {}
+    for (ledger, entry), copies in by_entry.items():
+        if any(each.verdict == "undecided" for each in copies):
+            undecided.setdefault(ledger, set()).add(entry)
+    for name in ("missing", "corrupt", "unreadable"):
+        for row in _rows(folder, name):
+            for first, last in _around(
+                row.first_entry, row.last_entry, undecided.get(row.ledger_id)
+            ):
+                count = row.entries if (first, last) == (row[2], row[3]) else last - first + 1
+                why = f"{name}: {row.why}"
+                yield Step(Action.COPY, row.ledger_id, row.bookie, first, last, count, "", why)
+    for row in _rows(folder, "under_replicated"):
+        for bookie in row.gone:
+            yield Step(Action.REPLACE, row.ledger_id, bookie, 0, -1, 0, "", "the bookie is gone")
+    for row in _rows(folder, "orphaned"):
+        why = "no metadata know it: bkbox gc run, or Java's garbage collection"
+        yield Step(Action.COLLECT, row.ledger_id, row.bookie, 0, row.last_entry, 0, "", why)
+
+
+def _around(first: int, last: int, without: set[int] | None) -> Iterator[tuple[int, int]]:
+    """The parts of a run that are left without these."""
+    for entry in sorted(without or ()):
+        if first <= entry <= last:
+            if first < entry:
+                yield first, entry - 1
+            first = entry + 1
+    if first <= last:
+        yield first, last
+
+
+def _rows(folder: Path, table: str) -> list[Any]:
+    from bkbox.audit.tables import read_table, rows_of
+
+    return rows_of(table, read_table(folder, table))
+
+
+def write_plan(path: Path, steps: Iterable[Step]) -> None:
+    """As CSV, with a line of headings."""
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(Step._fields)
+        writer.writerows((step.action.value, *step[1:]) for step in steps)
+
+
+def read_plan(path: Path) -> list[Step]:
+    """Raises OperatorError (no such file), ConfigError (all lines that mean nothing)."""
+    try:
+        with path.open(newline="") as file:
+            lines = list(csv.reader(file))
+    except OSError as error:
+        raise OperatorError(f"{path} cannot be read: {error.strerror}") from None
+    if not lines or tuple(lines[0]) != Step._fields:
+        raise ConfigError([f"{path}: line 1 has to be the headings: {','.join(Step._fields)}"])
+    steps: list[Step] = []
+    problems: list[str] = []
+    for number, line in enumerate(lines[1:], 2):
+        if not line:
+            continue
+        try:
+            steps.append(_step(line))
+        except (ValueError, InvalidIdError) as error:
+            problems.append(f"{path}: line {number}: {error}")
+    if problems:
+        raise ConfigError(problems)
+    return steps
+
+
+def _step(line: list[str]) -> Step:
+    if len(line) != len(Step._fields):
+        raise ValueError(f"{len(line)} columns where there have to be {len(Step._fields)}")
+    try:
+        action = Action(line[0])
+    except ValueError:
+        known = ", ".join(each.value for each in Action)
+        raise ValueError(f"{line[0]!r} is not an action: {known}") from None
+    first, last, entries = map(int, line[3:6])
+    if action is Action.OVERWRITE and not line[6]:
+        raise ValueError("an overwrite has to say by its sha256 which copy is right")
+    if action in (Action.COPY, Action.OVERWRITE) and not 0 <= first <= last:
+        raise ValueError(f"entries {first} to {last} are none")
+    return Step(
+        action, ledger_id(line[1]), bookie_id(line[2]), first, last, entries, line[6], line[7]
+    )

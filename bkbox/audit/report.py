@@ -1,0 +1,221 @@
+"""The summary page of an audit, made from its tables: ``summary.md``, ``summary.html`` with a picture
+(``summary.svg``), and ``metrics.prom`` for whoever collects metrics from files (node_exporter's textfile collector)."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bkbox.audit.run import FINDINGS, Summary, read_summary
+from bkbox.audit.tables import read_table, rows_of
+
+_SHOWN = 20
+
+MEANINGS = {
+    "missing": "entries that a bookie has to hold and says that it has not",
+    "corrupt": "copies whose digest is wrong",
+    "divergent": "entries whose copies differ, each with a good digest",
+    "unreadable": "copies that a bookie has and cannot read",
+    "under_replicated": "ledgers that lack copies",
+    "orphaned": "ledgers that a bookie has and no metadata know",
+    "unknown": "copies of which nobody said anything: not missing, not there",
+    "limbo": "ledgers of which a bookie says that it does not know what it has of them",
+}
+
+
+@dataclass(frozen=True)
+class _Table:
+    """What is shown of one table."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[object]]
+    left_out: int = 0
+
+
+def write_report(folder: Path) -> None:
+    """Write the page into the folder of the results. Raises OperatorError for a folder without them."""
+    summary = read_summary(folder)
+    tables = _tables(folder, summary)
+    verdict = verdict_of(summary)
+    (folder / "summary.md").write_text(_markdown(verdict, summary, tables))
+    picture = _picture(folder, summary)
+    (folder / "summary.svg").write_text(picture)
+    (folder / "summary.html").write_text(_html(verdict, summary, tables, picture))
+    (folder / "metrics.prom").write_text(_metrics(summary))
+
+
+def verdict_of(summary: Summary) -> str:
+    """One line for people."""
+    found = [f"{summary.rows[name]:,} {name}" for name in FINDINGS if summary.rows[name]]
+    text = "nothing is wrong" if not found else f"found rows: {', '.join(found)}"
+    if not summary.is_certain:
+        text += "; not everybody answered, so there may be more"
+    return text
+
+
+def _facts(summary: Summary) -> list[tuple[str, str]]:
+    began = datetime.fromtimestamp(summary.started_ms / 1000, UTC)
+    per_second = summary.entries / summary.seconds if summary.seconds else 0
+    return [
+        ("cluster", summary.cluster),
+        ("begun", began.strftime("%Y-%m-%d %H:%M:%S UTC")),
+        ("took", f"{summary.seconds:,.1f} s with engine {summary.engine}"),
+        ("looked at", f"{summary.ledgers:,} ledgers, {summary.entries:,} entries of closed ones"),
+        ("speed", f"{per_second:,.0f} entries/s"),
+        (
+            "read",
+            f"{summary.copies_read:,} copies, {summary.bytes_read:,} bytes"
+            + ("" if summary.read_all else " (lists of entries where bookies give them)"),
+        ),
+        ("bookies that are there", f"{summary.bookies:,}"),
+        ("ids probed for orphans", f"{summary.ids_probed:,}"),
+    ]
+
+
+def _tables(folder: Path, summary: Summary) -> list[_Table]:
+    counts = [
+        (name, f"{summary.rows[name]:,}", f"{summary.faults.get(name, summary.rows[name]):,}", text)
+        for name, text in MEANINGS.items()
+    ]
+    found = [_Table("What was found", ("table", "rows", "entries or ledgers", "meaning"), counts)]
+    for name in (*MEANINGS, "copies_per_rack", "bytes_per_owner"):
+        data = read_table(folder, name)
+        if data.num_rows:
+            shown = [tuple(map(_cell, row)) for row in rows_of(name, data.slice(0, _SHOWN))]
+            left = max(data.num_rows - _SHOWN, 0)
+            found.append(_Table(name.replace("_", " "), data.column_names, shown, left))
+    if summary.unanswered_probes:
+        rows = [(bookie, f"{count:,}") for bookie, count in summary.unanswered_probes.items()]
+        found.append(_Table("probes that nobody answered", ("bookie", "ids"), rows))
+    return found
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return "-"
+    if isinstance(value, list):
+        return ", ".join(map(str, value)) or "-"
+    return f"{value:,}" if isinstance(value, int) and value >= 100_000 else str(value)
+
+
+# ---- Markdown -------------------------------------------------------------------------------------
+
+
+def _markdown(verdict: str, summary: Summary, tables: Sequence[_Table]) -> str:
+    lines = ["# Audit", "", f"**{verdict}**", ""]
+    lines += [f"- {name}: {text}" for name, text in _facts(summary)]
+    for table in tables:
+        lines += ["", f"## {table.title}", "", "| " + " | ".join(table.columns) + " |"]
+        lines.append("|" + "---|" * len(table.columns))
+        for row in table.rows:
+            lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |")
+        if table.left_out:
+            lines += ["", f"and {table.left_out:,} rows more in the table itself"]
+    return "\n".join(lines) + "\n"
+
+
+# ---- HTML -----------------------------------------------------------------------------------------
+
+_STYLE = """
+body { font: 15px/1.45 system-ui, sans-serif; max-width: 70em; margin: 2em auto; padding: 0 1em; color: #1b1f24 }
+h1, h2 { font-weight: 600 } .ok { color: #136c34 } .bad { color: #a3261b }
+table { border-collapse: collapse; font-size: 13px } td, th { padding: .25em .8em; text-align: left;
+border-bottom: 1px solid #d8dde3; overflow-wrap: anywhere } svg { max-width: 100%; height: auto }
+""".strip()
+
+
+def _html(verdict: str, summary: Summary, tables: Sequence[_Table], picture: str) -> str:
+    kind = "ok" if summary.is_clean and summary.is_certain else "bad"
+    parts = [
+        "<!doctype html>",
+        f'<html lang="en"><meta charset="utf-8"><title>bkbox audit</title><style>{_STYLE}</style>',
+        f'<h1>Audit</h1><p class="{kind}"><strong>{html.escape(verdict)}</strong></p><table>',
+        *(
+            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+            for name, text in _facts(summary)
+        ),
+        f"</table>{picture}",
+    ]
+    for table in tables:
+        parts.append(f"<h2>{html.escape(table.title)}</h2><table><tr>")
+        parts += [f"<th>{html.escape(column)}</th>" for column in table.columns]
+        for row in table.rows:
+            cells = "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row)
+            parts.append(f"</tr><tr>{cells}")
+        parts.append("</tr></table>")
+        if table.left_out:
+            parts.append(f"<p>and {table.left_out:,} rows more in the table itself</p>")
+    return "\n".join(parts) + "</html>\n"
+
+
+# ---- picture --------------------------------------------------------------------------------------
+
+_WIDTH, _LEFT, _BAR, _STEP = 760, 190, 430, 22
+
+
+def _picture(folder: Path, summary: Summary) -> str:
+    """Bars: what was found, copies per rack, bytes per owner."""
+    found = [(name, summary.faults.get(name, summary.rows[name])) for name in MEANINGS]
+    racks = [
+        (row.rack, row.copies)
+        for row in rows_of("copies_per_rack", read_table(folder, "copies_per_rack"))
+    ]
+    owners = [
+        (row.owner, row.stored_bytes)
+        for row in rows_of("bytes_per_owner", read_table(folder, "bytes_per_owner").slice(0, 8))
+    ]
+    groups = [
+        ("found", found, True),
+        ("copies per rack", racks, False),
+        ("bytes per owner", owners, False),
+    ]
+    parts: list[str] = []
+    y = 10
+    for title, bars, is_bad in groups:
+        y += _STEP
+        parts.append(f'<text x="8" y="{y}" font-weight="600">{html.escape(title)}</text>')
+        largest = max([value for _, value in bars], default=0) or 1
+        for name, value in bars:
+            y += _STEP
+            width = round(_BAR * value / largest) if value else 0
+            colour = "#b5382c" if is_bad else "#2f6fab"
+            parts.append(f'<text x="24" y="{y}">{html.escape(name[:22])}</text>')
+            if value:
+                parts.append(
+                    f'<rect x="{_LEFT}" y="{y - 12}" width="{max(width, 2)}" height="14" fill="{colour}"/>'
+                )
+            parts.append(f'<text x="{_LEFT + width + 8}" y="{y}">{value:,}</text>')
+        y += 8
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {y + 12}" width="{_WIDTH}" '
+        f'height="{y + 12}" font-family="sans-serif" font-size="13">'
+    )
+    background = f'<rect width="{_WIDTH}" height="{y + 12}" fill="#ffffff"/>'
+    return "\n".join([head, background, *parts, "</svg>"]) + "\n"
+
+
+# ---- metrics --------------------------------------------------------------------------------------
+
+
+def _metrics(summary: Summary) -> str:
+    lines = [
+        "# HELP bkbox_audit_rows Rows of a result table of the last audit.",
+        "# TYPE bkbox_audit_rows gauge",
+        *(f'bkbox_audit_rows{{table="{name}"}} {summary.rows[name]}' for name in MEANINGS),
+    ]
+    for name, text, value in (
+        ("ledgers", "Ledgers that the last audit looked at.", summary.ledgers),
+        ("entries", "Entries of closed ledgers that the last audit looked at.", summary.entries),
+        ("seconds", "How long the last audit took.", summary.seconds),
+        ("started_seconds", "When the last audit began (Unix time).", summary.started_ms / 1000),
+    ):
+        lines += [
+            f"# HELP bkbox_audit_{name} {text}",
+            f"# TYPE bkbox_audit_{name} gauge",
+            f"bkbox_audit_{name} {value}",
+        ]
+    return "\n".join(lines) + "\n"

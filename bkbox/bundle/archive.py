@@ -1,0 +1,82 @@
+"""Writing the bundle: every byte of it goes through ``Secrets`` first."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bkbox.bundle import parts
+from bkbox.config import Config
+from bkbox.errors import HostError
+from bkbox.host.files import HostFiles
+from bkbox.redaction import Secrets, known_secrets
+
+
+@dataclass(slots=True)
+class Bundle:
+    """The files of a bundle by name, and what could not be had and why."""
+
+    secrets: Secrets
+    files: dict[str, str] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def add(self, name: str, make: Callable[[], object]) -> object:
+        """Text as it is, anything else as JSON; returned is what was made, None where it could not be."""
+        try:
+            made = make()
+        except parts.EXPECTED_ERRORS as error:
+            self.problems[name] = self.secrets.removed_from(str(error))
+            return None
+        if isinstance(made, str):
+            self.files[name] = self.secrets.removed_from(made)
+        else:
+            plain = self.secrets.removed_from_value(made)
+            self.files[name] = json.dumps(plain, indent=1, ensure_ascii=False, default=str)
+        return made
+
+
+def collect(
+    config: Config,
+    environ: Mapping[str, str],
+    *,
+    logs: Mapping[str, Callable[[], str]],
+    secrets: tuple[str, ...] = (),
+) -> Bundle:
+    """Everything that can be had. ``logs``: by the names that they get; ``secrets``: more that must not be seen."""
+    host = HostFiles()
+    bundle = Bundle(Secrets([*known_secrets(config.values(), environ), *secrets]))
+    bundle.add("versions.json", parts.versions)
+    bundle.add("config.json", lambda: parts.resolved_config(config))
+    bundle.add("doctor.json", lambda: parts.doctor(config, environ))
+    bundle.add("cookies.json", lambda: parts.cookies(config))
+    bundle.add("host.json", lambda: parts.host_facts(config, host))
+    document = bundle.add("status.json", lambda: parts.status(config))
+    if isinstance(document, dict):
+        bundle.add("jobs.json", lambda: parts.jobs(config))
+        bundle.add("stages.json", lambda: parts.stages(document))
+        bundle.add("threads.json", lambda: parts.thread_states(document, host))
+    for name, read in logs.items():
+        bundle.add(f"logs/{name}", read)
+    bundle.add("manifest.json", lambda: {"holds": sorted(bundle.files), "missing": bundle.problems})
+    return bundle
+
+
+def write(bundle: Bundle, path: Path, folder: str, now_s: int) -> None:
+    """As a tar.gz with everything in one folder, readable by its owner alone. HostError where there is such a file."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with os.fdopen(fd, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
+            for name, text in sorted(bundle.files.items()):
+                data = text.encode("utf-8", "replace")
+                entry = tarfile.TarInfo(f"{folder}/{name}")
+                entry.size, entry.mode, entry.mtime = len(data), 0o600, now_s
+                archive.addfile(entry, io.BytesIO(data))
+    except FileExistsError:
+        raise HostError(f"{path} exists already: choose another name") from None
+    except OSError as error:
+        raise HostError(f"cannot write {path}: {error.strerror or error}") from None

@@ -1,0 +1,49 @@
+"""How commands reach bookies that want TLS, or to know who asks: a file that an environment variable names.
+
+The file is TOML; its keys are the options of bkbox/client/options.py that are about this (SECURITY). Relative paths
+count from its folder. Commands have no options for it: who uses a cluster uses all of it in the same way.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from bkbox.client.options import SECURITY, ClientOptions, be_known_as
+from bkbox.errors import ConfigError
+
+VARIABLE = "BKBOX_CLIENT_FILE"
+
+
+def take(environ: Mapping[str, str]) -> None:
+    """Have the clients of this process do what the file says. Raises ConfigError."""
+    name = environ.get(VARIABLE)
+    if not name:
+        return
+    path = Path(name)
+    values = _read(path)
+    unknown = sorted(values.keys() - set(SECURITY))
+    if unknown:
+        known = ", ".join(SECURITY)
+        raise ConfigError([f"{path}: unknown key {key}; there are {known}" for key in unknown])
+    for key, value in values.items():
+        if key == "tls_check_host_name":
+            if not isinstance(value, bool):
+                raise ConfigError([f"{path}: {key} has to be true or false"])
+        elif not isinstance(value, str):
+            raise ConfigError([f"{path}: {key} has to be a text in quotes"])
+        elif key.endswith("_file"):
+            values[key] = str(path.parent / value)
+    ClientOptions(**values)  # what cannot be is said here, with one voice
+    be_known_as(values)
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text())
+    except OSError as error:
+        raise ConfigError([f"{path} ({VARIABLE}) cannot be read: {error.strerror}"]) from error
+    except (ValueError, RecursionError) as error:
+        raise ConfigError([f"{path} ({VARIABLE}) is not TOML: {error}"]) from None

@@ -1,0 +1,352 @@
+"""``bkbox log …``: logs, records in one order over as many ledgers as it takes.
+
+A record that ``write`` makes from a line keeps its line end, so that ``read`` gives back the very bytes that ``write``
+took.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from dataclasses import asdict, dataclass
+
+import click
+
+from bkbox.cli.exits import ExitCode
+from bkbox.cli.logforget import forget
+from bkbox.cli.logwrite import log_argument, write
+from bkbox.cli.options import (
+    confirm,
+    dry_run_option,
+    metadata_option,
+    password_option,
+    yes_option,
+)
+from bkbox.cli.output import (
+    Format,
+    message,
+    outcome_option,
+    output_option,
+    print_document,
+    print_table,
+    prints,
+)
+from bkbox.client import connect
+from bkbox.client.log import (
+    Log,
+    Position,
+    Record,
+    logs,
+)
+from bkbox.errors import InvalidIdError, LedgerError, MetadataError, NoSuchLogError
+
+
+@click.group(no_args_is_help=True)
+def log() -> None:
+    """Write, read, follow, truncate, list, mend and delete logs.
+
+    \b
+    Example:
+      echo hello | bkbox log write orders --metadata sqlite:cluster.db
+      bkbox log tail orders --metadata sqlite:cluster.db --follow
+    """
+
+
+log.add_command(write)
+log.add_command(forget)
+
+
+class _PositionType(click.ParamType[Position | str]):
+    name = "position"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> Position | str:
+        text = str(value)
+        if text in ("start", "end"):
+            return text
+        try:
+            return Position.parse(text)
+        except InvalidIdError as error:
+            self.fail(str(error), param, ctx)
+
+
+_json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="A line of JSON for each record, with its position, time and payload (base64).",
+)
+
+
+@log.command(no_args_is_help=True)
+@log_argument
+@metadata_option
+@password_option
+@click.option(
+    "--from",
+    "first",
+    type=_PositionType(),
+    default="start",
+    show_default=True,
+    help="Position to begin at (LEDGER:ENTRY or LEDGER:ENTRY.RECORD), or start, or end.",
+)
+@click.option(
+    "--to", "end", type=_PositionType(), help="Position to end before [default: the end]."
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until Ctrl-C.")
+@_json_option
+def read(
+    name: str,
+    metadata: str,
+    password: bytes | None,
+    first: Position | str,
+    end: Position | str | None,
+    follow: bool,
+    as_json: bool,
+) -> None:
+    """Write a log's records to standard output, one after the other as they are.
+
+    Reads up to what its writer has confirmed, and does not disturb the writer.
+
+    \b
+    Example:
+      bkbox log read orders --metadata sqlite:cluster.db > copy
+      bkbox log read orders --metadata sqlite:cluster.db --from 7:12 --follow --json
+    """
+    if follow and end is not None:
+        raise click.UsageError("--follow has no end, and --to says one")
+
+    async def go() -> None:
+        async with connect(metadata) as client:
+            found = Log(client, name, password=password)
+            begin = await found.end() if first == "end" else _position(first)
+            await _print(
+                found.tail(begin) if follow else found.read(begin, _position(end)), as_json
+            )
+
+    asyncio.run(go())
+
+
+@log.command(no_args_is_help=True)
+@log_argument
+@metadata_option
+@password_option
+@click.option(
+    "-n",
+    "--records",
+    "count",
+    type=click.IntRange(min=0),
+    default=10,
+    show_default=True,
+    help="So many of the last records.",
+)
+@click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until Ctrl-C.")
+@_json_option
+def tail(
+    name: str, metadata: str, password: bytes | None, count: int, follow: bool, as_json: bool
+) -> None:
+    """Write a log's last records to standard output, and with --follow those that come, over all its ledgers.
+
+    \b
+    Example:
+      bkbox log tail orders --metadata sqlite:cluster.db -n 100
+      bkbox log tail orders --metadata sqlite:cluster.db -f --json
+    """
+
+    async def go() -> None:
+        async with connect(metadata) as client:
+            found = Log(client, name, password=password)
+            records = await found.last(count)
+            for record in records:
+                _put(record, as_json)
+            sys.stdout.buffer.flush()
+            if follow:
+                begin = records[-1].position.after if records else await found.end()
+                await _print(found.tail(begin), as_json)
+
+    asyncio.run(go())
+
+
+async def _print(records: AsyncGenerator[Record, None], as_json: bool) -> None:
+    """Nothing is held back from who reads a pipe: what is there at once is flushed together."""
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    flush: asyncio.Handle | None = None
+    has_enough = False
+
+    def flushed() -> None:
+        nonlocal flush, has_enough
+        flush = None
+        try:
+            sys.stdout.buffer.flush()
+        except BrokenPipeError:
+            has_enough = True
+            assert task is not None
+            task.cancel()
+
+    try:
+        async with aclosing(records):
+            async for record in records:
+                _put(record, as_json)
+                flush = flush or loop.call_soon(flushed)
+        sys.stdout.buffer.flush()
+    except BrokenPipeError:
+        has_enough = True
+    except asyncio.CancelledError:
+        if not has_enough:
+            raise
+    if has_enough:  # whoever read: what is left to write goes nowhere
+        if flush is not None:
+            flush.cancel()
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _put(record: Record, as_json: bool) -> None:
+    stdout = sys.stdout.buffer
+    if not as_json:
+        stdout.write(record.payload)
+        return
+    document = {
+        "position": str(record.position),
+        "timestamp_ms": record.timestamp_ms,
+        "writer_id": record.writer_id or None,
+        "sequence": record.sequence if record.writer_id else None,
+        "payload": base64.b64encode(record.payload).decode(),
+    }
+    stdout.write(json.dumps(document).encode() + b"\n")
+
+
+def _position(text: Position | str | None) -> Position | None:
+    return text if isinstance(text, Position) else None
+
+
+@log.command(no_args_is_help=True)
+@log_argument
+@metadata_option
+@click.option(
+    "--before",
+    type=_PositionType(),
+    required=True,
+    help="Position of the first record that stays, or end.",
+)
+@dry_run_option
+@yes_option
+@outcome_option
+def truncate(name: str, metadata: str, before: Position | str, dry_run: bool, yes: bool) -> None:
+    """Forget the records of a log before a position, and delete the ledgers that hold nothing else.
+
+    \b
+    Example:
+      bkbox log truncate orders --metadata sqlite:cluster.db --before 7:0
+    """
+
+    async def go() -> None:
+        async with connect(metadata) as client:
+            found = Log(client, name)
+            info = await found.info()
+            position = info.end if before == "end" else _position(before) or info.start
+            if dry_run:
+                message(
+                    f"log {name} would begin at {position}, not {info.start}; nothing was changed"
+                )
+                return
+            confirm(f"Forget the records of log {name} before {position}?", yes=yes)
+            left = await found.truncate(position)
+        message(f"log {name} begins at {left.start} and has {len(left.ledgers)} ledgers")
+
+    asyncio.run(go())
+
+
+@dataclass(frozen=True, slots=True)
+class LogSummary:
+    """A log in a line. ``epoch``: how often a writer has opened it; ``end``: behind the last record confirmed;
+    ``lost``: ledgers that an operator has given up; ``problem``: why the rest is not known."""
+
+    name: str
+    epoch: int | None = None
+    ledgers: tuple[int, ...] = ()
+    start: str | None = None
+    end: str | None = None
+    lost: tuple[int, ...] = ()
+    problem: str | None = None
+
+
+@log.command("list", no_args_is_help=True)
+@metadata_option
+@output_option
+@prints(list[LogSummary])
+def list_logs(metadata: str, output: Format) -> None:
+    """List all logs of the cluster; exit code 1 where one cannot be read now.
+
+    \b
+    Example:
+      bkbox log list --metadata sqlite:cluster.db
+    """
+
+    async def go() -> list[LogSummary]:
+        async with connect(metadata) as client:
+            summaries = [await _summary(Log(client, name)) for name in await logs(client)]
+            return [each for each in summaries if each is not None]
+
+    found = asyncio.run(go())
+    if output != "table":
+        print_document([asdict(each) for each in found], output)
+    else:
+        print_table(
+            ["log", "epoch", "ledgers", "start", "end"],
+            [
+                (each.name, each.epoch, len(each.ledgers), each.start, each.end)
+                for each in found
+                if each.problem is None
+            ],
+        )
+    troubled = [each for each in found if each.problem is not None]
+    for each in troubled:
+        message(f"log {each.name}: {each.problem}")
+    if troubled:
+        sys.exit(ExitCode.FAILED)
+
+
+async def _summary(log: Log) -> LogSummary | None:
+    try:
+        info = await log.info()
+    except NoSuchLogError:
+        return None  # it was deleted just now
+    except (LedgerError, MetadataError) as error:
+        return LogSummary(log.name, problem=str(error))
+    return LogSummary(log.name, info.epoch, info.ledgers, str(info.start), str(info.end), info.lost)
+
+
+@log.command(no_args_is_help=True)
+@log_argument
+@metadata_option
+@dry_run_option
+@yes_option
+@outcome_option
+def delete(name: str, metadata: str, dry_run: bool, yes: bool) -> None:
+    """Delete a log with all its ledgers; its records go for good.
+
+    \b
+    Example:
+      bkbox log delete orders --metadata sqlite:cluster.db
+    """
+
+    async def go() -> None:
+        async with connect(metadata) as client:
+            found = Log(client, name)
+            info = await found.info()
+            if dry_run:
+                message(
+                    f"would delete log {name} and its {len(info.ledgers)} ledgers; nothing was changed"
+                )
+                return
+            confirm(f"Delete log {name} and its {len(info.ledgers)} ledgers?", yes=yes)
+            await found.delete()
+        message(f"deleted log {name}")
+
+    asyncio.run(go())

@@ -1,0 +1,121 @@
+"""``bkbox log write``, and the argument that all of ``bkbox log`` have."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import click
+
+from bkbox.cli.entries import batches, input_options
+from bkbox.cli.options import metadata_option, password_option, quorum_options
+from bkbox.cli.output import message
+from bkbox.client import connect
+from bkbox.client.log import Compression, Log, LogOptions, LogWriter
+from bkbox.errors import ConfigError, InvalidIdError
+from bkbox.metadata.loglists import log_name
+from bkbox.wire.ledger import DigestType
+
+
+class _NameType(click.ParamType[str]):
+    name = "log"
+
+    def convert(
+        self, value: object, param: click.Parameter | None, ctx: click.Context | None
+    ) -> str:
+        try:
+            return log_name(str(value))
+        except InvalidIdError as error:
+            self.fail(str(error), param, ctx)
+
+
+log_argument = click.argument("name", metavar="LOG", type=_NameType())
+
+
+@click.command(no_args_is_help=True)
+@log_argument
+@metadata_option
+@quorum_options
+@password_option
+@input_options("a record")
+@click.option(
+    "--compression",
+    type=click.Choice([kind.name.lower() for kind in Compression]),
+    default="none",
+    show_default=True,
+    help="How entries are compressed.",
+)
+@click.option(
+    "--writer-id",
+    metavar="ID",
+    help="Number the records under this name, and leave out those that the log has: the command may be repeated.",
+)
+def write(
+    name: str,
+    metadata: str,
+    ensemble: int,
+    write_quorum: int | None,
+    ack_quorum: int | None,
+    digest: str,
+    ack_after: str | None,
+    password: bytes | None,
+    files: tuple[Path, ...],
+    chunk: int | None,
+    compression: str,
+    writer_id: str | None,
+) -> None:
+    """Append standard input, or files, to a log, and make the log if there is none.
+
+    Each line becomes a record, line end included, or each chunk with --chunk. Whoever wrote the log until now can write
+    no more. What was acknowledged stays written if the command is interrupted; with --writer-id it may then be run
+    again with the same input, and no record is written twice.
+
+    \b
+    Example:
+      journalctl -f | bkbox log write journal --metadata sqlite:cluster.db
+      bkbox log write orders --metadata sqlite:cluster.db --file orders.jsonl --writer-id import-1
+    """
+    if ack_after is not None:
+        raise ConfigError(["--ack-after is not there for the ledgers of a log"])
+    options = LogOptions(
+        ensemble_size=ensemble,
+        write_quorum=write_quorum,
+        ack_quorum=ack_quorum,
+        digest_type=DigestType[digest.upper()],
+        password=password or b"",
+        compression=Compression[compression.upper()],
+    )
+
+    async def go() -> tuple[int, int]:
+        written = repeated = 0
+        async with (
+            connect(metadata) as client,
+            await Log(client, name).open_writer(options) as writer,
+        ):
+            message(f"writing log {name}, epoch {writer.epoch}")
+            async for batch in batches(files, chunk):
+                if writer_id is None:
+                    await writer.append_many(batch)
+                    written += len(batch)
+                else:
+                    known = await _append_once(writer, writer_id, written + repeated, batch)
+                    repeated += known
+                    written += len(batch) - known
+        return written, repeated
+
+    written, repeated = asyncio.run(go())
+    left_out = f", {repeated} were there before" if writer_id is not None else ""
+    message(f"{written} records{left_out}")
+
+
+async def _append_once(writer: LogWriter, writer_id: str, number: int, batch: list[bytes]) -> int:
+    """How many of them were there."""
+    last = writer.last_sequence(writer_id)
+    known = 0 if last is None else min(max(last + 1 - number, 0), len(batch))
+    tasks = [
+        asyncio.ensure_future(writer.append_once(payload, writer_id, number + index))
+        for index, payload in enumerate(batch)
+        if index >= known
+    ]
+    await asyncio.gather(*tasks)
+    return known

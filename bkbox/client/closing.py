@@ -1,0 +1,48 @@
+"""What ``async with`` does with writers, of ledgers and of logs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from types import TracebackType
+from typing import Self
+
+from bkbox.errors import BkboxError
+
+
+class ClosedAtEnd(ABC):
+    """A writer that is closed at the end of its context, and abandoned if that fails."""
+
+    @property
+    @abstractmethod
+    def failure(self) -> BaseException | None:
+        """What ended the writer; None: nothing yet."""
+
+    @abstractmethod
+    async def close(self) -> object: ...
+
+    @abstractmethod
+    async def abort(self) -> None: ...
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """What ended the writer is raised here if nothing else is."""
+        failure: BaseException | None = None
+        try:
+            try:
+                await self.close()
+                failure = self.failure
+            finally:
+                await self.abort()
+        except BkboxError as close_error:
+            if error is None:
+                raise
+            error.add_note(f"closing it failed as well: {close_error}")
+        if error is None and failure is not None:
+            raise failure

@@ -1,0 +1,74 @@
+"""A log as a file that is read: the payloads of its records, one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from types import TracebackType
+from typing import Self
+
+from bkbox.client.log.position import Position
+from bkbox.client.log.reader import Record
+
+
+class LogFile:
+    """Reads bytes and lines from records (``Log.read`` or ``Log.tail``), as a binary file does: ``read``, ``readline``,
+    ``async for line in file``. ``position``: of the record that gave the last byte; None before the first."""
+
+    def __init__(self, records: AsyncGenerator[Record, None]) -> None:
+        self._records = records
+        self._held = bytearray()
+        self._ended = False
+        self.position: Position | None = None
+
+    async def read(self, size: int = -1) -> bytes:
+        """So many bytes, fewer only at the end; negative: all that come. Raises as the records do."""
+        while not self._ended and (size < 0 or len(self._held) < size):
+            await self._more()
+        return self._take(len(self._held) if size < 0 else size)
+
+    async def readline(self) -> bytes:
+        """Up to and with the next line end; what is left at the end."""
+        begin = 0
+        while (end := self._held.find(b"\n", begin)) < 0 and not self._ended:
+            begin = len(self._held)
+            await self._more()
+        return self._take(end + 1 if end >= 0 else len(self._held))
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> bytes:
+        line = await self.readline()
+        if not line:
+            raise StopAsyncIteration
+        return line
+
+    async def aclose(self) -> None:
+        """Let go of the log."""
+        self._ended = True
+        await self._records.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.aclose()
+
+    async def _more(self) -> None:
+        try:
+            record = await anext(self._records)
+        except StopAsyncIteration:
+            self._ended = True
+            return
+        self.position = record.position
+        self._held += record.payload
+
+    def _take(self, size: int) -> bytes:
+        taken = bytes(self._held[:size])
+        del self._held[:size]
+        return taken

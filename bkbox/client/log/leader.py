@@ -1,0 +1,57 @@
+"""Who writes a log: an election among those who would, so that they do not end each other again and again.
+
+It is a help and no guarantee: two may think that they are elected for a moment. What keeps a log right is that only one
+of them can add to its list, and that the other's ledger is fenced. Being elected ends with the process: with ZooKeeper
+by its session, with SQLite by its lease.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from types import TracebackType
+from typing import Self
+
+from bkbox.client.client import Client
+from bkbox.errors import MetadataError
+from bkbox.metadata.loglists import log_name
+
+LOOK_EVERY_S = 5.0
+
+
+class LeaderElection:
+    """Stands for the leadership of a log, as long as the context lasts. ``candidate``: how others see who leads."""
+
+    def __init__(self, client: Client, name: str, candidate: str) -> None:
+        self._lists = client.store.logs
+        self._name = log_name(name)
+        self._candidacy = self._lists.candidacy(self._name, candidate)
+
+    async def won(self) -> None:
+        """Wait until this candidate is elected. Raises MetadataError."""
+        while not await self._candidacy.is_elected():
+            await self._candidacy.changed(LOOK_EVERY_S)
+
+    async def lost(self) -> None:
+        """Wait until it is not any more. While the metadata store cannot be reached nobody knows."""
+        while True:
+            try:
+                if not await self._candidacy.is_elected():
+                    return
+                await self._candidacy.changed(LOOK_EVERY_S)
+            except MetadataError:
+                await asyncio.sleep(LOOK_EVERY_S)
+
+    async def leader(self) -> str | None:
+        """Who is elected now. Raises MetadataError."""
+        return await self._lists.leader(self._name)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self._candidacy.close()

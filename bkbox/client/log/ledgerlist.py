@@ -1,0 +1,130 @@
+"""The list of a log's ledgers, and how it changes. Pure; what makes it safe is that it is replaced by compare-and-set.
+
+- Ledgers are in the order in which they were written, their ids ascend, so positions sort as records do.
+- A writer that opens the log makes a new *epoch* of it. Who finds another epoch than its own is the writer no more.
+- Of the ledgers only the last two may be open: one is added only when the one before the last is closed. So it is
+  enough to fence two.
+- A ledger that somebody deleted by hand is *lost* once an operator has taken it out; its positions never come again.
+- Truncation takes ledgers off the front, never one of the last two. What is taken off is *doomed* until it is deleted,
+  so that nothing is left behind by who is interrupted.
+
+As stored: JSON with the fields of LedgerList and ``format`` 1, ``start`` as text; ``lost`` only where there is any.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+
+from bkbox.client.log.position import BEGINNING, Position
+from bkbox.errors import BugError, EncodingError, InvalidIdError
+from bkbox.ids import EntryId, LedgerId
+
+FORMAT = 1
+MAY_BE_OPEN = 2
+"""So many ledgers at the end of a list."""
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerList:
+    """``instance``: the cluster that the ledgers are of. ``start``: nothing before it is in the log any more.
+    ``deleted``: there is no such log any more. ``lost``: ledgers between those that are left, with records that nobody
+    can read any more."""
+
+    instance: str
+    epoch: int = 0
+    ledgers: tuple[LedgerId, ...] = ()
+    start: Position = BEGINNING
+    doomed: tuple[LedgerId, ...] = ()
+    deleted: bool = False
+    lost: tuple[LedgerId, ...] = ()
+
+    @property
+    def may_be_open(self) -> tuple[LedgerId, ...]:
+        """The ledgers that have to be fenced by who takes over."""
+        return self.ledgers[-MAY_BE_OPEN:]
+
+    def after(self, ledger: LedgerId) -> LedgerId | None:
+        """The first ledger with a larger id."""
+        return next((each for each in self.ledgers if each > ledger), None)
+
+    def takes(self, ledger: LedgerId) -> bool:
+        """Whether a ledger may be added."""
+        last = max((*self.ledgers[-1:], *self.lost[-1:]), default=-1)
+        return ledger >= self.start.ledger_id and ledger > last
+
+    def opened(self, ledger: LedgerId) -> LedgerList:
+        """Somebody opens the log as its writer, and writes this ledger."""
+        return replace(self.rolled(ledger), epoch=self.epoch + 1, deleted=False)
+
+    def rolled(self, ledger: LedgerId) -> LedgerList:
+        """The writer goes on in another ledger."""
+        if not self.takes(ledger):
+            raise BugError(f"ledger {ledger} is added to a log behind {self.ledgers[-1]}")
+        return replace(self, ledgers=(*self.ledgers, ledger))
+
+    def truncated(self, before: Position) -> LedgerList:
+        """Without the records before this position."""
+        start = max(self.start, before)
+        settled = self.ledgers[:-MAY_BE_OPEN]
+        gone = tuple(ledger for ledger in settled if ledger < start.ledger_id)
+        left = self.ledgers[len(gone) :]
+        lost = tuple(ledger for ledger in self.lost if ledger >= start.ledger_id)
+        return replace(self, ledgers=left, start=start, doomed=(*self.doomed, *gone), lost=lost)
+
+    def without(self, ledger: LedgerId) -> LedgerList:
+        """An operator has taken out a ledger that is not there any more. If somebody may be writing it, he finds
+        another epoch."""
+        left = tuple(each for each in self.ledgers if each != ledger)
+        epoch = self.epoch + (ledger in self.may_be_open)
+        return replace(self, ledgers=left, epoch=epoch, lost=tuple(sorted((*self.lost, ledger))))
+
+    def emptied(self) -> LedgerList:
+        """Deleted as a whole; a writer that is still there finds another epoch."""
+        last = max((*self.ledgers[-1:], *self.lost[-1:]), default=-1)
+        start = max(self.start, Position(LedgerId(last + 1), EntryId(0)))
+        doomed = (*self.doomed, *self.ledgers)
+        return LedgerList(self.instance, self.epoch + 1, start=start, doomed=doomed, deleted=True)
+
+    def buried(self, ledgers: tuple[LedgerId, ...]) -> LedgerList:
+        """These were deleted."""
+        return replace(self, doomed=tuple(each for each in self.doomed if each not in ledgers))
+
+
+def encode(found: LedgerList) -> bytes:
+    fields: dict[str, object] = {
+        "format": FORMAT,
+        "instance": found.instance,
+        "epoch": found.epoch,
+        "ledgers": found.ledgers,
+        "start": str(found.start),
+        "doomed": found.doomed,
+        "deleted": found.deleted,
+    }
+    if found.lost:
+        fields["lost"] = found.lost
+    return json.dumps(fields, separators=(",", ":")).encode()
+
+
+def decode(data: bytes) -> LedgerList:
+    """Raises EncodingError."""
+    try:
+        fields = json.loads(data)
+        if fields["format"] != FORMAT:
+            raise EncodingError(
+                f"a list of a log has format {fields['format']!r}; this version of bkbox reads {FORMAT}"
+            )
+        found = LedgerList(
+            str(fields["instance"]),
+            int(fields["epoch"]),
+            tuple(LedgerId(int(each)) for each in fields["ledgers"]),
+            Position.parse(fields["start"]),
+            tuple(LedgerId(int(each)) for each in fields["doomed"]),
+            bool(fields["deleted"]),
+            tuple(LedgerId(int(each)) for each in fields.get("lost", ())),
+        )
+    except (ValueError, TypeError, KeyError, InvalidIdError) as error:
+        raise EncodingError(f"a list of a log cannot be read: {error!r}") from None
+    if list(found.ledgers) != sorted(set(found.ledgers)):
+        raise EncodingError("the ledgers in a list of a log do not ascend")
+    return found

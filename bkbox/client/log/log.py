@@ -1,0 +1,226 @@
+"""A log: records in one order for ever, over as many ledgers as it takes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import suppress
+from dataclasses import dataclass
+
+from bkbox.client.client import Client
+from bkbox.client.log.ledgerlist import LedgerList
+from bkbox.client.log.opening import open_as_writer
+from bkbox.client.log.options import LogOptions
+from bkbox.client.log.position import BEGINNING, Position
+from bkbox.client.log.reader import LogReader, Record
+from bkbox.client.log.stored import StoredList
+from bkbox.client.log.writer import LogWriter
+from bkbox.errors import (
+    InvalidIdError,
+    LedgerExistsError,
+    NoSuchLedgerError,
+    VersionConflictError,
+)
+from bkbox.ids import EntryId, LedgerId, ledger_id
+from bkbox.metadata.loglists import DATASET_PREFIX, log_name
+
+_PATIENCE_S = 1.0
+"""How long a record may take to be confirmed to others than its writer."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogInfo:
+    """``epoch``: how often a writer has opened it; ``ledgers``: in order; ``start``: nothing before it is left;
+    ``end``: behind the last record that is confirmed; ``lost``: ledgers that an operator has given up (``forget``)."""
+
+    name: str
+    epoch: int
+    ledgers: tuple[LedgerId, ...]
+    start: Position
+    end: Position
+    lost: tuple[LedgerId, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class LostLedger:
+    """A ledger of a log that somebody deleted by hand: the records from ``start`` to before ``end`` (None: all that
+    follow) cannot be read. ``ends_writer``: taking it out ends who writes the log, if anybody does."""
+
+    ledger_id: LedgerId
+    start: Position
+    end: Position | None
+    ends_writer: bool
+
+
+class Log:
+    """One log of a cluster, by its name; making this asks nobody. ``password``: of its ledgers, for readers; None: as
+    the metadata store says. Raises InvalidIdError (the name)."""
+
+    def __init__(self, client: Client, name: str, *, password: bytes | None = None) -> None:
+        self._client = client
+        self._stored = StoredList(client.store, log_name(name))
+        self._reader = LogReader(client, self._stored, password)
+
+    @property
+    def name(self) -> str:
+        """The log's name."""
+        return self._stored.name
+
+    async def open_writer(self, options: LogOptions | None = None) -> LogWriter:
+        """Become the log's writer, and end whoever was; a log that does not exist is made.
+
+        Raises LogLedgerLostError, NotEnoughBookiesError, RecoveryAbortedError (too few bookies of its last ledgers can
+        be reached: try again), NotLeaderError (somebody else did so right after), UnauthorizedError, MetadataError.
+        """
+        options = options or LogOptions()
+        opened = await open_as_writer(self._client, self._stored, options)
+        return LogWriter(self._client, self._stored, options, opened)
+
+    def read(
+        self, start: Position | None = None, end: Position | None = None
+    ) -> AsyncGenerator[Record, None]:
+        """The records from ``start`` (None: all that is left) to before ``end`` (None: all that is confirmed now).
+
+        Raises LogTruncatedError (``start`` is gone, or is truncated while it is read), LogLedgerLostError,
+        NoSuchLogError, and as LedgerReader.read; EncodingError for what is not a log's entry.
+        """
+        return self._reader.read(start, end)
+
+    def tail(self, start: Position | None = None) -> AsyncGenerator[Record, None]:
+        """The same, and then whatever comes, until the log is deleted (NoSuchLogError)."""
+        return self._reader.tail(start)
+
+    async def last(self, count: int) -> list[Record]:
+        """The last records that are confirmed, so many at most, in order. Raises as ``read``."""
+        return await self._reader.last(count)
+
+    def __aiter__(self) -> AsyncGenerator[Record, None]:
+        """``read()``."""
+        return self.read()
+
+    async def end(self) -> Position:
+        """Behind the last record that is confirmed: where only what is new is read. Raises NoSuchLogError,
+        LogLedgerLostError, and as LedgerReader.read_last_add_confirmed."""
+        return await self._end((await self._stored.read()).value)
+
+    async def info(self) -> LogInfo:
+        """Raises as ``end``."""
+        found = (await self._stored.read()).value
+        end = await self._end(found)
+        return LogInfo(self.name, found.epoch, found.ledgers, found.start, end, found.lost)
+
+    async def truncate(self, before: Position) -> LogInfo:
+        """Forget the records before a position, and delete the ledgers that hold nothing else. The last two ledgers of
+        a log stay, however little of them is read any more.
+
+        Readers and the writer may go on meanwhile. Raises InvalidIdError (it lies behind the end), NoSuchLogError,
+        MetadataError.
+        """
+        found = (await self._stored.read()).value
+        if not await self._is_written(found, before):
+            raise InvalidIdError(
+                f"position {before} lies behind the end of log {self.name}, {await self._end(found)}: nothing was "
+                "truncated"
+            )
+        await self._stored.bury(await self._stored.change(lambda now: now.truncated(before)))
+        return await self.info()
+
+    async def delete(self) -> None:
+        """Delete the log with all its ledgers, and end its writer. Raises NoSuchLogError, RecoveryAbortedError,
+        MetadataError."""
+        while True:
+            found = await self._stored.read()
+            for ledger in reversed(found.value.may_be_open):
+                with suppress(NoSuchLedgerError):
+                    await self._client.recover(ledger)
+            emptied = found.value.emptied()
+            try:
+                await self._stored.write(emptied, found.version)
+            except VersionConflictError:
+                continue
+            await self._stored.bury(emptied)
+            return
+
+    async def lost(self) -> list[LostLedger]:
+        """The ledgers of the log that are not there any more, and that no truncation took away. Raises NoSuchLogError,
+        MetadataError."""
+        found = await self._stored.read()
+        missing = [ledger for ledger in found.value.ledgers if not await self._exists(ledger)]
+        if missing and (await self._stored.read()).version != found.version:
+            return await self.lost()  # it may have been truncated meanwhile
+        return [_lost(found.value, ledger) for ledger in missing]
+
+    async def forget(self, ledger: int) -> LostLedger:
+        """Take a ledger that somebody deleted by hand out of the log, with loss accepted: readers go on with the next
+        one. Whoever writes the log has to be ended before where ``ends_writer`` says so: what he writes to that ledger
+        nobody can read.
+
+        Raises NoSuchLedgerError (it is not a ledger of the log), LedgerExistsError (it is there, and so are its
+        records), NoSuchLogError, MetadataError.
+        """
+        gone = ledger_id(ledger)
+        while True:
+            found = await self._stored.read()
+            if gone not in found.value.ledgers:
+                raise NoSuchLedgerError(
+                    f"log {self.name} has no ledger {gone}: nothing was changed"
+                )
+            if await self._exists(gone):
+                raise LedgerExistsError(
+                    f"ledger {gone} of log {self.name} is there: only one that was deleted can be forgotten, and "
+                    "records at the beginning are truncated"
+                )
+            try:
+                await self._stored.write(found.value.without(gone), found.version)
+            except VersionConflictError:
+                continue
+            return _lost(found.value, gone)
+
+    async def _exists(self, ledger: LedgerId) -> bool:
+        try:
+            await self._client.store.read_ledger(ledger, latest=True)
+        except NoSuchLedgerError:
+            return False
+        return True
+
+    async def _is_written(self, found: LedgerList, before: Position) -> bool:
+        """Whether all before a position is confirmed; its writer may know that a moment before others do."""
+        if before.ledger_id not in found.ledgers[-1:]:
+            return not found.ledgers or before.ledger_id < found.ledgers[-1]
+        last = EntryId(before.entry_id if before.record else before.entry_id - 1)
+        if last < 0:
+            return True
+        reader = await self._reader.open(before.ledger_id)
+        lac, _ = await reader.read_last_add_confirmed_and_entry(last, _PATIENCE_S)
+        return lac >= last
+
+    async def _end(self, found: LedgerList) -> Position:
+        for ledger in reversed(found.ledgers):
+            reader = await self._reader.open(ledger)
+            last = await reader.read_explicit_last_add_confirmed()
+            if last >= 0:
+                return max(found.start, Position(ledger, EntryId(last + 1)))
+        return max(
+            found.start, Position(found.ledgers[0], EntryId(0)) if found.ledgers else BEGINNING
+        )
+
+
+def _lost(found: LedgerList, ledger: LedgerId) -> LostLedger:
+    after = found.after(ledger)
+    return LostLedger(
+        ledger,
+        max(found.start, Position(ledger, EntryId(0))),
+        None if after is None else Position(after, EntryId(0)),
+        ledger in found.may_be_open,
+    )
+
+
+async def logs(client: Client) -> list[str]:
+    """The names of all logs, ascending. Raises MetadataError."""
+    names = []
+    for name in await client.store.logs.names():
+        if name.startswith(DATASET_PREFIX):
+            continue
+        found = await StoredList(client.store, name).find()
+        if found is not None and not found.value.deleted:
+            names.append(name)
+    return names

@@ -1,0 +1,44 @@
+"""Where a record is in a log: positions sort as the records do, and stay what they are."""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from bkbox.errors import InvalidIdError
+from bkbox.ids import MAX_ID, EntryId, LedgerId
+
+_TEXT = re.compile(r"(\d{1,19}):(\d{1,19})(?:\.(\d{1,9}))?")
+
+
+class Position(NamedTuple):
+    """Ledger, entry, and which record of those in the entry, from 0; as text ``LEDGER:ENTRY`` or
+    ``LEDGER:ENTRY.RECORD``."""
+
+    ledger_id: LedgerId
+    entry_id: EntryId
+    record: int = 0
+
+    def __str__(self) -> str:
+        text = f"{self.ledger_id}:{self.entry_id}"
+        return f"{text}.{self.record}" if self.record else text
+
+    @property
+    def after(self) -> Position:
+        """The first position behind this one; whether there is a record says the log."""
+        return Position(self.ledger_id, self.entry_id, self.record + 1)
+
+    @classmethod
+    def parse(cls, text: str) -> Position:
+        """Raises InvalidIdError."""
+        found = _TEXT.fullmatch(text)
+        numbers = [int(number or 0) for number in found.groups()] if found else [MAX_ID + 1]
+        if found is None or max(numbers) > MAX_ID:
+            raise InvalidIdError(
+                f"{text!r} is no position in a log: write LEDGER:ENTRY or LEDGER:ENTRY.RECORD, such as 7:12.3"
+            )
+        return cls(LedgerId(numbers[0]), EntryId(numbers[1]), numbers[2])
+
+
+BEGINNING = Position(LedgerId(0), EntryId(0))
+"""Before everything."""

@@ -1,0 +1,158 @@
+"""The next ledger of a log's writer, and the end of the one before, both beside the writing.
+
+A ledger is added only when the one before the present one is closed: two that may be open are what who takes over
+fences. If the metadata store cannot be reached the present ledger grows on, and it is tried again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from bkbox.client.client import Client
+from bkbox.client.log.opening import add, create_next, discard
+from bkbox.client.log.options import LogOptions
+from bkbox.client.log.stored import StoredList
+from bkbox.client.options import jittered
+from bkbox.client.writer import LedgerWriter
+from bkbox.errors import (
+    BkboxError,
+    HandleClosedError,
+    LedgerClosedError,
+    LedgerError,
+    LedgerFencedError,
+    MetadataError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+    NotLeaderError,
+)
+
+log = logging.getLogger(__name__)
+
+RETRY_S = 1.0
+"""Mean pause before something is tried again."""
+
+
+class Rolling:
+    """Of one writer of a log. ``rolled`` is called when ``next`` is there, ``failed`` with what ends the writer."""
+
+    def __init__(
+        self,
+        client: Client,
+        stored: StoredList,
+        options: LogOptions,
+        epoch: int,
+        rolled: Callable[[], None],
+        failed: Callable[[BaseException], object],
+    ) -> None:
+        self.next: LedgerWriter | None = None
+        self._client = client
+        self._stored = stored
+        self._options = options
+        self._epoch = epoch
+        self._rolled = rolled
+        self._failed = failed
+        self._preparing: asyncio.Task[None] | None = None
+        self._closing: asyncio.Task[None] | None = None
+
+    def prepare(self) -> None:
+        """Have a next ledger made, unless that is under way."""
+        if self._preparing is None and self.next is None:
+            self._preparing = asyncio.get_running_loop().create_task(self._prepare())
+
+    def take(self) -> LedgerWriter:
+        """The next ledger, which is the present one from now on."""
+        assert self.next is not None
+        taken, self.next = self.next, None
+        return taken
+
+    def close_later(self, ledger: LedgerWriter) -> None:
+        """Close a ledger in which everything is acknowledged."""
+        assert self._closing is None or self._closing.done()
+        self._closing = asyncio.get_running_loop().create_task(self._close(ledger))
+
+    async def finish(self) -> None:
+        """Come to an end: what was begun is done or let go. Raises MetadataError."""
+        if self._preparing is not None:
+            self._preparing.cancel()
+            await asyncio.wait([self._preparing])
+        if self._closing is not None:
+            await self._closing
+        if self.next is not None:
+            await self.take().close()
+
+    async def abort(self) -> None:
+        """Leave everything as it is."""
+        tasks = [task for task in (self._preparing, self._closing) if task is not None]
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        if self.next is not None:
+            await self.take().abort()
+
+    async def _prepare(self) -> None:
+        writer: LedgerWriter | None = None
+        try:
+            while self.next is None:
+                try:
+                    if self._closing is not None:
+                        await asyncio.shield(self._closing)
+                    if writer is None:
+                        present = (await self._stored.read()).value
+                        writer = await create_next(
+                            self._client, self._stored, present, self._options
+                        )
+                    await add(self._stored, self._epoch, writer.ledger_id)
+                except (NotLeaderError, NoSuchLogError):
+                    raise
+                except (MetadataError, LedgerError) as error:
+                    log.warning(
+                        "log %s cannot go on in another ledger yet: %s", self._stored.name, error
+                    )
+                    await asyncio.sleep(jittered(RETRY_S, self._client.rng))
+                else:
+                    self.next, writer = writer, None
+            self._rolled()
+        except BkboxError as error:
+            self._failed(error)
+            if writer is not None:
+                await self._let_go(writer)
+        finally:
+            self._preparing = None
+            if writer is not None:
+                await writer.abort()  # cancelled, it may be in the list: it stays
+
+    async def _let_go(self, writer: LedgerWriter) -> None:
+        """A ledger that was not added, as this writer was too late."""
+        try:
+            await discard(self._client, self._stored, writer)
+        except BkboxError as error:
+            name, number = self._stored.name, writer.ledger_id
+            log.warning("log %s: ledger %d stays without use: %s", name, number, error)
+
+    async def _close(self, ledger: LedgerWriter) -> None:
+        try:
+            while not await self._is_closed(ledger):
+                await asyncio.sleep(jittered(RETRY_S, self._client.rng))
+        except HandleClosedError:
+            pass  # the client was closed
+        finally:
+            await ledger.abort()
+
+    async def _is_closed(self, ledger: LedgerWriter) -> bool:
+        """Whether it is closed, or deleted with the log."""
+        try:
+            try:
+                await ledger.close()
+            except (LedgerFencedError, LedgerClosedError):
+                # Somebody recovers it. All that is in it was acknowledged, so it ends where it would have.
+                await self._client.recover(ledger.ledger_id, self._options.password)
+        except NoSuchLedgerError:
+            return True
+        except (MetadataError, LedgerError) as error:
+            name, number = self._stored.name, ledger.ledger_id
+            log.warning("log %s: ledger %d is not closed yet: %s", name, number, error)
+            return False
+        return True

@@ -1,0 +1,432 @@
+"""The one writer of a log.
+
+- Records are acknowledged in the order of the calls, and are in the log in that order without a hole: an append that
+  fails ends the writer, and with it all later ones.
+- Records that wait at the same time share an entry (``batch_bytes``, ``linger_s``).
+- When a ledger is full or old, the next one is created and added to the list while the present one is still written
+  (rolling.py). Then the writer waits until all is acknowledged that it has sent, and goes on in the new one: nothing is
+  ever sent to a ledger while something before it is not settled. The old one is closed beside that.
+- A record that comes again with the writer id and sequence number of one that is in the log is not written again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import warnings
+from collections import deque
+from collections.abc import Iterable
+from itertools import repeat
+from typing import NamedTuple
+
+from bkbox.client.binding import Binding
+from bkbox.client.client import Client
+from bkbox.client.closing import ClosedAtEnd
+from bkbox.client.log.entry import (
+    HEADER,
+    WRITER_ID_BYTES_MAX,
+    RawRecord,
+    encode_records,
+    encode_state,
+)
+from bkbox.client.log.opening import Opened, begin
+from bkbox.client.log.options import LogOptions
+from bkbox.client.log.position import Position
+from bkbox.client.log.rolling import Rolling
+from bkbox.client.log.stored import StoredList
+from bkbox.client.payload import payload_of
+from bkbox.errors import (
+    BkboxError,
+    EntryTooLargeError,
+    HandleClosedError,
+    LedgerClosedError,
+    LedgerFencedError,
+    NotLeaderError,
+    SequenceError,
+    WindowFullError,
+)
+from bkbox.ids import EntryId
+
+log = logging.getLogger(__name__)
+
+STATE_EVERY_BYTES = 16 << 20
+"""How much is written, where there are writer ids, before their state is written again: what opening the log reads."""
+
+
+class _Waiting(NamedTuple):
+    record: RawRecord
+    size: int
+    future: asyncio.Future[Position]
+
+
+class LogWriter(ClosedAtEnd):
+    """Writes one log; made by ``Log.open_writer``. As a context manager it closes the log's last ledger at its end."""
+
+    def __init__(
+        self, client: Client, stored: StoredList, options: LogOptions, opened: Opened
+    ) -> None:
+        self._name = stored.name
+        self._options = options
+        self._epoch = opened.epoch
+        self._ledger = opened.ledger
+        self._sequences = opened.sequences
+        self._rolling = Rolling(client, stored, options, opened.epoch, self._rolled, self._fail)
+        self._entries = 1
+        self._sent_bytes = 0
+        self._state_entry = 0
+        self._since_state = 0
+        self._queue: deque[_Waiting] = deque()
+        self._held_bytes = 0
+        self._in_flight = 0
+        self._submitted: dict[str, tuple[int, asyncio.Future[Position]]] = {}
+        self._wake = asyncio.Event()
+        self._room = asyncio.Event()
+        self._settled = asyncio.Event()
+        self._was_left = False
+        self._failure: BaseException | None = None
+        self._binding = Binding()
+        self._binding.check()  # of this loop from now on
+        self._loop = loop = asyncio.get_running_loop()
+        self._roll_timer = loop.call_later(options.roll_s, self._wake.set)
+        self._roll_at = loop.time() + options.roll_s
+        self._task = loop.create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    @property
+    def name(self) -> str:
+        """The log's name."""
+        return self._name
+
+    @property
+    def epoch(self) -> int:
+        """How often the log has been opened: larger than that of every writer before, so that it may be used to keep
+        those from other things as well (a fencing token)."""
+        return self._epoch
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the writer; None: nothing yet."""
+        return self._failure
+
+    # ---- append ---------------------------------------------------------------------------------
+
+    async def append(self, payload: bytes, *, timestamp_ms: int | None = None) -> Position:
+        """Append a record and wait until it is acknowledged; returns where it is.
+
+        Cancelled, the record may be in the log all the same. ``timestamp_ms``: since 1970; None: now. Raises
+        EntryTooLargeError, PayloadTypeError, HandleClosedError, WrongLoopError, ForkedError, and what ended the
+        writer: NotLeaderError, AddFailedError, MetadataError.
+        """
+        await self.drain()
+        return await self.append_nowait(payload, timestamp_ms=timestamp_ms)
+
+    async def append_once(
+        self, payload: bytes, writer_id: str, sequence: int, *, timestamp_ms: int | None = None
+    ) -> Position | None:
+        """The same for a record that may have been appended before, by whomever, with this writer id and sequence
+        number: it is in the log once. Numbers of a writer id ascend, in the order of the calls; one that is not above
+        the last is a repetition. It does not wait for room in the window: whoever calls waits for the answer.
+
+        Returns None for a repetition of which it is only known that it is in the log. Raises SequenceError, else as
+        ``append``.
+        """
+        if not writer_id or len(writer_id.encode()) > WRITER_ID_BYTES_MAX or sequence < 0:
+            raise SequenceError(
+                f"writer id {writer_id[:300]!r} and sequence number {sequence}: an id has 1 to {WRITER_ID_BYTES_MAX} "
+                "bytes, and numbers begin at 0"
+            )
+        # Nothing is waited for before the record has its place: one that another overtakes would count as repeated.
+        self._binding.check()
+        self._must_be_open()
+        under_way = self._submitted.get(writer_id)
+        if under_way is not None and sequence <= under_way[0]:
+            position = await asyncio.shield(under_way[1])
+            return position if sequence == under_way[0] else None
+        known = self._sequences.last(writer_id)
+        if under_way is None and known is not None and sequence <= known[0]:
+            return known[1] if sequence == known[0] else None
+        future = self._append(payload, timestamp_ms, writer_id, sequence)
+        self._submitted[writer_id] = sequence, future
+        return await asyncio.shield(future)
+
+    def last_sequence(self, writer_id: str) -> int | None:
+        """The last sequence number of this writer id, None for none: where to go on."""
+        under_way = self._submitted.get(writer_id)
+        known = self._sequences.last(writer_id)
+        return under_way[0] if under_way is not None else known[0] if known is not None else None
+
+    async def append_many(
+        self, payloads: Iterable[bytes], *, timestamps_ms: Iterable[int] | None = None
+    ) -> list[Position]:
+        """Append records without waiting in between; returns their positions once all are acknowledged.
+        ``timestamps_ms``: one for each; None: now. Raises as ``append``; those before the one that failed are in the
+        log."""
+        times = repeat(None) if timestamps_ms is None else timestamps_ms
+        futures: list[asyncio.Future[Position]] = []
+        try:
+            for payload, timestamp_ms in zip(payloads, times, strict=False):
+                await self.drain()
+                futures.append(self.append_nowait(payload, timestamp_ms=timestamp_ms))
+            return [await future for future in futures]
+        finally:
+            for future in futures:
+                if not future.cancel() and not future.cancelled():
+                    future.exception()
+
+    def append_nowait(
+        self, payload: bytes, *, timestamp_ms: int | None = None
+    ) -> asyncio.Future[Position]:
+        """Append a record; the future gives its position when it is acknowledged. Raises WindowFullError (then
+        ``await drain()``), else as ``append``, at once or by the future."""
+        self._binding.check()
+        if self._is_full():
+            raise WindowFullError(
+                f"the writer of log {self._name} holds {self._held_bytes} bytes that are not acknowledged"
+            )
+        return self._append(payload, timestamp_ms)
+
+    async def drain(self) -> None:
+        """Wait until the window has room, or the writer has failed. Raises WrongLoopError, ForkedError."""
+        self._binding.check()
+        while self._is_full():
+            self._room.clear()
+            await self._room.wait()
+
+    async def flush(self) -> None:
+        """Wait until all that was appended is acknowledged. Raises as ``append``."""
+        self._binding.check()
+        while (self._queue or self._in_flight) and self._failure is None:
+            self._settled.clear()
+            await self._settled.wait()
+        self._must_be_open()
+
+    def _append(
+        self, payload: bytes, timestamp_ms: int | None, writer_id: str = "", sequence: int = -1
+    ) -> asyncio.Future[Position]:
+        self._must_be_open()
+        if timestamp_ms is None:
+            timestamp_ms = self._options.clock_ms()
+        record = RawRecord(payload_of(payload), timestamp_ms, writer_id, sequence)
+        size = record.size
+        if size > self._entry_bytes_max:
+            raise EntryTooLargeError(
+                f"a record of {len(payload)} bytes comes to {size}, {self._entry_bytes_max} are allowed "
+                f"(log {self._name})"
+            )
+        future: asyncio.Future[Position] = self._loop.create_future()
+        self._queue.append(_Waiting(record, size, future))
+        self._held_bytes += size
+        self._wake.set()
+        return future
+
+    @property
+    def _entry_bytes_max(self) -> int:
+        return self._ledger.payload_bytes_max - HEADER.size
+
+    def _is_full(self) -> bool:
+        is_full = self._held_bytes >= self._options.window_bytes
+        return is_full and self._failure is None and not self._was_left
+
+    def _must_be_open(self) -> None:
+        if self._failure is not None:
+            raise self._failure
+        if self._was_left:
+            raise HandleClosedError(f"the writer of log {self._name} is closed")
+
+    # ---- end ------------------------------------------------------------------------------------
+
+    async def close(self) -> None:
+        """Wait for all appends, then close the log's last ledger, so that readers need not wait for its end. Doing so
+        twice is allowed. Raises what ended the writer, MetadataError, WrongLoopError, ForkedError."""
+        self._binding.check()
+        self._was_left = True
+        self._room.set()
+        self._wake.set()
+        await asyncio.shield(asyncio.wait([self._task]))
+        if self._failure is not None:
+            raise self._failure
+        try:
+            await self._rolling.finish()
+            await self._ledger.close()
+        except (LedgerFencedError, LedgerClosedError) as error:
+            raise self._fail(error) from error
+
+    async def abort(self) -> None:
+        """Leave the log as it is; what is not acknowledged yet fails with HandleClosedError, and may be in the log.
+        Raises WrongLoopError, ForkedError."""
+        self._binding.check()
+        self._was_left = True
+        self._task.cancel()
+        await asyncio.wait([self._task])
+        self._fail(HandleClosedError(f"the writer of log {self._name} was abandoned"))
+        await self._rolling.abort()
+        await self._ledger.abort()
+
+    # ---- the task that writes -------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        while await self._work():
+            pass
+        await self._all_settled()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._roll_timer.cancel()
+        if task.cancelled() and not self._was_left:
+            text = f"the writer of log {self._name} was not closed before its event loop ended"
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            self._fail(error)
+
+    async def _work(self) -> bool:
+        """One step; whether there is another."""
+        await self._wake.wait()
+        self._wake.clear()
+        if self._failure is not None:
+            return False
+        if self._rolling.next is not None:
+            await self._switch()
+        elif self._is_due() and not self._was_left:
+            self._rolling.prepare()
+        linger_s = self._options.linger_s
+        if 0 < self._held_bytes < self._options.batch_bytes and linger_s and not self._was_left:
+            await asyncio.sleep(linger_s)
+        while await self._may_send():
+            if self._since_state >= STATE_EVERY_BYTES and len(self._sequences):
+                self._send_state()
+            else:
+                self._send(self._cut())
+            await asyncio.sleep(0)  # who else is there has its turn
+            if self._rolling.next is not None:
+                await self._switch()
+            elif self._is_due() and not self._was_left:
+                self._rolling.prepare()
+        return not self._was_left
+
+    async def _may_send(self) -> bool:
+        """Whether there is anything to send, once the ledger has room for one entry. It has no more than that for
+        certain, so each entry asks anew: what finds no room would end the writer."""
+        await self._ledger.drain()
+        return bool(self._queue) and self._failure is None
+
+    def _cut(self) -> list[_Waiting]:
+        """The records of the next entry."""
+        room = min(self._options.batch_bytes, self._entry_bytes_max)
+        batch: list[_Waiting] = []
+        while self._queue and (not batch or self._queue[0].size <= room):
+            waiting = self._queue.popleft()
+            room -= waiting.size
+            batch.append(waiting)
+        return batch
+
+    def _send_state(self) -> None:
+        entry = self._entries
+        state = encode_state(self._sequences.encode(), entry, self._options.compression)
+        self._hand_over(state, [])
+        self._state_entry, self._since_state = entry, 0
+
+    def _send(self, batch: list[_Waiting]) -> None:
+        options, ledger = self._options, self._ledger
+        records = [waiting.record for waiting in batch]
+        for number, record in enumerate(records):
+            if record.writer_id:
+                # Before it is acknowledged: if it never is, this writer ends, and what it knows with it.
+                position = Position(ledger.ledger_id, EntryId(self._entries), number)
+                self._sequences.note(record.writer_id, record.sequence, position)
+        entry = encode_records(records, self._state_entry, options.compression)
+        self._hand_over(entry, batch)
+        self._since_state += len(entry)
+
+    def _hand_over(self, entry: bytes, batch: list[_Waiting]) -> None:
+        ledger = self._ledger
+        try:
+            future = ledger.append_nowait(entry)
+        except BkboxError as error:
+            self._fail(error)
+            self._fail_all(batch)
+            return
+        self._in_flight += 1
+        self._entries += 1
+        self._sent_bytes += len(entry)
+
+        def acked(done: asyncio.Future[EntryId]) -> None:
+            self._in_flight -= 1
+            error = None if done.cancelled() else done.exception()
+            if error is not None or done.cancelled():
+                self._fail(
+                    error or HandleClosedError(f"the writer of log {self._name} was abandoned")
+                )
+                self._fail_all(batch)
+            else:
+                entry_id = done.result()
+                for number, waiting in enumerate(batch):
+                    self._acked(waiting, Position(ledger.ledger_id, entry_id, number))
+            if self._in_flight == 0:
+                self._settled.set()
+            if not self._is_full():
+                self._room.set()
+
+        future.add_done_callback(acked)
+
+    def _acked(self, waiting: _Waiting, position: Position) -> None:
+        record, size, future = waiting
+        self._held_bytes -= size
+        if record.writer_id and self._submitted[record.writer_id][1] is future:
+            del self._submitted[record.writer_id]
+        if not future.done():
+            future.set_result(position)
+
+    async def _all_settled(self) -> None:
+        while self._in_flight:
+            self._settled.clear()
+            await self._settled.wait()
+
+    # ---- failing --------------------------------------------------------------------------------
+
+    def _fail(self, error: BaseException) -> BaseException:
+        """Nothing more is written; returns what has ended the writer."""
+        if self._failure is not None:
+            return self._failure
+        if isinstance(error, (LedgerFencedError, LedgerClosedError)):
+            text = f"somebody else has opened the log {self._name} as its writer: {error}"
+            error = NotLeaderError(text)
+        self._failure = error
+        waiting = list(self._queue)
+        self._queue.clear()
+        self._fail_all(waiting)
+        self._room.set()
+        self._settled.set()
+        self._wake.set()
+        return error
+
+    def _fail_all(self, batch: list[_Waiting]) -> None:
+        assert self._failure is not None
+        for _, size, future in batch:
+            self._held_bytes -= size
+            if not future.done():
+                future.set_exception(self._failure)
+                future.exception()  # whoever awaits it gets it; that nobody does is no news
+
+    # ---- rolling --------------------------------------------------------------------------------
+
+    def _is_due(self) -> bool:
+        full = self._sent_bytes >= self._options.roll_bytes
+        return full or (self._entries > 1 and self._loop.time() >= self._roll_at)
+
+    def _rolled(self) -> None:
+        """The next ledger is in the list."""
+        self._wake.set()
+
+    async def _switch(self) -> None:
+        """Go on in the next ledger, once everything before is settled."""
+        await self._all_settled()
+        if self._failure is not None:
+            return
+        old, self._ledger = self._ledger, self._rolling.take()
+        self._rolling.close_later(old)
+        self._entries, self._sent_bytes = 1, 0
+        self._state_entry, self._since_state = 0, 0
+        self._roll_timer.cancel()
+        self._roll_timer = self._loop.call_later(self._options.roll_s, self._wake.set)
+        self._roll_at = self._loop.time() + self._options.roll_s
+        await begin(self._ledger, self._sequences, self._options)

@@ -1,0 +1,17 @@
+"""Payloads as callers give them: bytes, or anything that shows its bytes, of which a copy is kept."""
+
+from __future__ import annotations
+
+from bkbox.errors import PayloadTypeError
+
+
+def payload_of(given: object) -> bytes:
+    """What is written for ``given``. Never ``bytes(given)``: that makes five zeros of the number 5. Raises
+    PayloadTypeError."""
+    if isinstance(given, bytes):
+        return given
+    try:
+        return memoryview(given).tobytes()  # type: ignore[arg-type]
+    except TypeError:
+        hint = "encode it, with .encode()" if isinstance(given, str) else "give bytes"
+        raise PayloadTypeError(f"a payload is of type {type(given).__name__}: {hint}") from None

@@ -1,0 +1,263 @@
+"""What can be seen of the folders of a bookie without writing to them and without any lock."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from bkbox.config import Config
+from bkbox.doctor.finding import Finding, fail, ok, warn
+from bkbox.errors import DiskError
+from bkbox.host.blocks import Device, Mount, device_of, mount_of
+from bkbox.host.files import HostFiles
+from bkbox.host.processes import flock_holder
+from bkbox.storage import marker as markers
+from bkbox.storage.files import Files
+from bkbox.storage.identity import read_identity
+from bkbox.storage.lock import LOCK_NAME
+
+_MEMORY = frozenset({"tmpfs", "ramfs"})
+_LAYERS = frozenset({"overlay", "aufs"})
+_REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"})
+_WITHOUT_BARRIERS = frozenset({"nobarrier", "barrier=0"})
+
+_KNOWN = frozenset(
+    [
+        "CHECKPOINT",
+        "DIRTY",
+        "DISK",
+        "DRAINING",
+        "EPOCH",
+        "JOBS",
+        "LOCK",
+        "MOVES",
+        "RESERVE",
+        "RETIRED",
+        "SCRUB",
+        "VERSION",
+        "admin.sock",
+        "entrylog",
+        "index",
+        "lost+found",
+    ]
+)
+_INODES_FREE_MIN = 1_000
+
+
+def check(config: Config, host: HostFiles, files: Files, *, running: bool) -> Iterator[Finding]:
+    """All checks of all folders."""
+    folders = [*config.disks, *((config.journal,) if config.journal else ())]
+    for folder in folders:
+        try:
+            yield from _folder(config, host, files, folder, running=running)
+        except (OSError, DiskError) as error:
+            yield fail(
+                "disk",
+                str(folder),
+                f"cannot be looked at: {error}",
+                f"ls -ld {folder}, as the user that runs the bookie",
+            )
+    yield from _shared_devices(host, config.disks)
+
+
+def _folder(
+    config: Config, host: HostFiles, files: Files, folder: Path, *, running: bool
+) -> Iterator[Finding]:
+    if not folder.is_dir():
+        yield fail(
+            "disk",
+            str(folder),
+            "there is no such folder: the disk is not mounted, or lost",
+            f"mount {folder}; if it is lost: bkbox cookie repair --config {config.path}",
+        )
+        return
+    identity = read_identity(files, folder)
+    if identity is None:
+        yield fail(
+            "disk",
+            str(folder),
+            "it is not prepared as a disk of a bookie, or another disk is mounted there",
+            f"bkbox cookie verify --config {config.path}",
+        )
+    else:
+        yield ok("disk", str(folder), f"disk {identity.uuid} of {identity.bookie_id}")
+    yield from _owner(folder)
+    yield from _file_system(host, folder)
+    yield from _space(config, folder)
+    yield from _lock(host, folder, running=running)
+    if not running and folder != config.journal:
+        yield _marker(host, files, folder)
+    yield from _leftovers(folder, running=running)
+
+
+def _owner(folder: Path) -> Iterator[Finding]:
+    found = folder.stat()
+    if found.st_mode & 0o007:
+        yield warn(
+            "permissions",
+            str(folder),
+            "everybody on this host may look into it: entries are other people's data",
+            f"chmod o-rwx {folder}",
+        )
+    if found.st_uid != os.geteuid():
+        yield warn(
+            "permissions",
+            str(folder),
+            f"it belongs to the user with id {found.st_uid}, and this is run by {os.geteuid()}: what is said here of "
+            "access may not be true for the bookie",
+            f"sudo -u '#{found.st_uid}' bkbox doctor …",
+        )
+    elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
+        yield fail("permissions", str(folder), "it cannot be written to", f"chmod u+rwx {folder}")
+
+
+def _file_system(host: HostFiles, folder: Path) -> Iterator[Finding]:
+    mount, device = mount_of(host, folder), device_of(host, folder)
+    if mount is None:
+        return
+    where = str(folder)
+    if mount.kind in _MEMORY:
+        yield fail(
+            "file system",
+            where,
+            f"{mount.kind} forgets everything when the host restarts",
+            f"mount a disk at {folder}",
+        )
+    elif mount.kind in _LAYERS:
+        yield warn(
+            "file system",
+            where,
+            f"{mount.kind} is a container's own file system, which goes with the container",
+            f"mount a volume at {folder}",
+        )
+    elif mount.kind in _REMOTE:
+        yield warn(
+            "file system",
+            where,
+            f"{mount.kind} is on another host: whether what was synced is on a disk there is that host's to say",
+            f"mount a local disk at {folder}",
+        )
+    elif _WITHOUT_BARRIERS & set(mount.options) and (device is None or device.volatile_cache):
+        yield fail(
+            "file system",
+            where,
+            "it is mounted without barriers: a sync ends before the disk has written, and a power cut loses what was "
+            "acknowledged",
+            f"mount -o remount,barrier {mount.point}",
+        )
+    elif "ro" in mount.options:
+        yield fail(
+            "file system",
+            where,
+            "it is mounted read-only, which the kernel does by itself after errors",
+            f"dmesg | grep {device.name if device else mount.source}",
+        )
+    else:
+        yield ok("file system", where, _described(mount, device))
+    yield from _errors(host, mount, folder)
+
+
+def _described(mount: Mount, device: Device | None) -> str:
+    if device is None:
+        return f"{mount.kind} on {mount.source}"
+    cache = {True: "with a volatile cache", False: "without a volatile cache", None: ""}
+    return f"{mount.kind} on {device.name} {cache[device.volatile_cache]}".rstrip()
+
+
+def _errors(host: HostFiles, mount: Mount, folder: Path) -> Iterator[Finding]:
+    """That ext4 has counted, which stay until somebody checks the file system."""
+    count = host.number(f"/sys/fs/ext4/{Path(mount.source).name}/errors_count")
+    if count:
+        yield fail(
+            "file system",
+            str(folder),
+            f"ext4 has met {count} errors on {mount.source} since it was last checked",
+            f"stop the bookie, then: umount {mount.point} && e2fsck -f {mount.source}",
+        )
+
+
+def _space(config: Config, folder: Path) -> Iterator[Finding]:
+    found = os.statvfs(folder)
+    total, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+    used = 1.0 - free / total if total else 1.0
+    where, share = str(folder), f"{used:.1%} in use, {free / (1 << 30):.1f} GiB free"
+    more = f"bkbox gc status --config {config.path}; or add a disk: bkbox disk add"
+    if used >= config.disk_usage_max:
+        limit = f"{config.disk_usage_max:.0%}"
+        yield fail("space", where, f"{share}: beyond {limit} it takes no new entries", more)
+    elif free < 2 * config.disk_reserve_bytes or used >= config.disk_usage_max - 0.05:
+        yield warn("space", where, f"{share}: soon it takes no new entries", more)
+    else:
+        yield ok("space", where, share)
+    if found.f_files and found.f_favail < _INODES_FREE_MIN:
+        yield fail("space", where, f"{found.f_favail} inodes are left", f"df -i {folder}")
+
+
+def _lock(host: HostFiles, folder: Path, *, running: bool) -> Iterator[Finding]:
+    holder = flock_holder(host, folder / LOCK_NAME)
+    if holder is not None and not running:
+        yield fail(
+            "lock",
+            str(folder),
+            f"the process with pid {holder}, or a child of it, has it in use, and no bookie answers",
+            f"ps -o pid,ppid,args -p {holder}",
+        )
+    elif holder is None and running:
+        yield warn("lock", str(folder), "the bookie runs and does not hold its lock")
+    else:
+        yield ok("lock", str(folder), f"held by pid {holder}" if holder else "free")
+
+
+def _marker(host: HostFiles, files: Files, folder: Path) -> Finding:
+    found = markers.read_marker(files, folder)
+    if found is None:
+        return ok("last stop", str(folder), "in order")
+    if found.is_host_crash(host.text("/proc/sys/kernel/random/boot_id") or ""):
+        reason = "; ".join(found.failures) or (
+            "it stands in for a lost disk" if found.replaced else "the host was restarted since"
+        )
+        return warn(
+            "last stop",
+            str(folder),
+            f"not in order ({reason}): the next start takes it for a crash of the host, looks for what is missing and "
+            "brings it back from other bookies",
+        )
+    return warn(
+        "last stop",
+        str(folder),
+        "processes were killed; the host stayed up: the next start reads the end of the log again, nothing is lost",
+    )
+
+
+def _leftovers(folder: Path, *, running: bool) -> Iterator[Finding]:
+    names = sorted(os.listdir(folder))
+    strange = [name for name in names if name not in _KNOWN and not name.endswith(".new")]
+    if strange:
+        yield warn(
+            "leftovers",
+            str(folder),
+            f"not bkbox's, or set aside by it: {', '.join(strange[:5])}{', …' if len(strange) > 5 else ''}",
+            f"look at them, then move them away from {folder}",
+        )
+    unfinished = [name for name in names if name.endswith(".new")]
+    if unfinished and not running:
+        text = f"a change was interrupted: {', '.join(unfinished)}; the next start overwrites them"
+        yield warn("leftovers", str(folder), text)
+
+
+def _shared_devices(host: HostFiles, disks: Sequence[Path]) -> Iterator[Finding]:
+    """Several disks of a bookie on one device: they fail together, and share what it can do."""
+    seen: dict[str, Path] = {}
+    for disk in disks:
+        device = device_of(host, disk)
+        if device is None:
+            continue
+        first = seen.setdefault(device.name, disk)
+        if first != disk:
+            yield warn(
+                "disk",
+                str(disk),
+                f"it is on {device.name}, as is {first}: they fail together and wait for each other",
+                "give each entry of `disks` a device of its own",
+            )

@@ -1,0 +1,77 @@
+"""All checks, in the order in which somebody would look."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from bkbox import config as configuration
+from bkbox.admin.client import fetch_status
+from bkbox.admin.paths import admin_socket_path
+from bkbox.admin.status import Status
+from bkbox.config import Config
+from bkbox.doctor import bookiechecks, diskchecks, hostchecks, storechecks
+from bkbox.doctor.finding import Finding, fail, ok, warn
+from bkbox.errors import BkboxError, BookieNotRunningError
+from bkbox.host.clock import clock
+from bkbox.host.files import HostFiles
+from bkbox.storage.files import RealFiles
+
+
+def examine(
+    path: Path, environ: Mapping[str, str], *, host: HostFiles, wait_s: float
+) -> list[Finding]:
+    """Look at the bookie of a configuration, which may run or not. Nothing is changed, and no lock is taken.
+
+    ``wait_s``: for the metadata store, at most.
+    """
+    findings = _configuration(path, environ)
+    config = None if findings else configuration.load(path, environ)
+    if config is None:
+        return [*findings, hostchecks.kernel(), *_host(host, None)]
+    findings.append(ok("configuration", str(path), "no problems"))
+    findings += hostchecks.extras(announce=config.announce)
+    status, said = _status(config)
+    findings += said
+    alive = status is not None or any(finding.verdict == "fail" for finding in said)
+    if status is not None:
+        findings += bookiechecks.running(config, status)
+    findings += bookiechecks.admin_socket(config, answers=alive)
+    findings += diskchecks.check(config, host, RealFiles(), running=alive)
+    findings += bookiechecks.port(config, status, running=alive)
+    findings += asyncio.run(storechecks.check(config, wait_s, running=alive))
+    if status is None:  # which says itself what it runs with
+        findings.append(hostchecks.kernel())
+    return [*findings, *_host(host, status)]
+
+
+def _configuration(path: Path, environ: Mapping[str, str]) -> list[Finding]:
+    return [
+        fail("configuration", each.place, each.text, f"bkbox config validate --config {path}")
+        for each in configuration.validate(path, environ)
+    ]
+
+
+def _status(config: Config) -> tuple[Status | None, list[Finding]]:
+    """What the bookie says, and what is wrong with how it says it."""
+    try:
+        return fetch_status(admin_socket_path(config)), []
+    except BookieNotRunningError as error:
+        return None, [warn("bookie", "", str(error), f"bkbox run --config {config.path}")]
+    except BkboxError as error:
+        advice = "run this as the user that runs the bookie, with the same version of bkbox"
+        return None, [fail("bookie", "", f"it runs and cannot be asked: {error}", advice)]
+
+
+def _host(host: HostFiles, status: Status | None) -> list[Finding]:
+    pid = None
+    for process in status.processes if status is not None else ():
+        if process.role == "frontend" and process.running and process.pid != os.getpid():
+            pid = process.pid
+    return [
+        hostchecks.limits(host, pid),
+        *hostchecks.memory(host),
+        hostchecks.clocks(clock()),
+    ]

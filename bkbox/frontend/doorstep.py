@@ -1,0 +1,293 @@
+"""A connection that is not let in yet: TLS, and who is at the other end.
+
+Nothing that it sends reaches a disk. It may begin with TLS, or ask for it with START_TLS as Java's client does, and it
+may authenticate itself; whatever else it asks is refused as not authorised, or ends the connection where there is no
+such answer. Between START_TLS and TLS only the first AUTH may come in the clear, right behind it, as Java's client
+sends it; its answer waits for TLS.
+
+A TLS record begins with 0x16, which is no length of a frame: so both ways to begin work on one port.
+Source: AuthHandler.java, BookieRequestProcessor.java.
+"""
+
+from __future__ import annotations
+
+import logging
+import socket
+from collections.abc import Callable
+
+from bkbox.errors import AuthenticationError, EncodingError, FrameError
+from bkbox.frontend.admittance import CERTIFICATE, OFF, REQUIRED, Admittance
+from bkbox.frontend.tlsend import TlsEnd
+from bkbox.security import digestmd5
+from bkbox.security.exchange import Examiner
+from bkbox.security.tls import identity_of
+from bkbox.wire import v2, v3
+from bkbox.wire.auth import AUTH_DISABLED_PLUGIN, AuthMessage
+from bkbox.wire.codes import Code
+from bkbox.wire.frames import LENGTH, PREFIX_BYTES
+
+log = logging.getLogger(__name__)
+
+_READ_BYTES = 64 * 1024
+_FRAME_BYTES_MAX = 64 * 1024
+"""Of somebody unknown."""
+_FRAMES_MAX = 64
+_START_TLS_BYTES_MAX = 256
+_TLS_HANDSHAKE = b"\x16"
+
+Refused = Callable[[str], None]
+"""Is told what was refused."""
+
+
+class Doorstep:
+    """``identity`` and ``plugin``: who it is, and how that is known; None as long as it is not, or need not be."""
+
+    def __init__(
+        self, sock: socket.socket, peer: str, admittance: Admittance, refused: Refused
+    ) -> None:
+        self.sock = sock
+        self.peer = peer
+        self.identity: str | None = None
+        self.plugin = ""
+        self.tls: TlsEnd | None = None
+        self._admittance = admittance
+        self._refused = refused
+        self._data = bytearray()
+        self._handshakes = False
+        self._asked_for_tls = False
+        self._held: list[bytes] = []
+        self._examiner: Examiner | None = None
+        self._tries_v3 = True
+        self._frames = 0
+
+    @property
+    def may_handshake(self) -> bool:
+        """Whether what comes next may be work for OpenSSL."""
+        return self._handshakes or (self.tls is None and self._admittance.tls != OFF)
+
+    @property
+    def rest(self) -> bytes:
+        """What has come and is still to be looked at, of somebody who was let in."""
+        return bytes(self._data)
+
+    def ready(self) -> bool:
+        """Take what has come; whether it may come in. Raises EOFError, OSError, FrameError and AuthenticationError:
+        then it is to be closed."""
+        if self.tls is None or self._handshakes:
+            data = self.sock.recv(_READ_BYTES)
+            if not data:
+                raise EOFError("the client has closed the connection")
+            if self.tls is None:
+                self._data += data
+            else:
+                self.tls.feed(data)
+        else:
+            self._decrypt()
+        return self._go_on()
+
+    def _go_on(self) -> bool:
+        if self._handshakes and not self._shake_hands():
+            return False
+        while not self._may_come_in():
+            if self._begins_tls():
+                self._begin_tls()
+                if not self._shake_hands():
+                    return False
+                continue
+            body = self._next_frame()
+            if body is None:
+                return False
+            self._frames += 1
+            if self._frames > _FRAMES_MAX:
+                raise FrameError(f"more than {_FRAMES_MAX} frames of somebody unknown")
+            self._take(body)
+        return True
+
+    def _begins_tls(self) -> bool:
+        """Nothing but START_TLS comes before TLS, or somebody else could have said it."""
+        first = not self._frames or self._asked_for_tls
+        may = self.tls is None and self._admittance.tls != OFF and first
+        return may and self._data[:1] == _TLS_HANDSHAKE
+
+    def _may_come_in(self) -> bool:
+        admittance = self._admittance
+        if admittance.plugins:
+            return self.identity is not None
+        if self.tls is not None:
+            return True
+        if admittance.tls == REQUIRED or self._asked_for_tls or len(self._data) < PREFIX_BYTES:
+            return False
+        # Whoever neither begins with TLS nor asks for it comes in as it is.
+        return self._data[:1] != _TLS_HANDSHAKE and not self._may_ask_for_tls()
+
+    def _may_ask_for_tls(self) -> bool:
+        """Whether the first frame is START_TLS, as far as it is there."""
+        (size,) = LENGTH.unpack_from(self._data)
+        if not 0 < size <= _START_TLS_BYTES_MAX:
+            return False
+        if len(self._data) < PREFIX_BYTES + size:
+            return len(self._data) == PREFIX_BYTES or self._data[PREFIX_BYTES] >= v3.FIRST_BYTE_MIN
+        try:
+            request = v3.decode_request(bytes(self._data[PREFIX_BYTES : PREFIX_BYTES + size]))
+        except (EncodingError, FrameError):
+            return False
+        return isinstance(request, v3.StartTlsRequest)
+
+    def _next_frame(self) -> bytes | None:
+        if len(self._data) < PREFIX_BYTES:
+            return None
+        (size,) = LENGTH.unpack_from(self._data)
+        if not 0 < size <= _FRAME_BYTES_MAX:
+            raise FrameError(f"frame of {size} bytes of somebody unknown")
+        end = PREFIX_BYTES + size
+        if len(self._data) < end:
+            return None
+        body = bytes(self._data[PREFIX_BYTES:end])
+        del self._data[:end]
+        return body
+
+    # ---- TLS ----------------------------------------------------------------------------------------
+
+    def _begin_tls(self) -> None:
+        assert self._admittance.context is not None
+        self.tls = TlsEnd(self.sock, self._admittance.context)
+        self.tls.feed(bytes(self._data))
+        self._data.clear()
+        self._handshakes = True
+
+    def _shake_hands(self) -> bool:
+        assert self.tls is not None
+        if not self.tls.handshake():
+            return False
+        self._handshakes = False
+        if CERTIFICATE in self._admittance.plugins:
+            self.identity = identity_of(self.tls.peer_certificate())
+            self.plugin = CERTIFICATE
+        held, self._held = self._held, []
+        for answer in held:
+            self._send(answer)
+        self._decrypt()
+        return True
+
+    def _decrypt(self) -> None:
+        """Take what TLS has for us, which may be nothing."""
+        assert self.tls is not None
+        room = memoryview(bytearray(_READ_BYTES))
+        try:
+            while True:
+                size = self.tls.recv_into(room)
+                if not size:
+                    raise EOFError("the client has closed the connection")
+                self._data += room[:size]
+                if not self.tls.pending:
+                    return
+                if len(self._data) > _FRAME_BYTES_MAX:
+                    raise FrameError("too much of somebody unknown")
+        except BlockingIOError:
+            return
+
+    # ---- frames -------------------------------------------------------------------------------------
+
+    def _take(self, body: bytes) -> None:
+        if self._tries_v3:
+            if body[0] >= v3.FIRST_BYTE_MIN:
+                try:
+                    request = v3.decode_request(body)
+                except EncodingError:
+                    pass
+                else:
+                    self._take_v3(request)
+                    return
+            self._tries_v3 = False
+        self._take_v2(body)
+
+    def _take_v3(self, request: v3.Request) -> None:
+        if isinstance(request, v3.StartTlsRequest):
+            self._start_tls(request)
+            return
+        in_the_clear = self.tls is None and self._admittance.tls == REQUIRED
+        if isinstance(request, v3.AuthRequest) and (not in_the_clear or self._asked_for_tls):
+            self._authenticate_v3(request)
+            return
+        self._refuse_in_between()
+        self._refused(request.header.operation.name)
+        self._send(v3.encode_response(v3.Refused(request.header, Code.EUA)))
+
+    def _start_tls(self, request: v3.StartTlsRequest) -> None:
+        if self._admittance.tls == OFF or self.tls is not None or self._frames > 1:
+            self._refuse_in_between()
+            self._send(v3.encode_response(v3.Refused(request.header, Code.EBADREQ)))
+            return
+        self._send(v3.encode_response(v3.StartTlsResponse(request.header.txn_id)))
+        self._asked_for_tls = True
+
+    def _authenticate_v3(self, request: v3.AuthRequest) -> None:
+        try:
+            answer = None if request.message is None else self._examine(request.message)
+        except AuthenticationError:
+            self._send(v3.encode_response(v3.Refused(request.header, Code.EUA)))
+            raise
+        code = Code.EUA if answer is None else Code.EOK
+        self._send(v3.encode_response(v3.AuthResponse(request.header, code, answer)))
+
+    def _take_v2(self, body: bytes) -> None:
+        header = v2.peek_request(body)
+        if isinstance(header, v2.BadVersion):
+            self._refuse_in_between()
+            self._send(v2.encode_response(v2.bad_version_response(header)))
+            return
+        if header.opcode == v2.OP_AUTH:
+            request = v2.decode_request(body)
+            assert isinstance(request, v2.AuthRequest)
+            if self.tls is None and self._admittance.tls == REQUIRED and not self._asked_for_tls:
+                raise AuthenticationError("authentication without TLS, which is required")
+            answer = self._examine(request.message)
+            if answer is None:
+                raise AuthenticationError(f"plugin {request.message.plugin[:80]!r} is not offered")
+            self._send(v2.encode_response(v2.AuthResponse(header.version, answer)))
+            return
+        self._refuse_in_between()
+        self._refused(f"opcode {header.opcode}")
+        if header.opcode not in (v2.OP_ADD, v2.OP_READ):
+            raise FrameError(f"opcode {header.opcode} before authentication")
+        self._send(v2.refuse(body, Code.EUA))
+
+    def _examine(self, message: AuthMessage) -> AuthMessage | None:
+        """What to answer; None for a plugin that is not offered. Raises AuthenticationError."""
+        if not self._admittance.plugins:
+            return AuthMessage(AUTH_DISABLED_PLUGIN, b"")
+        if self._examiner is None:
+            self._examiner = self._admittance.examiner(message.plugin)
+            if self._examiner is None:
+                return None
+        if message.plugin != self._examiner.plugin:
+            raise AuthenticationError("the plugin has changed in the middle of an exchange")
+        try:
+            step = self._examiner.step(message.payload)
+        except AuthenticationError:
+            raise
+        except Exception as error:
+            # What strangers send must not end the front-end, whatever a plugin has overlooked.
+            log.exception("plugin %s failed", self._examiner.plugin)
+            raise AuthenticationError(f"plugin {self._examiner.plugin} failed") from error
+        if step.identity is not None:
+            self.identity = step.identity
+            self.plugin = "sasl" if self._examiner.plugin == digestmd5.PLUGIN else "token"
+        return AuthMessage(message.plugin, step.payload)
+
+    # ---- answers ------------------------------------------------------------------------------------
+
+    def _refuse_in_between(self) -> None:
+        if self._asked_for_tls and self.tls is None:
+            raise FrameError("a request in the clear behind START_TLS")
+
+    def _send(self, answer: bytes) -> None:
+        if self._asked_for_tls and self.tls is None:
+            self._held.append(answer)
+            return
+        if self.tls is None:
+            taken = self.sock.send(answer) == len(answer)
+        else:
+            taken = self.tls.send([memoryview(answer)]) == len(answer) and not self.tls.unsent
+        if not taken:
+            raise ConnectionAbortedError("the client takes no answers while it is let in")

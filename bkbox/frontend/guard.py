@@ -1,0 +1,77 @@
+"""What the client of one connection may ask, once it is known who it is.
+
+Roles are looked at per request. Ordinary adds and reads of somebody who may add and read, and has no bound of requests,
+are not looked at one by one: the connection is told once (``plain``).
+"""
+
+from __future__ import annotations
+
+from bkbox.kernel.stream import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
+from bkbox.security.rates import Bucket
+from bkbox.security.refusals import Refusals
+from bkbox.security.roles import Grant, Need
+from bkbox.wire import v2, v3
+from bkbox.wire.codes import Code
+
+
+class Guard:
+    """``identity``: who has been found to be at the other end, and ``plugin``: how; ``peer``: its address."""
+
+    __slots__ = ("_refusals", "bucket", "grant", "identity", "peer", "plugin")
+
+    def __init__(
+        self,
+        identity: str,
+        plugin: str,
+        peer: str,
+        grant: Grant,
+        bucket: Bucket | None,
+        refusals: Refusals,
+    ) -> None:
+        self.identity = identity
+        self.plugin = plugin
+        self.peer = peer
+        self.grant = grant
+        self.bucket = bucket
+        self._refusals = refusals
+
+    @property
+    def plain(self) -> int:
+        """What of PLAIN_ADDS, PLAIN_READS and PLAIN_RECOVERIES, for ``Stream.allows``."""
+        if self.bucket is not None:
+            return 0
+        needs = self.grant.needs
+        return (
+            PLAIN_ADDS * (Need.ADD in needs)
+            | PLAIN_READS * (Need.READ in needs)
+            | PLAIN_RECOVERIES * (Need.RECOVER in needs)
+        )
+
+    def refusal(self, need: Need) -> Code | None:
+        """The code to answer a request with, None for one that may be carried out."""
+        if need not in self.grant.needs:
+            self._refusals.note(self.identity, self.peer, str(need.name).lower())
+            return Code.EUA
+        if self.bucket is not None and not self.bucket.take():
+            return Code.ETOOMANYREQUESTS
+        return None
+
+
+def need_of_v2(header: v2.Header) -> Need:
+    """What a request of version 2 needs that is not AUTH."""
+    if header.opcode == v2.OP_ADD:
+        return Need.RECOVER if header.flags & v2.FLAG_RECOVERY_ADD else Need.ADD
+    return Need.RECOVER if header.flags & v2.FLAG_DO_FENCING else Need.READ
+
+
+def need_of_v3(request: v3.LedgerRequest | v3.BookieInfoRequest) -> Need:
+    """The same for version 3."""
+    match request:
+        case v3.AddRequest():
+            return Need.RECOVER if request.recovery else Need.ADD
+        case v3.WriteLacRequest() | v3.ForceRequest():
+            return Need.ADD
+        case v3.ReadRequest():
+            return Need.RECOVER if request.fencing else Need.READ
+        case _:
+            return Need.READ

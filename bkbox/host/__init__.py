@@ -1,0 +1,1 @@
+"""What Linux tells about the host, read from /proc and /sys: facts, no judgement on them."""

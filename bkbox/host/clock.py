@@ -1,0 +1,29 @@
+"""Whether somebody keeps the clock of this host right. Source: adjtimex(2)."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from dataclasses import dataclass
+
+_TIMEX_BYTES = 208
+_STATUS = struct.Struct("@Illlli")
+"""The first fields of struct timex: modes, offset, freq, maxerror, esterror, status."""
+_UNSYNCHRONISED = 0x40
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """``synchronised``: by NTP, PTP or the like, as the kernel was told; ``error_max_s``: how far off it may be."""
+
+    synchronised: bool
+    error_max_s: float
+
+
+def clock() -> Clock | None:
+    """What the kernel says of its clock; None where it may not be asked."""
+    buffer = ctypes.create_string_buffer(_TIMEX_BYTES)  # modes 0: asks, and changes nothing
+    if ctypes.CDLL(None).adjtimex(buffer) < 0:
+        return None
+    _, _, _, error_max_us, _, status = _STATUS.unpack_from(buffer)
+    return Clock(not status & _UNSYNCHRONISED, error_max_us / 1e6)

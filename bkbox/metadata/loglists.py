@@ -1,0 +1,67 @@
+"""Where logs keep their lists of ledgers: a small document under a name, replaced by compare-and-set.
+
+What is in a document is the business of bkbox/client/log. A name is never taken away again, as the version of its
+document, which must not begin anew: a writer that comes back from a long pause would take the new one for its own. A
+log that is deleted leaves a document that says so.
+
+Beside its list a log has an *election*, which keeps would-be writers from getting into each other's way. It guarantees
+nothing: what does is that the list is replaced by compare-and-set, and that ledgers are fenced.
+"""
+
+from __future__ import annotations
+
+import re
+from abc import ABC, abstractmethod
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING
+
+from bkbox.errors import InvalidIdError
+from bkbox.metadata.underreplication import Candidacy
+
+if TYPE_CHECKING:
+    from bkbox.metadata.base import Versioned
+
+DATASET_PREFIX = "dataset."
+"""Documents whose names begin so are no logs, but what Spark publishes (pyspark_bookkeeper/dataset.py)."""
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
+
+
+def log_name(text: str) -> str:
+    """The name of a log. Raises InvalidIdError."""
+    if not isinstance(text, str) or not _NAME.fullmatch(text):
+        raise InvalidIdError(
+            f"{text!r} is no name of a log: 1 to 128 letters, digits, '.', '_' and '-', the first a letter or digit"
+        )
+    return text
+
+
+class LogLists(ABC):
+    """The documents of one cluster. Every method raises MetadataError; names are those of ``log_name``."""
+
+    @abstractmethod
+    async def find(self, name: str, *, latest: bool = False) -> Versioned[bytes] | None:
+        """``latest``: not older than anything that anyone was told before this call."""
+
+    @abstractmethod
+    async def write(self, name: str, data: bytes, expected_version: int | None) -> int:
+        """Create the document (None) or replace this version of it; returns the new version.
+
+        Raises VersionConflictError.
+        """
+
+    @abstractmethod
+    def watch(self, name: str) -> AsyncIterator[Versioned[bytes] | None]:
+        """The document now and after each change; None while there is none."""
+
+    @abstractmethod
+    async def names(self) -> list[str]:
+        """Every name that has a document, ascending."""
+
+    @abstractmethod
+    def candidacy(self, name: str, candidate: str) -> Candidacy:
+        """Stand for the leadership of a log, from the first ``is_elected`` on. ``candidate``: who, for people."""
+
+    @abstractmethod
+    async def leader(self, name: str) -> str | None:
+        """What the one who is elected now called itself; None without one."""

@@ -1,0 +1,52 @@
+"""The recovery job: one ledger is recovered and closed, for as long as it takes until enough of its bookies can tell.
+
+What a client does once and gives up (`bkbox ledger recover`) is tried again here whenever it cannot be; why not, and
+what can be done, is said as for any job. Cancelled or killed it leaves the ledger fenced, as any recovery that did not
+come to its end, and the next one goes on with it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from bkbox.client.client import Client
+from bkbox.errors import BkboxError, RecoveryAbortedError
+from bkbox.ids import LedgerId, ledger_id
+from bkbox.jobs.work import Work
+from bkbox.repair.environment import Environment
+from bkbox.repair.pace import retry_wait_s
+from bkbox.repair.resting import rest
+
+_ADVICE = "wait until more bookies of its ensemble are up and out of limbo; recovery is tried again by itself"
+
+
+async def recover(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
+    """``ledger``: its id. Raises NoSuchLedgerError, MetadataError, JobCancelledError."""
+    ledger, order, tries = ledger_id(arguments["ledger"]), environment.order, 0
+    work.expect(ledgers=1)
+    while True:
+        work.say(f"recovering ledger {ledger}")
+        await work.turn(metadata_calls=1)
+        try:
+            await environment.client.recover(ledger)
+        except RecoveryAbortedError as error:
+            work.block(ledger, *await why_stuck(environment.client, ledger, error))
+        else:
+            work.unblock(ledger)
+            work.did(ledgers=1)
+            return
+        pause_s = retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, environment.rng)
+        await rest(work, asyncio.sleep(pause_s))
+        tries += 1
+
+
+async def why_stuck(
+    client: Client, ledger: LedgerId, error: RecoveryAbortedError
+) -> tuple[str, str]:
+    """Which bookies a recovery waits for, in limbo or away, and what can be done."""
+    try:
+        found = (await client.survey(ledger)).diagnosis
+    except BkboxError:
+        return str(error), _ADVICE
+    # Where the survey finds nothing in its way any more, the next try will end it.
+    return found.reason or str(error), found.what_to_do or _ADVICE

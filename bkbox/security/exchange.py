@@ -1,0 +1,33 @@
+"""What authentication plugins have in common: messages that go to and fro until one side knows the other."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, Protocol
+
+
+class Step(NamedTuple):
+    """``payload``: what the bookie answers; ``identity``: who the client is, None as long as that is not known."""
+
+    payload: bytes
+    identity: str | None
+
+
+class Examiner(Protocol):
+    """The bookie's side of one exchange."""
+
+    plugin: str
+
+    def step(self, payload: bytes) -> Step:
+        """Raises AuthenticationError; nothing more is asked then."""
+
+
+class Applicant(Protocol):
+    """The client's side of one exchange."""
+
+    plugin: str
+
+    def begin(self) -> bytes:
+        """The first message."""
+
+    def step(self, payload: bytes) -> bytes | None:
+        """The next message; None: this side knows enough. Raises AuthenticationError."""

@@ -1,0 +1,92 @@
+"""Roles: what somebody may ask of a bookie.
+
+``read``: entries, LACs, lists, sizes. ``write``: everything that a writer does, recoveries of its ledgers included, and
+what reads do. ``replication``: to read, and to recover and copy ledgers, but not to add to them in the ordinary way.
+``admin``: all of it.
+
+In the configuration, one text for each identity: ``NAME=ROLE,ROLE``; ``*`` stands for everybody else who has proved who
+they are. Without any such text whoever has proved it may do everything.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from enum import Flag, auto
+
+from bkbox.values import value
+
+
+class Need(Flag):
+    """What a request does."""
+
+    READ = auto()
+    ADD = auto()
+    RECOVER = auto()
+
+
+ALL = Need.READ | Need.ADD | Need.RECOVER
+
+ROLES = {
+    "read": Need.READ,
+    "write": ALL,
+    "replication": Need.READ | Need.RECOVER,
+    "admin": ALL,
+}
+
+EVERYBODY = "*"
+NAME_CHARACTERS_MAX = 256
+
+
+@value
+class Grant:
+    """What one identity has. ``requests_per_second``: 0 for no bound."""
+
+    needs: Need
+    requests_per_second: int = 0
+
+
+FREE = Grant(ALL)
+
+
+class Grants:
+    """Who has what. ``grants`` as (identity, needs), ``rates`` as (identity, requests per second)."""
+
+    def __init__(
+        self, grants: Sequence[tuple[str, Need]] = (), rates: Sequence[tuple[str, int]] = ()
+    ) -> None:
+        self._needs = dict(grants)
+        self._rates = dict(rates)
+
+    def of(self, identity: str) -> Grant:
+        needs = ALL
+        if self._needs:
+            needs = self._needs.get(identity, self._needs.get(EVERYBODY, Need(0)))
+        return Grant(needs, self._rates.get(identity, self._rates.get(EVERYBODY, 0)))
+
+
+def parse_role(text: str) -> tuple[str, Need]:
+    """``NAME=ROLE,ROLE``. Raises ValueError, which says what is wrong."""
+    identity, words = _split(text, "NAME=ROLE,ROLE, for example broker=read,write")
+    needs = Need(0)
+    for word in words.split(","):
+        if word.strip() not in ROLES:
+            raise ValueError(f"{text!r}: {word.strip()!r} is none of the roles {', '.join(ROLES)}")
+        needs |= ROLES[word.strip()]
+    return identity, needs
+
+
+def parse_rate(text: str) -> tuple[str, int]:
+    """``NAME=NUMBER``. Raises ValueError."""
+    identity, number = _split(text, "NAME=NUMBER, for example broker=10000")
+    if not (number.isascii() and number.isdecimal() and 0 < int(number[:12]) < 10**9):
+        raise ValueError(f"{text!r}: {number[:20]!r} is not a number from 1 to 999999999")
+    return identity, int(number)
+
+
+def _split(text: str, form: str) -> tuple[str, str]:
+    # Names of certificates have equals signs of their own.
+    identity, equals, rest = text.rpartition("=")
+    identity = identity.strip()
+    if not equals or not identity or len(identity) > NAME_CHARACTERS_MAX:
+        raise ValueError(f"{text[:80]!r} is not of the form {form}")
+    return identity, rest.strip()

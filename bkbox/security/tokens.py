@@ -1,0 +1,125 @@
+"""bkbox's own plugin: both sides prove that they know a token, which itself is never sent.
+
+    client   {"user": NAME, "nonce": C}
+    bookie   {"nonce": S}
+    client   {"proof": HMAC-SHA256(token, "client" C S NAME)}
+    bookie   {"proof": HMAC-SHA256(token, "server" C S NAME)}
+
+Nonces are 16 to 128 letters and digits. So a bookie that is none learns nothing that it could use elsewhere, and a
+recorded exchange proves nothing on another connection, which has other nonces. What follows is not encrypted: that is
+what TLS is for.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Mapping
+
+from bkbox.errors import AuthenticationError
+from bkbox.security.exchange import Step
+
+PLUGIN = "bkbox-token"
+
+_BYTES_MAX = 1024
+_NONCE_MIN, _NONCE_MAX = 16, 128
+
+
+class Server:
+    """The bookie's side."""
+
+    plugin = PLUGIN
+
+    def __init__(self, tokens: Mapping[str, str], nonce: str) -> None:
+        """``nonce``: never used before."""
+        self._tokens = tokens
+        self._nonce = nonce
+        self._first: tuple[str, str] | None = None
+        self._over = False
+
+    def step(self, payload: bytes) -> Step:
+        """Raises AuthenticationError."""
+        if self._over:
+            raise AuthenticationError("token: the exchange was over already")
+        if self._first is None:
+            said = _parse(payload, "user", "nonce")
+            self._first = said["user"], _checked_nonce(said["nonce"])
+            return Step(_message(nonce=self._nonce), None)
+        self._over = True
+        user, nonce = self._first
+        said = _parse(payload, "proof")
+        # Who is not known takes as long as who is.
+        token = self._tokens.get(user, self._nonce)
+        expected = _proof(token, "client", nonce, self._nonce, user)
+        if (
+            not hmac.compare_digest(expected.encode(), said["proof"].encode())
+            or user not in self._tokens
+        ):
+            raise AuthenticationError(f"token: user {user[:80]!r} or the token is wrong")
+        return Step(_message(proof=_proof(token, "server", nonce, self._nonce, user)), user)
+
+
+class Client:
+    """The client's side."""
+
+    plugin = PLUGIN
+
+    def __init__(self, user: str, token: str, nonce: str) -> None:
+        self._user = user
+        self._token = token
+        self._nonce = nonce
+        self._other = ""
+
+    def begin(self) -> bytes:
+        return _message(user=self._user, nonce=self._nonce)
+
+    def step(self, payload: bytes) -> bytes | None:
+        """Raises AuthenticationError."""
+        if not self._other:
+            self._other = _checked_nonce(_parse(payload, "nonce")["nonce"])
+            return _message(proof=self._proof("client"))
+        found = _parse(payload, "proof")["proof"]
+        if not hmac.compare_digest(found.encode(), self._proof("server").encode()):
+            raise AuthenticationError("token: the bookie does not know the token")
+        return None
+
+    def _proof(self, side: str) -> str:
+        return _proof(self._token, side, self._nonce, self._other, self._user)
+
+
+def _proof(token: str, side: str, client_nonce: str, server_nonce: str, user: str) -> str:
+    text = "\0".join((side, client_nonce, server_nonce, user))
+    return hmac.digest(token.encode(), text.encode(), "sha256").hex()
+
+
+def _message(**values: str) -> bytes:
+    return json.dumps(values).encode()
+
+
+def _parse(payload: bytes, *names: str) -> dict[str, str]:
+    """Exactly these names, each with a text. Raises AuthenticationError."""
+    wrong = AuthenticationError(
+        f"token: a message that is not an object with {' and '.join(names)}"
+    )
+    if len(payload) > _BYTES_MAX:
+        raise AuthenticationError(f"token: a message of {len(payload)} bytes")
+    try:
+        found = json.loads(payload)
+    except (ValueError, RecursionError):
+        raise wrong from None
+    if not isinstance(found, dict) or found.keys() != set(names):
+        raise wrong
+    if not all(isinstance(value, str) and _is_text(value) for value in found.values()):
+        raise wrong
+    return found
+
+
+def _is_text(value: str) -> bool:
+    """Whether it can be written as UTF-8: JSON can name halves of characters."""
+    return not any("\ud800" <= char <= "\udfff" for char in value)
+
+
+def _checked_nonce(nonce: str) -> str:
+    if not _NONCE_MIN <= len(nonce) <= _NONCE_MAX or not (nonce.isascii() and nonce.isalnum()):
+        raise AuthenticationError("token: a nonce has to be 16 to 128 letters and digits")
+    return nonce

@@ -1,0 +1,88 @@
+"""The whole self-test of one folder."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from bkbox.errors import HostError
+from bkbox.host.blocks import Device, device_of, flushes
+from bkbox.host.files import HostFiles
+from bkbox.selftest import killed
+from bkbox.selftest.flushes import CANNOT_KNOW, CANNOT_KNOW_VIRTUAL, Flushing, judge
+from bkbox.selftest.killed import Kept
+from bkbox.selftest.latency import Latency, Way, measure
+
+ROOM_BYTES = 256 << 20
+"""What has to be free: the test writes at most half of it at a time, and removes it."""
+
+_MEASURES: tuple[tuple[Way, int], ...] = (
+    ("overwrite", 4 << 10),
+    ("append", 4 << 10),
+    ("append", 64 << 10),
+    ("append", 1 << 20),
+)
+
+FOLDER_PREFIX = ".bkbox-selftest-"
+
+
+@dataclass(frozen=True, slots=True)
+class DiskReport:
+    """``passed``: nothing was lost and nothing lies, as far as can be seen; ``cannot_know``: what cannot."""
+
+    path: str
+    device: Device | None
+    latency: tuple[Latency, ...]
+    flushing: Flushing
+    kept: Kept
+    passed: bool
+    cannot_know: tuple[str, ...]
+
+
+def test(folder: Path, seconds: float, host: HostFiles, clock_ns: Callable[[], int]) -> DiskReport:
+    """Write into a folder of its own below ``folder`` for about so long, and remove it. HostError."""
+    free = shutil.disk_usage(folder).free if folder.is_dir() else None
+    if free is None:
+        raise HostError(f"{folder} is no folder: mount the disk first")
+    if free < ROOM_BYTES:
+        raise HostError(
+            f"{folder} has {free >> 20} MiB free, and the self-test needs {ROOM_BYTES >> 20} MiB: free some, or test "
+            "another folder of the same disk"
+        )
+    try:
+        with tempfile.TemporaryDirectory(prefix=FOLDER_PREFIX, dir=folder) as own:
+            return _test(Path(own), folder, seconds, host, clock_ns)
+    except OSError as error:
+        raise HostError(f"{folder}: {error.strerror or error}") from error
+
+
+def _test(
+    own: Path, folder: Path, seconds: float, host: HostFiles, clock_ns: Callable[[], int]
+) -> DiskReport:
+    device = device_of(host, folder)
+    share = seconds / (len(_MEASURES) + 1)
+    before = None if device is None else flushes(host, device)
+    first = measure(own, *_MEASURES[0], share, clock_ns)
+    after = None if device is None else flushes(host, device)
+    counted = None if before is None or after is None else after - before
+    latency = (first, *(measure(own, way, size, share, clock_ns) for way, size in _MEASURES[1:]))
+    kept = killed.check(own, share)
+    flushing = judge(device, first.count, counted, first.p50_us)
+    return DiskReport(
+        path=str(folder),
+        device=device,
+        latency=latency,
+        flushing=flushing,
+        kept=kept,
+        passed=flushing.verdict != "lies" and not kept.lost,
+        cannot_know=(*CANNOT_KNOW, *((CANNOT_KNOW_VIRTUAL,) if _is_virtual(host) else ())),
+    )
+
+
+def _is_virtual(host: HostFiles) -> bool:
+    return any(
+        line.startswith("flags") and " hypervisor" in line for line in host.lines("/proc/cpuinfo")
+    )

@@ -1,0 +1,138 @@
+"""Who is let in, on the bookie's port (the front-end's order) and on the admin API's: files with certificates and
+secrets are read here, and nowhere else.
+
+They are read again when they change, so that a new certificate needs no restart; one that cannot be used is said and
+not taken over.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bkbox.config import Config
+from bkbox.errors import BootError
+from bkbox.frontend.admittance import OFF, Admittance
+from bkbox.ipc.channel import MESSAGE_BYTES_MAX
+from bkbox.ipc.messages import Admit
+from bkbox.security.secretfiles import read_secret, read_text, read_users
+
+if TYPE_CHECKING:
+    from bkbox.admin.door import Door
+
+log = logging.getLogger(__name__)
+
+_LOOK_EVERY_S = 5.0
+
+
+def order_of(config: Config) -> Admit:
+    """Raises BootError for files that cannot be used."""
+    uses_tls = config.tls != OFF
+    uses_users = bool({"sasl", "token"} & set(config.auth))
+    if "sasl" in config.auth:
+        log.warning(
+            "auth = sasl is DIGEST-MD5, which is weak: use it inside TLS, and token for clients of bkbox"
+        )
+    order = {
+        "tls": config.tls,
+        "certificate": _text(config.tls_certificate_file, "tls_certificate_file")
+        if uses_tls
+        else "",
+        "key": _key(config.tls_key_file) if uses_tls else "",
+        "ca": _text(config.tls_ca_file, "tls_ca_file") if uses_tls and config.tls_ca_file else None,
+        "client_certificates": config.tls_client_certificates,
+        "plugins": list(config.auth),
+        "users": _users(config.auth_users_file) if uses_users else {},
+        "roles": [(identity, needs.value) for identity, needs in config.parsed_roles()],
+        "rates": config.parsed_rates(),
+    }
+    payload = json.dumps(order).encode()
+    if len(payload) > MESSAGE_BYTES_MAX - 1024:
+        raise BootError(
+            f"certificates and users come to {len(payload)} bytes: {MESSAGE_BYTES_MAX - 1024} are allowed"
+        )
+    Admittance.from_order(payload)  # what the front-end could not use is refused here
+    return Admit(payload=payload)
+
+
+def _text(path: Path | None, key: str) -> str:
+    assert path is not None
+    return read_text(path, key)
+
+
+def _key(path: Path | None) -> str:
+    assert path is not None
+    return read_secret(path, "tls_key_file").decode("latin-1")
+
+
+def _users(path: Path | None) -> dict[str, str]:
+    assert path is not None
+    return read_users(path, "auth_users_file")
+
+
+def _door(config: Config) -> Door | None:
+    if not config.http_listen:
+        return None
+    from bkbox.admin.door import door_of  # OpenSSL and what HTTP needs are loaded by who uses them
+
+    return door_of(config)
+
+
+class Credentials:
+    """The last ones that could be used: ``order`` of the front-end, ``door`` of the admin API's port where there is
+    one."""
+
+    def __init__(self) -> None:
+        self.order = Admit()
+        self.door: Door | None = None
+        self._seen: dict[Path, _State] = {}
+        self._next_s = 0.0
+
+    def take(self, config: Config) -> None:
+        """Read the files of this configuration. Raises BootError; then everything is as it was."""
+        seen = _seen(config)
+        self.order, self.door = order_of(config), _door(config)
+        self._seen = seen
+
+    def look(self, config: Config, now_s: float) -> bool:
+        """Read the files anew if one of them has changed since, every few seconds; whether that was done."""
+        if now_s < self._next_s:
+            return False
+        self._next_s = now_s + _LOOK_EVERY_S
+        seen = _seen(config)
+        if seen == self._seen:
+            return False
+        self._seen = seen
+        try:
+            self.order, self.door = order_of(config), _door(config)
+        except BootError as error:
+            log.error("what was there before stays in use: %s", error)
+            return False
+        log.warning("certificates, users and tokens were read anew, because a file has changed")
+        return True
+
+
+_State = tuple[int, int, int]
+
+
+def _seen(config: Config) -> dict[Path, _State]:
+    files = (
+        config.tls_certificate_file,
+        config.tls_key_file,
+        config.tls_ca_file,
+        config.auth_users_file,
+        config.http_token_file,
+        config.http_read_token_file,
+    )
+    return {path: _state(path) for path in files if path is not None}
+
+
+def _state(path: Path) -> _State:
+    try:
+        found = os.stat(path)
+    except OSError:
+        return 0, 0, 0
+    return found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,38 @@
+"""Rates from counters that only grow: what was done per second within the last seconds. Pure."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+
+_WINDOW_S = 10.0
+_STEP_S = 0.5
+
+
+class Meter:
+    """The counters of one disk's worker, as they were seen. One that has begun anew counts from 0 again."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, Mapping[str, int]]] = deque()
+
+    def see(self, now_s: float, counts: Mapping[str, int]) -> None:
+        """The counters at this moment; it may be told often."""
+        if self._seen:
+            last = self._seen[-1][1]
+            if any(counts.get(name, 0) < last[name] for name in last):
+                self._seen.clear()
+            elif len(self._seen) > 1 and now_s - self._seen[-2][0] < _STEP_S:
+                self._seen.pop()
+        self._seen.append((now_s, dict(counts)))
+        while len(self._seen) > 2 and now_s - self._seen[1][0] >= _WINDOW_S:
+            self._seen.popleft()
+
+    def rates(self) -> dict[str, float]:
+        """Of each counter; nothing before it was seen twice."""
+        if len(self._seen) < 2:
+            return {}
+        (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]
+        passed_s = last_s - first_s
+        if passed_s <= 0:
+            return {}
+        return {name: (last[name] - first.get(name, 0)) / passed_s for name in last}

@@ -1,0 +1,149 @@
+"""A dataset: a name for closed ledgers that were written together, kept in the metadata store as one small document.
+
+Ledgers are *published* by replacing the document with compare-and-set: readers see all of a job or nothing. Those that
+were taken off (``overwrite``) are doomed until they are deleted, so that nothing is left behind by who is interrupted.
+For each writer of a stream the document has the number of its last batch: one that comes again is recognised.
+
+As stored: JSON under the name ``dataset.NAME`` among the lists of logs, ledgers as ``1,5-9``. A document of 1 MiB, what
+ZooKeeper takes, has room for 100,000 ledgers and more.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, replace
+
+from bkbox.audit.selection import format_ledgers, parse_ledgers
+from bkbox.errors import MetadataError, OperatorError, VersionConflictError
+from bkbox.ids import LedgerId
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.loglists import DATASET_PREFIX, log_name
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """``instance``: the cluster that the ledgers are of. Of streams that write, by their names: ``batches``, the last
+    one that is published; ``swept``: below this id nothing is left that was abandoned."""
+
+    instance: str
+    ledgers: frozenset[int] = frozenset()
+    doomed: frozenset[int] = frozenset()
+    batches: dict[str, int] = field(default_factory=dict)
+    swept: dict[str, int] = field(default_factory=dict)
+
+
+Change = Callable[[Dataset], Dataset]
+
+
+class Datasets:
+    """Those of one cluster."""
+
+    def __init__(self, store: MetadataStore) -> None:
+        self._store = store
+
+    async def find(self, name: str) -> Dataset | None:
+        """None: there is none of this name. Raises MetadataError."""
+        found = await self._store.logs.find(_document(name), latest=True)
+        return None if found is None else await self._decoded(name, found.value)
+
+    async def read(self, name: str) -> Dataset:
+        """Raises OperatorError where there is none, MetadataError."""
+        found = await self.find(name)
+        if found is None:
+            raise OperatorError(
+                f"there is no dataset {name}: nothing was ever published under this name"
+            )
+        return found
+
+    async def change(self, name: str, change: Change) -> Dataset:
+        """Replace the newest document, whoever else does so. Raises MetadataError, what ``change`` raises."""
+        while True:
+            stored = await self._store.logs.find(_document(name), latest=True)
+            before = (
+                Dataset(await self._store.instance_id())
+                if stored is None
+                else await self._decoded(name, stored.value)
+            )
+            after = change(before)
+            if stored is not None and after == before:
+                return after
+            version = None if stored is None else stored.version
+            try:
+                await self._store.logs.write(_document(name), _encode(after), version)
+            except VersionConflictError:
+                continue
+            return after
+
+    async def bury(self, name: str) -> None:
+        """Delete the ledgers that were taken off, and say so. Raises MetadataError."""
+        found = await self.find(name)
+        if found is None or not found.doomed:
+            return
+        for ledger in sorted(found.doomed):
+            await self._store.delete_ledger(LedgerId(ledger))
+        await self.change(name, lambda now: replace(now, doomed=now.doomed - found.doomed))
+
+    async def _decoded(self, name: str, data: bytes) -> Dataset:
+        try:
+            fields = json.loads(data)
+            if fields["format"] != _FORMAT:
+                raise MetadataError(
+                    f"dataset {name} has format {fields['format']!r}, this version reads {_FORMAT}"
+                )
+            found = Dataset(
+                fields["instance"],
+                _ids(fields["ledgers"]),
+                _ids(fields["doomed"]),
+                {str(writer): int(batch) for writer, batch in fields["batches"].items()},
+                {str(writer): int(ledger) for writer, ledger in fields["swept"].items()},
+            )
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise MetadataError(
+                f"the document of dataset {name} cannot be read: {error!r}"
+            ) from None
+        if found.instance != await self._store.instance_id():
+            raise MetadataError(
+                f"dataset {name} is of cluster {found.instance}, which was made anew since: its ledgers are gone"
+            )
+        return found
+
+
+def published(
+    new: Collection[int], *, overwrite: bool, writer: str = "", batch: int = -1
+) -> Change:
+    """What publishes these ledgers; nothing where this writer's batch is there already."""
+
+    def change(before: Dataset) -> Dataset:
+        if writer and before.batches.get(writer, -1) >= batch:
+            return before
+        batches = {**before.batches, writer: batch} if writer else before.batches
+        if overwrite:
+            doomed = before.doomed | (before.ledgers - frozenset(new))
+            return replace(before, ledgers=frozenset(new), doomed=doomed, batches=batches)
+        return replace(before, ledgers=before.ledgers | frozenset(new), batches=batches)
+
+    return change
+
+
+def _document(name: str) -> str:
+    return DATASET_PREFIX + log_name(name)
+
+
+def _encode(found: Dataset) -> bytes:
+    return json.dumps(
+        {
+            "format": _FORMAT,
+            "instance": found.instance,
+            "ledgers": format_ledgers(sorted(found.ledgers)),
+            "doomed": format_ledgers(sorted(found.doomed)),
+            "batches": found.batches,
+            "swept": found.swept,
+        }
+    ).encode()
+
+
+def _ids(text: str) -> frozenset[int]:
+    return frozenset(parse_ledgers(text)) if text else frozenset()

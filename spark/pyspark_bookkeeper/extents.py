@@ -1,0 +1,35 @@
+"""How far a ledger can be read."""
+
+from __future__ import annotations
+
+from bkbox.client.client import Client
+from bkbox.ids import EntryId
+from bkbox.wire.ledger import LedgerState
+from pyspark_bookkeeper.options import ReadOptions
+from pyspark_bookkeeper.planning import Extent
+
+AT_ONCE = 32
+"""Ledgers that are asked for at the same time."""
+
+
+async def extent_of(client: Client, ledger: int, options: ReadOptions) -> Extent:
+    """All of a ledger that can be read now. Raises UnauthorizedError, MetadataError, NoSuchLedgerError,
+    UnknownEntryError (an open ledger whose bookies do not say its LAC)."""
+    reader = await client.open_ledger(ledger, options.password.encode(), recovery=False)
+    metadata = reader.metadata
+    if metadata.state is not LedgerState.CLOSED:
+        last = await reader.read_explicit_last_add_confirmed()
+        metadata = reader.metadata
+    cuts = tuple(int(fragment.first_entry) for fragment in metadata.fragments)
+    if metadata.state is LedgerState.CLOSED:
+        return Extent(ledger, 0, metadata.last_entry + 1, metadata.length, cuts, True)
+    size = (await reader.read_entry(EntryId(last))).length if last >= 0 else 0
+    return Extent(ledger, 0, last + 1, size, cuts)
+
+
+def part_of(whole: Extent, first: int, stop: int) -> Extent:
+    """A part, with its share of the bytes."""
+    if not 0 <= first < stop:
+        return Extent(whole.ledger_id, first, first, 0)
+    share = (stop - first) / max(whole.stop - whole.first, 1)
+    return Extent(whole.ledger_id, first, stop, int(whole.size * share), whole.cuts)

@@ -1,0 +1,80 @@
+"""Cutting what is to be read into partitions. Pure.
+
+A ledger is cut where a fragment begins, as other bookies have it from there on, and where a partition is full;
+neighbours share one. No partition is empty, and no entry is in two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import ceil
+from typing import NamedTuple
+
+ENTRY_OVERHEAD_BYTES = 64
+"""What an entry counts for beside its payload."""
+
+
+_ROUNDING = 1e-6
+"""Of an entry: what sums of floating-point numbers may be off."""
+
+
+class Piece(NamedTuple):
+    """Entries of one ledger, first to last, both included."""
+
+    ledger_id: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True)
+class Extent:
+    """What is to be read of one ledger: entries ``first`` to before ``stop``, ``size`` payload bytes in all, as far as
+    known; ``cuts``: the first entries of its fragments; ``is_final``: the ledger will never have more."""
+
+    ledger_id: int
+    first: int
+    stop: int
+    size: int
+    cuts: tuple[int, ...] = ()
+    is_final: bool = False
+
+
+def partitions(
+    extents: Iterable[Extent], max_bytes: int, min_partitions: int = 1
+) -> list[tuple[Piece, ...]]:
+    """Of about the same size. ``min_partitions`` is a hint: with fewer entries than that there are fewer partitions."""
+    wanted = [extent for extent in extents if extent.stop > extent.first]
+    total = sum(map(_weight, wanted))
+    count = max(ceil(total / max_bytes), min_partitions)
+    target = total / count
+    found: list[tuple[Piece, ...]] = []
+    held: list[Piece] = []
+    room = target
+    for extent in wanted:
+        per_entry = _weight(extent) / (extent.stop - extent.first)
+        for first, stop in _between(extent.first, extent.stop, extent.cuts):
+            at = first
+            while at < stop:
+                fits = int(room / per_entry + _ROUNDING)
+                if fits < 1 and held:
+                    found.append(tuple(held))
+                    held, room = [], room + target
+                    continue
+                last = min(at + max(fits, 1), stop) - 1
+                held.append(Piece(extent.ledger_id, at, last))
+                room -= (last - at + 1) * per_entry
+                at = last + 1
+    if held:
+        found.append(tuple(held))
+    return found
+
+
+def _weight(extent: Extent) -> int:
+    return extent.size + ENTRY_OVERHEAD_BYTES * (extent.stop - extent.first)
+
+
+def _between(first: int, stop: int, cuts: Sequence[int]) -> Iterator[tuple[int, int]]:
+    edges = [first, *sorted(cut for cut in set(cuts) if first < cut < stop), stop]
+    return pairwise(edges)

@@ -1,0 +1,129 @@
+"""What a task does: read the pieces of one partition, each entry with its digest checked, and give Arrow batches.
+
+Loss is an error with ``failOnDataLoss``, and a line in the log without: entries that every bookie says it has not, and
+ledgers that are gone. What nobody can say for now, a bookie that is away, is always an error, after so many retries:
+it is no loss. A metadata store that is away is one at once: the store has waited for it already.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+import pyarrow as pa
+
+from bkbox.client.client import Client
+from bkbox.client.reader import Entry, LedgerReader
+from bkbox.errors import NoSuchEntryError, NoSuchLedgerError, UnknownEntryError
+from pyspark_bookkeeper.chunks import Chunk, chunks
+from pyspark_bookkeeper.columns import BATCH_BYTES, BATCH_ROWS, Columns
+from pyspark_bookkeeper.options import ReadOptions
+from pyspark_bookkeeper.planning import Piece
+
+log = logging.getLogger(__name__)
+
+_OPENED_AHEAD = 8
+_RETRY_PAUSE_S = 0.5
+
+
+@dataclass(frozen=True)
+class PieceReader:
+    """Reads pieces as a query wants them. ``columns``: see Columns."""
+
+    options: ReadOptions
+    columns: tuple[tuple[str, bool], ...]
+
+    async def batches(
+        self, client: Client, pieces: Sequence[Piece]
+    ) -> AsyncGenerator[pa.RecordBatch, None]:
+        """Raises as Client.open_ledger and LedgerReader.read."""
+        columns = Columns(self.columns, log=self.options.log is not None)
+        opening: deque[asyncio.Task[LedgerReader | None]] = deque()
+        left = iter(pieces)
+        try:
+            for piece in pieces:
+                while len(opening) < _OPENED_AHEAD and (following := next(left, None)):
+                    opening.append(asyncio.ensure_future(self._open(client, following)))
+                reader = await opening.popleft()
+                if reader is None:
+                    continue
+                async with aclosing(self._piece(reader, piece)) as found:
+                    async for entries in found:
+                        yield columns.batch(entries, reader.metadata)
+        finally:
+            for task in opening:
+                task.cancel()
+            await asyncio.gather(*opening, return_exceptions=True)
+
+    async def _open(self, client: Client, piece: Piece) -> LedgerReader | None:
+        """None where the ledger is gone and that is no error."""
+        try:
+            return await client.open_ledger(
+                piece.ledger_id, self.options.password.encode(), recovery=False
+            )
+        except NoSuchLedgerError as error:
+            self._lost(f"entries {piece.first} to {piece.last} of ledger {piece.ledger_id}", error)
+            return None
+
+    async def _piece(self, reader: LedgerReader, piece: Piece) -> AsyncGenerator[Chunk, None]:
+        """What makes a batch each."""
+        held: list[Entry] = []
+        size = 0
+        async with aclosing(self._chunks(reader, piece)) as found:
+            async for chunk in found:
+                entries = chunk if isinstance(chunk, list) else []
+                held += entries
+                size += sum(map(len, [entry.payload for entry in entries]))
+                is_full = size >= BATCH_BYTES or len(held) >= BATCH_ROWS
+                if held and (is_full or not entries):
+                    yield held
+                    held, size = [], 0
+                if not entries:
+                    yield chunk
+        if held:
+            yield held
+
+    async def _chunks(self, reader: LedgerReader, piece: Piece) -> AsyncGenerator[Chunk, None]:
+        """As they come, over retries and losses."""
+        at, tries = piece.first, 0
+        while at <= piece.last:
+            try:
+                await self._must_be_confirmed(reader, piece.last)
+                found = chunks(reader, at, piece.last, columns=self.options.log is None)
+                async with aclosing(found):
+                    async for chunk in found:
+                        yield chunk
+                        at, tries = at + len(chunk), 0
+            except NoSuchEntryError as error:
+                self._lost(f"entry {at} of ledger {piece.ledger_id}", error)
+                at += 1
+            except NoSuchLedgerError as error:
+                self._lost(f"entries {at} to {piece.last} of ledger {piece.ledger_id}", error)
+                return
+            except UnknownEntryError:
+                if tries == self.options.num_retries:
+                    raise
+                tries += 1
+                await asyncio.sleep(_RETRY_PAUSE_S * 2**tries)
+
+    async def _must_be_confirmed(self, reader: LedgerReader, last: int) -> None:
+        """It was when the query was planned; which bookies say so may be others now. Raises UnknownEntryError."""
+        if reader.is_closed or reader.last_add_confirmed >= last:
+            return
+        if await reader.read_explicit_last_add_confirmed() < last and not reader.is_closed:
+            raise UnknownEntryError(
+                f"the bookies that answer do not know that entry {last} of ledger {reader.ledger_id} is confirmed"
+            )
+
+    def _lost(self, what: str, error: NoSuchEntryError | NoSuchLedgerError) -> None:
+        if self.options.fail_on_data_loss:
+            error.add_note(
+                f"{what}: data that was there when the query was planned is gone. With failOnDataLoss = false it is "
+                f"left out"
+            )
+            raise error
+        log.warning("left out: %s: %s", what, error)

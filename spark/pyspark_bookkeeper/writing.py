@@ -1,0 +1,268 @@
+"""``df.write`` and ``df.writeStream`` with ``format("bookkeeper")``.
+
+Each task attempt writes a ledger of its own and closes it; what it gives the driver is the ledger's id. The driver
+publishes the ledgers of a job, or of a batch of a stream, in a dataset by one compare-and-set (dataset.py), and deletes
+what was abandoned: the ledgers of attempts that failed, were killed, or ran beside the one that counted. They are found
+by their custom metadata, among the ids that were given out since the job began. A batch that comes again, as after a
+restart, is recognised by its number and its ledgers are deleted. So every row is there exactly once.
+
+An entry is a row's column ``value``, in the order of the task.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import AsyncGenerator, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from uuid import uuid4
+
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSourceArrowWriter,
+    DataSourceStreamArrowWriter,
+    WriterCommitMessage,
+)
+from pyspark.sql.types import BinaryType, StringType, StructType
+
+from bkbox.client.client import Client
+from bkbox.errors import BkboxError, ConfigError, MetadataError, NoSuchLedgerError
+from bkbox.ids import LedgerId
+from bkbox.repair.parallel import in_parallel
+from pyspark_bookkeeper.cluster import connected
+from pyspark_bookkeeper.dataset import Change, Dataset, Datasets, published
+from pyspark_bookkeeper.options import WriteOptions
+
+log = logging.getLogger(__name__)
+
+JOB = "bkbox.spark.job"
+DATASET = "bkbox.spark.dataset"
+"""Custom metadata of ledgers that were written by Spark."""
+
+_LOOK_AT_IDS_MAX = 100_000
+"""Of the ids that were given out since a job began, so many are looked at for abandoned ledgers."""
+
+_AT_ONCE = 32
+
+
+@dataclass
+class Sealed(WriterCommitMessage):
+    """What a task has written. ``ledger_id`` None: nothing, there were no rows."""
+
+    ledger_id: int | None
+    entries: int
+    size: int
+
+
+class _Writes:
+    """What batch and stream have in common. ``job``: what their ledgers are marked with."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, job: str) -> None:
+        check_rows(schema)
+        assert options.dataset is not None
+        self._options = options
+        self._dataset = options.dataset
+        self._job = job
+
+    # ---- a task -------------------------------------------------------------------------------------
+
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
+        """Raises what writing raises; then the ledger is deleted."""
+        return asyncio.run(self._write(iterator))
+
+    async def _write(self, batches: Iterator[pa.RecordBatch]) -> Sealed:
+        options = self._options
+        entries = size = 0
+        # The first one decides whether there is a ledger at all.
+        values = _values(batches)
+        first = await anext(values, None)
+        if first is None:
+            return Sealed(None, 0, 0)
+        async with connected(options) as client:
+            writer = await client.create_ledger(
+                options.ensemble_size,
+                options.write_quorum,
+                options.ack_quorum,
+                options.digest_type,
+                options.password.encode(),
+                {
+                    "application": b"pyspark",
+                    **options.custom,
+                    JOB: self._job.encode(),
+                    DATASET: self._dataset.encode(),
+                },
+            )
+            try:
+                found: list[bytes] | None = first
+                while found is not None:
+                    await writer.append_many(found)
+                    entries += len(found)
+                    size += sum(map(len, found))
+                    found = await anext(values, None)
+                await writer.close()
+            except BaseException:
+                await writer.abort()
+                with suppress(BkboxError):
+                    await client.delete_ledger(writer.ledger_id)
+                raise
+        return Sealed(writer.ledger_id, entries, size)
+
+    # ---- the driver ---------------------------------------------------------------------------------
+
+    async def _delete_abandoned(
+        self, client: Client, found: Dataset | None, first_id: int, bound: int
+    ) -> None:
+        """The ledgers of this job with ids from ``first_id`` to before ``bound``, but for those that are published: the
+        answer to that may have been lost."""
+        kept = found.ledgers if found is not None else frozenset()
+        ids = range(first_id, bound)
+        if len(ids) > _LOOK_AT_IDS_MAX:
+            log.warning(
+                "of %d ids only the last %d are looked at for abandoned ledgers",
+                len(ids),
+                _LOOK_AT_IDS_MAX,
+            )
+            ids = ids[-_LOOK_AT_IDS_MAX:]
+
+        async def one(ledger: int) -> None:
+            try:
+                custom = dict((await client.store.read_ledger(LedgerId(ledger))).value.custom)
+            except NoSuchLedgerError:
+                return
+            except MetadataError as error:
+                if error.may_have_taken_effect:
+                    raise
+                return  # of somebody else, and not to be read
+            if custom.get(JOB) == self._job.encode():
+                await client.delete_ledger(ledger)
+                log.info("ledger %d was abandoned, and is deleted", ledger)
+
+        await in_parallel([each for each in ids if each not in kept], one, _AT_ONCE)
+
+
+class BatchWriter(_Writes, DataSourceArrowWriter):
+    """``df.write``: mode ``append`` adds to the dataset, ``overwrite`` takes off what was there. Made once on the
+    driver; its copies work in the tasks, and commit."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+        super().__init__(options, schema, uuid4().hex)
+        self._overwrite = overwrite
+        self._first_id = asyncio.run(self._draw())
+
+    async def _draw(self) -> int:
+        """None of the job's ledgers has a smaller id."""
+        async with connected(self._options) as client:
+            return await client.store.new_ledger_id()
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Publish."""
+        change = published(_ledgers(messages), overwrite=self._overwrite)
+        asyncio.run(self._end(change))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
+        """Delete."""
+        asyncio.run(self._end(None))
+
+    async def _end(self, change: Change | None) -> None:
+        async with connected(self._options) as client:
+            datasets = Datasets(client.store)
+            if change is None:
+                found = await datasets.find(self._dataset)
+            else:
+                found = await datasets.change(self._dataset, change)
+                await datasets.bury(self._dataset)
+            bound = await client.store.new_ledger_id()
+            await self._delete_abandoned(client, found, self._first_id, bound)
+
+
+class StreamWriter(_Writes, DataSourceStreamArrowWriter):
+    """``df.writeStream``. Made anew for the tasks of each batch, and for its end: what they share is the document of
+    the dataset, which knows up to which id nothing abandoned is left."""
+
+    def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
+        self._name = options.writer_id or options.checkpoint
+        if not self._name:
+            raise ConfigError(
+                [
+                    "a stream that writes needs the option checkpointLocation, or writerId: a name that is the same "
+                    "after a restart, and of no other stream"
+                ]
+            )
+        if overwrite:
+            raise ConfigError(["a stream appends: outputMode has to be append"])
+        super().__init__(options, schema, hashlib.sha256(self._name.encode()).hexdigest()[:32])
+        asyncio.run(self._begin())
+
+    async def _begin(self) -> None:
+        async with connected(self._options) as client:
+            datasets = Datasets(client.store)
+            found = await datasets.find(self._dataset)
+            if found is not None and self._name in found.swept:
+                return
+            first_id = await client.store.new_ledger_id()
+            await datasets.change(
+                self._dataset,
+                lambda now: replace(now, swept={self._name: first_id, **now.swept}),
+            )
+
+    def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
+        """Publish, unless this batch was published before."""
+        change = published(_ledgers(messages), overwrite=False, writer=self._name, batch=batchId)
+        asyncio.run(self._end(change))
+
+    def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
+        """Delete."""
+        asyncio.run(self._end(lambda now: now))
+
+    async def _end(self, change: Change) -> None:
+        async with connected(self._options) as client:
+            datasets = Datasets(client.store)
+            found = await datasets.change(self._dataset, change)
+            bound = await client.store.new_ledger_id()
+            await self._delete_abandoned(client, found, found.swept[self._name], bound)
+            await datasets.change(
+                self._dataset, lambda now: replace(now, swept={**now.swept, self._name: bound})
+            )
+
+
+def check_rows(schema: StructType) -> None:
+    """Raises ConfigError for rows that are no entries."""
+    names = schema.fieldNames()
+    if "value" not in names:
+        raise ConfigError(
+            [f"rows need a column 'value', binary or string; they have {', '.join(names)}"]
+        )
+    if left := [name for name in names if name != "value"]:
+        raise ConfigError(
+            [
+                f"rows have columns that no entry has room for: {', '.join(left)}. Select or encode them into 'value'"
+            ]
+        )
+    kind = schema["value"].dataType
+    if not isinstance(kind, (BinaryType, StringType)):
+        raise ConfigError(
+            [f"column 'value' is of type {kind.simpleString()}: it has to be binary or string"]
+        )
+
+
+async def _values(batches: Iterator[pa.RecordBatch]) -> AsyncGenerator[list[bytes], None]:
+    # On a thread: while Spark computes the next batch, acknowledgements come in here.
+    while (batch := await asyncio.to_thread(next, batches, None)) is not None:
+        column = batch.column("value")
+        if column.null_count:
+            raise ConfigError(
+                [f"{column.null_count} rows have no value (null): an entry has to have one"]
+            )
+        found = column.cast(pa.binary()).to_pylist()
+        if found:
+            yield found
+
+
+def _ledgers(messages: Iterable[WriterCommitMessage | None]) -> list[int]:
+    return sorted(
+        each.ledger_id
+        for each in messages
+        if isinstance(each, Sealed) and each.ledger_id is not None
+    )

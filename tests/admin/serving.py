@@ -1,0 +1,124 @@
+"""A server of the admin API on TCP in a thread of its own, with a small table of routes."""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import json
+import ssl
+import threading
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from typing import Any
+
+from bkbox.admin import server
+from bkbox.admin.access import WithToken
+from bkbox.admin.door import Door
+from bkbox.admin.routes import Asked, Query, Route
+from bkbox.errors import JobRefusedError
+from bkbox.security.rates import Bucket
+
+TOKEN, READ_TOKEN = "t" * 32, "r" * 32
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What the route below takes."""
+
+    count: int
+    text: str = "none"
+
+
+def table(done: list[str]) -> tuple[Route, ...]:
+    async def read(asked: Asked) -> object:
+        return {"name": asked.place["name"], "query": dict(asked.query)}
+
+    async def change(asked: Asked) -> object:
+        told = asked.told(Body)
+        done.append(f"{told.count} {told.text}")
+        return {"count": told.count}
+
+    async def refuse(_asked: Asked) -> object:
+        raise JobRefusedError("not now")
+
+    async def late(_asked: Asked) -> object:
+        raise TimeoutError
+
+    async def defect(_asked: Asked) -> object:
+        raise ZeroDivisionError("of no use")
+
+    return (
+        Route(
+            "GET",
+            "/read/{name}",
+            read,
+            query=(Query("n", "integer", ""), Query("b", "boolean", "")),
+        ),
+        Route("POST", "/change", change, body=Body),
+        Route("POST", "/refuse", refuse),
+        Route("GET", "/late", late),
+        Route("GET", "/defect", defect),
+    )
+
+
+def door(
+    token: str = TOKEN, context: ssl.SSLContext | None = None, per_second: int = 10_000
+) -> Door:
+    access = WithToken(token.encode(), READ_TOKEN.encode(), frozenset({"bookie.example.com"}))
+    return Door(access, context, Bucket(per_second, time.monotonic))
+
+
+class Serving:
+    """``door``: the one that holds now."""
+
+    def __init__(self, through: Door | None = None) -> None:
+        self.door = through or door()
+        self.done: list[str] = []
+        self.port = 0
+        self._stop = asyncio.Event()
+        self._up = threading.Event()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread = threading.Thread(target=lambda: asyncio.run(self._serve()))
+
+    async def _serve(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        running = await server.start_tcp(
+            "127.0.0.1", 0, lambda: table(self.done), lambda: self.door
+        )
+        self.port = running.address[1]
+        self._up.set()
+        await self._stop.wait()
+        await running.close()
+
+    def __enter__(self) -> Serving:
+        self._thread.start()
+        assert self._up.wait(10)
+        return self
+
+    def __exit__(self, *_how: object) -> None:
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._stop.set)
+        self._thread.join(10)
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        body: bytes | None = None,
+        token: str | None = TOKEN,
+        **headers: str,
+    ) -> tuple[int, dict[str, Any]]:
+        """Status and what the answer holds; ``_`` in the names of headers stands for ``-``."""
+        sent = {name.replace("_", "-"): value for name, value in headers.items()}
+        if token is not None:
+            sent["Authorization"] = f"Bearer {token}"
+        with closing(http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)) as connection:
+            connection.request(method, path, body, sent)
+            response = connection.getresponse()
+            found = json.loads(response.read())
+            assert isinstance(found, dict)
+            if response.status != 200:
+                assert response.headers["Content-Type"].startswith("application/problem+json")
+                assert found["status"] == response.status
+            return response.status, found

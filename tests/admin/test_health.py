@@ -1,0 +1,58 @@
+"""The judgement on a bookie, check by check."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from bkbox.admin.health import Probe, health_of, not_ready
+from bkbox.admin.status import Boot, Cookies, DiskStatus, Limbo, Metadata, Process, Status, Tidiness
+
+DISK = DiskStatus("/data/a", "6a1c", "clean", "", "in service", 1, 0, 10, 20)
+WELL = Status(
+    *("0.1.0", "b:1", "i", "b:1", "running", True, "sync", Boot("up")),
+    disks=(DISK,),
+    processes=(Process("frontend", "b:1", 2, 0, True), Process("repair", "b:1", 3, 0, True)),
+    cookies=Cookies(True),
+    metadata=Metadata("sqlite:/c.db", True),
+)
+PROBE = Probe("/data/a", "", 1.5, 5)
+
+
+def states(status: Status, *probes: Probe) -> dict[str, str]:
+    found = health_of(status, probes)
+    worst = {check.state for check in found.checks}
+    expected = "fail" if "fail" in worst else "warn" if "warn" in worst else "ok"
+    assert found.state == expected
+    return {check.name: check.state for check in found.checks if check.state != "ok"}
+
+
+def test_one_that_is_well() -> None:
+    assert states(WELL, PROBE) == {}
+    assert not_ready(WELL) == ""
+
+
+def test_each_thing_that_is_wrong_has_a_name() -> None:
+    assert states(WELL, replace(PROBE, problem="no room")) == {"write and read /data/a": "fail"}
+    failed = replace(WELL, disks=(replace(DISK, state="failed", reason="EIO"),))
+    assert states(failed) == {"disk /data/a": "fail"}
+    assert "no disk" in not_ready(failed)
+    assert states(replace(WELL, limbo=Limbo(3))) == {"limbo": "warn"}
+    assert states(replace(WELL, writable=False)) == {"writable": "warn"}
+    assert states(replace(WELL, cookies=Cookies(False))) == {"cookies": "warn"}
+    assert states(replace(WELL, cookies=Cookies())) == {}, "not compared yet is no fault"
+    full = replace(WELL, disks=(replace(DISK, read_only=("disk full",)),))
+    assert states(full) == {"room /data/a": "warn"}
+    bad = replace(WELL, disks=(replace(DISK, tidiness=Tidiness(quarantined=2)),))
+    assert states(bad) == {"segments": "warn"}
+
+
+def test_a_bookie_that_is_not_there_for_clients() -> None:
+    alone = replace(WELL, metadata=Metadata("sqlite:/c.db", False, 40.0))
+    assert states(alone) == {"metadata": "fail"}
+    assert "not registered" in not_ready(alone)
+    starting = replace(WELL, state="starting", boot=Boot("replay"))
+    assert states(starting) == {"bookie": "fail"}
+    assert "replay" in not_ready(starting)
+    front = replace(WELL, processes=(Process("frontend", "b:1", 2, 1, False),))
+    assert states(front) == {"frontend": "fail"}
+    assert "front-end" in not_ready(front)

@@ -1,0 +1,124 @@
+"""``bkbox doctor`` on real bookies that run, do not run, and are broken in all ways that it knows."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+from pathlib import Path
+from typing import Any
+
+from tests.harness.fixtures import MakeBookie
+from tests.harness.processes import BookieProcess, bkbox
+
+Found = dict[tuple[str, str], dict[str, Any]]
+
+
+def doctor(bookie: BookieProcess) -> tuple[int, Found]:
+    """Exit code, and what is not in order: the worst of each check and of what."""
+    words = ("doctor", "--config", str(bookie.config), "--wait", "2", "-o", "json")
+    done = bkbox(*words, check=False)
+    document = json.loads(done.stdout)
+    assert (document["verdict"] == "fail") == (done.returncode == 1)
+    assert all(each["why"] for each in document["findings"])
+    found: Found = {}
+    for each in sorted(document["findings"], key=lambda each: str(each["verdict"]) != "ok"):
+        found[each["check"], each["about"]] = each
+    return done.returncode, found
+
+
+def failed(found: Found) -> set[tuple[str, str]]:
+    return {
+        key for key, each in found.items() if each["verdict"] == "fail" and key[0] != "file system"
+    }
+
+
+def test_a_bookie_that_is_well(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie()
+    _, down = doctor(bookie)
+    assert failed(down) == set()
+    assert down["bookie", ""]["command"] == f"bkbox run --config {bookie.config}"
+    assert down["port", f"127.0.0.1:{bookie.port}"]["why"] == "free"
+    assert down["last stop", str(bookie.disks[0])]["verdict"] == "ok"
+    before = {path: path.stat().st_mtime_ns for path in bookie.root.rglob("*")}
+    doctor(bookie)
+    assert {path: path.stat().st_mtime_ns for path in bookie.root.rglob("*")} == before
+
+    bookie.start()
+    _, up = doctor(bookie)
+    assert failed(up) == set()
+    assert up["bookie", ""]["verdict"] in ("ok", "warn")  # the interpreted kernel is a warning
+    assert up["port", f"127.0.0.1:{bookie.port}"]["why"] == "it answers"
+    assert up["lock", str(bookie.disks[0])]["why"].startswith("held by pid")
+    assert up["cookies", ""]["verdict"] == "ok"
+
+
+def test_a_disk_that_was_lost(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie()
+    shutil.rmtree(bookie.disks[1])
+    code, found = doctor(bookie)
+    assert code == 1
+    assert failed(found) == {("disk", str(bookie.disks[1])), ("cookies", str(bookie.disks[1]))}
+    command = found["cookies", str(bookie.disks[1])]["command"]
+    assert command == f"bkbox cookie repair --config {bookie.config}"
+
+
+def test_a_bookie_that_was_killed(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie().start()
+    bookie.kill()
+    code, found = doctor(bookie)
+    assert code == 0 or failed(found) == set()
+    assert "processes were killed" in found["last stop", str(bookie.disks[0])]["why"]
+    assert ("leftovers", str(bookie.disks[0] / "admin.sock")) in found
+
+
+def test_the_port_is_taken_and_files_lie_about(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie()
+    (bookie.disks[0] / "core.4711").touch()
+    (bookie.disks[1] / "VERSION.new").touch()
+    bookie.disks[0].chmod(0o755)
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", bookie.port))
+        taken.listen()
+        code, found = doctor(bookie)
+    assert code == 1
+    assert failed(found) == {("port", f"127.0.0.1:{bookie.port}")}
+    assert "core.4711" in found["leftovers", str(bookie.disks[0])]["why"]
+    assert "VERSION.new" in found["leftovers", str(bookie.disks[1])]["why"]
+    assert found["permissions", str(bookie.disks[0])]["verdict"] == "warn"
+
+
+def test_somebody_else_holds_a_disk(make_bookie: MakeBookie) -> None:
+    from bkbox.storage.lock import DiskLock
+
+    bookie = make_bookie()
+    lock = DiskLock(bookie.disks[0])
+    try:
+        _, found = doctor(bookie)
+    finally:
+        lock.release()
+    assert failed(found) == {("lock", str(bookie.disks[0]))}
+    assert f"pid {os.getpid()}" in found["lock", str(bookie.disks[0])]["why"]
+
+
+def test_the_metadata_store_is_away(make_bookie: MakeBookie, tmp_path: Path) -> None:
+    bookie = make_bookie()
+    (tmp_path / "metadata.db").unlink()
+    _, found = doctor(bookie)
+    assert failed(found) == {("metadata store", bookie.metadata)}
+
+
+def test_a_wrong_configuration_does_not_hide_the_host(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie()
+    bookie.config.write_text(bookie.config.read_text() + "\nno_such_key = 1\n")
+    code, found = doctor(bookie)
+    assert code == 1
+    assert {key[0] for key in failed(found)} == {"configuration"}
+    assert any(check == "limits" for check, _ in found)
+
+
+def test_a_full_disk(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie(disk_usage_max=0.01, disk_usage_resume=0.001)
+    _, found = doctor(bookie)
+    assert failed(found) == {("space", str(disk)) for disk in bookie.disks}

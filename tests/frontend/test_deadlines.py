@@ -1,0 +1,118 @@
+"""Connections that keep the bookie waiting: when each of them is given up, and when none is."""
+
+from __future__ import annotations
+
+import pytest
+
+from bkbox.frontend.deadlines import LOOK_EVERY_S, Deadlines, Patience
+from bkbox.kernel.stream import IDLE, NOTHING, PARTIAL, UNTAKEN
+
+PATIENCE = Patience(frame_s=10.0, answers_s=20.0, idle_s=40.0)
+
+
+class Connection:
+    def __init__(self, state: int = IDLE) -> None:
+        self.state = state
+        self.taken = 0
+        self.sent = 0
+        self.watched = (0, 0)
+        self.watched_since = 0.0
+
+    def waits_for(self) -> int:
+        return self.state
+
+
+class Scene:
+    def __init__(self, patience: Patience = PATIENCE) -> None:
+        self.now = 0.0
+        self.connections: list[Connection] = []
+        self.ended: list[tuple[float, Connection, str]] = []
+        self.deadlines = Deadlines(lambda: self.connections, self._end, lambda: self.now)
+        self.deadlines.patience = patience
+
+    def _end(self, connection: Connection, reason: str) -> None:
+        self.ended.append((self.now, connection, reason))
+        self.connections.remove(connection)
+
+    def add(self, state: int) -> Connection:
+        connection = Connection(state)
+        self.connections.append(connection)
+        return connection
+
+    def run_to(self, until: float) -> None:
+        while self.now < until:
+            self.deadlines.tick()
+            self.now += max(self.deadlines.wait_s(), 0.001)
+
+
+@pytest.mark.parametrize(
+    ("state", "taken", "limit", "reason"),
+    [
+        (PARTIAL, 5, 10.0, "not ended"),
+        (PARTIAL, 0, 10.0, "not ended"),
+        (UNTAKEN, 5, 20.0, "taken nothing"),
+        (IDLE, 5, 40.0, "idle"),
+        (IDLE, 0, 10.0, "asked for nothing"),
+    ],
+)
+def test_when_a_connection_is_given_up(state: int, taken: int, limit: float, reason: str) -> None:
+    scene = Scene()
+    scene.add(state).taken = taken
+    scene.run_to(limit - 1)
+    assert not scene.ended
+    scene.run_to(limit + 3 * LOOK_EVERY_S)
+    [(_when, _who, said)] = scene.ended
+    assert reason in said
+
+
+def test_what_waits_for_the_bookie_waits_for_ever() -> None:
+    scene = Scene()
+    scene.add(NOTHING)
+    scene.run_to(1000)
+    assert not scene.ended
+
+
+@pytest.mark.parametrize("state", [PARTIAL, IDLE, UNTAKEN])
+def test_without_patience_set_nobody_is_given_up(state: int) -> None:
+    scene = Scene(Patience())
+    scene.add(state)
+    scene.run_to(1000)
+    assert not scene.ended
+
+
+def test_frames_that_come_and_answers_that_go_begin_the_time_anew() -> None:
+    scene = Scene()
+    asks, takes = scene.add(PARTIAL), scene.add(UNTAKEN)
+    for second in range(0, 200, 5):
+        asks.taken += 1
+        takes.sent += 1
+        scene.run_to(second)
+    assert not scene.ended
+    # Who asks more does not take more, and the other way round.
+    for second in range(200, 260, 5):
+        asks.sent += 1
+        takes.taken += 1
+        scene.run_to(second)
+    assert [who for _, who, _ in scene.ended] == [asks, takes]
+
+
+def test_many_are_looked_at_in_turns() -> None:
+    scene = Scene()
+    for _ in range(1700):
+        scene.add(PARTIAL)
+    scene.deadlines.tick()
+    assert 0 < scene.deadlines.wait_s() < 0.1 < LOOK_EVERY_S
+    scene.run_to(16)
+    assert len(scene.ended) == 1700
+
+
+def test_what_came_while_the_front_end_was_held_up_is_taken_first() -> None:
+    scene = Scene()
+    waited, hung = scene.add(PARTIAL), scene.add(PARTIAL)
+    scene.run_to(5)
+    scene.now += 60
+    scene.deadlines.tick()
+    assert not scene.ended
+    waited.taken += 1
+    scene.deadlines.tick()
+    assert [who for _when, who, _reason in scene.ended] == [hung]

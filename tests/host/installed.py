@@ -1,0 +1,65 @@
+"""bkbox as somebody has it who has only the wheel: an environment of its own, made once per test process."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+NO_INDEX = re.compile(
+    r"Could not fetch|Connection|Temporary failure|Name or service|NewConnectionError|Max retries"
+)
+
+
+def build_wheel(folder: Path) -> Path:
+    """Built from a copy, and without Cython, so that nothing is compiled: kernels have tests of their own."""
+    source = folder / "source"
+    source.mkdir()
+    leave = shutil.ignore_patterns("__pycache__", "*.so")
+    for name in ("bkbox", "systemd", "tui"):
+        shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=leave)
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, source)
+    (folder / "hidden" / "Cython").mkdir(parents=True)
+    (folder / "hidden" / "Cython" / "__init__.py").write_text("raise ImportError('not here')")
+    words = ("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", str(folder), str(source))
+    subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", *words],
+        env={**os.environ, "PYTHONPATH": str(folder / "hidden")},
+        check=True,
+        capture_output=True,
+    )
+    (made,) = folder.glob("*.whl")
+    return made
+
+
+def install(wheel: Path, folder: Path) -> Path:
+    """Where the commands are of a new environment in which only the wheel is installed, from wheels alone."""
+    subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
+    done = subprocess.run(
+        [
+            *(str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"),
+            *("install", "--only-binary", ":all:", f"{wheel}[tui]"),
+        ],
+        env={"PATH": str(folder / "bin"), "HOME": str(folder)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode != 0 and NO_INDEX.search(done.stderr):
+        pytest.skip("no package index can be reached, so what bkbox needs cannot be installed")
+    assert done.returncode == 0, done.stderr
+    return folder / "bin"
+
+
+@pytest.fixture(scope="session")
+def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its commands."""
+    folder = tmp_path_factory.mktemp("installed")
+    return install(build_wheel(folder), folder / "venv")

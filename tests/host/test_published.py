@@ -1,0 +1,79 @@
+"""What a bookie says of itself in its registration, and what the others make of it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from bkbox import __version__
+from bkbox import config as configuration
+from bkbox.admin.members import DOWN, READ_ONLY, WRITABLE, Member, members_of
+from bkbox.client.topology import NoTopology
+from bkbox.ids import BookieId
+from bkbox.metadata import connect, init_cluster
+from bkbox.supervisor.published import service_info_of
+from bkbox.wire import service_info
+from bkbox.wire.service_info import HostPort, ServiceInfo, rpc_service_info
+
+VERSION = f"bkbox {__version__}"
+
+
+def said(folder: Path, http_listen: str = "", *lines: str) -> ServiceInfo:
+    """By a bookie with this configuration."""
+    file = folder / "bookie.toml"
+    http = [f'http_listen = "{http_listen}"', 'http_token_file = "t"'] if http_listen else []
+    file.write_text(
+        "\n".join(
+            [
+                'listen = "10.0.0.5:3181"\nmetadata = "sqlite:c.db"\ndisks = ["d"]',
+                *http,
+                *lines,
+                "",
+            ]
+        )
+    )
+    return service_info_of(configuration.load(file, {}), "10.0.0.5:3181", http_listen)
+
+
+TLS = ('http_tls = "required"', 'tls_certificate_file = "c"', 'tls_key_file = "k"')
+
+
+@pytest.mark.parametrize(
+    ("http_listen", "lines", "admin"),
+    [
+        ("", (), None),
+        ("127.0.0.1:8080", (), None),
+        ("10.0.0.5:8080", TLS, "https://10.0.0.5:8080"),
+        ("0.0.0.0:8080", TLS, "https://10.0.0.5:8080"),
+        ("[fd00::1]:8080", ('http_tls = "off"',), "http://[fd00::1]:8080"),
+    ],
+)
+def test_what_is_published(
+    tmp_path: Path, http_listen: str, lines: tuple[str, ...], admin: str | None
+) -> None:
+    """Through the bytes of the registration; clients look for the endpoint that they know, and find it."""
+    uri = f"sqlite:{tmp_path}/cluster.db"
+    me, ro, java, gone = map(BookieId, ("10.0.0.5:3181", "ro:1", "java:1", "gone:1"))
+    info = said(tmp_path, http_listen, *lines)
+    assert service_info.decode(me, service_info.encode(info)) == info
+    assert info.rpc == HostPort("10.0.0.5", 3181)
+
+    async def story() -> list[Member]:
+        await init_cluster(uri)
+        async with await connect(uri) as store:
+            await store.register(me, info, read_only=False)
+            await store.register(ro, info, read_only=True)
+            await store.register(java, rpc_service_info("java", 1), read_only=False)
+            await store.write_cookie(gone, b"whatever", None)
+            return await members_of(store, NoTopology())
+
+    found = {each.id: each for each in asyncio.run(story())}
+    rack = "/default-rack"
+    assert found == {
+        me: Member(me, "10.0.0.5:3181", WRITABLE, rack, VERSION, admin),
+        ro: Member(ro, "10.0.0.5:3181", READ_ONLY, rack, VERSION, admin),
+        java: Member(java, "java:1", WRITABLE, rack, None, None),
+        gone: Member(gone, None, DOWN),
+    }

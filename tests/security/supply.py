@@ -1,0 +1,188 @@
+"""What the project is made of: a lock with hashes, a check against a list of vulnerabilities, a bill of materials.
+
+``python -m tests.security.supply lock``
+    make requirements.lock anew; asks the index, by uv
+``python -m tests.security.supply audit FILE``
+    compare it with the vulnerabilities in FILE, a JSON list or a folder of them in OSV's format (https://osv.dev offers
+    all of PyPI's as one archive); without a network
+``python -m tests.security.supply sbom``
+    print a CycloneDX document of it
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+from packaging.version import InvalidVersion, Version
+
+ROOT = Path(__file__).parents[2]
+LOCK = ROOT / "requirements.lock"
+
+_PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
+
+
+class Pinned(NamedTuple):
+    """One locked package; SHA-256 of each of its files."""
+
+    name: str
+    version: str
+    hashes: tuple[str, ...]
+
+
+def locked(text: str) -> list[Pinned]:
+    """The packages of a lock."""
+    places = list(_PINNED.finditer(text))
+    ends = [place.start() for place in places[1:]] + [len(text)]
+    return [
+        Pinned(
+            canonicalize_name(place[1]),
+            place[2],
+            tuple(_HASH.findall(text[place.start() : end])),
+        )
+        for place, end in zip(places, ends, strict=True)
+    ]
+
+
+def wanted(extra: str = "dev") -> list[Requirement]:
+    """What pyproject.toml asks for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    texts = [*project["dependencies"], *project["optional-dependencies"][extra]]
+    return [Requirement(text) for text in texts]
+
+
+def not_locked(packages: Iterable[Pinned]) -> list[str]:
+    """What pyproject.toml asks for and the lock has not, or in another version."""
+    versions = {each.name: each.version for each in packages}
+    return [
+        str(each)
+        for each in wanted()
+        if not each.specifier.contains(versions.get(canonicalize_name(each.name), "0.dev0"), True)
+    ]
+
+
+def vulnerabilities(path: Path) -> Iterator[dict[str, Any]]:
+    """Of a JSON list, or of each JSON file of a folder."""
+    for file in sorted(path.rglob("*.json")) if path.is_dir() else [path]:
+        found = json.loads(file.read_text())
+        yield from found if isinstance(found, list) else [found]
+
+
+def affected(packages: Iterable[Pinned], known: Iterable[dict[str, Any]]) -> list[str]:
+    """One line for each vulnerability of a locked version."""
+    versions = {each.name: each.version for each in packages}
+    found = []
+    for entry in known:
+        if entry.get("withdrawn"):
+            continue
+        for part in entry.get("affected", ()):
+            package = part.get("package", {})
+            name = canonicalize_name(package.get("name", ""))
+            if package.get("ecosystem") != "PyPI" or name not in versions:
+                continue
+            if _is_affected(versions[name], part):
+                summary = entry.get("summary") or entry.get("details", "")[:100]
+                found.append(f"{name} {versions[name]}: {entry['id']}: {summary}")
+                break
+    return found
+
+
+def _is_affected(version: str, part: dict[str, Any]) -> bool:
+    if version in part.get("versions", ()):
+        return True
+    return any(
+        _in_range(Version(version), entry.get("events", ()))
+        for entry in part.get("ranges", ())
+        if entry.get("type") == "ECOSYSTEM"
+    )
+
+
+def _in_range(version: Version, events: Iterable[dict[str, str]]) -> bool:
+    """Events come in order: from 'introduced' on, up to 'fixed' (without it) or 'last_affected' (with it)."""
+    inside = False
+    for event in events:
+        ((kind, text),) = list(event.items())[:1]
+        try:
+            at = Version("0.dev0" if text == "0" else text)
+        except InvalidVersion:
+            continue
+        if kind == "introduced":
+            inside = inside or version >= at
+        elif (kind == "fixed" and version >= at) or (kind == "last_affected" and version > at):
+            inside = False
+    return inside
+
+
+def bill(packages: Iterable[Pinned]) -> dict[str, Any]:
+    """CycloneDX 1.5."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    return {
+        "bomFormat": "CycloneDX",
+        "specVersion": "1.5",
+        "version": 1,
+        "metadata": {
+            "component": {
+                "type": "application",
+                "name": project["name"],
+                "version": project["version"],
+                "licenses": [{"license": {"id": project["license"]}}],
+            }
+        },
+        "components": [
+            {
+                "type": "library",
+                "name": each.name,
+                "version": each.version,
+                "purl": f"pkg:pypi/{each.name}@{each.version}",
+                "hashes": [{"alg": "SHA-256", "content": text} for text in each.hashes],
+            }
+            for each in packages
+        ],
+    }
+
+
+def make_lock() -> None:
+    """With uv, which resolves for all Pythons and platforms at once, and takes the hashes of all files from the index
+    instead of the files. It asks the index that pip asks, and is not kept."""
+    environ = dict(os.environ)
+    for ours, theirs in (("UV_DEFAULT_INDEX", "PIP_INDEX_URL"), ("SSL_CERT_FILE", "PIP_CERT")):
+        if theirs in environ:
+            environ.setdefault(ours, environ[theirs])
+    with tempfile.TemporaryDirectory() as folder:
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "uv"]
+        subprocess.run(pip, check=True)
+        command = [f"{folder}/bin/uv", "pip", "compile", "--quiet", "--universal", "--no-header"]
+        command += ["--generate-hashes", "--python-version", "3.11", "--extra", "dev"]
+        command += ["--cache-dir", f"{folder}/cache", "--output-file", str(LOCK), "--upgrade"]
+        subprocess.run([*command, "pyproject.toml"], cwd=ROOT, env=environ, check=True)
+
+
+def main() -> int:
+    match sys.argv[1:]:
+        case ["lock"]:
+            make_lock()
+        case ["audit", path]:
+            found = affected(locked(LOCK.read_text()), vulnerabilities(Path(path)))
+            print("\n".join(found) or "none of the locked versions is in the list")
+            return 1 if found else 0
+        case ["sbom"]:
+            print(json.dumps(bill(locked(LOCK.read_text())), indent=2))
+        case _:
+            print(__doc__)
+            return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""Rates from counters."""
+
+from __future__ import annotations
+
+import pytest
+
+from bkbox.supervisor.meter import Meter
+
+
+def meter(*seen: tuple[float, int]) -> Meter:
+    found = Meter()
+    for now_s, adds in seen:
+        found.see(now_s, {"adds": adds, "reads": 7})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("seen", "adds"),
+    [
+        ([(0.0, 0), (1.0, 100)], 100.0),
+        ([(0.0, 0), (1.0, 100), (2.0, 400)], 200.0),
+        ([(0.0, 0), (1.0, 100), (1.1, 200), (1.2, 300), (2.0, 400)], 200.0),
+        ([(0.0, 5), (1.0, 5)], 0.0),
+    ],
+)
+def test_what_was_done_per_second(seen: list[tuple[float, int]], adds: float) -> None:
+    assert meter(*seen).rates() == {"adds": pytest.approx(adds), "reads": 0.0}
+
+
+def test_only_the_last_seconds_count() -> None:
+    burst = [(float(second), 1_000 if second else 0) for second in range(60)]
+    assert meter(*burst).rates()["adds"] == 0.0
+    steady = meter(*((float(second), 10 * second) for second in range(60)))
+    assert steady.rates()["adds"] == pytest.approx(10.0)
+    assert len(steady._seen) <= 12
+
+
+def test_nothing_is_known_at_first_and_after_a_restart() -> None:
+    assert meter().rates() == {}
+    assert meter((0.0, 5)).rates() == {}
+    assert meter((0.0, 500), (1.0, 600), (2.0, 3)).rates() == {}, "it counts from 0 again"
+    again = meter((0.0, 500), (1.0, 600), (2.0, 3), (3.0, 13))
+    assert again.rates()["adds"] == pytest.approx(10.0)
+
+
+def test_being_asked_very_often_costs_no_memory() -> None:
+    often = meter(*((number / 1_000, number) for number in range(20_000)))
+    assert len(often._seen) < 50
+    assert often.rates()["adds"] == pytest.approx(1_000, rel=0.05)

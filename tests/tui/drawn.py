@@ -1,0 +1,103 @@
+"""Pictures of the screen for docs/screen.md, and each panel as plain text at the least and at a large size:
+``python -m tests.tui.drawn`` makes docs/pictures/panel-*.svg and tests/tui/snapshots anew.
+
+What is compared is their text: how Textual draws it changes from version to version.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from xml.etree import ElementTree
+
+from bkbox_tui.app import Tui
+from bkbox_tui.keys import PANELS
+from bkbox_tui.snapshot import Snapshot
+from textual.pilot import Pilot
+
+from tests.tui.screens import LARGE, SMALL, Staged, in_limbo, limbo_job, lines_of, settled
+
+FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+SIZE = (110, 32)
+SIZES = (SMALL, LARGE)
+
+_SPACE = "\N{NO-BREAK SPACE}"
+
+
+def draw(panel: str) -> str:
+    """The picture of a panel of a bookie that has lost a disk."""
+
+    async def go() -> str:
+        app = _screen()
+        async with app.run_test(size=SIZE) as pilot:
+            await _at_rest(app, pilot, panel)
+            return app.export_screenshot(title="bkbox tui")
+
+    return asyncio.run(go())
+
+
+def as_text(size: tuple[int, int]) -> dict[str, str]:
+    """All panels of the same bookie, by name."""
+
+    async def go() -> dict[str, str]:
+        app, found = _screen(), {}
+        async with app.run_test(size=size) as pilot:
+            for name, _, _ in PANELS:
+                found[name] = "\n".join([*await _at_rest(app, pilot, name), ""])
+        return found
+
+    return asyncio.run(go())
+
+
+def snapshot_of(panel: str, size: tuple[int, int]) -> Path:
+    return SNAPSHOTS / f"{panel}-{size[0]}x{size[1]}.txt"
+
+
+def _screen() -> Tui:
+    app = Tui(
+        Staged(Snapshot(1_700_000_000_000, in_limbo(), (limbo_job(),))),
+        wall_ms=lambda: 1_700_000_000_000,
+        recordings=Path("/nonexistent"),
+    )
+    app.animation_level = "none"  # half of a movement might look like its end
+    return app
+
+
+async def _at_rest(app: Tui, pilot: Pilot[None], panel: str) -> list[str]:
+    """The lines of a panel, once nothing on it changes any more."""
+    app.action_panel(panel)
+    before: list[str] = []
+    while (now := lines_of(app)) != before or app.view.snapshot is None or app.panel_name != panel:
+        before = now
+        await settled(0.3)
+        await pilot.pause()
+    return now
+
+
+def text_of_svg(picture: Path | str) -> str:
+    """The words of a picture, a line for each line of the screen."""
+    text = picture.read_text() if isinstance(picture, Path) else picture
+    lines: dict[float, list[tuple[float, str]]] = {}
+    for element in ElementTree.fromstring(text).iter("{http://www.w3.org/2000/svg}text"):
+        if "clip-path" in element.attrib:
+            place = float(element.attrib["y"]), float(element.attrib["x"])
+            lines.setdefault(place[0], []).append((place[1], element.text or ""))
+    return "\n".join(
+        "".join(part for _, part in sorted(parts)).replace(_SPACE, " ").rstrip()
+        for _, parts in sorted(lines.items())
+    )
+
+
+def main() -> None:
+    FOLDER.mkdir(exist_ok=True)
+    for name, _, _ in PANELS:
+        (FOLDER / f"panel-{name}.svg").write_text(draw(name))
+    SNAPSHOTS.mkdir(exist_ok=True)
+    for size in SIZES:
+        for name, text in as_text(size).items():
+            snapshot_of(name, size).write_text(text)
+
+
+if __name__ == "__main__":
+    main()

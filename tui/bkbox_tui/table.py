@@ -1,0 +1,217 @@
+"""A table whose rows are known by a key: what is shown again changes in place, and only lines that are seen are drawn.
+
+Textual's own table keeps an object for each cell and lays everything out when a row comes or goes, which is more than a
+frame may cost where a thousand rows change every second.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import ClassVar
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.events import Click
+from textual.geometry import Region, Size
+from textual.message import Message
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+from textual.widget import Widget
+
+Row = tuple[str, tuple[str, ...]]
+"""A key that stays with the row, and its cells."""
+
+_CELL_MAX = 80
+_HEADER = 1
+
+
+class Table(ScrollView, can_focus=True):
+    """``cursor_row`` is a number from 0, ``selected`` the key of the row there."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        "table--header",
+        "table--odd",
+        "table--even",
+        "table--cursor",
+    }
+    DEFAULT_CSS = """
+    Table { height: auto; max-height: 100%; background: $surface; color: $foreground; }
+    Table > .table--header { text-style: bold; background: $panel; color: $foreground; }
+    Table:ansi > .table--header { background: ansi_bright_blue; color: ansi_default; }
+    Table > .table--even { background: $surface-lighten-1 50%; }
+    Table:dark > .table--even { background: $surface-darken-1 40%; }
+    Table > .table--cursor {
+        background: $block-cursor-blurred-background;
+        color: $block-cursor-blurred-foreground;
+        text-style: $block-cursor-blurred-text-style;
+    }
+    Table:focus > .table--cursor {
+        background: $block-cursor-background;
+        color: $block-cursor-foreground;
+        text-style: $block-cursor-text-style;
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "Up", show=False),
+        Binding("down", "move(1)", "Down", show=False),
+        Binding("pageup", "page(-1)", "Page up", show=False),
+        Binding("pagedown", "page(1)", "Page down", show=False),
+        Binding("home", "first", "First", show=False),
+        Binding("end", "last", "Last", show=False),
+    ]
+
+    class Highlighted(Message):
+        """Another row is under the cursor."""
+
+    def __init__(self, columns: Sequence[str], *, id: str, tail: bool = False) -> None:
+        """``tail``: a cursor in the last row stays in the last row."""
+        super().__init__(id=id)
+        self.titles = tuple(columns)
+        self.tail = tail
+        self.cursor_row = 0
+        self._given: list[Row] = []
+        self._widths = self._widths_of([])
+        self.virtual_size = self._whole()
+
+    # ---- what is shown ------------------------------------------------------------------------------
+
+    def show(self, rows: Sequence[Row]) -> None:
+        """Make the table these rows."""
+        given = list(rows)
+        if given == self._given:
+            return
+        at, before, place = self.selected, len(self._given), self.cursor_row
+        self._given = given
+        self._widths = self._widths_of(given)
+        self._resize()
+        last = len(given) - 1
+        keys = [key for key, _ in given]
+        if self.tail and place >= before - 1:
+            self._go(last)
+        elif at in keys:
+            self.cursor_row = keys.index(at)
+            if self.scroll_y and self.cursor_row != place:
+                self.scroll_to(y=self.scroll_y + self.cursor_row - place, animate=False)
+        else:
+            self.cursor_row = max(0, min(place, last))
+        if self.selected != at:
+            self.post_message(self.Highlighted())
+        self.refresh()
+
+    @property
+    def row_count(self) -> int:
+        return len(self._given)
+
+    @property
+    def selected(self) -> str | None:
+        """The key of the row under the cursor."""
+        if not 0 <= self.cursor_row < len(self._given):
+            return None
+        return self._given[self.cursor_row][0]
+
+    def _widths_of(self, rows: Sequence[Row]) -> list[int]:
+        widths = [cell_len(title) for title in self.titles]
+        for _, cells in rows:
+            for column, cell in enumerate(cells):
+                width = _width(cell)
+                if width > widths[column]:
+                    widths[column] = width
+        return widths
+
+    def _whole(self) -> Size:
+        return Size(sum(width + 2 for width in self._widths), len(self._given) + _HEADER)
+
+    def _resize(self) -> None:
+        """Have the others move only if the table takes more or less room than before: it shows a part of itself where
+        it has no room for all."""
+        before, now = self.virtual_size, self._whole()
+        if now == before:
+            return
+        room = self.size.height
+        if before.height > room and now.height > room:
+            self.set_reactive(Widget.virtual_size, now)
+            self._scroll_update(now)
+        else:
+            self.virtual_size = now
+
+    # ---- drawing ------------------------------------------------------------------------------------
+
+    def render_line(self, y: int) -> Strip:
+        width, left = self.size.width, int(self.scroll_x)
+        number = int(self.scroll_y) + y - _HEADER
+        if y < _HEADER:
+            cells, style = self.titles, self._style("header")
+        elif number < len(self._given):
+            cells = self._given[number][1]
+            kind = "odd" if number % 2 else "even"
+            style = self._style("cursor" if number == self.cursor_row else kind)
+        else:
+            return Strip.blank(width, self.rich_style)
+        text = "".join(map(_padded, cells, self._widths))
+        line = Strip([Segment(text, style)], cell_len(text))
+        return line.crop(left, left + width).adjust_cell_length(width, style)
+
+    def _style(self, part: str) -> Style:
+        return self.get_component_rich_style(f"table--{part}")
+
+    # ---- the cursor ---------------------------------------------------------------------------------
+
+    def _go(self, row: int) -> None:
+        """Have the cursor in this row, and see it."""
+        before, self.cursor_row = self.selected, max(0, min(row, len(self._given) - 1))
+        top, seen = int(self.scroll_y), self._seen
+        if self.cursor_row < top:
+            top = self.cursor_row
+        elif self.cursor_row >= top + seen:
+            top = self.cursor_row - seen + 1
+        self.scroll_to(y=top, animate=False)
+        # What the table is in may show only a part of it.
+        place = self.virtual_region
+        line = Region(place.x, place.y + _HEADER + self.cursor_row - top, 1, 1)
+        if isinstance(self.parent, Widget):
+            self.parent.scroll_to_region(line, animate=False)
+        if self.selected != before:
+            self.post_message(self.Highlighted())
+        self.refresh()
+
+    @property
+    def _seen(self) -> int:
+        """So many rows."""
+        return max(1, self.scrollable_content_region.height - _HEADER)
+
+    def action_move(self, by: int) -> None:
+        self._go(self.cursor_row + by)
+
+    def action_page(self, by: int) -> None:
+        self._go(self.cursor_row + by * max(1, self._seen - 1))
+
+    def action_first(self) -> None:
+        self._go(0)
+
+    def action_last(self) -> None:
+        self._go(len(self._given) - 1)
+
+    def on_click(self, event: Click) -> None:
+        if event.y >= _HEADER:
+            self._go(int(self.scroll_y) + event.y - _HEADER)
+
+
+def _padded(cell: str, width: int) -> str:
+    text = _cell(cell)
+    return f" {text}{' ' * (width - cell_len(text))} "
+
+
+@lru_cache(16_384)
+def _width(cell: str) -> int:
+    return cell_len(_cell(cell))
+
+
+def _cell(text: str) -> str:
+    """Short and in one line: what comes from elsewhere may be anything."""
+    if len(text) <= _CELL_MAX and text.isprintable() and "  " not in text:
+        return text.strip()
+    line = " ".join("".join(c if c.isprintable() else " " for c in text).split())
+    return line if len(line) <= _CELL_MAX else line[: _CELL_MAX - 1] + "…"

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import hashlib
 import logging
 import re
 import socket
@@ -30,9 +31,12 @@ log = logging.getLogger(__name__)
 
 SERVICE = "_bkbox._tcp.local."
 
-_AGAIN_S = 60.0
+_AGAIN_S, _AGAIN_MAX_S = 1.0, 60.0
+"""The first pause after a failure, and what the doubled ones come to."""
+
 _GOODBYE_S = 2.0
 _LABEL_BYTES_MAX = 63
+_DIGEST_DIGITS = 6
 
 
 @contextlib.asynccontextmanager
@@ -65,6 +69,7 @@ async def _announce(bookie: Supervisor) -> None:
             "install it with pip install 'bkbox[discovery]'"
         )
         return
+    pause_s = _AGAIN_S
     while True:
         try:
             address = await _advertised_address(bookie)
@@ -73,12 +78,15 @@ async def _announce(bookie: Supervisor) -> None:
                 info = _service(bookie, address)
                 await (await zeroconf.async_register_service(info, allow_name_change=True))
                 log.info("announced as %s on %s", info.name, address)
+                pause_s = _AGAIN_S
                 await asyncio.Event().wait()
             finally:
                 await zeroconf.async_close()
         except (OSError, Error) as error:  # the interface may come up later
-            log.warning("the bookie is not announced, next try in %.0f s: %s", _AGAIN_S, error)
-            await asyncio.sleep(_AGAIN_S)
+            reason = str(error) or type(error).__name__
+            log.warning("the bookie is not announced, next try in %.0f s: %s", pause_s, reason)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _AGAIN_MAX_S)
 
 
 async def _advertised_address(bookie: Supervisor) -> str:
@@ -113,8 +121,15 @@ def _service(bookie: Supervisor, address: str) -> ServiceInfo:
 
 
 def service_label(bookie_id: str) -> str:
-    """A DNS label made of a bookie's id, which may have dots and be longer; its text record has the id itself."""
-    return re.sub(r"[^A-Za-z0-9-]", "-", bookie_id)[:_LABEL_BYTES_MAX].strip("-") or "bookie"
+    """A DNS label made of a bookie's id, which may have dots and be longer; its text record has the id itself.
+
+    Ids that are no labels get a digest, as others that differ in such signs only may be announced at the same moment.
+    """
+    label = re.sub(r"[^a-z0-9-]", "-", bookie_id.lower()).strip("-")
+    if label == bookie_id and len(label) <= _LABEL_BYTES_MAX:
+        return label
+    digest = hashlib.sha256(bookie_id.encode()).hexdigest()[:_DIGEST_DIGITS]
+    return f"{label[: _LABEL_BYTES_MAX - _DIGEST_DIGITS - 1].strip('-') or 'bookie'}-{digest}"
 
 
 def properties_of(raw: Mapping[bytes, bytes | None]) -> dict[str, str]:

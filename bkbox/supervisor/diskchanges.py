@@ -158,6 +158,7 @@ class DiskChanges:
         except (BkboxError, OSError) as error:
             said.append(f"warning: its worker is not up yet, and is tried again: {error}")
         bookie.keep_disk(self._base, disk)
+        await self.drains.tell_room()
         return said
 
     # ---- replace ------------------------------------------------------------------------------------

@@ -83,9 +83,14 @@ class Drains:
             if wanted != disk.draining:
                 await asyncio.to_thread(drainmark.note, self._files, disk.path, draining=wanted)
                 disk.draining = wanted
-            bookie = self._bookie
-            news = news_of_room(bookie.disks, self._files, allowed=bookie.takes_new_ledgers)
-            await self.tell_frontend(news)
+            await self.tell_room()
+
+    async def tell_room(self) -> None:
+        """When this returns, new ledgers go to the disks that are to have them, a new one among them."""
+        bookie = self._bookie
+        await self.tell_frontend(
+            news_of_room(bookie.disks, self._files, allowed=bookie.takes_new_ledgers)
+        )
 
     def plan_drain(self, disk: Disk) -> DrainPlan:
         """What a drain comes to, or why it is not to be."""

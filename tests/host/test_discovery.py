@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def test_a_bookie_is_found_while_it_runs_and_says_goodbye(make_bookie: MakeBooki
     assert bookie.bookie_id not in found()
 
 
-def test_two_with_names_that_are_one_label_are_both_found(make_bookie: MakeBookie) -> None:
+def test_two_with_names_that_differ_in_signs_are_both_found(make_bookie: MakeBookie) -> None:
     for name in ("rack.1", "rack-1"):
         make_bookie(name=name, metadata=f"{name}.db", bookie_id=name, announce="true").start()
     wait_for(lambda: {"rack.1", "rack-1"} <= found().keys(), "both to be found", 60)
@@ -71,14 +72,22 @@ def test_without_the_library_there_is_a_warning_and_a_bookie(
 @pytest.mark.parametrize(
     ("name", "label"),
     [
-        ("10.0.0.5:3181", "10-0-0-5-3181"),
-        ("bookie-1.example.com", "bookie-1-example-com"),
-        ("x" * 100, "x" * 63),
-        ("...", "bookie"),
+        ("bookie-1", "bookie-1"),
+        ("x" * 63, "x" * 63),
+        ("10.0.0.5:3181", "10-0-0-5-3181-......"),
+        ("bookie-1.example.com", "bookie-1-example-com-......"),
+        ("Bookie", "bookie-......"),
+        ("x" * 100, "x" * 56 + "-......"),
+        ("...", "bookie-......"),
     ],
 )
 def test_labels(name: str, label: str) -> None:
-    assert service_label(name) == label
+    assert re.fullmatch(label, service_label(name))
+
+
+def test_labels_of_names_that_differ_in_signs() -> None:
+    names = ["rack-1", "rack.1", "rack:1", "Rack-1", "x" * 64, "x" * 65]
+    assert len({service_label(name) for name in names}) == len(names)
 
 
 def test_what_the_network_says_is_made_harmless() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from textual.app import App, ComposeResult, SystemCommand
 from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.events import Resize
+from textual.geometry import Size
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer, Static, Tab, Tabs
 
@@ -108,6 +110,7 @@ class Tui(App[None]):
         self.query_one(Tabs).can_focus = False
         self.run_worker(self._watch(), exit_on_error=True)
         self.set_interval(EVERY_S, self._draw_top)
+        self.set_interval(EVERY_S, self._measure)
         self._draw()
 
     def on_unmount(self) -> None:
@@ -209,6 +212,12 @@ class Tui(App[None]):
     def on_resize(self, event: Resize) -> None:
         small = event.size.width < _WIDTH_MIN or event.size.height < _HEIGHT_MIN
         self.screen.set_class(small, "too-small")
+
+    def _measure(self) -> None:
+        """Textual's handlers of SIGWINCH may nest, and then the last size to arrive is not the last that was set."""
+        size = Size(*shutil.get_terminal_size())
+        if size != self.screen.size and not self.is_headless:
+            self.post_message(Resize(size, size))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """Keys of other panels, and what cannot be done to a recording, are not offered."""

@@ -37,10 +37,14 @@ export PIP_NO_INPUT := 1
 demo: $(STAMP)
 	@$(BIN)/bkbox demo $${INPUT:+--input "$$INPUT"}
 
+# Thousands of tests start processes of their own beside one another, and a busy machine may keep one of those waiting
+# past any patience. So what failed is run again, by itself; what is wrong fails again, and both runs are printed.
+pytest = $(BIN)/python -m pytest -n 2 --dist worksteal $(1) || \
+    $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --exitfirst $(1)
+
 test: check
-	$(BIN)/python -m pytest -n 2 --dist worksteal
-	BKBOX_KERNEL=interpreted $(BIN)/python -m pytest -n 2 --dist worksteal \
-	    tests/kernel tests/bookie tests/worker tests/frontend tests/ipc
+	$(call pytest,)
+	export BKBOX_KERNEL=interpreted; $(call pytest,tests/kernel tests/bookie tests/worker tests/frontend tests/ipc)
 
 check: $(STAMP)
 	$(BIN)/ruff check .

@@ -28,7 +28,6 @@ from bkbox.chaos.history import Line
 from bkbox.checks.all import all_checks
 from bkbox.checks.check import CLOSED, Metadata
 from bkbox.errors import CallerError
-from bkbox.values import value
 
 _NEAR_S = 10.0
 _REVIVED_S = 20.0
@@ -38,7 +37,7 @@ _NEAR_MAX = 8
 _VIOLATIONS_MAX = 100
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Violation:
     """``at``: seconds since the run began; ``near``: the faults about then."""
 

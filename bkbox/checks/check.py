@@ -8,6 +8,7 @@ names of bookies and clients, ids of ledgers and entries, bytes. States of ledge
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
@@ -19,7 +20,7 @@ Fragments = tuple[tuple[int, tuple[str, ...]], ...]
 OPEN, IN_RECOVERY, CLOSED = 1, 2, 3
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Violation:
     """A property that does not hold: its name, and what was seen."""
 

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
@@ -21,13 +22,22 @@ from bkbox.chaos.run import Order, Progress, run
 from bkbox.chaos.schedule import BY_NAME, FAULTS, Fault
 from bkbox.cli.ending import end_in_order
 from bkbox.cli.exits import ExitCode
-from bkbox.cli.output import message, print_fields, print_table, size
+from bkbox.cli.output import Format, message, output_option, print_document, prints, size
+from bkbox.cli.verdicts import Judged, print_verdict
 from bkbox.errors import ChaosError
 
 _HISTORY = "history.jsonl"
 _PLAIN_EVERY_S = 10.0
 _ROOM_BYTES_PER_MINUTE = 40 << 20
 _ROOM_BYTES = 500 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class FaultName:
+    """A kind of fault, and what it is."""
+
+    name: str
+    what: str
 
 
 @click.group(invoke_without_command=True)
@@ -84,6 +94,8 @@ _ROOM_BYTES = 500 << 20
 )
 @click.option("--keep", is_flag=True, help="Keep the disks, too.")
 @click.option("--list-faults", is_flag=True, help="Print the kinds of faults, one a line.")
+@output_option
+@prints(Judged, list[FaultName])
 @click.pass_context
 def chaos(
     ctx: click.Context,
@@ -98,6 +110,7 @@ def chaos(
     folder: Path | None,
     keep: bool,
     list_faults: bool,
+    output: Format,
 ) -> None:
     """Run a cluster here, under load, hurt it in many ways, and see that nothing acknowledged is lost.
 
@@ -116,21 +129,19 @@ def chaos(
     if ctx.invoked_subcommand is not None:
         return
     if list_faults:
-        width = max(len(fault.name) for fault in FAULTS)
-        for fault in FAULTS:
-            click.echo(f"{fault.name.ljust(width)}  {fault.what}")
+        _list_faults(output)
         return
     end_in_order()
     objection = room.own_namespace()
     faults = _faults(names, objection)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
-    click.echo(f"seed {seed}")
+    click.echo(f"seed {seed}", err=output != "table")
     order = Order(seed, minutes * 60, every_s, faults)
     plan = Plan(bookies, disks, ack_after)
     root = Path(tempfile.mkdtemp(prefix="bkbox-chaos-")) if folder is None else folder.absolute()
     keeps: Keep = "all" if keep else "nothing" if folder is None else "history"
     verdict = _carry_out(root, plan, order, keeps, with_rooms=objection is None)
-    _report(verdict)
+    print_verdict(verdict, output)
     if keeps != "nothing" or verdict.violations:
         message(f"the history is in {root / _HISTORY}")
     ctx.exit(ExitCode.FAILED if verdict.violations else ExitCode.OK)
@@ -138,8 +149,10 @@ def chaos(
 
 @chaos.command()
 @click.argument("history", type=click.Path(path_type=Path))
+@output_option
+@prints(Judged)
 @click.pass_context
-def check(ctx: click.Context, history: Path) -> None:
+def check(ctx: click.Context, history: Path, output: Format) -> None:
     """Judge the HISTORY of a run once more. Exits with 0 if nothing was lost, or with 1.
 
     \b
@@ -147,8 +160,17 @@ def check(ctx: click.Context, history: Path) -> None:
       bkbox chaos check chaos/history.jsonl
     """
     verdict = judge(in_order(history))
-    _report(verdict)
+    print_verdict(verdict, output)
     ctx.exit(ExitCode.FAILED if verdict.violations else ExitCode.OK)
+
+
+def _list_faults(output: Format) -> None:
+    if output != "table":
+        print_document([asdict(FaultName(fault.name, fault.what)) for fault in FAULTS], output)
+        return
+    width = max(len(fault.name) for fault in FAULTS)
+    for fault in FAULTS:
+        click.echo(f"{fault.name.ljust(width)}  {fault.what}")
 
 
 def _faults(names: Iterable[str], objection: str | None) -> tuple[Fault, ...]:
@@ -219,42 +241,3 @@ class _Line:
 
 def _clock(seconds: float) -> str:
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
-
-
-def _report(verdict: Verdict) -> None:
-    rows = []
-    for name in sorted(verdict.faults.keys() | verdict.skipped.keys()):
-        back = sorted(verdict.back_s[name])
-        middle = f"{back[len(back) // 2]:.1f}" if back else "-"
-        longest = f"{back[-1]:.1f}" if back else "-"
-        rows.append((name, verdict.faults[name], verdict.skipped[name], middle, longest))
-    print_table(("fault", "times", "not allowed then", "back after s", "at most s"), rows)
-    done = verdict.done
-    boots = sorted(verdict.back_s["boot"])
-    click.echo()
-    print_fields(
-        [
-            ("seconds", f"{verdict.seconds:.0f}"),
-            ("faults", f"{verdict.faults.total():,}"),
-            ("ledgers created", f"{done['create', 'ok']:,}"),
-            ("adds acknowledged", f"{done['add', 'ok']:,}"),
-            ("adds refused, unknown", f"{done['add', 'refused']:,}, {done['add', 'unknown']:,}"),
-            ("entries read", f"{verdict.entries_read:,}"),
-            ("ledgers closed by writers", f"{done['close', 'ok']:,}"),
-            ("recoveries", f"{done['recover', 'ok']:,}"),
-            ("ledgers deleted", f"{done['delete', 'ok']:,}"),
-            ("starts of bookies", f"{done['boot', 'ok']:,}"),
-            ("processes restarted", f"{verdict.restarts:,}"),
-            ("ledgers out of limbo", f"{verdict.limbo_cleared:,}"),
-            (
-                "start of a bookie, s",
-                f"{boots[len(boots) // 2]:.1f}, at most {boots[-1]:.1f}" if boots else "-",
-            ),
-            ("came to its end", verdict.complete),
-            ("violations", len(verdict.violations)),
-        ]
-    )
-    for violation in verdict.violations:
-        click.echo(f"violation: {violation}")
-        for fault in violation.near:
-            click.echo(f"  near: {fault}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from bkbox.cli.output import message
+from bkbox.cli.output import message, outcome_option
 from bkbox.errors import HostError
 
 _VARIABLE = "_BKBOX_COMPLETE"
@@ -32,6 +32,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 
 @click.command(no_args_is_help=True)
 @click.argument("folder", type=click.Path(file_okay=False, path_type=Path))
+@outcome_option
 @click.pass_context
 def man(ctx: click.Context, folder: Path) -> None:
     """Write a manual page for each command into a folder.

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -28,6 +29,9 @@ from bkbox.config import Config
 from bkbox.configschema import SCHEMA, is_live, kind_of
 from bkbox.configvalues import REQUIRED
 from bkbox.errors import BookieNotRunningError, ConfigError, EncodingError
+
+if TYPE_CHECKING:
+    from bkbox.configimport import Remark
 
 
 @click.group(no_args_is_help=True)
@@ -213,6 +217,26 @@ def reload(config: Config, dry_run: bool, output: Format) -> None:
         message("nothing was changed")
 
 
+@dataclass(frozen=True, slots=True)
+class JavaKey:
+    """A key of the old file, where it is there, and what became of it."""
+
+    key: str
+    line: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class ImportedConfig:
+    """The new configuration, and what became of every key of the old one. ``written``: the file that holds it; None
+    without --to."""
+
+    settings: dict[str, object]
+    taken_over: list[JavaKey]
+    no_counterpart: list[JavaKey]
+    written: str | None
+
+
 @config.command("import", no_args_is_help=True)
 @click.argument("file", type=FILE)
 @click.option(
@@ -227,12 +251,14 @@ def reload(config: Config, dry_run: bool, output: Format) -> None:
     metavar="NEW",
     help="File to write, which must not exist; else it is printed.",
 )
-def import_(file: Path, host: str, to: Path | None) -> None:
+@output_option
+@prints(ImportedConfig)
+def import_(file: Path, host: str, to: Path | None, output: Format) -> None:
     """Make a configuration of the bk_server.conf of one of Apache's bookies.
 
     Every key is accounted for: those that are taken over, and why the others have no counterpart. It
     is said in messages, and again in comments at the end of what is made. Data is not taken over:
-    the disks have to be empty folders.
+    the disks have to be empty folders. With -o json or yaml it is all printed as one document.
 
     \b
     Example:
@@ -255,12 +281,24 @@ def import_(file: Path, host: str, to: Path | None) -> None:
     ]
     made = configuration.render(found.values) + _as_comments(remarks)
     _require_valid(made)
-    if to is None:
-        click.echo(made, nl=False)
-    else:
+    if to is not None:
         _write_new(to, made)
+    elif output == "table":
+        click.echo(made, nl=False)
     for remark in remarks:
         message(remark)
+    if output != "table":
+        document = ImportedConfig(
+            dict(found.values),
+            _keys(each for each in found.remarks if each.taken),
+            _keys(each for each in found.remarks if not each.taken),
+            None if to is None else str(to),
+        )
+        print_document(asdict(document), output)
+
+
+def _keys(remarks: Iterable[Remark]) -> list[JavaKey]:
+    return [JavaKey(each.property.key, each.property.line, each.text) for each in remarks]
 
 
 def _as_comments(remarks: Iterable[str]) -> str:

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import functools
 import json
 import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from dataclasses import asdict, dataclass
+from typing import Any
 
 import click
 
@@ -76,12 +78,27 @@ class _PositionType(click.ParamType[Position | str]):
             self.fail(str(error), param, ctx)
 
 
-_json_option = click.option(
-    "--json",
-    "as_json",
-    is_flag=True,
-    help="A line of JSON for each record, with its position, time and payload (base64).",
-)
+@dataclass(frozen=True, slots=True)
+class ReadRecord:
+    """One record, as a line of its own; the payload in base64. ``timestamp_ms``: since 1970; ``writer_id``,
+    ``sequence``: of an append that may be repeated, else None."""
+
+    position: str
+    timestamp_ms: int
+    writer_id: str | None
+    sequence: int | None
+    payload: str
+
+
+def _records_option(command: Any) -> Any:
+    """``-o``, and ``--json`` that stands for one of its values."""
+
+    @functools.wraps(command)
+    def chosen(*args: Any, output: Format, as_json: bool, **kwargs: Any) -> Any:
+        return command(*args, output="json" if as_json else output, **kwargs)
+
+    as_json = click.option("--json", "as_json", is_flag=True, help="The same as -o json.")
+    return output_option(prints(ReadRecord)(as_json(chosen)))
 
 
 @log.command(no_args_is_help=True)
@@ -100,7 +117,7 @@ _json_option = click.option(
     "--to", "end", type=_PositionType(), help="Position to end before [default: the end]."
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until Ctrl-C.")
-@_json_option
+@_records_option
 def read(
     name: str,
     metadata: str,
@@ -108,16 +125,17 @@ def read(
     first: Position | str,
     end: Position | str | None,
     follow: bool,
-    as_json: bool,
+    output: Format,
 ) -> None:
     """Write a log's records to standard output, one after the other as they are.
 
-    Reads up to what its writer has confirmed, and does not disturb the writer.
+    Reads up to what its writer has confirmed, and does not disturb the writer. With -o json or yaml
+    each record is one line with its position, time and payload in base64.
 
     \b
     Example:
       bkbox log read orders --metadata sqlite:cluster.db > copy
-      bkbox log read orders --metadata sqlite:cluster.db --from 7:12 --follow --json
+      bkbox log read orders --metadata sqlite:cluster.db --from 7:12 --follow -o json
     """
     if follow and end is not None:
         raise click.UsageError("--follow has no end, and --to says one")
@@ -126,9 +144,7 @@ def read(
         async with connect(metadata) as client:
             found = Log(client, name, password=password)
             begin = await found.end() if first == "end" else _position(first)
-            await _print(
-                found.tail(begin) if follow else found.read(begin, _position(end)), as_json
-            )
+            await _print(found.tail(begin) if follow else found.read(begin, _position(end)), output)
 
     asyncio.run(go())
 
@@ -147,16 +163,18 @@ def read(
     help="So many of the last records.",
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until Ctrl-C.")
-@_json_option
+@_records_option
 def tail(
-    name: str, metadata: str, password: bytes | None, count: int, follow: bool, as_json: bool
+    name: str, metadata: str, password: bytes | None, count: int, follow: bool, output: Format
 ) -> None:
     """Write a log's last records to standard output, and with --follow those that come, over all its ledgers.
+
+    With -o json or yaml each record is one line with its position, time and payload in base64.
 
     \b
     Example:
       bkbox log tail orders --metadata sqlite:cluster.db -n 100
-      bkbox log tail orders --metadata sqlite:cluster.db -f --json
+      bkbox log tail orders --metadata sqlite:cluster.db -f -o json
     """
 
     async def go() -> None:
@@ -164,16 +182,16 @@ def tail(
             found = Log(client, name, password=password)
             records = await found.last(count)
             for record in records:
-                _put(record, as_json)
+                _put(record, output)
             sys.stdout.buffer.flush()
             if follow:
                 begin = records[-1].position.after if records else await found.end()
-                await _print(found.tail(begin), as_json)
+                await _print(found.tail(begin), output)
 
     asyncio.run(go())
 
 
-async def _print(records: AsyncGenerator[Record, None], as_json: bool) -> None:
+async def _print(records: AsyncGenerator[Record, None], output: Format) -> None:
     """Nothing is held back from who reads a pipe: what is there at once is flushed together."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     flush: asyncio.Handle | None = None
@@ -192,7 +210,7 @@ async def _print(records: AsyncGenerator[Record, None], as_json: bool) -> None:
     try:
         async with aclosing(records):
             async for record in records:
-                _put(record, as_json)
+                _put(record, output)
                 flush = flush or loop.call_soon(flushed)
         sys.stdout.buffer.flush()
     except BrokenPipeError:
@@ -206,19 +224,20 @@ async def _print(records: AsyncGenerator[Record, None], as_json: bool) -> None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _put(record: Record, as_json: bool) -> None:
+def _put(record: Record, output: Format) -> None:
     stdout = sys.stdout.buffer
-    if not as_json:
+    if output == "table":
         stdout.write(record.payload)
         return
-    document = {
-        "position": str(record.position),
-        "timestamp_ms": record.timestamp_ms,
-        "writer_id": record.writer_id or None,
-        "sequence": record.sequence if record.writer_id else None,
-        "payload": base64.b64encode(record.payload).decode(),
-    }
-    stdout.write(json.dumps(document).encode() + b"\n")
+    document = ReadRecord(
+        position=str(record.position),
+        timestamp_ms=record.timestamp_ms,
+        writer_id=record.writer_id or None,
+        sequence=record.sequence if record.writer_id else None,
+        payload=base64.b64encode(record.payload).decode(),
+    )
+    mark = b"--- " if output == "yaml" else b""  # of a document among others
+    stdout.write(mark + json.dumps(asdict(document)).encode() + b"\n")
 
 
 def _position(text: Position | str | None) -> Position | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import click
 
 from bkbox.cli.entries import batches, input_options
 from bkbox.cli.options import metadata_option, password_option, quorum_options
-from bkbox.cli.output import message
+from bkbox.cli.output import Format, message, output_option, print_document, prints
 from bkbox.client import connect
 from bkbox.client.log import Compression, Log, LogOptions, LogWriter
 from bkbox.errors import ConfigError, InvalidIdError
@@ -32,6 +33,17 @@ class _NameType(click.ParamType[str]):
 log_argument = click.argument("name", metavar="LOG", type=_NameType())
 
 
+@dataclass(frozen=True, slots=True)
+class WrittenToLog:
+    """Records that were appended. ``epoch``: how often a writer has opened the log; ``repeated``: records that it had
+    before, None without --writer-id."""
+
+    log: str
+    epoch: int
+    written: int
+    repeated: int | None
+
+
 @click.command(no_args_is_help=True)
 @log_argument
 @metadata_option
@@ -50,6 +62,8 @@ log_argument = click.argument("name", metavar="LOG", type=_NameType())
     metavar="ID",
     help="Number the records under this name, and leave out those that the log has: the command may be repeated.",
 )
+@output_option
+@prints(WrittenToLog)
 def write(
     name: str,
     metadata: str,
@@ -63,6 +77,7 @@ def write(
     chunk: int | None,
     compression: str,
     writer_id: str | None,
+    output: Format,
 ) -> None:
     """Append standard input, or files, to a log, and make the log if there is none.
 
@@ -86,7 +101,7 @@ def write(
         compression=Compression[compression.upper()],
     )
 
-    async def go() -> tuple[int, int]:
+    async def go() -> WrittenToLog:
         written = repeated = 0
         async with (
             connect(metadata) as client,
@@ -101,11 +116,13 @@ def write(
                     known = await _append_once(writer, writer_id, written + repeated, batch)
                     repeated += known
                     written += len(batch) - known
-        return written, repeated
+        return WrittenToLog(name, writer.epoch, written, None if writer_id is None else repeated)
 
-    written, repeated = asyncio.run(go())
-    left_out = f", {repeated} were there before" if writer_id is not None else ""
-    message(f"{written} records{left_out}")
+    done = asyncio.run(go())
+    left_out = "" if done.repeated is None else f", {done.repeated} were there before"
+    message(f"{done.written} records{left_out}")
+    if output != "table":
+        print_document(asdict(done), output)
 
 
 async def _append_once(writer: LogWriter, writer_id: str, number: int, batch: list[bytes]) -> int:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
+from typing import Literal
+
 import click
 
 from bkbox.cli.exits import ExitCode
-from bkbox.cli.output import message
+from bkbox.cli.output import Format, message, output_option, print_document, prints
 from bkbox.host.files import HostFiles
 from bkbox.model.options import (
     AS_PUBLISHED,
@@ -18,6 +21,7 @@ from bkbox.model.options import (
 )
 from bkbox.model.search import Result, Statistics, search
 from bkbox.model.termination import closable
+from bkbox.model.trace import Line
 from bkbox.values import replaced
 
 _CORRECTIONS = {
@@ -31,6 +35,27 @@ _STATE_BYTES = 56
 """What a state takes at most, while the table of those that were seen grows (bkbox/kernel/exploration.py)."""
 
 _WINDOWS = {status.value: status for status in WINDOWS}
+
+Word = Literal["safe", "broken", "not exhausted", "closable", "never closable"]
+
+_CODES: dict[Word, ExitCode] = {
+    "safe": ExitCode.OK,
+    "broken": ExitCode.FAILED,
+    "not exhausted": ExitCode.TRY_AGAIN,
+    "closable": ExitCode.OK,
+    "never closable": ExitCode.FAILED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a search came to. ``broken``: the property that does not hold; ``trace``: the shortest way there, or to a
+    ledger that is closed, state by state."""
+
+    answer: Word
+    broken: str | None
+    statistics: Statistics
+    trace: tuple[Line, ...]
 
 
 @click.command("model-check")
@@ -148,6 +173,8 @@ _WINDOWS = {status.value: status for status in WINDOWS}
     help="Give up after so many distinct states [default: as many as there is memory for].",
 )
 @click.option("-v", "--verbose", is_flag=True, help="Show how far it is, on standard error.")
+@output_option
+@prints(Answer)
 @click.pass_context
 def model_check(
     ctx: click.Context,
@@ -179,6 +206,7 @@ def model_check(
     termination: int | None,
     states_max: int | None,
     verbose: bool,
+    output: Format,
 ) -> None:
     """Look at every state of a model of one ledger, bookies that forget, and recoveries.
 
@@ -219,9 +247,21 @@ def model_check(
     )
     progress = _Progress() if verbose else _nothing
     if termination is not None:
-        ctx.exit(_answer_termination(closable(options, termination, progress=progress)))
-    most = states_max or _room(HostFiles())
-    ctx.exit(_answer(search(options, fold=fold, states_max=most, progress=progress)))
+        found = _termination(closable(options, termination, progress=progress))
+    else:
+        most = states_max or _room(HostFiles())
+        found = _safety(search(options, fold=fold, states_max=most, progress=progress))
+    if output != "table":
+        print_document(asdict(found), output)
+    else:
+        _show(found)
+    if found.answer == "not exhausted":
+        message(
+            "--fold, fewer --sends or --bookies, or more memory and --states-max, may exhaust it"
+        )
+    if termination is None:
+        message(_rate(found.statistics))
+    ctx.exit(_CODES[found.answer])
 
 
 def _room(host: HostFiles) -> int | None:
@@ -233,35 +273,24 @@ def _room(host: HostFiles) -> int | None:
     return None
 
 
-def _answer(result: Result) -> ExitCode:
-    if result.broken:
-        click.echo(f"broken: {result.broken}, trace of {len(result.trace)} states")
-        _show_trace(result)
-        code = ExitCode.FAILED
-    elif result.exhausted:
-        click.echo(f"safe: {_counts(result.statistics)}")
-        code = ExitCode.OK
-    else:
-        click.echo(f"not exhausted: {_counts(result.statistics)}")
-        message(
-            "--fold, fewer --sends or --bookies, or more memory and --states-max, may exhaust it"
-        )
-        code = ExitCode.TRY_AGAIN
-    message(_rate(result.statistics))
-    return code
+def _safety(result: Result) -> Answer:
+    word: Word = "broken" if result.broken else "safe" if result.exhausted else "not exhausted"
+    return Answer(word, result.broken, result.statistics, result.trace)
 
 
-def _answer_termination(result: Result) -> ExitCode:
-    if result.broken:
-        click.echo(f"closable: trace of {len(result.trace)} states")
-        _show_trace(result)
-        return ExitCode.OK
-    click.echo(f"never closable: {_counts(result.statistics)}")
-    return ExitCode.FAILED
+def _termination(result: Result) -> Answer:
+    """A search for a closed ledger: what it calls broken is what was hoped for."""
+    word: Word = "closable" if result.broken else "never closable"
+    return Answer(word, None, result.statistics, result.trace)
 
 
-def _show_trace(result: Result) -> None:
-    for number, line in enumerate(result.trace, 1):
+def _show(found: Answer) -> None:
+    if not found.trace:
+        click.echo(f"{found.answer}: {_counts(found.statistics)}")
+        return
+    broken = "" if found.broken is None else f"{found.broken}, "
+    click.echo(f"{found.answer}: {broken}trace of {len(found.trace)} states")
+    for number, line in enumerate(found.trace, 1):
         click.echo(f"{number:3}  {line.words}")
         for change in line.changes:
             click.echo(f"       {change}")

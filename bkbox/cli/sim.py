@@ -5,17 +5,28 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 
 import click
 
 from bkbox.cli.exits import ExitCode
-from bkbox.cli.output import print_fields
+from bkbox.cli.output import Format, output_option, print_document, print_fields, prints
+from bkbox.cli.simulated import (
+    BreakName,
+    Broken,
+    EveryBreak,
+    Simulated,
+    happened,
+    show_broken,
+    show_trace,
+    totals,
+)
 from bkbox.sim import shrink as shrinking
 from bkbox.sim.breaks import BREAKS, BY_NAME
 from bkbox.sim.catches import catches
 from bkbox.sim.run import run
 from bkbox.sim.schedule import plan_of
-from bkbox.sim.soak import Failure, soak_for, soak_together
+from bkbox.sim.soak import Failure, Tally, soak_for, soak_together
 
 _SHRINK_TRIES = 150
 _SHRINK_S = 120.0
@@ -57,6 +68,8 @@ _SHRINK_S = 120.0
     "--shrink/--no-shrink", default=True, help="Make the schedule of a seed that fails shorter."
 )
 @click.option("--trace", is_flag=True, help="Print all that happens in the seed that --seed names.")
+@output_option
+@prints(Simulated, EveryBreak, list[BreakName])
 @click.pass_context
 def sim(
     ctx: click.Context,
@@ -70,6 +83,7 @@ def sim(
     list_breaks: bool,
     shrink: bool,
     trace: bool,
+    output: Format,
 ) -> None:
     """Run a simulated cluster: clients, bookies, disks, network and metadata store, all decided by a seed.
 
@@ -86,8 +100,7 @@ def sim(
       bkbox sim --seed 1 --seeds 200 --every-break
     """
     if list_breaks:
-        for each in BREAKS:
-            click.echo(each.name)
+        _list_breaks(output)
         return
     first = shrinking.fresh_seed() if seed is None else seed
     if broken is not None and jobs > 1:
@@ -97,28 +110,45 @@ def sim(
     if seeds is None and minutes is None:
         seeds = 1 if seed is not None else 10
     if every_break:
-        ctx.exit(_break_all(first, seeds or 1, jobs))
+        ctx.exit(_break_all(first, seeds or 1, jobs, output))
     goes_on = _for_so_long(minutes)
     with BY_NAME[broken].applied() if broken is not None else contextlib.nullcontext():
-        if trace:
-            outcome = run(plan_of(first), traced=True)
-            _print_trace(outcome.trace)
-        failure = _soak(first, seeds, minutes, jobs)
+        traced = happened(run(plan_of(first), traced=True).trace) if trace else None
+        if output == "table":
+            show_trace(traced or [])
+        tally, failure = _soak(first, seeds, minutes, jobs, output)
+        found = None
         if failure is not None:
-            _explain(failure, broken, goes_on if shrink else None)
-            ctx.exit(ExitCode.FAILED)
+            found = _explain(failure, broken, goes_on if shrink else None, output)
+    if output != "table":
+        print_document(asdict(Simulated(first, totals(tally), found, traced)), output)
+    elif found is not None:
+        show_broken(found)
+    ctx.exit(ExitCode.OK if found is None else ExitCode.FAILED)
 
 
-def _break_all(first: int, seeds: int, jobs: int) -> ExitCode:
-    """A line for each break; FAILED if one was not noticed."""
-    unnoticed = 0
-    for found in catches(BY_NAME, first, seeds, jobs):
-        noticed = found.violation is not None
-        unnoticed += not noticed
-        when = f"seed {first + found.seeds - 1}" if noticed else f"not noticed by {seeds} seeds"
-        click.echo(f"{found.name:28}  {when}, {found.cpu_s:.0f} s  {found.violation or ''}")
-    click.echo(f"{len(BREAKS) - unnoticed} of {len(BREAKS)} are noticed")
-    return ExitCode.FAILED if unnoticed else ExitCode.OK
+def _list_breaks(output: Format) -> None:
+    if output != "table":
+        print_document([asdict(BreakName(each.name, each.words)) for each in BREAKS], output)
+        return
+    for each in BREAKS:
+        click.echo(each.name)
+
+
+def _break_all(first: int, seeds: int, jobs: int, output: Format) -> ExitCode:
+    """A line for each break as it comes; FAILED if one was not noticed."""
+    err = output != "table"
+    found = []
+    for each in catches(BY_NAME, first, seeds, jobs):
+        when = f"not noticed by {seeds} seeds" if each.seed is None else f"seed {each.seed}"
+        line = f"{each.name:28}  {when}, {each.cpu_s:.0f} s  {each.violation or ''}"
+        click.echo(line, err=err)
+        found.append(each)
+    noticed = sum(each.seed is not None for each in found)
+    click.echo(f"{noticed} of {len(found)} are noticed", err=err)
+    if output != "table":
+        print_document(asdict(EveryBreak(first, seeds, found)), output)
+    return ExitCode.OK if noticed == len(found) else ExitCode.FAILED
 
 
 def _for_so_long(minutes: float | None) -> Callable[[int], bool]:
@@ -135,35 +165,36 @@ def _for_so_long(minutes: float | None) -> Callable[[int], bool]:
     return goes_on
 
 
-def _soak(first: int, seeds: int | None, minutes: float | None, jobs: int) -> Failure | None:
-    click.echo(f"seed {first}")
+def _soak(
+    first: int, seeds: int | None, minutes: float | None, jobs: int, output: Format
+) -> tuple[Tally, Failure | None]:
+    click.echo(f"seed {first}", err=output != "table")
     if jobs == 1:
         tally, failure = soak_for(first, seeds, minutes)
     else:
         tally, failure = soak_together(first, seeds, minutes, jobs)
-    print_fields(list(tally.rows()))
-    return failure
+    if output == "table":
+        print_fields(list(tally.rows()))
+    return tally, failure
 
 
-def _explain(failure: Failure, broken: str | None, goes_on: Callable[[int], bool] | None) -> None:
-    """The violation, the schedule that leads to it, shortened as long as ``goes_on`` says so, and what happened."""
-    violation = failure.outcome.violation
+def _explain(
+    failure: Failure, broken: str | None, goes_on: Callable[[int], bool] | None, output: Format
+) -> Broken:
+    """The schedule that leads to the violation, shortened as long as ``goes_on`` says so, and what happens with it."""
+    violation, plan = failure.outcome.violation, failure.plan
     assert violation is not None
-    plan = failure.plan
-    again = f"bkbox sim --seed {plan.seed}" + (f" --break {broken}" if broken is not None else "")
-    click.echo(f"broken: seed {plan.seed}: {violation}")
+    click.echo(f"broken: seed {plan.seed}: {violation}", err=output != "table")
     if goes_on is not None:
         plan = shrinking.shrink(plan, violation.name, goes_on)
     outcome = run(plan, traced=True)
-    click.echo(f"{len(plan.actions)} of {len(failure.plan.actions)} actions are enough:")
-    for action in plan.actions:
-        click.echo(f"  {action}")
-    click.echo("what happened:")
-    _print_trace(outcome.trace)
-    click.echo(f"broken: {outcome.violation}")
-    click.echo(f"again: {again}")
-
-
-def _print_trace(trace: list[tuple[float, str, str]] | None) -> None:
-    for when, who, what in trace or ():
-        click.echo(f"  {when:10.4f}  {who:22}  {what}")
+    with_break = "" if broken is None else f" --break {broken}"
+    return Broken(
+        seed=plan.seed,
+        violation=violation,
+        planned=len(failure.plan.actions),
+        actions=plan.actions,
+        violation_then=outcome.violation,
+        trace=happened(outcome.trace),
+        again=f"bkbox sim --seed {plan.seed}{with_break}",
+    )

@@ -6,6 +6,7 @@ Levels are counted in states, the first one included: a state of level 3 is two 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from time import monotonic
 
 from bkbox.kernel.exploration import Exploration
@@ -18,7 +19,7 @@ from bkbox.values import value
 _AT_ONCE = 1 << 18
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Statistics:
     """``queue``: states found and not looked at yet. ``seconds``: since the start."""
 

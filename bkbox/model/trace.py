@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import NamedTuple
 
 from bkbox.model.network import DONE, LOST, THERE, Kind, Message
 from bkbox.model.space import Space, State, Words
 from bkbox.model.state import Part, members
-from bkbox.values import value
 
 
-@value
+@dataclass(frozen=True, slots=True)
 class Line:
     """One state of a trace: what led to it, and what is different from the one before."""
 

@@ -16,11 +16,11 @@ from bkbox.sim.schedule import plan_of
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """``seeds``: how many were run, the last of which failed unless ``violation`` is None; ``cpu_s``: processor
-    time."""
+    """``seeds``: how many were run; ``seed``: the last of them, which failed, and how; ``cpu_s``: processor time."""
 
     name: str
     seeds: int
+    seed: int | None
     cpu_s: float
     violation: Violation | None
 
@@ -45,4 +45,5 @@ def _catch(order: tuple[str, int, int]) -> Catch:
         while violation is None and done < seeds:
             violation = run(plan_of(first + done)).violation
             done += 1
-    return Catch(name, done, time.process_time() - began, violation)
+    seed = None if violation is None else first + done - 1
+    return Catch(name, done, seed, time.process_time() - began, violation)

@@ -14,6 +14,9 @@ import time
 from pathlib import Path
 
 import pytest
+import yaml
+
+from tests.harness.documents import document
 
 CHAOS = [sys.executable, "-m", "bkbox.cli.main", "chaos"]
 SEED = os.environ.get("CHAOS_SEED", "1")
@@ -43,27 +46,39 @@ def processes_of(folder: Path) -> list[str]:
 def test_a_run(tmp_path: Path) -> None:
     print(f"CHAOS_SEED={SEED}")
     folder = tmp_path / "run"
-    done = chaos("--minutes", str(MINUTES), "--seed", SEED, "--every", "0.7", "--dir", str(folder))
+    words = ("--minutes", str(MINUTES), "--seed", SEED, "--every", "0.7", "--dir", str(folder))
+    done = chaos(*words, "-o", "json")
     assert done.returncode == 0, done.stdout + done.stderr[-3000:]
-    assert done.stdout.startswith(f"seed {SEED}\n")
-    fields = dict(line.split("  ", 1) for line in done.stdout.splitlines() if "  " in line)
-    assert fields["violations"].strip() == "0"
-    assert fields["came to its end"].strip() == "yes"
-    assert int(fields["adds acknowledged"].replace(",", "")) > 0
-    assert int(fields["faults"].replace(",", "")) > 0
+    assert done.stderr.startswith(f"seed {SEED}\n")
+    verdict = document(done.stdout, "chaos")
+    assert (verdict["seed"], verdict["complete"]) == (int(SEED), True)
+    assert verdict["violations"] == []
+    adds = verdict["operations"]["add"]["ok"]
+    faults = sum(each["times"] for each in verdict["faults"])
+    assert adds > 0
+    assert faults > 0
     assert processes_of(tmp_path) == []
     assert {item.suffix for item in folder.iterdir()} == {".jsonl", ".log"}
 
     history = folder / "history.jsonl"
     again = chaos("check", str(history))
     assert again.returncode == 0, again.stderr
-    assert again.stdout == done.stdout.partition("\n")[2]
+    fields = dict(line.split("  ", 1) for line in again.stdout.splitlines() if "  " in line)
+    assert fields["violations"].strip() == "0"
+    assert fields["came to its end"].strip() == "yes"
+    assert fields["adds acknowledged"].strip() == f"{adds:,}"
+    assert fields["faults"].strip() == f"{faults:,}"
+    assert yaml.safe_load(chaos("check", str(history), "-o", "yaml").stdout) == verdict
 
     tampered = tmp_path / "tampered.jsonl"
     lose_an_entry(history, tampered)
     lie = chaos("check", str(tampered))
     assert lie.returncode == 1
     assert "violation: acknowledged entries can be read: " in lie.stdout
+    lie = chaos("check", str(tampered), "-o", "json")
+    assert lie.returncode == 1
+    first, *_ = document(lie.stdout, "chaos", "check")["violations"]
+    assert first["name"] == "acknowledged entries can be read"
 
 
 def lose_an_entry(history: Path, tampered: Path) -> None:
@@ -98,7 +113,8 @@ def test_ctrl_c_leaves_nothing_behind(tmp_path: Path) -> None:
         assert running.poll() is None, running.communicate()
         time.sleep(0.1)
     running.send_signal(signal.SIGINT)
-    _, said = running.communicate(timeout=60)
+    printed, said = running.communicate(timeout=60)
+    assert printed == f"seed {SEED}\n"
     assert running.returncode != 0
     assert "Traceback" not in said
     assert list(tmp_path.iterdir()) == []
@@ -143,3 +159,5 @@ def test_the_kinds_of_faults() -> None:
     names = [line.split()[0] for line in done.stdout.splitlines()]
     assert {"kill-worker", "pause-frontend", "cut-network", "lost-disk", "full-disk"} <= set(names)
     assert len(names) == len(set(names)) >= 20
+    listed = document(chaos("--list-faults", "-o", "json").stdout, "chaos")
+    assert [each["name"] for each in listed] == names

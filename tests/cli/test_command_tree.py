@@ -105,9 +105,8 @@ LEAVES = {path: each for path, each in TREE.items() if not isinstance(each, clic
 
 SILENT = {
     *("run", "autorecovery run", "tui"),  # a line when they are ready, or a screen
-    *("config import", "completion", "man", "schema"),  # a file
-    *("log write", "log read", "log tail"),  # records, with --json a line each
-    *("demo", "sim", "model-check", "chaos check", "bench sink"),  # what they find, as it comes
+    *("completion", "schema"),  # a file
+    *("demo", "bench sink"),  # what they do, as it comes
 }
 """Commands that print nothing but data of their own kind."""
 

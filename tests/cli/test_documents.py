@@ -74,6 +74,7 @@ RUNS: dict[str, tuple[tuple[str, ...], ...]] = {
     "maintenance off": (CONFIG,),
     "autorecovery disable": (METADATA, (*METADATA, "--dry-run")),
     "autorecovery enable": (METADATA,),
+    "man": (("FOLDER/man1",),),
 }
 
 ELSEWHERE = {
@@ -82,7 +83,12 @@ ELSEWHERE = {
     "discover": "wants a network: tests/host",
     "bench bookie": "takes long: tests/bench",
     "bench client": "takes long: tests/bench",
-    **dict.fromkeys(("log list", "log truncate", "log delete", "log forget"), "tests/log"),
+    **dict.fromkeys(("log write", "log read", "log tail", "log list"), "tests/log"),
+    **dict.fromkeys(("log truncate", "log delete", "log forget"), "tests/log"),
+    "config import": "wants a file of Java's: tests/config",
+    "sim": "tests/sim",
+    "model-check": "tests/model",
+    **dict.fromkeys(("chaos", "chaos check"), "take long: tests/chaos"),
     "job watch": "a document for each change: tests/cli/test_job_command_output",
     **dict.fromkeys(("disk replace", "disk remove"), "they are refused here: below"),
     "cookie repair": "wants a stopped bookie: below",

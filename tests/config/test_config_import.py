@@ -6,6 +6,7 @@ import tomllib
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from bkbox import config as configuration
@@ -14,6 +15,7 @@ from bkbox.cli.main import main
 from bkbox.configimport import convert
 from bkbox.configproperties import parse
 from bkbox.errors import ConfigError
+from tests.harness.documents import document
 
 USUAL = """\
 bookiePort = 3182
@@ -164,6 +166,22 @@ def test_what_comes_out_is_a_configuration(tmp_path: Path) -> None:
     assert tomllib.loads(printed.stdout) == tomllib.loads(made.read_text())
 
 
+def test_all_of_it_as_one_document(tmp_path: Path) -> None:
+    file = tmp_path / "bk_server.conf"
+    file.write_text(USUAL + "zkTimeout=10000\n")
+    made = tmp_path / "bookie.toml"
+    done = command(str(file), "--to", str(made), "-o", "json")
+    said = document(done.stdout, "config", "import")
+    assert said["settings"] == tomllib.loads(made.read_text())
+    assert said["written"] == str(made)
+    (left_out,) = said["no_counterpart"]
+    assert (left_out["key"], left_out["line"]) == ("zkTimeout", 7)
+    assert f"{file}:7: zkTimeout: no counterpart: {left_out['text']}\n" in done.stderr
+    assert [each["line"] for each in said["taken_over"]] == [1, 2, 3, 5, 6]
+    printed = yaml.safe_load(command(str(file), "-o", "yaml").stdout)
+    assert printed == said | {"written": None}
+
+
 def test_an_import_that_cannot_work(tmp_path: Path) -> None:
     file = tmp_path / "bk_server.conf"
     made = tmp_path / "bookie.toml"
@@ -172,6 +190,7 @@ def test_an_import_that_cannot_work(tmp_path: Path) -> None:
     assert done.exit_code == ExitCode.USAGE
     assert "/data/a/journal lies within /data/a" in done.stderr
     assert not made.exists()
+    assert command(str(file), "-o", "json").stdout == ""
     made.write_text("mine")
     file.write_text(USUAL)
     done = command(str(file), "--to", str(made))

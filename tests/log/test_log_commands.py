@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from bkbox.cli.exits import ExitCode
@@ -18,6 +19,7 @@ from bkbox.cli.main import main
 from bkbox.client import sync
 from bkbox.client.log.handler import BookKeeperHandler
 from tests.client.tinybookie import Bookies, bookies
+from tests.harness.documents import document
 from tests.harness.processes import BKBOX
 
 Log = Callable[..., Result]
@@ -68,6 +70,30 @@ def test_a_log_in_the_shell(log: Log) -> None:
     assert "nothing was changed" in log("delete", "orders", "--dry-run").stderr
     log("delete", "orders", "--yes")
     assert json.loads(log("list", "-o", "json").stdout) == []
+
+
+def test_what_was_written_as_a_document(log: Log) -> None:
+    for output, epoch in (("json", 1), ("yaml", 2)):
+        done = log("write", "orders", "-o", output, text="a\nb\n")
+        said = {"log": "orders", "epoch": epoch, "written": 2, "repeated": None}
+        assert yaml.safe_load(done.stdout) == said
+        assert "2 records" in done.stderr
+    assert log("write", "orders", text="c\n").stdout == ""
+    for repeated in (0, 3):
+        done = log("write", "orders", "--writer-id", "i", "-o", "json", text="a\nb\nc\n")
+        said = document(done.stdout, "log", "write")
+        assert (said["written"], said["repeated"]) == (3 - repeated, repeated)
+
+
+@pytest.mark.parametrize("command", ["read", "tail"])
+def test_records_as_documents(log: Log, command: str) -> None:
+    log("write", "orders", "--writer-id", "i", text="a\nb\n")
+    done = log(command, "orders", "-o", "json")
+    lines = [document(line, "log", command) for line in done.stdout.splitlines()]
+    assert [base64.b64decode(line["payload"]) for line in lines] == [b"a\n", b"b\n"]
+    assert [(line["writer_id"], line["sequence"]) for line in lines] == [("i", 0), ("i", 1)]
+    assert log(command, "orders", "--json").stdout == done.stdout
+    assert list(yaml.safe_load_all(log(command, "orders", "-o", "yaml").stdout)) == lines
 
 
 def test_what_is_wrong_is_said(log: Log) -> None:

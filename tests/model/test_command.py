@@ -6,12 +6,14 @@ import re
 from pathlib import Path
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
 from bkbox.cli.modelcheck import _room
 from bkbox.host.files import HostFiles
+from tests.harness.documents import document
 
 
 def check(*arguments: str) -> Result:
@@ -44,6 +46,30 @@ def test_broken(arguments: list[str], crash: str) -> None:
     assert [line for line in steps if re.search(rf"bookie \d crashes: {crash}", line)]
 
 
+def test_an_answer_as_a_document() -> None:
+    safe = check("--as-published", "--crashes", "0", "--verbose", "-o", "json")
+    said = document(safe.stdout, "model-check")
+    assert (said["answer"], said["broken"], said["trace"]) == ("safe", None, [])
+    numbers = said["statistics"]
+    assert (numbers["distinct"], numbers["generated"], numbers["levels"]) == (24029, 58307, 28)
+    assert safe.exit_code == ExitCode.OK
+    assert "states/s" in safe.stderr
+
+    broken = check("--fold", "--no-limbo", "-o", "json")
+    said = document(broken.stdout, "model-check")
+    assert (said["answer"], said["broken"]) == ("broken", "no-divergence")
+    lines = [line.strip() for line in check("--fold", "--no-limbo").stdout.splitlines()[1:]]
+    told = []
+    for number, state in enumerate(said["trace"], 1):
+        told += [f"{number}  {state['words']}", *state["changes"]]
+    assert told == lines
+    assert broken.exit_code == ExitCode.FAILED
+
+    cut = check("--states-max", "100", "-o", "yaml")
+    assert yaml.safe_load(cut.stdout)["answer"] == "not exhausted"
+    assert cut.exit_code == ExitCode.TRY_AGAIN
+
+
 def test_not_exhausted() -> None:
     result = check("--states-max", "100", "--verbose")
     assert result.stdout.startswith("not exhausted: ")
@@ -67,6 +93,10 @@ def test_termination() -> None:
     can = check("--ack-quorum", "2", "--termination", "1")
     assert can.stdout.startswith("closable: trace of 12 states\n")
     assert can.exit_code == ExitCode.OK
+    done = check("--ack-quorum", "2", "--termination", "1", "-o", "json")
+    said = document(done.stdout, "model-check")
+    assert (said["answer"], said["broken"], len(said["trace"])) == ("closable", None, 12)
+    assert done.exit_code == ExitCode.OK
 
 
 def test_known_defects_are_found_when_their_mend_is_left_out() -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
+import yaml
 from click.testing import CliRunner, Result
 
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
-from bkbox.sim.breaks import BREAKS
+from bkbox.sim.breaks import BREAKS, BY_NAME
 from bkbox.sim.schedule import plan_of
+from tests.harness.documents import document
 
 QUICK = min(range(100), key=lambda seed: len(plan_of(seed).actions))
 """A seed that takes little time."""
@@ -43,6 +45,56 @@ def test_the_list_of_breaks() -> None:
     result = sim("--list-breaks")
     assert result.exit_code == ExitCode.OK
     assert result.stdout.splitlines() == [each.name for each in BREAKS]
+    listed = document(sim("--list-breaks", "-o", "json").stdout, "sim")
+    assert listed == [{"name": each.name, "words": each.words} for each in BREAKS]
+
+
+def test_a_seed_that_holds_as_a_document() -> None:
+    words = ("--seed", str(QUICK), "--trace", "-o")
+    result = sim(*words, "json")
+    assert result.exit_code == ExitCode.OK
+    assert result.stderr == f"seed {QUICK}\n"
+    said = document(result.stdout, "sim")
+    assert list(said) == ["seed", "totals", "broken", "trace"]
+    assert (said["seed"], said["broken"]) == (QUICK, None)
+    assert (said["totals"]["seeds"], said["totals"]["events"] > 0) == (1, True)
+    assert said["trace"][0].keys() == {"at", "who", "what"}
+    again = yaml.safe_load(sim(*words, "yaml").stdout)
+    assert again["trace"] == said["trace"]
+    assert sim("--seed", str(QUICK), "-o", "json").stdout.count('"trace": null') == 1
+
+
+def test_a_break_as_a_document() -> None:
+    words = ("--seeds", "20", "--seed", "1", "--break", "no-cas", "--no-shrink")
+    result = sim(*words, "-o", "json")
+    assert result.exit_code == ExitCode.FAILED
+    said = document(result.stdout, "sim")["broken"]
+    lines = sim(*words).stdout.splitlines()
+    violation = f"{said['violation']['name']}: {said['violation']['words']}"
+    assert f"broken: seed {said['seed']}: {violation}" in lines
+    assert f"broken: seed {said['seed']}: {violation}" in result.stderr
+    assert said["violation_then"] == said["violation"], "nothing was left out"
+    assert said["planned"] == len(said["actions"])
+    assert said["actions"][0]["kind"] in "\n".join(lines)
+    happened = lines[lines.index("what happened:") + 1 : -2]
+    assert len(said["trace"]) == len(happened)
+    assert lines[-1] == f"again: {said['again']}"
+
+
+def test_every_break_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    some = {name: BY_NAME[name] for name in ("no-cas", "no-phase-one")}  # all of them take long
+    monkeypatch.setattr("bkbox.cli.sim.BY_NAME", some)
+    result = sim("--every-break", "--seed", "1", "-o", "json")
+    assert result.exit_code == ExitCode.FAILED
+    said = document(result.stdout, "sim")
+    assert (said["seed"], said["seeds"]) == (1, 1)
+    found, missed = said["breaks"]
+    assert (found["name"], found["seed"]) == ("no-cas", 1)
+    assert (missed["name"], missed["seed"], missed["violation"]) == ("no-phase-one", None, None)
+    progress = result.stderr.splitlines()
+    assert progress[0].endswith(f"{found['violation']['name']}: {found['violation']['words']}")
+    assert "not noticed by 1 seeds" in progress[1]
+    assert progress[2] == "1 of 2 are noticed"
 
 
 def test_so_many_seeds_and_for_so_long() -> None:

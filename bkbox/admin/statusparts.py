@@ -127,7 +127,8 @@ class Tidiness:
 @dataclass(frozen=True, slots=True)
 class Process:
     """One process of the bookie; ``restarts`` since the supervisor started. ``disk``: uuid of the disk that a worker
-    has. ``memory_bytes``: resident; ``cpu_percent``: of one processor, since the status was last asked for.
+    has. ``memory_bytes``: resident, with what it shares with the others; ``cpu_percent``: of one processor, since the
+    status was last asked for, and over a second at least.
     """
 
     role: Role

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from bkbox.admin.client import fetch_status
-from bkbox.admin.status import Limbo, Quotas, Status, to_json
+from bkbox.admin.status import Limbo, Process, Quotas, Status, to_json
 from bkbox.cli.job import print_jobs
 from bkbox.cli.output import (
     Format,
@@ -84,8 +84,8 @@ def _print(document: Status) -> None:
     _print_stages(document)
     click.echo()
     print_table(
-        ["role", "name", "pid", "running", "restarts"],
-        [(p.role, p.name, p.pid, p.running, p.restarts) for p in document.processes],
+        ["role", "name", "pid", "running", "restarts", "cpu", "memory"],
+        [_of_process(process) for process in document.processes],
         title="processes",
     )
     if document.limbo.ledgers or document.limbo.done:
@@ -100,6 +100,19 @@ def _print(document: Status) -> None:
             [(warning.text, warning.command) for warning in document.warnings],
             title="warnings",
         )
+
+
+def _of_process(process: Process) -> tuple[object, ...]:
+    percent, memory = process.cpu_percent, process.memory_bytes
+    return (
+        process.role,
+        process.name,
+        process.pid,
+        process.running,
+        process.restarts,
+        None if percent is None else f"{percent:.0f} %",
+        None if memory is None else size(memory),
+    )
 
 
 def _quotas(quotas: Quotas) -> str:

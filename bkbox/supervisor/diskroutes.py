@@ -43,11 +43,13 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
 
     async def plan(asked: Asked) -> object:
         found, _jobs = changes()
+        await bookie.refresh()
         return asdict(found.drains.plan_drain(found.drains.find(asked.place["disk"])))
 
     async def drain(asked: Asked) -> object:
         found, jobs = changes()
         disk = found.drains.find(asked.told(OneDisk).disk)
+        await bookie.refresh()
         await found.drains.set_draining(disk, wanted=True)
         return to_json(await jobs.start(JobKind.DRAIN, {"disk": disk.uuid}))
 

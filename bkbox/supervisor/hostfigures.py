@@ -5,6 +5,8 @@ Loaded with the first status document: a bookie that nobody asks pays nothing fo
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +15,29 @@ import psutil
 from bkbox.admin.status import Device, Process
 from bkbox.host import blocks
 from bkbox.host.files import HostFiles
+
+_CPU_OVER_S = 1.0
+"""Over so long at least: the kernel counts in hundredths of a second, and several ask (screen, metrics, health)."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A process, and how much it had computed at the moment from which its percentage counts."""
+
+    process: psutil.Process
+    since_s: float | None = None
+    cpu_s: float = 0.0
+    percent: float | None = None
+
+    def counted(self, now_s: float, cpu_s: float) -> float | None:
+        """The percentage, now that it has computed so much; None at the first look, which says nothing."""
+        if self.since_s is not None:
+            passed_s = now_s - self.since_s
+            if passed_s < _CPU_OVER_S:
+                return self.percent
+            self.percent = 100 * (cpu_s - self.cpu_s) / passed_s
+        self.since_s, self.cpu_s = now_s, cpu_s
+        return self.percent
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +53,12 @@ class _Place:
 class HostFigures:
     """Of one bookie. Keeps what is needed to tell how much a process has computed since it was last asked about."""
 
-    def __init__(self, host: HostFiles | None = None) -> None:
+    def __init__(
+        self, host: HostFiles | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self._host = host or HostFiles()
-        self._processes: dict[int, psutil.Process] = {}
+        self._clock = clock
+        self._processes: dict[int, _Known] = {}
         self._places: dict[Path, _Place] = {}
 
     def measured(self, process: Process) -> Process:
@@ -40,22 +68,20 @@ class HostFigures:
             return process
         try:
             known = self._processes.get(process.pid)
-            if known is None or not known.is_running():
-                known = self._processes[process.pid] = psutil.Process(process.pid)
-                known.cpu_percent()  # the first answer says nothing
-                percent = None
-            else:
-                percent = known.cpu_percent()
-            with known.oneshot():
-                times = known.cpu_times()
+            if known is None or not known.process.is_running():
+                known = self._processes[process.pid] = _Known(psutil.Process(process.pid))
+            of_host = known.process
+            with of_host.oneshot():
+                times = of_host.cpu_times()
+                cpu_s = times.user + times.system
                 return replace(
                     process,
-                    memory_bytes=known.memory_info().rss,
-                    cpu_s=times.user + times.system,
-                    cpu_percent=percent,
-                    threads=known.num_threads(),
-                    open_files=known.num_fds(),
-                    started_ms=int(known.create_time() * 1000),
+                    memory_bytes=of_host.memory_info().rss,
+                    cpu_s=cpu_s,
+                    cpu_percent=known.counted(self._clock(), cpu_s),
+                    threads=of_host.num_threads(),
+                    open_files=of_host.num_fds(),
+                    started_ms=int(of_host.create_time() * 1000),
                 )
         except psutil.Error:
             return process

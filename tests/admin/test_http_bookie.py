@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import http.client
 import json
+import re
 import threading
 import time
 from collections.abc import Iterator
@@ -122,13 +123,55 @@ def test_every_window_shows_the_same_document(served: Served) -> None:
     }
 
 
+def test_every_window_says_what_a_process_takes(served: Served) -> None:
+    """Memory grows with the first job, but not as much as another unit would make of it; processor time only grows."""
+    text = bkbox("status", "--config", str(served.bookie.config)).stdout
+    table = {
+        (role, name): figures
+        for line in text.split("processes:\n")[1].split("\n\n")[0].splitlines()[1:]
+        for role, name, *figures in [re.split("  +", line)]
+    }
+    snapshot = asyncio.run(Bookie(served.reader, None, lambda: 0).take())
+    assert snapshot.status is not None
+    values = metric_values(served.get("/metrics")[1])
+    document = json.loads(served.get(STATUS_URL)[1])
+    assert len(document["processes"]) == 5
+    shown = {(each.role, each.name): each for each in snapshot.status.processes}
+    workers = {each.worker for each in snapshot.status.disks}
+    assert workers == {each for each in shown.values() if each.role == "worker"}
+    for process in document["processes"]:
+        key = process["role"], process["name"]
+        label = f'name="{process["name"]}",role="{process["role"]}"'
+        pid, running, restarts, _percent, memory = table[key]
+        assert (pid, running, restarts) == (str(process["pid"]), "yes", str(process["restarts"]))
+        assert (shown[key].pid, shown[key].restarts) == (process["pid"], process["restarts"])
+        assert float(values[f"bkbox_process_restarts_total{{{label}}}"]) == process["restarts"]
+        resident = [
+            float(memory.removesuffix(" MiB")) * (1 << 20),
+            float(shown[key].memory_bytes or 0),
+            float(values[f"bkbox_process_resident_memory_bytes{{{label}}}"]),
+            process["memory_bytes"],
+        ]
+        assert min(resident) > max(resident) / 8
+        computed = [
+            shown[key].cpu_s or -1.0,
+            float(values[f"bkbox_process_cpu_seconds_total{{{label}}}"]),
+            process["cpu_s"],
+        ]
+        assert computed == sorted(computed)
+
+
+def metric_values(text: str) -> dict[str, str]:
+    return dict(
+        line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")
+    )
+
+
 def test_metrics_are_the_documents_values(served: Served) -> None:
     status, text = served.get("/metrics")
     assert status == 200
     document = json.loads(served.get(STATUS_URL)[1])
-    values = dict(
-        line.rsplit(" ", 1) for line in text.splitlines() if line and not line.startswith("#")
-    )
+    values = metric_values(text)
     assert float(values["bkbox_writable"]) == document["writable"]
     for disk in document["disks"]:
         label = f'disk="{disk["path"]}"'

@@ -289,7 +289,7 @@ def test_auto_fix_cookies_goes_the_same_way_by_itself(make_bookie: MakeBookie) -
     status = restart(bookie)
     assert classes(status) == ["disk replaced"]
     assert_marked(bookie, present=range(0))
-    assert "auto_fix_cookies" in bookie.stderr
+    wait_for(lambda: "auto_fix_cookies" in bookie.stderr, "the line")
 
 
 def test_a_crash_in_the_middle_of_phase_one_begins_it_again(make_bookie: MakeBookie) -> None:

@@ -99,7 +99,7 @@ def test_a_damaged_index_is_made_anew_by_the_start(make_bookie: MakeBookie, dama
     assert any(
         "made anew" in reason and str(index) in reason for reason in status["boot"]["reasons"]
     )
-    assert "its index is made anew from the entry log" in bookie.stderr
+    wait_for(lambda: "its index is made anew from the entry log" in bookie.stderr, "the line")
     assert_whole(bookie)
     if damage == "gone":
         assert bookie.stop() == 0
@@ -228,7 +228,7 @@ def test_an_index_that_turns_out_to_be_damaged_is_made_anew(make_bookie: MakeBoo
 
         assert not all_read()
         wait_for(all_read, "the index to be made anew", 20)
-    assert "this worker ends, and its index is made anew" in bookie.stderr
+    wait_for(lambda: "this worker ends, and its index is made anew" in bookie.stderr, "the line")
     assert bookie.status()["limbo"]["ledgers"] == 0
 
 
@@ -338,7 +338,7 @@ def test_a_segment_that_is_gone_is_limbo(make_bookie: MakeBookie) -> None:
             assert client.read(OPEN_LEDGER, 1000).code == EIO
     else:
         assert process.wait(20) not in (0, 2)
-        assert segments[-1].name in bookie.stderr
+        wait_for(lambda: segments[-1].name in bookie.stderr, "the line")
 
 
 # ---- a full disk ------------------------------------------------------------------------------------------

@@ -28,15 +28,32 @@ SIZE = (200, 60)
 
 
 def snapshot(number: int) -> Snapshot:
-    """The one of second ``number``: counts grow, a ledger leaves limbo, a warning comes and goes."""
+    """The one of second ``number``: counts grow, a ledger leaves limbo, a warning comes and goes, processes have
+    other figures."""
     status: Status = in_limbo(LEDGERS - number % LEDGERS, 100)
     warning = StatusWarning(f"warning of the kind {'abcdefgh'[number % 8] * 5}", "bkbox status")
     limbo = replace(status.limbo, done=number, entries_checked=number * 1_000)
+    processes = tuple(
+        replace(each, cpu_percent=float(each.pid * number % 97), memory_bytes=number << 16)
+        for each in status.processes
+    )
+    workers = {each.disk: each for each in processes}
     disks = tuple(
-        replace(disk, stages=tuple(replace(s, count=number * 1_000) for s in disk.stages))
+        replace(
+            disk,
+            stages=tuple(replace(s, count=number * 1_000) for s in disk.stages),
+            worker=workers[disk.disk],
+        )
         for disk in status.disks
     )
-    status = replace(status, limbo=limbo, disks=disks, warnings=(*status.warnings, warning))
+    status = replace(
+        status,
+        limbo=limbo,
+        disks=disks,
+        processes=processes,
+        taken_ms=status.taken_ms + 1_000 * number,
+        warnings=(*status.warnings, warning),
+    )
     return Snapshot(1_000 * number, status, (limbo_job(),))
 
 

@@ -19,6 +19,7 @@ from bkbox.admin.status import (
     Limbo,
     Process,
     Replay,
+    Role,
     Stage,
     Status,
     StatusWarning,
@@ -27,6 +28,18 @@ from bkbox.errors import NoSuchLedgerError
 from bkbox.jobs.job import Amount, Blocker, Expected, Job, JobKind, JobState, Rate
 
 SMALL, LARGE = (80, 24), (200, 60)
+NOW_MS = 1_700_000_000_000
+
+
+def process(role: Role, name: str, pid: int, mib: int, percent: float) -> Process:
+    """One that was started two hours ago and has run since."""
+    return Process(
+        *(role, name, pid, 0, True),
+        memory_bytes=mib << 20,
+        cpu_s=73.5,
+        cpu_percent=percent,
+        started_ms=NOW_MS - 2 * 3_600_000,
+    )
 
 
 def healthy(adds: int = 1_000) -> Status:
@@ -48,8 +61,11 @@ def healthy(adds: int = 1_000) -> Status:
             total_bytes=200 << 30,
             replay=Replay(10, 9, 4_096, 0, 0),
             stages=stages,
+            worker=replace(
+                process("worker", f"/data/{name}", pid, mib, percent), disk=f"uuid-{name}"
+            ),
         )
-        for name, free in (("a", 50), ("b", 150))
+        for name, free, pid, mib, percent in (("a", 50, 102, 85, 31.0), ("b", 150, 103, 84, 28.4))
     )
     return Status(
         version="0.1.0",
@@ -62,10 +78,13 @@ def healthy(adds: int = 1_000) -> Status:
         boot=Boot("up", ("/data/a: clean: it was stopped cleanly",)),
         disks=disks,
         processes=(
-            Process("supervisor", "10.0.0.1:3181", 100, 0, True),
-            Process("frontend", "10.0.0.1:3181", 101, 0, True),
+            process("supervisor", "10.0.0.1:3181", 100, 48, 0.4),
+            process("frontend", "10.0.0.1:3181", 101, 62, 12.3),
+            *(disk.worker for disk in disks if disk.worker is not None),
+            process("repair", "10.0.0.1:3181", 104, 55, 0.0),
         ),
         kernel="compiled",
+        taken_ms=NOW_MS,
     )
 
 

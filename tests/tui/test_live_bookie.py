@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import re
 import time
 from pathlib import Path
 
@@ -28,6 +29,10 @@ def wall_ms() -> int:
     return time.time_ns() // 1_000_000
 
 
+def says(app: Tui, pattern: str) -> bool:
+    return re.search(pattern, text_of(app)) is not None
+
+
 def test_a_bookie_that_runs_and_then_is_killed(make_bookie: MakeBookie, tmp_path: Path) -> None:
     bookie = make_bookie().start()
     config = configuration.load(bookie.config, os.environ)
@@ -37,6 +42,12 @@ def test_a_bookie_that_runs_and_then_is_killed(make_bookie: MakeBookie, tmp_path
         async with app.run_test(size=(120, 40)) as pilot:
             await until(pilot, lambda: "nothing is missing" in text_of(app))
             assert "connected" in lines_of(app)[0]
+            taken = r"\d+ (s|min) +\d+% +\d[\d.]+ MiB +0 +\d+"
+            for role in ("supervisor", "frontend", "repair"):
+                await until(pilot, lambda row=rf"{role} +{taken}": says(app, row))
+            await pilot.press("2")
+            worker = r"worker: up \d+ (s|min), cpu \d+%, memory \d[\d.]+ MiB, restarts 0, pid \d+"
+            await until(pilot, lambda: says(app, worker))
             await pilot.press("w", "5")
             await until(pilot, lambda: "[+] cookies of disks" in text_of(app))
             assert "RECORDING" in lines_of(app)[0]

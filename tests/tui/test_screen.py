@@ -22,10 +22,11 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 from bkbox.admin.limbo import LimboLedger
-from bkbox.admin.status import StatusWarning
+from bkbox.admin.status import Process, StatusWarning
 from bkbox.jobs.job import JobState
 from tests.tui.screens import (
     LARGE,
+    NOW_MS,
     SMALL,
     Script,
     Staged,
@@ -65,14 +66,21 @@ SAID = {
         "[X] 1 ledger cannot be repaired without help",
         "/data/a",
         "bring back 10.0.0.2:3181",
+        "frontend    2 h 0 min  12%  62.0 MiB  0         101",
     ],
-    "disks": ["uuid-a", "last start: clean", "fsync", "150 GiB"],
+    "disks": [
+        "uuid-a",
+        "last start: clean",
+        "fsync",
+        "150 GiB",
+        "worker: up 2 h 0 min, cpu 31%, memory 85.0 MiB, restarts 0, pid 102",
+    ],
     "limbo": ["17 left of 20", "stuck: 1, by ledger", "bkbox ledger explain 1"],
     "jobs": ["limbo", "running", "checking ledger 7", "15%"],
     "cookies": ["a recording does not have this"],
     "cluster": ["a recording does not have this"],
     "events": ["the bookie answers; it is running", "17 ledgers are in limbo"],
-    "diagnostics": ["kernel compiled", "frontend", "acknowledges after sync"],
+    "diagnostics": ["kernel compiled", "worker /data/b  2 h 0 min  28%", "acknowledges after sync"],
 }
 """On each panel, in one line each, for a bookie with a ledger that is stuck."""
 
@@ -93,6 +101,69 @@ def test_every_panel_says_what_it_is_for(size: tuple[int, int]) -> None:
             assert max(map(len, lines)) <= size[0]
 
     watch(app, steps, size)
+
+
+def test_a_process_that_ended_or_was_started_again_is_told_in_words() -> None:
+    """Of workers the overview has only such; what a recording of an older bookie does not have is a dash."""
+    status = healthy()
+    supervisor, frontend, first, second, repair = status.processes
+    first = replace(first, restarts=3, started_ms=NOW_MS - 5_000)
+    second = Process("worker", second.name, second.pid, 2, False, second.disk)
+    older = Process("frontend", frontend.name, frontend.pid, 0, True)
+    disks = tuple(
+        replace(disk, worker=worker)
+        for disk, worker in zip(status.disks, (first, second), strict=True)
+    )
+    processes = (supervisor, older, first, second, repair)
+    app = screen(Snapshot(1_000, replace(status, processes=processes, disks=disks)))
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "frontend        running    -    -         0" in text_of(app))
+        assert "worker /data/a  5 s        31%  85.0 MiB  [!] 3     102" in text_of(app)
+        assert "worker /data/b  [X] ended  -    -         [!] 2     103" in text_of(app)
+        await pilot.press("2")
+        await until(
+            pilot,
+            lambda: (
+                "worker: up 5 s, cpu 31%, memory 85.0 MiB, restarts [!] 3, pid 102" in text_of(app)
+            ),
+        )
+        await pilot.press("down")
+        await until(
+            pilot,
+            lambda: "worker: [X] ended, cpu -, memory -, restarts [!] 2, pid 103" in text_of(app),
+        )
+        app.action_freeze()
+        without = tuple(replace(disk, worker=None) for disk in disks)
+        app.view.take(Snapshot(2_000, replace(status, disks=without)))
+        app.panel.show(app.view)
+        await until(pilot, lambda: "worker: none" in text_of(app))
+
+    watch(app, steps)
+
+
+def test_a_bookie_of_many_disks_has_room_for_what_to_do_and_keys_reach_the_rest() -> None:
+    status = in_limbo(17, 9)
+    disks = tuple(
+        replace(status.disks[0], path=f"/data/{number}", disk=f"uuid-{number}")
+        for number in range(20)
+    )
+    app = screen(Snapshot(1_000, replace(status, disks=disks)))
+
+    async def steps(app: Tui, pilot: Pilot[None]) -> None:
+        await until(pilot, lambda: "What to do next" in text_of(app))
+        assert "repair      2 h 0 min" in text_of(app)
+        assert "- ledger 1: 1 entries are missing" in text_of(app)
+        assert "/data/19 " not in text_of(app)
+        await pilot.press("end")
+        await until(pilot, lambda: "/data/19 " in text_of(app))
+        assert "17 ledgers are in limbo" not in text_of(app)
+        await pilot.press("pagedown", "pagedown", "pagedown", "down", "down", "down")
+        await until(pilot, lambda: "17 ledgers are in limbo" in text_of(app))
+        await pilot.press("home")
+        await until(pilot, lambda: "/data/0 " in text_of(app))
+
+    watch(app, steps)
 
 
 def test_help_names_every_key_of_the_panel_and_no_other() -> None:

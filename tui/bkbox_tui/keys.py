@@ -22,7 +22,11 @@ class Key:
 
 PANELS = (
     ("overview", "Overview", "Is it safe, what is it doing, how long, what do I do next."),
-    ("disks", "Disks", "Each disk: room, state, ledgers, and where the time of its adds goes."),
+    (
+        "disks",
+        "Disks",
+        "Each disk: room, state, ledgers, its worker, and where the time of its adds goes.",
+    ),
     (
         "limbo",
         "Limbo",

@@ -177,16 +177,24 @@ class Table(ScrollView, can_focus=True):
             self.post_message(self.Highlighted())
         self.refresh()
 
+    def _move(self, by: int) -> None:
+        """The cursor; from where it cannot go on, what the table is in, as that may have more to show."""
+        row = max(0, min(self.cursor_row + by, len(self._given) - 1))
+        if row != self.cursor_row:
+            self._go(row)
+        elif isinstance(self.parent, Widget):
+            self.parent.scroll_relative(y=by, animate=False)
+
     @property
     def _seen(self) -> int:
         """So many rows."""
         return max(1, self.scrollable_content_region.height - _HEADER)
 
     def action_move(self, by: int) -> None:
-        self._go(self.cursor_row + by)
+        self._move(by)
 
     def action_page(self, by: int) -> None:
-        self._go(self.cursor_row + by * max(1, self._seen - 1))
+        self._move(by * max(1, self._seen - 1))
 
     def action_first(self) -> None:
         self._go(0)

@@ -11,6 +11,7 @@ from textual.widgets import Static
 from bkbox.admin.members import DOWN, READ_ONLY, WRITABLE
 from bkbox.errors import BkboxError
 from bkbox_tui.panels.base import Panel
+from bkbox_tui.processes import COLUMNS, row
 from bkbox_tui.sources import Bookie, CookieView, Peer, Source
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
@@ -150,7 +151,7 @@ class Diagnostics(Panel):
     def compose(self) -> ComposeResult:
         yield Words(id="about")
         yield Static("Processes", classes="title")
-        yield Table(["role", "name", "pid", "running", "restarts"], id="processes")
+        yield Table(COLUMNS, id="processes")
         yield Static("Configuration", classes="title")
         yield Table(["key", "value", "from"], id="configuration")
 
@@ -163,19 +164,7 @@ class Diagnostics(Panel):
                 f"listens on {status.listen}, acknowledges after {status.ack_after}\n"
                 f"last start: {'; '.join(status.boot.reasons) or 'nothing to say'}"
             )
-            rows = [
-                (
-                    f"{item.role} {item.name}",
-                    (
-                        item.role,
-                        item.name,
-                        str(item.pid),
-                        "yes" if item.running else "no",
-                        str(item.restarts),
-                    ),
-                )
-                for item in status.processes
-            ]
+            rows = [row(process, status) for process in status.processes]
         self.query_one("#about", Words).say(about)
         self.query_one("#processes", Table).show(rows)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
-from bkbox.admin.status import DiskStatus
+from bkbox.admin.status import DiskStatus, Status
 from bkbox_tui.panels.base import Panel
+from bkbox_tui.processes import line, percentage
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import Words
@@ -17,11 +18,13 @@ class Disks(Panel):
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
+        self._status: Status | None = None
         self._disks: dict[str, DiskStatus] = {}
 
     def compose(self) -> ComposeResult:
         yield Table(
-            ["disk", "state", "used", "free", "of", "ledgers", "limbo", "read-only"], id="all-disks"
+            ["disk", "state", "used", "free", "cpu", "ledgers", "limbo", "read-only"],
+            id="all-disks",
         )
         yield Words(id="disk-title", classes="title")
         yield Words(id="disk-details")
@@ -29,7 +32,7 @@ class Disks(Panel):
 
     def show(self, view: View) -> None:
         snapshot = view.snapshot
-        status = snapshot.status if snapshot is not None else None
+        self._status = status = snapshot.status if snapshot is not None else None
         self._disks = {disk.disk: disk for disk in status.disks} if status is not None else {}
         self.query_one("#all-disks", Table).show(
             [
@@ -42,7 +45,7 @@ class Disks(Panel):
                             1 - disk.free_bytes / disk.total_bytes if disk.total_bytes else None, 8
                         ),
                         size(disk.free_bytes),
-                        size(disk.total_bytes),
+                        percentage(disk.worker),
                         amount(disk.ledgers),
                         amount(disk.limbo_ledgers),
                         ", ".join(disk.read_only) or "no",
@@ -59,10 +62,12 @@ class Disks(Panel):
     def _details(self) -> None:
         disk = self._disks.get(self.query_one("#all-disks", Table).selected or "")
         title, text, stages = "", "the bookie is not running" if not self._disks else "", []
-        if disk is not None:
+        if disk is not None and self._status is not None:
             title = f"{disk.path}  {disk.disk}"
             replay = disk.replay
             text = (
+                f"room: {size(disk.free_bytes)} free of {size(disk.total_bytes)}\n"
+                f"worker: {line(disk.worker, self._status)}\n"
                 f"last start: {disk.crash_class}: {disk.reason}\n"
                 f"replayed: {amount(replay.records)} records, {amount(replay.entries)} entries, {size(replay.bytes)}; "
                 f"cut {size(replay.cut_bytes)}; damaged ranges: {replay.damaged}"

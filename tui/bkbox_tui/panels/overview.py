@@ -5,8 +5,10 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.widgets import Static
 
+from bkbox.admin.status import Process
 from bkbox_tui.history import slowest_us
 from bkbox_tui.panels.base import Panel
+from bkbox_tui.processes import COLUMNS, row
 from bkbox_tui.snapshot import DiskFiles
 from bkbox_tui.table import Row, Table
 from bkbox_tui.view import View
@@ -18,13 +20,14 @@ _STEPS_MAX = 12
 
 
 class Overview(Panel):
-    """The four answers, the rate of adds, and a line for each disk."""
+    """The four answers, the rate of adds, a line for each disk, and one for each process but workers that are well."""
 
     DEFAULT_CSS = """
     Overview #safe.success { color: $text-success; }
     Overview #safe.warning { color: $text-warning; }
     Overview #safe.error { color: $text-error; text-style: bold; }
     Overview #answers { height: auto; }
+    Overview #disks { margin-top: 1; max-height: 25%; }
     """
 
     def compose(self) -> ComposeResult:
@@ -33,8 +36,8 @@ class Overview(Panel):
         yield RateLine("adds/s", id="adds")
         yield RateLine("p99 of adds", id="p99")
         yield Words(id="latency", classes="quiet")
-        yield Static("Disks", classes="title")
         yield Table(["disk", "state", "used", "free", "ledgers", "limbo"], id="disks")
+        yield Table(COLUMNS, id="processes")
         yield Static("What to do next", classes="title")
         yield Words(id="next")
 
@@ -57,6 +60,7 @@ class Overview(Panel):
         status = snapshot.status if snapshot is not None else None
         latency = ""
         rows: list[Row] = []
+        processes: list[Row] = []
         if status is not None:
             sync, reply = slowest_us(status, "fsync"), slowest_us(status, "reply")
             if sync is not None and reply is not None:
@@ -75,10 +79,17 @@ class Overview(Panel):
                 )
                 for disk in status.disks
             ]
+            processes = [row(each, status) for each in status.processes if _is_shown(each)]
         elif snapshot is not None:
             rows = [(item.path, _from_files(item)) for item in snapshot.files]
         self.query_one("#latency", Words).say(latency)
         self.query_one("#disks", Table).show(rows)
+        self.query_one("#processes", Table).show(processes)
+
+
+def _is_shown(process: Process) -> bool:
+    """A worker is in the line of its disk, and again here where there is something to say of it."""
+    return process.role != "worker" or process.restarts > 0 or not process.running
 
 
 def _from_files(item: DiskFiles) -> tuple[str, ...]:

@@ -1,0 +1,51 @@
+"""A process of the bookie as every panel shows it: whether it runs, what it takes, how often it was started again."""
+
+from __future__ import annotations
+
+from bkbox.admin.status import Process, Status
+from bkbox_tui.table import Row
+from bkbox_tui.words import size, span
+
+COLUMNS = ("process", "up", "cpu", "memory", "restarts", "pid")
+"""Few and narrow: a worker is named by the path of its disk. What the document has no figure for is a dash."""
+
+
+def row(process: Process, status: Status) -> Row:
+    """By its role; workers by their disk as well, as there are several."""
+    of_disk = process.role == "worker"
+    name = f"{process.role} {process.name}" if of_disk else process.role
+    return name, (name, *_figures(process, status))
+
+
+def line(process: Process | None, status: Status) -> str:
+    """The same as words."""
+    if process is None:
+        return "none"
+    up, *others = _figures(process, status)
+    is_time = process.running and process.started_ms is not None
+    named = zip(COLUMNS[2:], others, strict=True)
+    return ", ".join([f"up {up}" if is_time else up, *(f"{name} {said}" for name, said in named)])
+
+
+def percentage(process: Process | None) -> str:
+    """Of one processor."""
+    percent = None if process is None else process.cpu_percent
+    return "-" if percent is None else f"{percent:.0f}%"
+
+
+def _figures(process: Process, status: Status) -> tuple[str, ...]:
+    return (
+        _up(process, status),
+        percentage(process),
+        "-" if process.memory_bytes is None else size(process.memory_bytes),
+        f"[!] {process.restarts}" if process.restarts else "0",
+        str(process.pid),
+    )
+
+
+def _up(process: Process, status: Status) -> str:
+    if not process.running:
+        return "[X] ended"
+    if process.started_ms is None:
+        return "running"
+    return span(max(0, status.taken_ms - process.started_ms) / 1_000)

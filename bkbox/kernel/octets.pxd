@@ -1,7 +1,7 @@
 # The compiled form of octets.py: the same functions, inline.
 
 from libc.stdint cimport int32_t, int64_t, uint16_t, uint32_t, uint64_t
-from libc.string cimport memcmp, memcpy
+from libc.string cimport memcmp, memcpy, memmove
 
 cdef extern from *:
     uint16_t __builtin_bswap16(uint16_t) noexcept nogil
@@ -61,6 +61,11 @@ cdef inline void copy(
 ) noexcept nogil:
     if end > start:
         memcpy(&room[at], &data[start], end - start)
+
+
+cdef inline void move(unsigned char[::1] room, Py_ssize_t at, Py_ssize_t start, Py_ssize_t end) noexcept nogil:
+    if end > start:
+        memmove(&room[at], &room[start], end - start)
 
 
 cdef inline bint same(

@@ -63,6 +63,11 @@ def copy(room: Room, at: int, data: Data, start: int, end: int) -> None:
     room[at : at + end - start] = memoryview(data)[start:end]
 
 
+def move(room: bytearray, at: int, start: int, end: int) -> None:
+    """room[start:end] to ``at``; the two may overlap."""
+    room[at : at + end - start] = room[start:end]
+
+
 def same(one: Data, at: int, other: Data, start: int, end: int) -> bool:
     """Whether ``one`` from ``at`` on has the bytes of other[start:end]."""
     return bytes(memoryview(one)[at : at + end - start]) == bytes(memoryview(other)[start:end])

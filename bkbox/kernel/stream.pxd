@@ -45,6 +45,7 @@ cdef class Common:
     cdef readonly list yielded
     cdef public int slow_left
     cdef public double slow_s
+    cdef double slow_since_s
     cdef object cpu_s
     cdef public bint has_plain
     cdef PlainV3 plain3
@@ -114,8 +115,14 @@ cdef class Stream:
     @cython.locals(size=Py_ssize_t)
     cdef Py_ssize_t _receive_into(self, object view) except -1
 
-    @cython.locals(at=Py_ssize_t)
+    @cython.locals(common=Common)
     cdef _work(self, bytearray data, Py_ssize_t filled, bint is_kept)
+
+    @cython.locals(at=Py_ssize_t)
+    cdef _take(self, bytearray data, Py_ssize_t filled, bint is_kept)
+
+    @cython.locals(rest=Py_ssize_t)
+    cdef bint _is_moved_up(self, bytearray data, Py_ssize_t at, Py_ssize_t filled) except -1
 
     @cython.locals(common=Common, size=Py_ssize_t, capacity=Py_ssize_t, begun=Py_ssize_t, kept=bytearray)
     cdef _keep(self, bytearray data, Py_ssize_t at, Py_ssize_t filled)
@@ -131,8 +138,6 @@ cdef class Stream:
         kind=int,
         slow=int,
         lane=Lane,
-        began_s=double,
-        is_taken=bint,
     )
     cdef Py_ssize_t _hand_on(self, bytearray data, Py_ssize_t filled) except -1
 

@@ -68,7 +68,7 @@ SLOW_FRAMES_MAX = 16
 takes tens of microseconds, and whoever sends many of them does not hold up the others. While ordinary requests come
 there are only SLOW_FRAMES_BESIDE_MAX a turn, and whoever has more rests for a while (turns.py)."""
 SLOW_FRAMES_ALL_MAX = 128
-SLOW_FRAMES_BESIDE_MAX = 16
+SLOW_FRAMES_BESIDE_MAX = 8
 _SLOW_FRAMES_MAX = SLOW_FRAMES_MAX
 _SLOW_FRAMES_ALL_MAX = SLOW_FRAMES_ALL_MAX
 
@@ -120,7 +120,8 @@ class Common:
     to be held then; ``due``: connections that have something to send, or to ask of the event loop, at the end of the
     turn; ``resumed``: those that no longer wait for a slot or for answers; ``yielded``: those that
     go on in the next turn or after a rest; ``slow_left``: see SLOW_FRAMES_MAX, ``slow_s``: what those of this turn took
-    of the processor, by ``cpu_s``; ``has_plain``: an ordinary request has come in this turn.
+    of the processor, by ``cpu_s``, with what is kept behind them, ``slow_since_s``: when the first of those that are
+    being taken began, 0 for none; ``has_plain``: an ordinary request has come in this turn.
     """
 
     __slots__ = (
@@ -137,6 +138,7 @@ class Common:
         "routes",
         "slow_left",
         "slow_s",
+        "slow_since_s",
         "spare",
         "yielded",
     )
@@ -152,6 +154,7 @@ class Common:
         self.yielded: list[Stream] = []
         self.slow_left = _SLOW_FRAMES_ALL_MAX
         self.slow_s = 0.0
+        self.slow_since_s = 0.0
         self.has_plain = False
         self.plain3 = PlainV3()
         self.spare = bytearray()
@@ -428,6 +431,14 @@ class Stream:
         return size
 
     def _work(self, data: bytearray, filled: int, is_kept: bool) -> None:
+        """Take what is there, and count what that takes where not all of it is ordinary."""
+        common = self._common
+        common.slow_since_s = 0.0
+        self._take(data, filled, is_kept)
+        if common.slow_since_s:
+            common.slow_s += common.cpu_s() - common.slow_since_s
+
+    def _take(self, data: bytearray, filled: int, is_kept: bool) -> None:
         """Hand on the whole frames, as far as nothing blocks, and keep the rest."""
         at = self._hand_on(data, filled)
         if self.closed:
@@ -437,11 +448,23 @@ class Stream:
         if self._blocked:
             self._be_due()
         if is_kept:
-            if at == 0:
+            if at == 0 or self._is_moved_up(data, at, filled):
                 return
             self._drop_kept()
         if at < filled:
             self._keep(data, at, filled)
+
+    def _is_moved_up(self, data: bytearray, at: int, filled: int) -> bool:
+        """Keep the rest of what is kept where it is, as long as it fills half of that and the frame that it begins with
+        fits: whoever yields again and again does not get as much memory anew each time."""
+        rest = filled - at
+        if 2 * rest < self._kept_capacity or rest < _PREFIX:
+            return False
+        if octets.u32(data, at) + _PREFIX > self._kept_capacity:
+            return False
+        octets.move(data, 0, at, filled)
+        self._kept_size = rest
+        return True
 
     def _keep(self, data: bytearray, at: int, filled: int) -> None:
         """Keep data[at:filled]; room for a large frame that has begun is made at once."""
@@ -504,12 +527,11 @@ class Stream:
                     self._blocked |= _YIELDING
                     common.yielded.append(self)
                     break
+                if not slow:
+                    common.slow_since_s = common.cpu_s()
                 slow += 1
                 common.slow_left -= 1
-                began_s = common.cpu_s()
-                is_taken = self.take_slowly(view[at:end])
-                common.slow_s += common.cpu_s() - began_s
-                if not is_taken:
+                if not self.take_slowly(view[at:end]):
                     self._blocked |= _SLOTS
                     break
             elif lane.put(self.number, octets_of, at, end):

@@ -32,3 +32,5 @@ def test_copies_and_comparisons() -> None:
     assert room == bytes(5) + data[10:] + bytes(15)
     assert octets.same(room, 5, data, 10, 50)
     assert not octets.same(room, 4, data, 10, 50)
+    octets.move(room, 0, 5, 45)
+    assert room == data[10:] + data[45:] + bytes(15)

@@ -13,7 +13,7 @@ import pytest
 from bkbox.kernel.answers import AnswerWriter
 from bkbox.kernel.batches import segments
 from bkbox.kernel.routes import Lane, LedgerTable
-from bkbox.kernel.stream import SLOW_FRAMES_BESIDE_MAX, Common, Stream, deliver
+from bkbox.kernel.stream import SLOW_FRAMES_BESIDE_MAX, SLOW_FRAMES_MAX, Common, Stream, deliver
 from bkbox.kernel.turns import Turns
 from bkbox.limits import CONNECTION_UNSENT_BYTES_MAX
 from tests.harness import raw
@@ -420,18 +420,38 @@ def test_frames_that_are_not_ordinary_rest_beside_ordinary_ones(bench: Bench) ->
     bench.peer.send(raw.add_frame(KNOWN, 0, b"x") + b"".join(odd))
     for _ in range(10):
         bench.turns.turn(0)
-    assert len(bench.client.slow) == SLOW_FRAMES_BESIDE_MAX
-    bench.now_s = 6 * SLOW_FRAMES_BESIDE_MAX * 100e-6
+    assert len(bench.client.slow) == SLOW_FRAMES_MAX, "the turn had begun before ordinary ones came"
+    bench.now_s = 6 * 100e-6
     for _ in range(10):
         bench.turns.turn(0)
-    assert len(bench.client.slow) == SLOW_FRAMES_BESIDE_MAX, "it rests longer than it took"
-    bench.now_s = 8 * SLOW_FRAMES_BESIDE_MAX * 100e-6
+    assert len(bench.client.slow) == SLOW_FRAMES_MAX, "it rests longer than it took"
+    bench.now_s = 8 * 100e-6
     for _ in range(10):
         bench.turns.turn(0)
-    assert len(bench.client.slow) == 2 * SLOW_FRAMES_BESIDE_MAX
+    assert len(bench.client.slow) == SLOW_FRAMES_MAX + SLOW_FRAMES_BESIDE_MAX
     for _ in range(100):
         bench.turns.turn(0)
     assert bench.client.slow == odd, "nobody else has come for a while"
+
+
+@pytest.mark.parametrize("last", [0, 100, 200_000])
+def test_very_many_that_are_not_ordinary_come_in_order(bench: Bench, last: int) -> None:
+    """What is kept of them moves up in its memory, until it is so little, or begins so large, that it gets its own."""
+    chance = random.Random(7)
+    odd = [raw.add_frame(UNKNOWN, number, bytes(chance.randrange(60))) for number in range(9_000)]
+    odd += [raw.add_frame(UNKNOWN, 9_000, bytes(last)), raw.add_frame(KNOWN, 0, b"x")]
+    data, at = b"".join(odd), 0
+    bench.peer.setblocking(False)
+    while at < len(data):
+        with suppress(BlockingIOError):
+            at += bench.peer.send(data[at : at + chance.randrange(1, 400_000)])
+        bench.turns.turn(0)
+    while not bench.fast:
+        bench.turns.turn(0)
+        bench.take()
+    assert bench.client.slow == odd[:-1]
+    assert bench.fast == odd[-1:]
+    assert bench.common.held == 0
 
 
 def test_those_that_rest_go_on_by_themselves() -> None:

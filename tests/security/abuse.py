@@ -24,6 +24,7 @@ from statistics import median
 
 from tests.bench.peers.report import machine, replace_between
 from tests.harness import raw
+from tests.harness.cluster import create_ledgers, ledger_of
 from tests.harness.processes import BookieProcess, wait_for
 from tests.harness.raw import RawClient
 from tests.harness.raw3 import AUTH, READ, read_part, request
@@ -205,6 +206,8 @@ def main() -> int:
         return 0
     with tempfile.TemporaryDirectory(dir=asked.dir) as folder:
         bookie = BookieProcess(Path(folder), f"sqlite:{folder}/metadata.db").init(disks=1).start()
+        # Or else it were collected, as a ledger that nobody knows.
+        create_ledgers(bookie.metadata, [ledger_of(1, [bookie.bookie_id])])
         outcomes, entry = [], 0
         print(HEAD)
         try:

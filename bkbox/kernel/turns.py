@@ -4,8 +4,8 @@ A turn costs the same few system calls for one request as for thousands: one wri
 answers, one message for each disk that has requests.
 
 Frames that are not ordinary cost a multiple of ordinary ones. Whoever has more of them than a turn takes goes on in the
-next one where nobody else has anything to do; where others send ordinary requests it rests before, seven times as long
-as its frames have taken, so that it has an eighth of the front-end's time.
+next one where nobody else has anything to do; where others send ordinary requests it rests before, fifteen times as long
+as its frames have taken, so that it has a sixteenth of the front-end's time.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bkbox.kernel.batches import RequestEnd
 from bkbox.kernel.patience import next_events
 from bkbox.kernel.stream import SLOW_FRAMES_ALL_MAX, SLOW_FRAMES_BESIDE_MAX, Common, Stream
 
-_REST_TIMES = 7
+_REST_TIMES = 15
 """As long as the frames that were not ordinary took."""
 _PLAIN_TURNS = 64
 """So many turns without an ordinary request, and nobody is held up."""

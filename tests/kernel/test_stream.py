@@ -421,11 +421,11 @@ def test_frames_that_are_not_ordinary_rest_beside_ordinary_ones(bench: Bench) ->
     for _ in range(10):
         bench.turns.turn(0)
     assert len(bench.client.slow) == SLOW_FRAMES_MAX, "the turn had begun before ordinary ones came"
-    bench.now_s = 6 * 100e-6
+    bench.now_s = 14 * 100e-6
     for _ in range(10):
         bench.turns.turn(0)
     assert len(bench.client.slow) == SLOW_FRAMES_MAX, "it rests longer than it took"
-    bench.now_s = 8 * 100e-6
+    bench.now_s = 16 * 100e-6
     for _ in range(10):
         bench.turns.turn(0)
     assert len(bench.client.slow) == SLOW_FRAMES_MAX + SLOW_FRAMES_BESIDE_MAX

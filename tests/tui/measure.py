@@ -17,6 +17,7 @@ import psutil
 from bkbox_tui.app import Tui
 from bkbox_tui.keys import PANELS
 from bkbox_tui.snapshot import Snapshot
+from bkbox_tui.start import look_for_cycles_rarely
 
 from bkbox.admin.limbo import LimboLedger
 from bkbox.admin.status import Status, StatusWarning
@@ -95,6 +96,7 @@ async def hour(panel: str, frames: int) -> tuple[float, float, float, int]:
 
 def main() -> None:
     frames = int(sys.argv[1]) if len(sys.argv) > 1 else FRAMES
+    look_for_cycles_rarely()
     print("| panel | CPU of a frame, p50 | p99 | largest | memory grown in the second half |")
     print("|---|---|---|---|---|")
     for name, title, _ in PANELS:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -20,7 +21,16 @@ def run(
         with recorder:
             asyncio.run(_only_record(source, recorder, headless_s))
         return
+    look_for_cycles_rarely()
     Tui(source, wall_ms=wall_ms, recordings=Path.cwd(), record=recorder).run()
+
+
+def look_for_cycles_rarely() -> None:
+    """What is loaded stays, and a frame leaves few cycles: to look for them as often as Python does by itself takes
+    longer than to draw."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(10_000, 10, 50)
 
 
 async def _only_record(source: Source, recorder: Recorder, seconds: float) -> None:

@@ -19,7 +19,7 @@ _DOWN = 0.5
 _UP = 0.02
 _ADDS_LEAST = 50
 """Fewer say nothing about a p99."""
-_NOISE_US = 1_000
+_NOISE_US = 500
 """Adds that take less than this disturb nobody, whatever is usual."""
 _LEARN_DOWN = 0.2
 _RESTED_S = 10

@@ -4,8 +4,8 @@ A turn costs the same few system calls for one request as for thousands: one wri
 answers, one message for each disk that has requests.
 
 Frames that are not ordinary cost a multiple of ordinary ones. Whoever has more of them than a turn takes goes on in the
-next one where nobody else has anything to do; where others send ordinary requests it rests before, fifteen times as long
-as its frames have taken, so that it has a sixteenth of the front-end's time.
+next one where nobody else has anything to do; where others send ordinary requests it rests before, fifteen times as
+long as its frames have taken, so that it has a sixteenth of the front-end's time.
 """
 
 from __future__ import annotations

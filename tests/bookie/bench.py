@@ -96,9 +96,11 @@ def carry_out(bookie: Bookie, area: memoryview, segments: list[Located]) -> list
 def answer_group(
     bookie: Bookie, area: memoryview, segments: list[Located], out: AnswerWriter
 ) -> Work:
-    """All steps of a group, with the sync at once."""
+    """All steps of a group, with the sync at once, and with the reads whose bytes the page cache has not."""
     work = bookie.begin(area, segments)
     bookie.serve(work, out)
+    if work.late is not None:
+        bookie.serve_late(work, out)
     failure = None
     if work.waits:
         try:

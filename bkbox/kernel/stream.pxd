@@ -122,7 +122,7 @@ cdef class Stream:
     cdef _take(self, bytearray data, Py_ssize_t filled, bint is_kept)
 
     @cython.locals(rest=Py_ssize_t)
-    cdef bint _is_moved_up(self, bytearray data, Py_ssize_t at, Py_ssize_t filled) except -1
+    cdef bint _move_up(self, bytearray data, Py_ssize_t at, Py_ssize_t filled) except -1
 
     @cython.locals(common=Common, size=Py_ssize_t, capacity=Py_ssize_t, begun=Py_ssize_t, kept=bytearray)
     cdef _keep(self, bytearray data, Py_ssize_t at, Py_ssize_t filled)

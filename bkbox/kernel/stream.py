@@ -448,13 +448,13 @@ class Stream:
         if self._blocked:
             self._be_due()
         if is_kept:
-            if at == 0 or self._is_moved_up(data, at, filled):
+            if at == 0 or self._move_up(data, at, filled):
                 return
             self._drop_kept()
         if at < filled:
             self._keep(data, at, filled)
 
-    def _is_moved_up(self, data: bytearray, at: int, filled: int) -> bool:
+    def _move_up(self, data: bytearray, at: int, filled: int) -> bool:
         """Keep the rest of what is kept where it is, as long as it fills half of that and the frame that it begins with
         fits: whoever yields again and again does not get as much memory anew each time."""
         rest = filled - at

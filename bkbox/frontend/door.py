@@ -1,8 +1,8 @@
 """All connections that are not let in yet (doorstep.py), and what they may cost.
 
-They have a time to prove themselves, there are only so many of them (the oldest makes room for the newest), and TLS
-handshakes, each of which takes OpenSSL a millisecond, have a share of the front-end's time: whoever floods the door
-holds up others at the door, and hardly those inside.
+They have a time to prove themselves, there are only so many of them (the oldest makes room for the newest), and what
+they say is looked at as their share of the front-end's time allows (newcomers.py): OpenSSL needs a millisecond for a
+handshake.
 """
 
 from __future__ import annotations
@@ -15,12 +15,10 @@ from typing import Protocol
 from bkbox.errors import AuthenticationError, FrameError
 from bkbox.frontend.admittance import Admittance
 from bkbox.frontend.doorstep import Doorstep
+from bkbox.frontend.newcomers import Newcomers
 from bkbox.kernel.turns import Source
 from bkbox.limits import VISITORS_MAX
 from bkbox.security.refusals import Refusals
-
-_REST_FACTOR = 4.0
-"""After a handshake nobody else's is looked at for so many times as long as it took."""
 
 
 class Loop(Protocol):
@@ -40,7 +38,8 @@ class Visitor(Doorstep):
 
 
 class Door:
-    """``let_in`` takes over a visitor, its socket included; ``gone`` is told of a host that has left again."""
+    """``let_in`` takes over a visitor, its socket included; ``gone`` is told of a host that has left again; ``look_by``
+    by when ``tick`` has to be called."""
 
     def __init__(
         self,
@@ -49,6 +48,8 @@ class Door:
         let_in: Callable[[Visitor], None],
         gone: Callable[[Visitor, Exception], None],
         refusals: Refusals,
+        newcomers: Newcomers,
+        look_by: Callable[[float], None],
     ) -> None:
         self.timeout_s = 10.0
         self._loop = loop
@@ -58,7 +59,8 @@ class Door:
         self._refusals = refusals
         self._visitors: dict[Visitor, None] = {}
         self._waiting: deque[Visitor] = deque()
-        self._handshakes_from_s = 0.0
+        self._newcomers = newcomers
+        self._look_by = look_by
 
     def __len__(self) -> int:
         return len(self._visitors)
@@ -71,19 +73,19 @@ class Door:
         visitor.host = host
         visitor.until_s = self._now_s() + self.timeout_s
         self._visitors[visitor] = None
+        self._look_by(visitor.until_s)
         self._loop.watch(sock, lambda: self._heard(visitor))
 
     def wait_s(self) -> float | None:
         """How long until ``tick`` has to be called; None: for ever."""
-        now_s = self._now_s()
-        waits = [self._handshakes_from_s - now_s] if self._waiting else []
+        waits = [self._newcomers.rest_s()] if self._waiting else []
         if self._visitors:
-            waits.append(next(iter(self._visitors)).until_s - now_s)
+            waits.append(next(iter(self._visitors)).until_s - self._now_s())
         return max(0.0, min(waits)) if waits else None
 
     def tick(self) -> None:
-        """Time has passed: handshakes go on, and whoever took too long has to go."""
-        while self._waiting and self._now_s() >= self._handshakes_from_s:
+        """Time has passed: those who wait go on, and whoever took too long has to go."""
+        while self._waiting and not self._newcomers.rest_s():
             visitor = self._waiting.popleft()
             if visitor in self._visitors:
                 visitor.waits = False
@@ -102,10 +104,11 @@ class Door:
         self._visitors.clear()
 
     def _heard(self, visitor: Visitor) -> None:
-        if visitor.may_handshake and self._now_s() < self._handshakes_from_s:
+        if self._newcomers.rest_s():
             self._loop.unwatch(visitor.sock)
             visitor.waits = True
             self._waiting.append(visitor)
+            self._look_by(self._now_s())
         else:
             self._go_on(visitor)
 
@@ -119,9 +122,7 @@ class Door:
             self._turn_away(visitor, error)
             return
         finally:
-            if visitor.tls is not None:
-                ended_s = self._now_s()
-                self._handshakes_from_s = ended_s + _REST_FACTOR * (ended_s - began_s)
+            self._newcomers.spent(self._now_s() - began_s)
         if done:
             self._forget(visitor)
             self._let_in(visitor)

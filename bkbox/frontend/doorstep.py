@@ -61,11 +61,6 @@ class Doorstep:
         self._frames = 0
 
     @property
-    def may_handshake(self) -> bool:
-        """Whether what comes next may be work for OpenSSL."""
-        return self._handshakes or (self.tls is None and self._admittance.tls != OFF)
-
-    @property
     def rest(self) -> bytes:
         """What has come and is still to be looked at, of somebody who was let in."""
         return bytes(self._data)

@@ -29,6 +29,7 @@ from bkbox.frontend.disklink import DiskLink
 from bkbox.frontend.diskspace import space_of
 from bkbox.frontend.guard import Guard
 from bkbox.frontend.holds import Holds
+from bkbox.frontend.newcomers import Newcomers
 from bkbox.frontend.peers import Peers
 from bkbox.frontend.penalty import Penalty
 from bkbox.frontend.routing import HELD, Places, Purpose
@@ -41,6 +42,7 @@ from bkbox.kernel.stream import Stream
 from bkbox.kernel.turns import Turns
 from bkbox.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, HOLD_S
 from bkbox.logs import trace
+from bkbox.logs.seldom import Seldom
 from bkbox.security.rates import Bucket, Buckets
 from bkbox.security.refusals import Refusals
 from bkbox.storage.files import Space
@@ -53,13 +55,11 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 1024
 _ACCEPT_PAUSE_S = 1.0
+_FAR_S = 3600.0
 _BOUNDS = (
     *("connections_max", "connections_per_peer_max", "handshake_timeout_s"),
     *("frame_timeout_s", "answers_timeout_s", "idle_timeout_s"),
 )
-
-_QUIET_S = 1.0
-"""The log of refusals says one of them in this time, and how many there were."""
 
 
 class Frontend:
@@ -77,22 +77,23 @@ class Frontend:
         self._paths: dict[str, str] = {}
         self._awaited: set[int] = set()
         self._new_ledgers = True
-        self._refused = self._untold = 0
-        self._told_s = 0.0
+        self._refused = 0
+        self._seldom = Seldom(log, time.monotonic)
         self._admittance = Admittance()
         self._refusals = Refusals(time.monotonic)
         self._buckets = Buckets(time.monotonic)
         self._peers = Peers()
+        self._newcomers = Newcomers(time.monotonic, lambda: self._turns.plain_turns > 0)
         self._penalty: Penalty[tuple[socket.socket, str, str]] = Penalty(time.monotonic)
         self._door: Door | None = None
         self._deadlines = Deadlines(self._inside, self._give_up, time.monotonic)
         room = self._turns.common
         self._shedding = Shedding(room, self._inside, self._give_up, time.monotonic)
-        self._chores_s = 0.0
+        self._chores_s = self._beside_s = 0.0
         self._listener: socket.socket | None = None
         self._handshake_timeout_s = 10.0
         self._listens = False
-        self._accept_paused = False
+        self._accept_from_s: float | None = None
         self._running = True
 
     def run(self) -> None:
@@ -102,37 +103,46 @@ class Frontend:
             while self._running:
                 woken = self._holds.tick()  # who is woken goes on at the end of the turn
                 now_s = time.monotonic()
-                if now_s >= self._chores_s:
-                    self._do_chores(now_s)
-                if self._door is not None:
-                    self._door.tick()
-                if self._penalty:
-                    for come in self._penalty.over():
-                        self._receive(*come)
+                if now_s >= self._beside_s:
+                    self._do_beside(now_s)
                 self._turns.turn(0 if woken else self._wait_s(now_s))
-                if self._accept_paused:
-                    self._accept()
         except EOFError:
             log.warning("the supervisor is gone")
         finally:
             self._close()
 
+    def _do_beside(self, now_s: float) -> None:
+        """What need not be looked at in every turn, and when to look again."""
+        if now_s >= self._chores_s:
+            self._do_chores(now_s)
+        if self._door is not None:
+            self._door.tick()
+        for come in self._penalty.over():
+            self._receive(*come)
+        if self._accept_from_s is not None and now_s >= self._accept_from_s:
+            self._accept()
+        waits = (
+            self._chores_s - now_s if self._sessions else None,
+            None if self._door is None else self._door.wait_s(),
+            self._penalty.wait_s(),
+            None if self._accept_from_s is None else self._accept_from_s - now_s,
+        )
+        self._beside_s = now_s + min((wait for wait in waits if wait is not None), default=_FAR_S)
+
+    def _look_beside(self, by_s: float = 0.0) -> None:
+        """Something has come up beside that must be looked at by then."""
+        self._beside_s = min(self._beside_s, by_s)
+
     def _do_chores(self, now_s: float) -> None:
-        """What need not be looked at in every turn."""
         self._deadlines.tick()
         self._shedding.tick()
         waits = self._deadlines.wait_s(), self._shedding.wait_s()
         self._chores_s = now_s + min(wait for wait in waits if wait is not None)
 
-    def _wait_s(self, now_s: float) -> float | None:
-        waits = (
-            _ACCEPT_PAUSE_S if self._accept_paused else None,
-            self._holds.wait_s(),
-            max(0.0, self._chores_s - now_s) if self._sessions else None,
-            None if self._door is None else self._door.wait_s(),
-            self._penalty.wait_s(),
-        )
-        return min((wait for wait in waits if wait is not None), default=None)
+    def _wait_s(self, now_s: float) -> float:
+        held_s = self._holds.wait_s()
+        beside_s = max(0.0, self._beside_s - now_s)
+        return beside_s if held_s is None else min(beside_s, held_s)
 
     def _close(self) -> None:
         if self._listener is not None:
@@ -150,9 +160,15 @@ class Frontend:
 
     def _end(self, session: Stream, error: Exception) -> None:
         assert isinstance(session, Session)
+        began_s = time.monotonic()
         if isinstance(error, FrameError | ConnectionAbortedError | TimeoutError):
-            of_it = {"trace": trace.name(session.number)}
-            log.warning("connection %s: %s; closed", session.peer, error, extra=of_it)
+            self._seldom.say(
+                logging.WARNING,
+                type(error).__name__,
+                "connection %s: %s; closed",
+                *(session.peer, error),
+                extra={"trace": trace.name(session.number)},
+            )
         if isinstance(error, FrameError):
             self._penalty.blame(session.host)
         self._peers.leave(session.host)
@@ -163,6 +179,7 @@ class Frontend:
         session.close()
         for link in self._links.values():
             link.forget(session.number)
+        self._newcomers.spent(time.monotonic() - began_s)
 
     def _inside(self) -> list[Session]:
         return [session for session in self._sessions.values() if isinstance(session, Session)]
@@ -332,28 +349,37 @@ class Frontend:
         self._control.send(messages.Listening())
 
     def _accept(self) -> None:
-        """One connection that waits. Without descriptors or memory for it, others are not looked at for a while."""
+        """One connection that waits. Without descriptors or memory for it, or while those who come have to rest, others
+        are not looked at for a while."""
         assert self._listener is not None
+        began_s, rest_s = time.monotonic(), self._newcomers.rest_s()
+        if rest_s:
+            self._pause_accept(began_s + rest_s)
+            return
         try:
             sock, address = self._listener.accept()
         except (BlockingIOError, ConnectionError):
-            self._pause_accept(paused=False)
+            self._pause_accept(None)
             return
         except OSError as error:
-            log.warning("a connection cannot be taken: %s", error)
-            self._pause_accept(paused=True)
+            self._seldom.say(logging.WARNING, "accept", "a connection cannot be taken: %s", error)
+            self._pause_accept(began_s + _ACCEPT_PAUSE_S)
             return
-        self._pause_accept(paused=False)
-        if not self._peers.admit(address[0]):
+        self._pause_accept(None)
+        self._admit_one(sock, str(address), address[0])
+        self._newcomers.spent(time.monotonic() - began_s)
+
+    def _admit_one(self, sock: socket.socket, peer: str, host: str) -> None:
+        if not self._peers.admit(host):
             sock.close()
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        come = sock, str(address), address[0]
-        if self._penalty.is_on(address[0]):
-            self._penalty.hold(come)
+        if self._penalty.is_on(host):
+            self._penalty.hold((sock, peer, host))
+            self._look_beside()
         else:
-            self._receive(*come)
+            self._receive(sock, peer, host)
 
     def _receive(self, sock: socket.socket, peer: str, host: str) -> None:
         if self._admittance.is_open:
@@ -375,6 +401,8 @@ class Frontend:
             host,
             guard,
         )
+        if not self._sessions:
+            self._look_beside()
         self._sessions[session.number] = session
         self._turns.streams[sock.fileno()] = session
         if log.isEnabledFor(logging.DEBUG):
@@ -387,7 +415,13 @@ class Frontend:
             from bkbox.frontend.door import Door  # with OpenSSL, which few need
 
             self._door = Door(
-                self._turns, time.monotonic, self._come_in, self._gone, self._refusals
+                self._turns,
+                time.monotonic,
+                self._come_in,
+                self._gone,
+                self._refusals,
+                self._newcomers,
+                self._look_beside,
             )
             self._door.timeout_s = self._handshake_timeout_s
         return self._door
@@ -412,13 +446,18 @@ class Frontend:
         if isinstance(error, FrameError | AuthenticationError):
             self._penalty.blame(visitor.host)
         if not isinstance(error, EOFError):
-            log.info("connection %s: %s; not let in", visitor.peer, error)
+            kind = f"{type(error).__name__} at the door"
+            said = visitor.peer, error
+            self._seldom.say(logging.INFO, kind, "connection %s: %s; not let in", *said)
 
-    def _pause_accept(self, *, paused: bool) -> None:
-        if paused != self._accept_paused:
-            self._accept_paused = paused
+    def _pause_accept(self, until_s: float | None) -> None:
+        """None: no pause."""
+        if (until_s is None) != (self._accept_from_s is None):
             assert self._listener is not None
-            self._turns.poll.modify(self._listener, 0 if paused else select.EPOLLIN)
+            self._turns.poll.modify(self._listener, select.EPOLLIN if until_s is None else 0)
+        self._accept_from_s = until_s
+        if until_s is not None:
+            self._look_beside(until_s)
 
     # ---- routing ------------------------------------------------------------------------------------
 
@@ -441,14 +480,8 @@ class Frontend:
         """No disk is asked: say so in the log, of many once in a while. 'No such ledger' is an answer like others."""
         if code is Code.ENOLEDGER:
             return code
-        self._untold += 1
-        now = time.monotonic()
-        if now - self._told_s >= _QUIET_S and log.isEnabledFor(logging.INFO):
-            log.info(
-                "a request for ledger %d is answered %s without a disk; %d such answers since the last line",
-                ledger, code.name, self._untold,
-            )  # fmt: skip
-            self._told_s, self._untold = now, 0
+        text = "a request for ledger %d is answered %s without a disk"
+        self._seldom.say(logging.INFO, code.name, text, ledger, code.name)
         return code
 
     def await_place(self, waiter: Waiter) -> None:

@@ -17,7 +17,7 @@ cdef class Turns:
     cdef readonly list links
     cdef object _end
     cdef object _now_s
-    cdef int _plain_turns
+    cdef readonly int plain_turns
     cdef double _rests_until_s
 
     @cython.locals(common=Common, stream=Stream)

@@ -33,11 +33,12 @@ class Source(Protocol):
 
 
 class Turns:
-    """``streams``: the connections by descriptor; ``links``: those to the disks."""
+    """``streams``: the connections by descriptor; ``links``: those to the disks; ``plain_turns``: above 0 while there
+    are ordinary requests, which whatever else there is may hold up."""
 
     __slots__ = (
-        *("_end", "_handlers", "_now_s", "_plain_turns", "_rests_until_s"),
-        *("common", "links", "poll", "streams"),
+        *("_end", "_handlers", "_now_s", "_rests_until_s"),
+        *("common", "links", "plain_turns", "poll", "streams"),
     )
 
     def __init__(
@@ -55,7 +56,7 @@ class Turns:
         self.links: list[RequestEnd] = []
         self._end = end
         self._now_s = now_s
-        self._plain_turns = 0
+        self.plain_turns = 0
         self._rests_until_s = 0.0
 
     def watch(self, source: Source, handler: Callable[[], None]) -> None:
@@ -90,7 +91,7 @@ class Turns:
     def _go_on_yielded(self, wait_s: float | None) -> float:
         """Those that have yielded take some more at the end of this turn, unless they rest; how long to wait."""
         rest_s = self._rests_until_s - self._now_s()
-        if rest_s > 0 and self._plain_turns:
+        if rest_s > 0 and self.plain_turns:
             return rest_s if wait_s is None else min(rest_s, wait_s)
         common = self.common
         for each in common.yielded:
@@ -127,11 +128,11 @@ class Turns:
     def _share_next_turn(self) -> None:
         common = self.common
         if common.has_plain:
-            self._plain_turns = _PLAIN_TURNS
+            self.plain_turns = _PLAIN_TURNS
             common.has_plain = False
-        elif self._plain_turns:
-            self._plain_turns -= 1
-        if common.slow_s and self._plain_turns:
+        elif self.plain_turns:
+            self.plain_turns -= 1
+        if common.slow_s and self.plain_turns:
             self._rests_until_s = self._now_s() + common.slow_s * _REST_TIMES
         common.slow_s = 0.0
-        common.slow_left = SLOW_FRAMES_BESIDE_MAX if self._plain_turns else SLOW_FRAMES_ALL_MAX
+        common.slow_left = SLOW_FRAMES_BESIDE_MAX if self.plain_turns else SLOW_FRAMES_ALL_MAX

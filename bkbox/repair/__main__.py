@@ -5,20 +5,25 @@ It waits (waiting.py) until there is something to repair, and only then loads wh
 
 from __future__ import annotations
 
+import os
 import socket
 
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.child import begin
 from bkbox.repair.waiting import Order, until_needed
 
+_NICE = 10
+"""About a tenth of the share of those who have none: what is left of a processor, and never nothing."""
+
 
 def repair(control: socket.socket, orders: list[Order], log: str) -> None:
-    """Phase two, until the supervisor says stop or is gone."""
+    """Jobs, until the supervisor says stop or is gone; those who serve clients come first on a processor."""
     import asyncio
 
     from bkbox import logs
     from bkbox.repair.process import RepairProcess
 
+    os.nice(_NICE)
     logs.begin("repair", logs.LogSettings.from_text(log))
     asyncio.run(RepairProcess(orders).run(control))
 

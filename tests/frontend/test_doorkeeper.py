@@ -9,6 +9,7 @@ import pytest
 from bkbox.frontend import door as door_module
 from bkbox.frontend.admittance import Admittance
 from bkbox.frontend.door import Door
+from bkbox.frontend.newcomers import SAVED_S, SHARE, Newcomers
 from bkbox.security.refusals import Refusals
 
 HANDSHAKE_S = 0.01
@@ -30,7 +31,6 @@ class Guest:
     """Its handshake takes HANDSHAKE_S each time that something is heard of it."""
 
     tls = object()
-    may_handshake = True
     waits = False
     until_s = 0.0
     host = ""
@@ -66,12 +66,15 @@ class Scene:
         self.loop = Loop()
         self.inside: list[str] = []
         self.gone: list[str] = []
+        self.others_work = True
         self.door = Door(
             self.loop,  # type: ignore[arg-type]
             lambda: Clock.now,
             lambda visitor: self.inside.append(visitor.peer),
             lambda visitor, _error: self.gone.append(visitor.peer),
             Refusals(lambda: Clock.now),
+            Newcomers(lambda: Clock.now, lambda: self.others_work),
+            lambda _by_s: None,
         )
 
     def receive(self, name: str) -> Sock:
@@ -86,18 +89,25 @@ def scene(monkeypatch: pytest.MonkeyPatch) -> Scene:
     return Scene()
 
 
-def test_handshakes_have_a_share_of_the_time(scene: Scene) -> None:
-    """All have something to say at all times; what they take of the time is a fifth."""
-    for number in range(30):
+@pytest.mark.parametrize("others_work", [True, False])
+def test_handshakes_have_a_share_of_the_time_of_others(scene: Scene, others_work: bool) -> None:
+    """All have something to say at all times: first they take what is saved, then their share."""
+    scene.others_work = others_work
+    scene.door.timeout_s = 1000.0
+    for number in range(1000):
         scene.receive(str(number))
-    while Clock.now < 3:
+    while Clock.now < 10.0:
         scene.door.tick()
-        for handler in list(scene.loop.handlers.values()):
+        for handler in list(scene.loop.handlers.values())[:10]:
             handler()
         Clock.now += 0.001
-    assert len(scene.inside) > 20
-    steps = HANDSHAKE_S * 2 * len(scene.inside)
-    assert steps < 0.3 * Clock.now
+    took_s = HANDSHAKE_S * 2 * len(scene.inside)
+    allowed_s = SAVED_S + SHARE * Clock.now
+    if others_work:
+        assert 0.8 * allowed_s < took_s < 1.2 * allowed_s
+        assert 0.0 < (scene.door.wait_s() or 0.0) <= HANDSHAKE_S / SHARE
+    else:
+        assert took_s > 0.9 * Clock.now
 
 
 def test_who_takes_too_long_goes(scene: Scene) -> None:

@@ -250,7 +250,7 @@ def main() -> None:
     root = Path("/tmp/bkbox-evening")  # which is in the pictures
     root.mkdir()
     try:
-        bin_folder = install(build_wheel(root), root / "venv")
+        bin_folder = install(f"{build_wheel(root)}[tui]", root / "venv")
         PICTURES.mkdir(exist_ok=True)
         spend(Evening(bin_folder, root, PICTURES))
     finally:

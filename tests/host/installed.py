@@ -39,13 +39,13 @@ def build_wheel(folder: Path) -> Path:
     return made
 
 
-def install(wheel: Path, folder: Path) -> Path:
-    """Where the commands are of a new environment in which only the wheel is installed, from wheels alone."""
+def install(what: str, folder: Path) -> Path:
+    """Where the commands are of a new environment in which only that is installed, from wheels alone."""
     subprocess.run([sys.executable, "-m", "venv", str(folder)], check=True)
     done = subprocess.run(
         [
             *(str(folder / "bin" / "python"), "-m", "pip", "--disable-pip-version-check"),
-            *("install", "--only-binary", ":all:", f"{wheel}[tui]"),
+            *("install", "--only-binary", ":all:", what),
         ],
         env={"PATH": str(folder / "bin"), "HOME": str(folder)},
         capture_output=True,
@@ -59,7 +59,11 @@ def install(wheel: Path, folder: Path) -> Path:
 
 
 @pytest.fixture(scope="session")
-def bin_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def bin_folder(wheel: Path) -> Path:
     """Its commands."""
-    folder = tmp_path_factory.mktemp("installed")
-    return install(build_wheel(folder), folder / "venv")
+    return install(f"{wheel}[tui]", wheel.parent / "venv")

@@ -2,7 +2,7 @@
 
 ``python -m tests.security.soak [--minutes 30] [--report]``: one bookie of two disks with TLS offered and its admin API
 over TCP. Beside it, all the time: a client that adds and reads back, and one that makes, fills, reads, closes and
-deletes ledgers. The kinds of abuse (abuse.py, and two of this file) take turns, ten seconds each; after each round of
+deletes ledgers. The kinds of abuse (kinds.py) take turns, ten seconds each; after each round of
 them the abuse rests for three seconds and the processes of the bookie are looked at. When half of the time has passed,
 everything has been at work once (housekeeping begins after ten minutes, and looks again after five): from then on
 memory, descriptors, threads and shared memory have to stay where they were; no process may be a zombie or have been
@@ -14,13 +14,10 @@ from __future__ import annotations
 import argparse
 import asyncio
 import multiprocessing
-import ssl
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,48 +33,13 @@ from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.bench.peers.report import machine, replace_between
 from tests.harness.processes import BookieProcess, free_port
 from tests.harness.raw import RawClient
-from tests.security.abuse import KINDS, PAGE, dial
+from tests.security.abuse import PAGE
 from tests.security.certificates import Authority, secret_file
 from tests.security.idle import lost, work
+from tests.security.kinds import AT_THE_GUARDED, KINDS
 
 TURN_S, REST_S = 10.0, 3.0
 MIB = 1 << 20
-
-
-def handshakes(port: int, until: float) -> None:
-    """TLS, and gone again; every other time with nothing but its first record."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    while time.monotonic() < until:
-        with suppress(OSError), dial(port) as sock:
-            context.wrap_socket(sock).close()
-        with suppress(OSError), dial(port) as sock:
-            sock.sendall(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100))
-
-
-def guesses(port: int, until: float) -> None:
-    """Tokens tried at the admin API, over TLS and in the clear."""
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE
-    request = b"POST /api/v1/jobs HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %d\r\n\r\n"
-    number = 0
-    while time.monotonic() < until:
-        number += 1
-        with suppress(OSError), dial(port) as sock:
-            sock.settimeout(2)
-            through = context.wrap_socket(sock) if number % 2 else sock
-            through.sendall(request % number)
-            through.recv(1000)
-            through.close()
-
-
-ALL: dict[str, Callable[[int, float], None]] = {
-    **KINDS,
-    "TLS handshakes": handshakes,
-    "guessed tokens": guesses,
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,10 +187,10 @@ def run(folder: Path, minutes: float) -> tuple[list[Look], list[str]]:
         with RawClient(bookie.port) as good:
             mine = str(good.sock.getsockname()[1])
             while time.monotonic() < began + minutes * 60:
-                for kind in ALL:
-                    port = http if ALL[kind] is guesses else bookie.port
-                    command = [sys.executable, "-m", "tests.security.soak", "--as", kind]
-                    abuser = subprocess.Popen([*command, "--port", str(port)])
+                for kind in (each for each in KINDS if each not in AT_THE_GUARDED):
+                    command = [sys.executable, "-m", "tests.security.kinds", kind]
+                    command += ["--port", str(bookie.port), "--http", str(http)]
+                    abuser = subprocess.Popen([*command, "--seconds", str(TURN_S)])
                     try:
                         _, entry = work(good, TURN_S, entry)
                     finally:
@@ -276,12 +238,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--report", action="store_true", help="write the table of docs/security.md")
-    parser.add_argument("--as", dest="as_kind", help=argparse.SUPPRESS)
-    parser.add_argument("--port", type=int, help=argparse.SUPPRESS)
     asked = parser.parse_args()
-    if asked.as_kind:
-        ALL[asked.as_kind](asked.port, time.monotonic() + TURN_S)
-        return 0
     print(HEAD)
     with tempfile.TemporaryDirectory() as folder:
         looks, wrong = run(Path(folder), asked.minutes)

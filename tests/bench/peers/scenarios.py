@@ -139,6 +139,14 @@ def _adds(
     )
 
 
+def _limit(load: str, limit: str, theirs: str) -> Line:
+    """What nothing on this machine can be ahead of."""
+    text = (
+        f"the limit itself: {load}" if limit == "limit" else f"the limit that syncs itself: {load}"
+    )
+    return Line(text, load, limit, theirs, f"adds {RATE}", tail=f"adds {TAIL}")
+
+
 LINES = (
     _adds("1 KiB, window 256: write", "w256", "write", "java", 2.5, 0.1),
     _adds("1 KiB, window 256: sync", "w256", "sync", "java-journal", 3, 0.1),
@@ -184,6 +192,8 @@ LINES = (
         Line(f"sync, of the limit that syncs: {load}", load, "sync", "synced limit", f"adds {RATE}")
         for load in ("w256", "w16", "w1")
     ),
+    *(_limit(load, "limit", "java") for load in ("w256", "w16", "w1")),
+    *(_limit(load, "synced limit", "java-journal") for load in ("w256", "w16", "w1")),
     Line("load generator's ceiling", "w256", "sink", "limit", f"adds {RATE}"),
     Line("memory after it, RSS", "w256", "sync", "java-journal", "rss_bytes", at_most=0.1),
     Line("memory after it, PSS", "w256", "sync", "java-journal", "pss_bytes", at_most=0.1),

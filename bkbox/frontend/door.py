@@ -113,7 +113,7 @@ class Door:
             self._go_on(visitor)
 
     def _go_on(self, visitor: Visitor) -> None:
-        began_s = self._now_s()
+        began_s = self._newcomers.cpu_s()
         try:
             done = visitor.ready()
         except BlockingIOError:
@@ -122,7 +122,7 @@ class Door:
             self._turn_away(visitor, error)
             return
         finally:
-            self._newcomers.spent(self._now_s() - began_s)
+            self._newcomers.served_since(began_s)
         if done:
             self._forget(visitor)
             self._let_in(visitor)

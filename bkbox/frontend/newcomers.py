@@ -4,7 +4,8 @@ Beside others who work they have a thirty-second of it, and what is saved, which
 handshakes, as when all clients come back after a start. Where nobody else works they may have all. So whoever floods
 the door holds up others who come, and hardly those inside.
 
-Pure: ``now_s`` is the clock.
+Pure: ``now_s`` is the clock, and ``cpu_s`` that of this thread's processor time: that somebody else had the processor is
+nobody's fault here.
 """
 
 from __future__ import annotations
@@ -20,17 +21,23 @@ _LEAST_S = 1e-6
 class Newcomers:
     """``others_work`` tells whether there is anybody to be held up."""
 
-    def __init__(self, now_s: Callable[[], float], others_work: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        now_s: Callable[[], float],
+        cpu_s: Callable[[], float],
+        others_work: Callable[[], bool],
+    ) -> None:
         self._now_s = now_s
+        self.cpu_s = cpu_s
         self._others_work = others_work
         self._left_s = SAVED_S
         self._at_s = now_s()
 
-    def spent(self, seconds: float) -> None:
-        """So much was spent on one of them."""
+    def served_since(self, began_cpu_s: float) -> None:
+        """One of them was served from then until now, by ``cpu_s``."""
         if self._others_work():
             self._fill()
-            self._left_s -= seconds
+            self._left_s -= self.cpu_s() - began_cpu_s
 
     def rest_s(self) -> float:
         """How long all of them have to wait now."""

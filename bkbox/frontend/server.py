@@ -83,7 +83,9 @@ class Frontend:
         self._refusals = Refusals(time.monotonic)
         self._buckets = Buckets(time.monotonic)
         self._peers = Peers()
-        self._newcomers = Newcomers(time.monotonic, lambda: self._turns.plain_turns > 0)
+        self._newcomers = Newcomers(
+            time.monotonic, time.thread_time, lambda: self._turns.plain_turns > 0
+        )
         self._penalty: Penalty[tuple[socket.socket, str, str]] = Penalty(time.monotonic)
         self._door: Door | None = None
         self._deadlines = Deadlines(self._inside, self._give_up, time.monotonic)
@@ -160,7 +162,7 @@ class Frontend:
 
     def _end(self, session: Stream, error: Exception) -> None:
         assert isinstance(session, Session)
-        began_s = time.monotonic()
+        began_s = self._newcomers.cpu_s()
         if isinstance(error, FrameError | ConnectionAbortedError | TimeoutError):
             self._seldom.say(
                 logging.WARNING,
@@ -179,7 +181,7 @@ class Frontend:
         session.close()
         for link in self._links.values():
             link.forget(session.number)
-        self._newcomers.spent(time.monotonic() - began_s)
+        self._newcomers.served_since(began_s)
 
     def _inside(self) -> list[Session]:
         return [session for session in self._sessions.values() if isinstance(session, Session)]
@@ -352,10 +354,11 @@ class Frontend:
         """One connection that waits. Without descriptors or memory for it, or while those who come have to rest, others
         are not looked at for a while."""
         assert self._listener is not None
-        began_s, rest_s = time.monotonic(), self._newcomers.rest_s()
+        rest_s = self._newcomers.rest_s()
         if rest_s:
-            self._pause_accept(began_s + rest_s)
+            self._pause_accept(time.monotonic() + rest_s)
             return
+        began_s = self._newcomers.cpu_s()
         try:
             sock, address = self._listener.accept()
         except (BlockingIOError, ConnectionError):
@@ -363,11 +366,11 @@ class Frontend:
             return
         except OSError as error:
             self._seldom.say(logging.WARNING, "accept", "a connection cannot be taken: %s", error)
-            self._pause_accept(began_s + _ACCEPT_PAUSE_S)
+            self._pause_accept(time.monotonic() + _ACCEPT_PAUSE_S)
             return
         self._pause_accept(None)
         self._admit_one(sock, str(address), address[0])
-        self._newcomers.spent(time.monotonic() - began_s)
+        self._newcomers.served_since(began_s)
 
     def _admit_one(self, sock: socket.socket, peer: str, host: str) -> None:
         if not self._peers.admit(host):

@@ -12,12 +12,12 @@ from bkbox.ipc.channel import Channel
 from bkbox.ipc.child import begin
 from bkbox.repair.waiting import Order, until_needed
 
-_NICE = 10
-"""About a tenth of the share of those who have none: what is left of a processor, and never nothing."""
+_NICE = 5
+"""A third of the share of those who serve clients, where there is not enough of a processor for all."""
 
 
 def repair(control: socket.socket, orders: list[Order], log: str) -> None:
-    """Jobs, until the supervisor says stop or is gone; those who serve clients come first on a processor."""
+    """Jobs, until the supervisor says stop or is gone; those who serve clients come first."""
     import asyncio
 
     from bkbox import logs

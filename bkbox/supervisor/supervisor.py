@@ -48,7 +48,7 @@ from bkbox.storage.files import Files, RealFiles
 from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter
 from bkbox.storage.reserve import make_room
-from bkbox.supervisor import cookies, ground, opening, reloading, repairing
+from bkbox.supervisor import cookies, ground, opening, repairing
 from bkbox.supervisor.admittance import Credentials
 from bkbox.supervisor.announce import announced
 from bkbox.supervisor.directories import stamp
@@ -148,7 +148,7 @@ class Supervisor:
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._stopping.set)
-        loop.add_signal_handler(signal.SIGHUP, reloading.on_hangup, self, os.environ)
+        loop.add_signal_handler(signal.SIGHUP, self._reload)
         clean = False
         async with contextlib.AsyncExitStack() as stack:
             await stack.enter_async_context(self._attendance)
@@ -182,6 +182,11 @@ class Supervisor:
         handle = await admin.start_tcp(host, port, self._routes, self._admin_door)
         self._stack.push_async_callback(handle.close)
         self.http_listen = join_address(*handle.address)
+
+    def _reload(self) -> None:
+        from bkbox.supervisor import reloading  # a start need not wait for it
+
+        reloading.on_hangup(self, os.environ)
 
     def _admin_door(self) -> Door:
         assert self.credentials.door is not None

@@ -73,7 +73,7 @@ class Scene:
             lambda visitor: self.inside.append(visitor.peer),
             lambda visitor, _error: self.gone.append(visitor.peer),
             Refusals(lambda: Clock.now),
-            Newcomers(lambda: Clock.now, lambda: self.others_work),
+            Newcomers(lambda: Clock.now, lambda: Clock.now, lambda: self.others_work),
             lambda _by_s: None,
         )
 

@@ -17,6 +17,7 @@ from bkbox.repair.environment import Environment
 from bkbox.repair.runner import Runner
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.jobs.works import FreeWork
+from tests.repair.orders import open_repair
 
 ME = BookieId("me:1")
 
@@ -76,13 +77,7 @@ class Recoveries:
 
 
 def run(ledgers: int, at_once: int, failures: dict[int, int]) -> tuple[Recoveries, FreeWork, Disk]:
-    order = messages.OpenRepair(
-        **{
-            name: "" if kind == "str" else 0
-            for name, kind in messages.OpenRepair.__annotations__.items()
-        }
-        | {"ledgers_at_once": at_once, "retry_initial_s": 0.001, "retry_max_s": 0.002}
-    )
+    order = open_repair(ledgers_at_once=at_once, retry_initial_s=0.001, retry_max_s=0.002)
     client, work, disk = Recoveries(failures), FreeWork(), Disk(ledgers)
 
     async def go() -> None:

@@ -25,6 +25,7 @@ from bkbox.repair.quotas import QuotaWatch
 from bkbox.repair.waiting import until_needed
 from bkbox.wire.ledger import LedgerMetadata
 from tests.harness.cluster import ledger_of
+from tests.repair.orders import open_repair
 
 ME = "127.0.0.1:3181"
 
@@ -266,24 +267,9 @@ def test_a_changed_configuration_is_looked_at_at_once() -> None:
 
 
 def test_the_repair_process_sleeps_until_there_is_a_job_or_a_quota() -> None:
-    given: dict[str, Any] = {
-        "bookie": ME,
-        "metadata": "",
-        "metadata_wait_s": 1.0,
-        "entries_in_flight": 1,
-        "disk_bytes_per_second": 0,
-        "network_bytes_per_second": 0,
-        "metadata_calls_per_second": 0,
-        "p99_growth_max": 1.5,
-        "ledgers_at_once": 1,
-        "retry_initial_s": 1.0,
-        "retry_max_s": 1.0,
-        "topology_script": "",
-        "rack_map": "",
-    }
-    calm = [messages.OpenRepair(**given), messages.Settings(values=settings([], 1.0))]
+    calm = [open_repair(), messages.Settings(values=settings([], 1.0))]
     for last in (
-        messages.OpenRepair(**given, quotas=["x=1"]),
+        open_repair(quotas=["x=1"]),
         messages.Settings(values=settings(["x=1"], 1.0)),
         messages.StartJob(id=1, kind="gc", arguments={}),
     ):

@@ -18,6 +18,7 @@ from bkbox.jobs.work import Work
 from bkbox.repair.environment import Environment
 from bkbox.repair.jobs import Code
 from bkbox.repair.scheduler import Scheduler
+from tests.repair.orders import open_repair
 
 KIB = 1024
 
@@ -26,22 +27,7 @@ class Bench:
     """A scheduler with the code of the test, and the last report of each job."""
 
     def __init__(self, code: dict[JobKind, Code], **settings: object) -> None:
-        given = {
-            "bookie": "b:1",
-            "metadata": "",
-            "metadata_wait_s": 1.0,
-            "entries_in_flight": 1,
-            "disk_bytes_per_second": 0,
-            "network_bytes_per_second": 0,
-            "metadata_calls_per_second": 0,
-            "p99_growth_max": 1.5,
-            "ledgers_at_once": 1,
-            "retry_initial_s": 1.0,
-            "retry_max_s": 1.0,
-            "topology_script": "",
-            "rack_map": "",
-        }
-        order = messages.OpenRepair(**cast(Any, given | settings))
+        order = open_repair(**settings)
         self.disks: dict[str, Any] = {}
         nothing = cast(Any, None)
         environment = Environment(

@@ -2,10 +2,10 @@
 
 ``python -m tests.security.abuse [KIND…] --seconds 60 [--report]`` runs the kinds (kinds.py), by default all, one after
 the other, each in a process of its own, in turns of ten seconds with the client alone before each, and prints a line
-for each: medians over the turns. There are two bookies: one lets everybody in and offers TLS, at the other the client
-has logged in. With ``--report`` the table of docs/security.md is that of this run. It fails
-where the client keeps less than 0.8 of its rate, waits more than three times as long (p99) or loses an entry, and where
-the front-end keeps descriptors or memory.
+for each: medians over the turns. There are three bookies: one lets everybody in, one offers TLS and has its admin API
+on a port, and at the last one the client has logged in. With ``--report`` the table of docs/security.md is that of
+this run. It fails where the client keeps less than 0.8 of its rate, waits more than three times as long (p99) or loses
+an entry, and where the front-end keeps descriptors or memory.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tests.harness.processes import BookieProcess, free_port, wait_for
 from tests.harness.raw3 import EOK
 from tests.security.certificates import Authority, secret_file
 from tests.security.idle import lost, work
-from tests.security.kinds import AT_THE_GUARDED, KINDS, SECRET, USER, Place
+from tests.security.kinds import AT, KINDS, PORTS, SECRET, USER, Place
 from tests.security.secured import Visitor
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
@@ -71,47 +71,52 @@ HEAD = """\
 
 
 class Scene:
-    """Both bookies, and the next entry that the client writes to each."""
+    """The bookies, and the next entry that the client writes to each."""
 
     def __init__(self, folder: Path) -> None:
         pair = Authority(folder / "authority").issue("bookie")
-        http = free_port()
-        metadata = f"sqlite:{folder}/metadata.db"
-        self.open = BookieProcess(folder / "open", metadata).init(
-            disks=1,
-            tls="offered",
-            tls_certificate_file=pair.certificate,
-            tls_key_file=pair.key,
-            http_tls="required",
-            http_listen=f"127.0.0.1:{http}",
-            http_token_file=secret_file(folder / "token", "t" * 32),
-        )
         users = secret_file(folder / "users", f"{USER}:{SECRET}\n")
-        self.guarded = BookieProcess(folder / "guarded", metadata).init(
-            disks=1, auth="token;sasl", auth_users_file=users
-        )
-        self.place = Place(self.open.port, http, self.guarded.port)
-        self._next = {self.open.port: 0, self.guarded.port: 0}
+        http = free_port()
+        offers_tls = {
+            "tls": "offered",
+            "tls_certificate_file": pair.certificate,
+            "tls_key_file": pair.key,
+            "http_tls": "required",
+            "http_listen": f"127.0.0.1:{http}",
+            "http_token_file": secret_file(folder / "token", "t" * 32),
+        }
+        guarded = {"auth": "token;sasl", "auth_users_file": users}
+        settings: dict[str, dict[str, object]] = {"port": {}, "tls": offers_tls, "guarded": guarded}
+        self.bookies = {
+            name: BookieProcess(folder / name, f"sqlite:{folder}/metadata.db").init(
+                disks=1, **given
+            )
+            for name, given in settings.items()
+        }
+        ports = {name: bookie.port for name, bookie in self.bookies.items()}
+        self.place = Place(**ports, http=http)
+        self._next = dict.fromkeys(self.bookies, 0)
 
     def __enter__(self) -> Scene:
-        self.open.start()
-        self.guarded.start()
+        for bookie in self.bookies.values():
+            bookie.start()
         # Or else what the client writes were collected, as a ledger that nobody knows.
-        names = [self.open.bookie_id, self.guarded.bookie_id]
-        create_ledgers(self.open.metadata, [ledger_of(1, names)])
+        names = [bookie.bookie_id for bookie in self.bookies.values()]
+        create_ledgers(self.bookies["port"].metadata, [ledger_of(1, names)])
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.open.stop()
-        self.guarded.stop()
+        for bookie in self.bookies.values():
+            bookie.stop()
 
     def run(self, kind: str, seconds: float) -> Outcome:
-        bookie = self.guarded if kind in AT_THE_GUARDED else self.open
+        name = AT.get(kind, "port")
+        bookie = self.bookies[name]
         [frontend] = bookie.children("frontend")
         rates, tails, grown = [], [], 0
-        first = entry = self._next[bookie.port]
+        first = entry = self._next[name]
         with Visitor(bookie.port) as good:
-            if bookie is self.guarded and good.log_in_with_token(USER, SECRET) != EOK:
+            if name == "guarded" and good.log_in_with_token(USER, SECRET) != EOK:
                 raise AssertionError("the client is not let in")
             _, entry = work(good, 0.5, entry)  # it has been let in
             descriptors, memory = frontend.num_fds(), frontend.memory_info().rss
@@ -127,12 +132,12 @@ class Scene:
                 rates.append(during.rate / alone.rate)
                 tails.append(during.p99_s / alone.p99_s)
             missing = lost(good, range(first, entry))
-        self._next[bookie.port] = entry
+        self._next[name] = entry
         return Outcome(kind, median(rates), median(tails), grown, len(missing))
 
     def _begin(self, kind: str) -> subprocess.Popen[bytes]:
         command = [sys.executable, "-m", "tests.security.kinds", kind]
-        for name in ("port", "http", "guarded"):
+        for name in PORTS:
             command += [f"--{name}", str(getattr(self.place, name))]
         return subprocess.Popen([*command, "--seconds", str(BEGIN_S + TURN_S)])
 

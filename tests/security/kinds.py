@@ -1,6 +1,6 @@
 """The kinds of abuse: what strangers do to a bookie until the time is over, each from a process of its own.
 
-``python -m tests.security.kinds KIND --port N --http N --guarded N --seconds S`` does one of them.
+``python -m tests.security.kinds KIND --port N --tls N --http N --guarded N --seconds S`` does one of them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import struct
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 from bkbox.security import digestmd5
 from tests.harness import raw, raw3
@@ -28,10 +28,11 @@ USER, SECRET = "bookkeeper", "sesame-opens-bookkeeper"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Ports: of a bookie that lets everybody in and offers TLS, of its admin API (TLS, with a token), and of a bookie
-    where everybody has to say who they are."""
+    """Ports: of a bookie that lets everybody in, of one that offers TLS and of its admin API (TLS, with a token), and
+    of one where everybody has to say who they are."""
 
     port: int
+    tls: int
     http: int
     guarded: int
 
@@ -112,13 +113,13 @@ _HEADER = bytes.fromhex("0a06080310021809")  # version 3, ADD, transaction 9
 BOMB = (len(_HEADER) + 3_000_000).to_bytes(4, "big") + _HEADER + b"\xa0\x1f\x01" * 1_000_000
 
 
-def idle(place: Place, until: float, count: int = 20_000) -> None:
-    """Connections that say nothing, from eight addresses, as one has not enough ports for some."""
-    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    socks = []
+def idle(place: Place, until: float) -> None:
+    """20,000 connections that say nothing, or as many as may be; from eight addresses, as one has not enough ports."""
+    most = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    socks: list[socket.socket] = []
     while time.monotonic() < until:
-        if len(socks) == count:
+        if len(socks) >= min(20_000, most - 100):
             time.sleep(0.1)
             continue
         source = (f"127.0.0.{2 + len(socks) % 8}", 0)
@@ -170,10 +171,10 @@ def handshakes(place: Place, until: float) -> None:
     """TLS and gone again, with nothing but a part of its first record, and with TLS 1.0."""
     context = unknown_tls()
     while time.monotonic() < until:
-        with suppress(OSError), dial(place.port) as sock:
+        with suppress(OSError), dial(place.tls) as sock:
             context.wrap_socket(sock).close()
         for hello in (_HELLO, _OLD_HELLO):
-            with suppress(OSError), dial(place.port) as sock:
+            with suppress(OSError), dial(place.tls) as sock:
                 sock.sendall(hello)
 
 
@@ -230,7 +231,7 @@ def replays(place: Place, until: float) -> None:
 
 KINDS: dict[str, Callable[[Place, float], None]] = {
     "silence": lambda place, until: many(place, until, b""),
-    "20,000 idle connections": idle,
+    "idle connections": idle,
     "slow header": lambda place, until: many(place, until, b"\0\0"),
     "slow body": slow_body,
     "never reads": never_reads,
@@ -251,18 +252,24 @@ KINDS: dict[str, Callable[[Place, float], None]] = {
     "calls of strangers": strangers,
     "replayed logins": replays,
 }
-AT_THE_GUARDED: frozenset[str] = frozenset({"calls of strangers", "replayed logins"})
-"""Kinds for the bookie where everybody has to log in."""
+AT: dict[str, str] = {
+    "TLS handshakes": "tls",
+    "calls of the admin API": "tls",
+    "calls of strangers": "guarded",
+    "replayed logins": "guarded",
+}
+"""Kinds that are not for the bookie that lets everybody in."""
+PORTS = tuple(field.name for field in fields(Place))
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("kind", choices=KINDS)
-    for port in ("port", "http", "guarded"):
+    for port in PORTS:
         parser.add_argument(f"--{port}", type=int, default=0)
     parser.add_argument("--seconds", type=float, default=10.0)
     asked = parser.parse_args()
-    place = Place(asked.port, asked.http, asked.guarded)
+    place = Place(*(getattr(asked, port) for port in PORTS))
     KINDS[asked.kind](place, time.monotonic() + asked.seconds)
 
 

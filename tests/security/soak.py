@@ -36,7 +36,7 @@ from tests.harness.raw import RawClient
 from tests.security.abuse import PAGE
 from tests.security.certificates import Authority, secret_file
 from tests.security.idle import lost, work
-from tests.security.kinds import AT_THE_GUARDED, KINDS
+from tests.security.kinds import AT, KINDS
 
 TURN_S, REST_S = 10.0, 3.0
 MIB = 1 << 20
@@ -187,9 +187,16 @@ def run(folder: Path, minutes: float) -> tuple[list[Look], list[str]]:
         with RawClient(bookie.port) as good:
             mine = str(good.sock.getsockname()[1])
             while time.monotonic() < began + minutes * 60:
-                for kind in (each for each in KINDS if each not in AT_THE_GUARDED):
+                for kind in (each for each in KINDS if AT.get(each) != "guarded"):
                     command = [sys.executable, "-m", "tests.security.kinds", kind]
-                    command += ["--port", str(bookie.port), "--http", str(http)]
+                    command += [
+                        "--port",
+                        str(bookie.port),
+                        "--tls",
+                        str(bookie.port),
+                        "--http",
+                        str(http),
+                    ]
                     abuser = subprocess.Popen([*command, "--seconds", str(TURN_S)])
                     try:
                         _, entry = work(good, TURN_S, entry)

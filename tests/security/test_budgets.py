@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import struct
 import time
@@ -14,6 +15,7 @@ from typing import Any
 import pytest
 
 from bkbox.frontend import deadlines
+from bkbox.frontend.penalty import PAUSE_S
 from bkbox.limits import FRONTEND_HELD_BYTES_MAX
 from tests.frontend.inprocess import FRAME_BYTES_MAX, InProcessBookie, serving
 from tests.harness import raw
@@ -344,3 +346,19 @@ def test_negative_and_huge_ids(tmp_path: Path, ledger: int) -> None:
                             continue
 
     beside_a_good_client(tmp_path, abuse)
+
+
+def test_floods_fill_no_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Two hundred connections that end in an error: a few lines, and how many there were."""
+    caplog.set_level(logging.INFO, "bkbox.frontend")
+
+    async def abuse(bookie: InProcessBookie) -> None:
+        loop = asyncio.get_running_loop()
+        for _ in range(200):
+            async with dialled(bookie) as sock:
+                await loop.sock_sendall(sock, b"\x7f\xff\xff\xff" + bytes(100))
+        await asyncio.sleep(2 * PAUSE_S)  # most have to wait before they are looked at
+
+    beside_a_good_client(tmp_path, abuse)
+    said = [record.getMessage() for record in caplog.records if "frame of" in record.getMessage()]
+    assert 5 <= len(said) <= 30

@@ -4,8 +4,8 @@ Beside others who work they have a thirty-second of it, and what is saved, which
 handshakes, as when all clients come back after a start. Where nobody else works they may have all. So whoever floods
 the door holds up others who come, and hardly those inside.
 
-Pure: ``now_s`` is the clock, and ``cpu_s`` that of this thread's processor time: that somebody else had the processor is
-nobody's fault here.
+Pure: ``now_s`` is the clock, and ``cpu_s`` that of this thread's processor time: that somebody else had the processor
+is nobody's fault here.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from tests.harness.processes import BookieProcess, free_port, wait_for
 from tests.harness.raw3 import EOK
 from tests.security.certificates import Authority, secret_file
 from tests.security.idle import lost, work
-from tests.security.kinds import AT, KINDS, PORTS, SECRET, USER, Place
+from tests.security.kinds import AT, FOR_COMPARISON, KINDS, PORTS, SECRET, USER, Place
 from tests.security.secured import Visitor
 
 PAGE = Path(__file__).parents[2] / "docs" / "security.md"
@@ -60,6 +60,8 @@ class Outcome:
     @property
     def row(self) -> str:
         verdict = "" if self.is_well else "**too much**"
+        if self.kind == FOR_COMPARISON:
+            verdict = "for comparison"
         grown = self.grown_bytes >> 20
         return f"| {self.kind} | {self.rate:.2f} | {self.p99:.2f} | {grown} MiB | {self.lost} | {verdict} |"
 
@@ -172,7 +174,7 @@ def main() -> int:
             outcomes.append(found)
     if asked.report:
         report({each.kind: each.row for each in outcomes}, asked.seconds)
-    return 0 if all(each.is_well for each in outcomes) else 1
+    return 0 if all(each.is_well or each.kind == FOR_COMPARISON for each in outcomes) else 1
 
 
 if __name__ == "__main__":

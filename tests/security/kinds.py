@@ -109,6 +109,15 @@ def comes_and_goes(place: Place, until: float) -> None:
         time.sleep(0.001)
 
 
+def elsewhere(_place: Place, until: float) -> None:
+    """As many connections as ``comes_and_goes`` has, of this process with itself."""
+    with socket.create_server(("127.0.0.1", 0), backlog=16) as server:
+        while time.monotonic() < until:
+            dial(server.getsockname()[1]).close()
+            server.accept()[0].close()
+            time.sleep(0.001)
+
+
 _HEADER = bytes.fromhex("0a06080310021809")  # version 3, ADD, transaction 9
 BOMB = (len(_HEADER) + 3_000_000).to_bytes(4, "big") + _HEADER + b"\xa0\x1f\x01" * 1_000_000
 
@@ -247,6 +256,7 @@ KINDS: dict[str, Callable[[Place, float], None]] = {
         place, until, b"".join(request(READ, n, read_part(10**6 + n)) for n in range(500))
     ),
     "connections": comes_and_goes,
+    "connections to somebody else": elsewhere,
     "TLS handshakes": handshakes,
     "calls of the admin API": api_calls,
     "calls of strangers": strangers,
@@ -259,6 +269,8 @@ AT: dict[str, str] = {
     "replayed logins": "guarded",
 }
 """Kinds that are not for the bookie that lets everybody in."""
+FOR_COMPARISON = "connections to somebody else"
+"""No bookie has anything to do with it: what it costs the client is the host's."""
 PORTS = tuple(field.name for field in fields(Place))
 
 

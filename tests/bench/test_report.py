@@ -113,4 +113,4 @@ def test_every_line_names_a_load_and_can_be_chosen() -> None:
     (line,) = runner.chosen(["w1/sync:java"], whole_loads=False)
     assert line.name == "w1/sync:java-journal/adds per_s"
     lines = runner.chosen(["w1/sync"], whole_loads=True)
-    assert [line.ours for line in lines] == ["write", "sync", "sync"]
+    assert [line.ours for line in lines] == ["write", "sync", "sync", "limit", "synced limit"]

@@ -13,7 +13,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 NO_INDEX = re.compile(
-    r"Could not fetch|Connection|Temporary failure|Name or service|NewConnectionError|Max retries"
+    r"Could not fetch|Connection|Temporary failure|Name or service|NewConnectionError|Max retries|"
+    r"error sending request"
 )
 
 

@@ -29,6 +29,7 @@ def test_a_tool_of_its_own(installers: Path, wheel: Path, tmp_path: Path, instal
         "UV_TOOL_DIR": str(tmp_path / "uv"),
         "UV_TOOL_BIN_DIR": str(commands),
         "UV_CACHE_DIR": str(tmp_path / "cache"),
+        "UV_SYSTEM_CERTS": "true",  # as pip has them
     }
 
     def does(*words: str) -> subprocess.CompletedProcess[str]:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import bkbox
+from tests.harness.processes import free_port
 from tests.host.installed import NO_INDEX, install
 
 
@@ -49,7 +50,8 @@ def test_a_tool_of_its_own(installers: Path, wheel: Path, tmp_path: Path, instal
     assert "--replay" in says("tui", "--help")
     config, disk = tmp_path / "b.toml", str(tmp_path / "disk")
     metadata = f"sqlite:{tmp_path}/metadata.db"
-    says("init", "--config", str(config), "--disk", disk, "--metadata", metadata)
+    place = ("--config", str(config), "--disk", disk, "--listen", f"127.0.0.1:{free_port()}")
+    says("init", *place, "--metadata", metadata)
     assert config.exists()
     assert does("uninstall", "bkbox").returncode == 0
     assert not (commands / "bkbox").exists()

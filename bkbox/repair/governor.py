@@ -7,7 +7,9 @@ and many bookies that do the same do not swing together.
 What is usual is learned while the jobs rest, and otherwise only downwards: a foreground that is slow *because* of the
 jobs must not become the usual. They rest when they do nothing, or have the least share, for some seconds on end: where
 the foreground stays slow then, it is not they who make it slow. Jobs that begin together with the foreground, as after
-a start, are made to rest for a few seconds first: else what they do to it would be all that was ever measured.
+a start, are made to rest for a few seconds first: else what they do to it would be all that was ever measured. After
+that they begin with the least share and get twice as much each second until it is too much for the first time, as
+nobody knows yet what the foreground can bear.
 
 Pure: measurements in, the share out.
 """
@@ -17,9 +19,10 @@ from __future__ import annotations
 SHARE_LEAST = 0.05
 _DOWN = 0.5
 _UP = 0.02
+_START = 2.0
 _ADDS_LEAST = 50
 """Fewer say nothing about a p99."""
-_NOISE_US = 500
+_NOISE_US = 200
 """Adds that take less than this disturb nobody, whatever is usual."""
 _LEARN_DOWN = 0.2
 _RESTED_S = 10
@@ -69,14 +72,17 @@ class Governor:
     def __init__(self, growth_max: float) -> None:
         self.growth_max = growth_max
         self.share = 1.0
-        self._bearable = 1.0
+        self._starts = False
 
     def second_passed(self, growth: float, *, unknown: bool = False) -> float:
         """The share for the next second; ``growth`` is that of the disk that does worst. ``unknown``: what is usual is
         not known somewhere."""
-        if growth > self.growth_max:
-            self._bearable = max(SHARE_LEAST, self._bearable * _DOWN)
+        if unknown:
+            self._starts, self.share = True, SHARE_LEAST
+        elif growth > self.growth_max:
+            self._starts, self.share = False, max(SHARE_LEAST, self.share * _DOWN)
+        elif self._starts and self.share < 1.0:
+            self.share = min(1.0, self.share * _START)
         else:
-            self._bearable = min(1.0, self._bearable + _UP)
-        self.share = SHARE_LEAST if unknown else self._bearable
+            self._starts, self.share = False, min(1.0, self.share + _UP)
         return self.share

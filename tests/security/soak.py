@@ -110,6 +110,22 @@ def problems(looks: list[Look], ours: int) -> list[str]:
     return found
 
 
+def connected(bookie: BookieProcess) -> list[str]:
+    """Every socket of the front-end that has a peer, and which process that is."""
+    everywhere = psutil.net_connections("tcp")
+    owners = {each.laddr: each.pid for each in everywhere if each.pid}
+    front_ends = {each.pid for each in bookie.children("frontend")}
+    return [
+        f"{each.status} from {each.raddr} of {' '.join(_command(owners.get(each.raddr)))}"
+        for each in everywhere
+        if each.pid in front_ends and each.raddr
+    ]
+
+
+def _command(pid: int | None) -> list[str]:
+    return psutil.Process(pid).cmdline()[-6:] if pid else ["nobody on this machine"]
+
+
 # ---- clients that behave -----------------------------------------------------------------------------
 
 
@@ -212,6 +228,8 @@ def run(folder: Path, minutes: float) -> tuple[list[Look], list[str]]:
             looks.append(look(bookie, (time.monotonic() - began) / 60))
             print(row(looks[-1]), flush=True)
             wrong = problems(looks, ours=1)
+            if wrong:
+                print(*connected(bookie), sep="\n", file=sys.stderr)
             ledgers = told.get(timeout=10)
             if not isinstance(ledgers, int):
                 wrong.append(f"the client that makes ledgers: {ledgers}")

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -60,9 +61,11 @@ def kill_all(pid: int) -> None:
     follower = psutil.Process(pid)
     processes = [*follower.children(recursive=True), follower]
     for each in processes:
-        each.suspend()
+        with suppress(psutil.NoSuchProcess):  # a Python worker that has just ended by itself
+            each.suspend()
     for each in {*processes, *follower.children(recursive=True)}:
-        each.kill()
+        with suppress(psutil.NoSuchProcess):
+            each.kill()
     psutil.wait_procs(processes, 30)
 
 

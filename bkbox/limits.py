@@ -89,5 +89,5 @@ READ_AHEAD_STREAM_BYTES = 2 << 20
 CATCH_UP_LEDGERS_MAX = 1_024
 """Ledgers whose readers a disk follows at once."""
 
-CATCH_UP_CACHE_BYTES = 128 << 20
+CATCH_UP_CACHE_BYTES = 512 << 20
 """What a disk keeps in the page cache of what it brought there for readers that are behind."""

@@ -49,12 +49,12 @@ async def _columns(
     loop = asyncio.get_running_loop()
     ahead: deque[tuple[int, asyncio.Task[EntryColumns | None]]] = deque()
     at = asked = first
-    rows = min(_CHUNK_ROWS, last - first + 1)
+    rows = _rows_of_closed(reader)
     try:
         while at <= last:
-            # The first answer shows how large entries are.
-            while asked <= last and len(ahead) < (1 if at == first else _AHEAD):
-                count = min(rows, last - asked + 1)
+            # Where nothing says how large entries are, the first answer does.
+            while asked <= last and len(ahead) < (_AHEAD if rows else 1):
+                count = min(rows or _CHUNK_ROWS, last - asked + 1)
                 asking = loop.create_task(reader.read_columns(asked, count, CHUNK_BYTES))
                 ahead.append((count, asking))
                 asked += count
@@ -64,20 +64,26 @@ async def _columns(
                 yield found
                 at += len(found)
                 count -= len(found)
-                rows = _rows_of(found)
-                if not count:
+                rows = _rows(found.offsets[len(found)] / len(found))
+                if not count or len(ahead) == 1:
                     break
                 found = await reader.read_columns(at, count, CHUNK_BYTES)
             if found is None:
                 return
             ahead.popleft()
+            if not ahead:
+                asked = at
     finally:
         for _, task in ahead:
             task.cancel()
         await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
 
 
-def _rows_of(found: EntryColumns) -> int:
-    """How many entries of the same size make a chunk."""
-    average = found.offsets[len(found)] // len(found) + _ENTRY_OVERHEAD_BYTES
-    return min(max(CHUNK_BYTES // average, 1), _CHUNK_ROWS)
+def _rows_of_closed(reader: LedgerReader) -> int | None:
+    metadata = reader.metadata
+    return _rows(metadata.length / (metadata.last_entry + 1)) if reader.is_closed else None
+
+
+def _rows(average: float) -> int:
+    """How many entries of this size make a chunk."""
+    return min(max(int(CHUNK_BYTES / (average + _ENTRY_OVERHEAD_BYTES)), 1), _CHUNK_ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import socket
 from collections.abc import AsyncGenerator, Hashable
@@ -39,5 +40,7 @@ def shared(options: CommonOptions) -> Background[Client]:
             yield client
 
     if key not in _SHARED:
+        # Spark collects garbage after each task, through all that its libraries have brought: it is none, and stays.
+        gc.freeze()
         _SHARED[key] = Background(open_)
     return _SHARED[key]

@@ -118,7 +118,7 @@ class ReadOptions(CommonOptions):
     timestamp_strategy: str = _option("startingOffsetsByTimestampStrategy", _strategy, "error")
     fail_on_data_loss: bool = _option("failOnDataLoss", _flag, True)
     min_partitions: int = _option("minPartitions", _count, 1)
-    max_bytes_per_partition: int = _option("maxBytesPerPartition", _size, 64 << 20)
+    max_bytes_per_partition: int = _option("maxBytesPerPartition", _size, 128 << 20)
     max_bytes_per_trigger: int | None = _option("maxBytesPerTrigger", _size, None)
     max_entries_per_trigger: int | None = _option("maxEntriesPerTrigger", _count, None)
     include_metadata: bool = _option("includeMetadata", _flag, False)

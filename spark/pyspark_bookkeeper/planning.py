@@ -15,6 +15,8 @@ from typing import NamedTuple
 ENTRY_OVERHEAD_BYTES = 64
 """What an entry counts for beside its payload."""
 
+_EVEN_MAX = 64
+"""Of more partitions than that a last round that is not full is a small part."""
 
 _ROUNDING = 1e-6
 """Of an entry: what sums of floating-point numbers may be off."""
@@ -47,7 +49,7 @@ def partitions(
     """Of about the same size. ``min_partitions`` is a hint: with fewer entries than that there are fewer partitions."""
     wanted = [extent for extent in extents if extent.stop > extent.first]
     total = sum(map(_weight, wanted))
-    count = max(ceil(total / max_bytes), min_partitions)
+    count = max(_even(ceil(total / max_bytes)), min_partitions)
     target = total / count
     found: list[tuple[Piece, ...]] = []
     held: list[Piece] = []
@@ -69,6 +71,11 @@ def partitions(
     if held:
         found.append(tuple(held))
     return found
+
+
+def _even(count: int) -> int:
+    """So many that the last round of tasks is a full one where as many of them run at once as is usual."""
+    return 1 << (count - 1).bit_length() if 1 < count <= _EVEN_MAX else count
 
 
 def _weight(extent: Extent) -> int:

@@ -27,7 +27,7 @@ def test_defaults() -> None:
     assert (found.uri, found.ledgers, found.password) == ("sqlite:x.db", "1,2", "")
     assert (found.starting_offsets, found.ending_offsets) == ("earliest", "latest")
     assert found.fail_on_data_loss
-    assert found.max_bytes_per_partition == 64 << 20
+    assert found.max_bytes_per_partition == 128 << 20
     assert read_options({**URI, "log": "a"}, streaming=True).starting_offsets == "latest"
 
 

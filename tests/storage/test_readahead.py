@@ -170,11 +170,11 @@ def test_readers_that_follow_one_another_read_the_disk_once() -> None:
 
 def test_what_was_read_leaves_in_its_turn() -> None:
     disk = Disk()
-    disk.write(1, 5, 0, 400, 1 << 20)
+    disk.write(1, 5, 0, 800, 1 << 20)
     disk.write(2, 6, 0, 10, 1 << 20)
     others = disk._pages(2, 0, 11 << 20)
     disk.pages |= others
-    for entry in range(400):
+    for entry in range(800):
         disk.read_entries(5, entry, entry)
         disk.read_entries(6, entry % 10, entry % 10)
     assert others <= disk.pages, "others were never waited for"
@@ -197,8 +197,8 @@ def test_a_reader_that_has_caught_up_is_not_followed() -> None:
 
 def test_the_segment_that_is_being_written_is_left_alone() -> None:
     disk = Disk()
-    disk.write(WRITING, 5, 0, 400, 1 << 20)
-    disk.waits(5, 0, 399, step=1)
+    disk.write(WRITING, 5, 0, 800, 1 << 20)
+    disk.waits(5, 0, 799, step=1)
     assert disk.ahead.kept <= CATCH_UP_CACHE_BYTES
     assert not disk.released
 

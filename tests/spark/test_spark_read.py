@@ -35,7 +35,7 @@ def test_partitions(spark: Any, cluster: Cluster) -> None:
     assert frame.rdd.getNumPartitions() == 4
     assert rows(frame) == expected(ledger, entries=60)
     cut = reader(spark, cluster.uri, ledgers=ledger, maxBytesPerPartition=4_000).load()
-    assert cut.rdd.getNumPartitions() == 6
+    assert cut.rdd.getNumPartitions() == 8
     many = reader(spark, cluster.uri, ledgers=closed(cluster.uri, 3), minPartitions=50).load()
     assert many.rdd.getNumPartitions() == 3
     assert many.count() == 3

@@ -8,6 +8,7 @@ is: so all engines come to the same tables. A chunk may be done twice where an e
 from __future__ import annotations
 
 import asyncio
+import gc
 import multiprocessing
 from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
@@ -35,9 +36,18 @@ class Engine(Protocol):
         """The results, in the order of the chunks. Raises what a job raises."""
 
 
+_SELDOM = (50_000, 20, 50)
+
+
 def run_chunk(job: Job[C, R], chunk: C) -> R:
     """One chunk, here and now."""
-    return asyncio.run(job.run(chunk))
+    usual = gc.get_threshold()
+    # Hundreds of thousands of entries come and go, and none is part of a cycle.
+    gc.set_threshold(*_SELDOM)
+    try:
+        return asyncio.run(job.run(chunk))
+    finally:
+        gc.set_threshold(*usual)
 
 
 class LocalEngine:

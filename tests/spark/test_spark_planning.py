@@ -48,7 +48,9 @@ def test_every_entry_is_in_one_piece(
 def test_sizes() -> None:
     per_entry = 1_000 + ENTRY_OVERHEAD_BYTES
     large = Extent(1, 0, 1_000, 1_000_000)
-    assert len(partitions([large], 100 * per_entry)) == 16, "of ten, two cores have five each, four have three at most"
+    assert len(partitions([large], 100 * per_entry)) == 16, (
+        "of ten, two cores have five each, four have three at most"
+    )
     assert len(partitions([large], 1000 * per_entry)) == 1
     assert len(partitions([large], 10 * per_entry)) == 100
     assert len(partitions([large], 1 << 40, min_partitions=8)) == 8

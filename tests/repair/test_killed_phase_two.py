@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 
 import pytest
-from killing import KILLS, TIMEOUT_S, kill_within, seeds
+from killing import KILLS, TIMEOUT_S, enough_met, kill_within, seeds
 from phasetwo import (
     StartCluster,
     expected,
@@ -18,6 +18,7 @@ from phasetwo import (
     wait_until_repaired,
 )
 
+from bkbox.jobs.job import JobKind
 from bkbox.wire.ledger import LedgerState
 from tests.harness import raw
 from tests.harness.processes import bkbox
@@ -39,7 +40,7 @@ def test_phase_two_goes_on_where_it_was(start_cluster: StartCluster) -> None:
     ]
     for metadata in ledgers:
         fill(bookies, metadata, ENTRIES)
-    from_nothing = 0
+    from_nothing = met = 0
     for seed, rng in enumerate(seeds()):
         for number in (2 * seed, 2 * seed + 1):  # what is not closed is closed by each round
             metadata = ledger_over(100 + number, (0, bookies))
@@ -51,7 +52,7 @@ def test_phase_two_goes_on_where_it_was(start_cluster: StartCluster) -> None:
         a.disks[0].mkdir()
         bkbox("cookie", "repair", "--config", str(a.config), "--yes")
         a.start(environment={"BKBOX_JOBS_NETWORK_BYTES_PER_SECOND": "25000"})
-        kill_within(a, rng, 1.5)
+        met += kill_within(a, rng, 1.5, JobKind.LIMBO)
         with raw.RawClient(a.port) as client:
             for metadata in ledgers:
                 for entry in expected(metadata, a, ENTRIES):
@@ -68,5 +69,6 @@ def test_phase_two_goes_on_where_it_was(start_cluster: StartCluster) -> None:
                     assert answer.code == raw.EOK, (seed, metadata.ledger_id, entry)
                     assert raw.payload_of(answer.body) == payload(metadata.ledger_id, entry)
         del ledgers[9:]
+    enough_met(met)
     if KILLS > 20:
         assert from_nothing < KILLS, "the last run never had less to copy than all"

@@ -274,7 +274,7 @@ def test_jobs_give_way_when_adds_take_longer() -> None:
         disk = Disk()
         bench.disks["d"] = disk
         bench.start(1)
-        await asyncio.sleep(4.5)  # at first they rest, as nothing is known
+        await asyncio.sleep(9.0)  # at first they rest, as nothing is known, and then start slowly
         usual = await speed(bench, 1.5)
         disk.p99_us = 20_000
         await asyncio.sleep(3.5)

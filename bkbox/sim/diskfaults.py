@@ -26,7 +26,7 @@ def fail_sync(faults: Faults, host: Host, rng: random.Random) -> bool:
     if rng.random() < 0.5:  # a disk that fails often takes the host with it
         after = rng.choice((0.0, 0.001, 0.1, 1.0)) * rng.random()
         disk.on_failed_sync = lambda: faults.later(after, faults.lose_host, host, rng)
-    faults.later(rng.uniform(5.0, 60.0), host.kill, "to restart it after trouble with a disk")
+    faults.later(rng.uniform(5.0, 60.0), faults.restart, host)
     return True
 
 
@@ -34,7 +34,7 @@ def fail_write(faults: Faults, host: Host, rng: random.Random) -> bool:
     if not faults.may_lose(host):
         return False
     rng.choice(host.disks).fail_appends = 1
-    faults.later(rng.uniform(5.0, 60.0), host.kill, "to restart it after trouble with a disk")
+    faults.later(rng.uniform(5.0, 60.0), faults.restart, host)
     return True
 
 

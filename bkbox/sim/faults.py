@@ -98,6 +98,11 @@ class Faults:
         early = host.plan.ack_after == "write"
         return not (host.plan.strict and early) or self.may_lose(host)
 
+    def restart(self, host: Host) -> None:
+        """After trouble with a disk; it may be a loss itself for a bookie that has got over that trouble since."""
+        if self._crash_is_fine(host):
+            host.kill("to restart it after trouble with a disk")
+
     def _has_strange_disk(self, host: Host) -> bool:
         return any(host in (one, other) for one, _, other, _ in self._swapped)
 

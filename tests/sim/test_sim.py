@@ -133,6 +133,17 @@ def test_a_client_that_attacks_runs_in_its_own_process() -> None:
     assert outcome.violation is None, str(outcome.violation)
 
 
+def test_a_restart_after_trouble_is_no_loss_that_was_not_allowed_for() -> None:
+    """Found by seed 73: a bookie of strict starts had got over its trouble, and was restarted for it when another one
+    had trouble: two in limbo, where an ack quorum is two."""
+    plan = plan_of(73)
+    some = ("fail a sync", "lose a host", "write")
+    actions = [each for each in plan.actions if 3287 < each.at < 3313 and each.kind in some]
+    assert len(actions) == 7
+    outcome = run(plan.with_actions(tuple(actions)))
+    assert outcome.violation is None, str(outcome.violation)
+
+
 def test_there_are_enough_breaks_and_each_says_what_it_is() -> None:
     assert len(BREAKS) >= 30
     assert len(BY_NAME) == len(BREAKS)

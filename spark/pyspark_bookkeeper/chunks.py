@@ -81,7 +81,8 @@ async def _columns(
 
 def _rows_of_closed(reader: LedgerReader) -> int | None:
     metadata = reader.metadata
-    return _rows(metadata.length / (metadata.last_entry + 1)) if reader.is_closed else None
+    entries = max(metadata.last_entry + 1, 1)
+    return _rows(metadata.length / entries) if reader.is_closed else None
 
 
 def _rows(average: float) -> int:

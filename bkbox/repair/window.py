@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from contextlib import suppress
 
 WINDOW_BYTES = 16 << 20
 """Entries on their way between bookies for one job, in bytes."""
@@ -34,7 +35,8 @@ class ByteWindow:
             if turn.done() and not turn.cancelled():  # it was given just now
                 self.give(size)
             else:
-                self._waiting.remove(waiter)
+                with suppress(ValueError):  # whoever gave room back has seen that it is cancelled, and left it out
+                    self._waiting.remove(waiter)
                 self._pass()
             raise
 

@@ -260,25 +260,26 @@ class Faults:
         return True
 
     def swap_disks(self, host: Host, rng: random.Random) -> bool:
-        """Two disks of the bookie, or one of it and one of another, until somebody notices."""
+        """Two disks of the bookie, or one of it and one of another, until somebody notices. Not while one of them waits
+        to be replaced: what came back after that would be a disk of before, which no bookie takes."""
         if self._swapped:
             return False
         other = rng.choice(sorted(self.cluster.hosts))
         stranger = self.cluster.hosts[other]
-        data = [disk for disk in host.disks if disk.root in host.indexes]
+        if not (_has_its_disks(host) and _has_its_disks(stranger)):
+            return False
         if stranger is host:
-            if len(data) < 2 or not self._crash_is_fine(host):
+            if len(host.disks) < 2 or not self._crash_is_fine(host):
                 return False
             host.kill("to swap disks")
-            self._exchange(host, data[0], host, data[1])
+            self._exchange(host, host.disks[0], host, host.disks[1])
             return True
-        theirs = [disk for disk in stranger.disks if disk.root in stranger.indexes]
-        if not (data and theirs and self._crash_is_fine(host) and self._crash_is_fine(stranger)):
+        if not (self._crash_is_fine(host) and self._crash_is_fine(stranger)):
             return False
         for each in (host, stranger):
             each.kill("to swap disks")
-        self._exchange(host, data[0], stranger, theirs[0])
-        self._swapped.append((host, data[0], stranger, theirs[0]))
+        self._exchange(host, host.disks[0], stranger, stranger.disks[0])
+        self._swapped.append((host, host.disks[0], stranger, stranger.disks[0]))
         self.later(rng.uniform(5.0, 30.0), self._swap_back)
         return True
 
@@ -354,6 +355,10 @@ class Faults:
                 for worker in host.workers.values()
             ):
                 host.kill("to restart it after trouble with a disk")
+
+
+def _has_its_disks(host: Host) -> bool:
+    return all(disk.mounted and disk.root in host.indexes for disk in host.disks)
 
 
 def is_settled(host: Host) -> bool:

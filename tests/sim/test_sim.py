@@ -144,6 +144,13 @@ def test_a_restart_after_trouble_is_no_loss_that_was_not_allowed_for() -> None:
     assert outcome.violation is None, str(outcome.violation)
 
 
+def test_disks_are_not_swapped_while_one_is_lost() -> None:
+    """Found by seed 20270171: the disk that was lost came back in the place of the one that had replaced it, and no
+    bookie takes such a disk, as it should."""
+    outcome = run(plan_of(20270171))
+    assert outcome.violation is None, str(outcome.violation)
+
+
 def test_there_are_enough_breaks_and_each_says_what_it_is() -> None:
     assert len(BREAKS) >= 30
     assert len(BY_NAME) == len(BREAKS)

@@ -370,8 +370,10 @@ def is_settled(host: Host) -> bool:
             not worker.process.dead
             and worker.store is not None
             and worker.store.failed_reason is None
+            and not worker.files.will_crash
             for worker in host.workers.values()
         )
+        and not host.crash_next_start
         and all(
             disk.mounted and not (disk.fail_syncs or disk.fail_appends or disk.fail_reads)
             for disk in host.disks

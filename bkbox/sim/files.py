@@ -67,6 +67,11 @@ class SimFiles:
     def crash_at(self, change: int) -> None:
         self._crash_in = change
 
+    @property
+    def will_crash(self) -> bool:
+        """At a change that is still to come."""
+        return self._crash_in > 0
+
     def disk_of(self, folder: str) -> Disk:
         found = self._where.get(folder)
         if found is None:

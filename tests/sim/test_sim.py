@@ -144,10 +144,18 @@ def test_a_restart_after_trouble_is_no_loss_that_was_not_allowed_for() -> None:
     assert outcome.violation is None, str(outcome.violation)
 
 
-def test_disks_are_not_swapped_while_one_is_lost() -> None:
-    """Found by seed 20270171: the disk that was lost came back in the place of the one that had replaced it, and no
-    bookie takes such a disk, as it should."""
-    outcome = run(plan_of(20270171))
+@pytest.mark.parametrize(
+    "seed",
+    [
+        # A disk that was lost was swapped, and came back in the place of the one that had replaced it: no bookie takes
+        # such a disk, as it should.
+        20270171,
+        # A kill that waited for a worker's next change counted for over, and came when another bookie had trouble.
+        20261862,
+    ],
+)
+def test_what_was_the_simulators_own_mistake(seed: int) -> None:
+    outcome = run(plan_of(seed))
     assert outcome.violation is None, str(outcome.violation)
 
 

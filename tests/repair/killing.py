@@ -17,7 +17,7 @@ KILLS = 100 if _ASKED == "all" else int(_ASKED)
 """Of each kind of work."""
 
 ENDED = ("done", "failed", "cancelled")
-TIMEOUT_S = 3_000 if KILLS > 20 else 600
+TIMEOUT_S = 60 * KILLS if KILLS > 20 else 600
 
 
 def seeds() -> Iterator[random.Random]:

@@ -35,7 +35,8 @@ class ByteWindow:
             if turn.done() and not turn.cancelled():  # it was given just now
                 self.give(size)
             else:
-                with suppress(ValueError):  # whoever gave room back has seen that it is cancelled, and left it out
+                # Whoever gave room back meanwhile has seen that it is cancelled, and left it out.
+                with suppress(ValueError):
                     self._waiting.remove(waiter)
                 self._pass()
             raise

@@ -91,3 +91,6 @@ CATCH_UP_LEDGERS_MAX = 1_024
 
 CATCH_UP_CACHE_BYTES = 512 << 20
 """What a disk keeps in the page cache of what it brought there for readers that are behind."""
+
+GC_SELDOM = (50_000, 20, 50)
+"""Thresholds of Python's collector where much comes and goes and little of it is part of a cycle."""

@@ -14,6 +14,8 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Protocol, TypeVar
 
+from bkbox.limits import GC_SELDOM
+
 C_contra = TypeVar("C_contra", contravariant=True)
 C = TypeVar("C")
 R = TypeVar("R")
@@ -36,14 +38,11 @@ class Engine(Protocol):
         """The results, in the order of the chunks. Raises what a job raises."""
 
 
-_SELDOM = (50_000, 20, 50)
-
-
 def run_chunk(job: Job[C, R], chunk: C) -> R:
     """One chunk, here and now."""
     usual = gc.get_threshold()
     # Hundreds of thousands of entries come and go, and none is part of a cycle.
-    gc.set_threshold(*_SELDOM)
+    gc.set_threshold(*GC_SELDOM)
     try:
         return asyncio.run(job.run(chunk))
     finally:

@@ -17,6 +17,8 @@ import socket
 import sys
 from typing import NamedTuple
 
+from bkbox.limits import GC_SELDOM
+
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
 
@@ -54,5 +56,5 @@ def begin(role: str) -> Begun:
         raise SystemExit("the supervisor was gone before this process began")
     # What is there stays, and little of what comes is a cycle: looking for them often would only hold up requests.
     gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(*GC_SELDOM)
     return Begun(socket.socket(fileno=int(control_fd)), name, log)

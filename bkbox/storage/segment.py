@@ -29,7 +29,6 @@ whether a region may be cut or has lost something that was promised depends on w
 from __future__ import annotations
 
 import struct
-from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -300,11 +299,15 @@ class _Reader:
         start = max(offset, self.size - FILLED_BYTES_MAX)
         data = self._bytes(start, self.size - start)
         expected = filler(self._seed, start, self.size)
-        if data[-1:] != expected[-1:]:
-            return self.size
-        return start + bisect_left(
-            range(len(data)), True, key=lambda at: data[at:] == expected[at:]
-        )
+        # Halves of what is not decided yet, so that each byte is compared about twice.
+        other, filled = 0, len(data)
+        while other < filled:
+            middle = (other + filled) // 2
+            if data[middle:filled] == expected[middle:filled]:
+                filled = middle
+            else:
+                other = middle + 1
+        return start + filled
 
     def is_cut_at(self, offset: int, end: int) -> bool:
         """Whether a record that may begin at offset is not whole at ``end``, where the file ends or its filler begins.

@@ -47,14 +47,28 @@ SEGMENT_BYTES = 1 << 20
 _SLOTS = [memoryview(bytearray(1 << 20)) for _ in range(8)]
 """For answers, used again and again: to clear them takes longer than all else."""
 
+LEDGERS = tuple(sorted({*range(32), *Choices.IDS}))
+"""All that ``Choices.id`` may choose."""
+
 Entries = dict[tuple[int, int], bytes]
 
 
-def new_disk() -> MemoryFiles:
+def _formatted() -> MemoryFiles:
     files = MemoryFiles()
     identity = DiskIdentity(UUID_OF_DISK, "b:1", "i")
     format_disk(files, DISK, identity, create_index=lambda *_: None)
     return files
+
+
+_FORMATTED = _formatted()
+
+
+def new_disk() -> MemoryFiles:
+    return copied(_FORMATTED)
+
+
+def copied(files: MemoryFiles) -> MemoryFiles:
+    return MemoryFiles({path: bytearray(each) for path, each in files.files.items()})
 
 
 def opened(
@@ -142,7 +156,7 @@ def _plainly(files: MemoryFiles) -> Entries | None:
 def _entries(store: DiskStore) -> Entries:
     """All that can be read; the rest is damaged, and says so."""
     found: Entries = {}
-    for ledger in (*range(64), *Choices.IDS):
+    for ledger in LEDGERS:
         for first, last in store.entries(ledger):
             assert last - first < 10_000
             for number in range(first, last + 1):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import select
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import SimpleNamespace
-from unittest import mock
 
 from bkbox.errors import DiskError, EncodingError, FrameError
 from bkbox.frontend.intake import Intake
@@ -40,6 +41,16 @@ class _Poll:
     def poll(self, _wait: float | None = None) -> list[tuple[int, int]]:
         events, self.events = self.events, []
         return events
+
+
+@contextmanager
+def _in_place_of_epoll(poll: _Poll) -> Iterator[None]:
+    """As mock.patch.object, in a tenth of its time."""
+    real, select.epoll = select.epoll, lambda: poll  # type: ignore[assignment,misc]
+    try:
+        yield
+    finally:
+        select.epoll = real  # type: ignore[misc]
 
 
 class _Socket:
@@ -124,7 +135,7 @@ class Connection:
         """``slot``: for what is handed to the disk."""
         self._slot = slot
         self.poll = _Poll()
-        with mock.patch.object(select, "epoll", return_value=self.poll):
+        with _in_place_of_epoll(self.poll):
             self.turns = kernel.turns.Turns(_ENDLESS, self._end)
         self.lane = kernel.routes.Lane(lambda: slot)
         routes = self.turns.common.routes

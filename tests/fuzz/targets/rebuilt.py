@@ -12,7 +12,16 @@ from bkbox.storage.records import LedgerRecord
 from bkbox.storage.segment import ENTRY_LOG_MAGIC, SegmentName, segment_file_name
 from tests.fuzz.memoryfiles import MemoryFiles
 from tests.fuzz.target import Choices, Target
-from tests.fuzz.targets.disks import DISK, UUID_OF_DISK, Entries, _entries, _logs, new_disk, opened
+from tests.fuzz.targets.disks import (
+    DISK,
+    UUID_OF_DISK,
+    Entries,
+    _entries,
+    _logs,
+    copied,
+    new_disk,
+    opened,
+)
 from tests.fuzz.targets.logs import segment_from
 
 
@@ -33,7 +42,7 @@ def check_rebuild(data: bytes) -> object:
     covered = choices.below(2) == 1 and ends
     at = Checkpoint(1, max(ends), ends[max(ends)], 0, None) if covered else None
     index, whole = MemoryStore(), MemoryStore()
-    before = _copy(files)
+    before = copied(files)
     rebuild = _Rebuild(files, DISK, LedgerIndex(index), at, lambda _done, _total: None)
     try:
         report = rebuild.run()
@@ -53,10 +62,6 @@ def check_rebuild(data: bytes) -> object:
     if covered:
         assert trusted or not again[0] or report.unreadable, "a loss is not noticed"
     return bool(covered), trusted, len(report.unreadable), len(entries) > 0, len(states) > 0
-
-
-def _copy(files: MemoryFiles) -> MemoryFiles:
-    return MemoryFiles({path: bytearray(each) for path, each in files.files.items()})
 
 
 def _started(

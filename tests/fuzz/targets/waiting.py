@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from copy import deepcopy
 from pathlib import Path
 
 from bkbox.bookie.bookie import Bookie
@@ -19,7 +20,7 @@ from bkbox.wire.v3_format import Operation
 from tests.bookie.bench import bookie_of
 from tests.fuzz.memoryfiles import MemoryFiles
 from tests.fuzz.target import KEY, Choices, Target
-from tests.fuzz.targets.disks import new_disk, opened
+from tests.fuzz.targets.disks import copied, new_disk, opened
 from tests.fuzz.targets.logs import entry
 
 # ---- reads that wait for the disk -------------------------------------------------------------------
@@ -70,11 +71,7 @@ class _ColdFiles(MemoryFiles):
 def check_cold(data: bytes) -> object:
     """Reads of a disk of which any part is not in memory are answered as if all were: each once, alike, none denied."""
     choices = Choices(data)
-    files, index = new_disk(), MemoryStore()
-    store = opened(files, index)
-    store.replay(host_crash=False)
-    _fill(bookie_of(store))
-    store.close()
+    files, index = copied(_FILLED[0]), deepcopy(_FILLED[1])
     damaged = choices.below(8)
     if damaged == 7:
         (log,) = (path for path in files.files if path.parent.name == "entrylog")
@@ -88,6 +85,16 @@ def check_cold(data: bytes) -> object:
     return late, damaged == 7, len(requests)
 
 
+def _filled() -> tuple[MemoryFiles, MemoryStore]:
+    """A disk that was stopped, with a few entries of a few ledgers."""
+    files, index = new_disk(), MemoryStore()
+    store = opened(files, index)
+    store.replay(host_crash=False)
+    _fill(bookie_of(store))
+    store.close()
+    return files, index
+
+
 def _fill(bookie: Bookie) -> None:
     frames = [
         v2.encode_request(v2.AddRequest(2, 0, KEY, entry(ledger, number, bytes(number * 20))))
@@ -99,6 +106,9 @@ def _fill(bookie: Bookie) -> None:
     bookie.store.sync()
     bookie.settle(work)
     bookie.end(work, AnswerWriter(lambda _used: _SLOTS[0]))
+
+
+_FILLED = _filled()
 
 
 def _read(choices: Choices) -> bytes:

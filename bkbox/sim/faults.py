@@ -311,6 +311,13 @@ class Faults:
         self.cluster.traps[ADDED] = partial(self._strike, after_s, "lose a host", rng)
         return True
 
+    def lose_all_at_add(self, host: Host, rng: random.Random) -> bool:
+        """All hosts are lost soon after a bookie has answered an add: what was added with deferred sync is gone, unless
+        it was forced meanwhile."""
+        after_s = rng.choice((0.03, 0.3, 3.0)) * rng.random()
+        self.cluster.traps[ADDED] = partial(self._strike, after_s, "lose all hosts", rng)
+        return True
+
     def replace_at_takeover(self, host: Host, rng: random.Random) -> bool:
         """A bookie that a recovery has just begun to use in the place of another loses its disks."""
         after_s = rng.choice((0.0, 0.01, 0.1)) * rng.random()
@@ -400,6 +407,7 @@ KINDS: dict[str, Callable[[Faults, Host, random.Random], bool]] = {
     "swap disks": Faults.swap_disks,
     "strike at a step": Faults.strike_at_step,
     "lose a host at an add": Faults.lose_at_add,
+    "lose all hosts at an add": Faults.lose_all_at_add,
     "replace disks at a takeover": Faults.replace_at_takeover,
     **DISK_FAULTS,
     **DISTURBANCES,

@@ -118,7 +118,8 @@ _RELAPSES: Weights = {
 }
 
 _POWER: Weights = {
-    "lose all hosts": 6.0,
+    "lose all hosts": 3.0,
+    "lose all hosts at an add": 9.0,
     "lose a host": 3.0,
     "lose a host at an add": 3.0,
     "kill a worker": 2.0,
@@ -244,6 +245,7 @@ THEMES: dict[str, Theme] = {
         operation_count=(20, 50),
         faults=_POWER,
         fault_count=(20, 60),
+        again_s=(0.1, 0.3, 1.0),
     ),
     "rot": Theme(
         3,

@@ -219,7 +219,10 @@ class _RealAppendFile:
             os.fdatasync(self._fd)
 
     def writeback(self, offset: int, length: int) -> Callable[[], None]:
-        fd = os.dup(self._fd)  # the file may be closed before the call
+        try:
+            fd = os.dup(self._fd)  # the file may be closed before the call
+        except OSError:  # there is no descriptor left
+            return lambda: None
 
         def begin() -> None:
             _sync_file_range(fd, offset, length, _SYNC_FILE_RANGE_WRITE)

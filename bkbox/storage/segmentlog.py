@@ -93,6 +93,8 @@ class LogSync:
 
     def run(self) -> None:
         """Sync; a failure is raised by ``end_sync``."""
+        if self.error is not None:
+            return
         try:
             for _, file in self.left:
                 file.fdatasync()
@@ -325,8 +327,12 @@ class SegmentLog:
         self.require_healthy()
         if self._syncing is not None:
             raise BugError("two syncs of a log at once")
+        failure: DiskError | None = None
         if self._file is not None and self.offset - self._synced <= _SMALL_SYNC_BYTES:
-            self._fill(self._file)
+            try:
+                self._fill(self._file)
+            except DiskFailedError as error:
+                failure = error  # of this sync: those who wait for it have to hear of it
         nearly_full = self.offset > self._segment_bytes_max // 4 * 3
         following = self.segment + 1
         self._syncing = LogSync(
@@ -335,6 +341,7 @@ class SegmentLog:
             self._left,
             self._file,
             (lambda: self._make(following)) if nearly_full and self._next is None else None,
+            failure,
         )
         self._left = []
         return self._syncing

@@ -159,6 +159,12 @@ def test_what_was_the_simulators_own_mistake(seed: int) -> None:
     assert outcome.violation is None, str(outcome.violation)
 
 
+def test_a_write_that_fails_at_the_begin_of_a_sync_ends_no_worker() -> None:
+    """Found by this seed: where a sync fills the log ahead, an error of the disk ended the worker."""
+    outcome = run(plan_of(982203622414))
+    assert outcome.violation is None, str(outcome.violation)
+
+
 def test_there_are_enough_breaks_and_each_says_what_it_is() -> None:
     assert len(BREAKS) >= 30
     assert len(BY_NAME) == len(BREAKS)

@@ -30,7 +30,8 @@ SMALL_SEGMENT_BYTES = 1 << 22
 
 class WatchedFiles(RealFiles):
     """Counts what is written and synced; a sync of a log waits while ``gate`` is closed, one of the entry log while
-    ``log_gate`` is, and fails when told to; ``cold``: see _Cold.
+    ``log_gate`` is, and fails when told to (``fail``), as does what fills a log ahead (``fail_fill``); ``cold``: see
+    _Cold.
     """
 
     def __init__(self) -> None:
@@ -39,7 +40,7 @@ class WatchedFiles(RealFiles):
         self.gate.set()
         self.log_gate = threading.Event()
         self.log_gate.set()
-        self.fail = False
+        self.fail = self.fail_fill = False
         self.cold = False
         self.read_gate = threading.Event()
         self.read_gate.set()
@@ -83,7 +84,7 @@ class _Watched:
         self._files = files
         self._real = real
         self._is_log = is_log
-        self.size, self.truncate, self.fill = real.size, real.truncate, real.fill
+        self.size, self.truncate = real.size, real.truncate
         self.writeback, self.close = real.writeback, real.close
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
@@ -91,6 +92,11 @@ class _Watched:
             self._files.appends += 1
             self._files.bytes += len(data)
         self._real.append(data)
+
+    def fill(self, offset: int, data: bytes) -> None:
+        if self._files.fail_fill:
+            raise DiskFailedError("write: ordered")
+        self._real.fill(offset, data)
 
     def fdatasync(self) -> None:
         if self._is_log:

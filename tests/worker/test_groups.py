@@ -88,6 +88,18 @@ def test_a_failed_sync_acknowledges_nothing_that_waited_for_it_or_came_after(mak
     assert bench.store.failed_reason is not None
 
 
+@pytest.mark.parametrize("mode", [AckAfter.SYNC, AckAfter.JOURNAL])
+def test_who_waits_for_a_sync_that_cannot_begin_is_told(make: Make, mode: AckAfter) -> None:
+    """Found by seed 982203622414: a write that failed where a sync fills the log ahead ended the worker."""
+    bench = make(mode)
+    bench.files.fail_fill = True
+    bench.send(*adds(1, 0, 3, b"small"))
+    assert codes_until(bench, 3) == [raw.EIO] * 3
+    assert bench.store.failed_reason is not None
+    bench.send(*adds(1, 3, 1))
+    assert codes_until(bench, 1) == [raw.EREADONLY]
+
+
 def codes_until(bench: Bench, count: int) -> list[int]:
     found: list[int] = []
     bench.until(lambda: found.extend(bench.codes()) or len(found) >= count)  # type: ignore[func-returns-value]

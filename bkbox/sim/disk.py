@@ -105,19 +105,19 @@ class File:
             image[offset:end] = old
         return image
 
-    def after_loss(self, rng: random.Random) -> File:
-        """What is there after the host was lost."""
-        left = File(self.torn(rng))
+    def after_loss(self, rng: random.Random, *, bare: bool = False) -> File:
+        """What is there after the host was lost; ``bare``: nothing but what was synced."""
+        left = File(self.torn(rng, bare=bare))
         size = len(left.data)
         left.end = left.ended = min(self.ended, size)
         left.confirmed = min(self.confirmed, size)
         return left
 
-    def torn(self, rng: random.Random) -> bytes:
+    def torn(self, rng: random.Random, *, bare: bool = False) -> bytes:
         """What a lost host leaves."""
         if self.is_clean:
             return bytes(self.data)
-        data = self._torn(rng)
+        data = self.durable() if bare else self._torn(rng)
         for start, end, old in self.lost:
             end = min(end, len(data))
             if start >= end:
@@ -189,16 +189,16 @@ class Disk:
         self.on_failed_sync: Callable[[], None] | None = None
         """What comes of the next sync that fails, once."""
 
-    def lose_host(self, rng: random.Random) -> None:
-        """Only what is durable stays, and a part of the rest."""
+    def lose_host(self, rng: random.Random, *, bare: bool = False) -> None:
+        """Only what is durable stays, and a part of the rest, unless ``bare``."""
         for folder in sorted(self.names):
             now, before = self.names[folder], self.durable_names.setdefault(folder, {})
             after: dict[str, File] = {}
             for name in sorted({*now, *before}):
                 is_now, was = now.get(name), before.get(name)
-                kept = is_now if is_now is was or rng.random() < 0.5 else was
+                kept = is_now if is_now is was or (not bare and rng.random() < 0.5) else was
                 if kept is not None:
-                    after[name] = kept if kept.is_clean else kept.after_loss(rng)
+                    after[name] = kept if kept.is_clean else kept.after_loss(rng, bare=bare)
             self.names[folder] = after
             self.durable_names[folder] = dict(after)
         self.fail_syncs = self.fail_appends = self.fail_reads = 0

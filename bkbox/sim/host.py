@@ -54,7 +54,8 @@ _ORPHANS = "their supervisor is gone"
 @dataclass(frozen=True, slots=True)
 class HostPlan:
     """How a bookie of the cluster is set up. ``again_s``: within which time its operator starts it again; ``list_s``:
-    how long it takes a disk to list its ledgers to the front-end, on average."""
+    how long it takes a disk to list its ledgers to the front-end, on average; ``bare``: how often nothing is left of
+    what was not synced when the host is lost."""
 
     name: str
     disks: int
@@ -67,6 +68,7 @@ class HostPlan:
     sync_ms: tuple[float, float]
     again_s: float
     list_s: float
+    bare: float
 
 
 class Cluster:
@@ -259,10 +261,11 @@ class Host:
         """The power fails."""
         self.kill("the host is lost")
         self.boot += 1
+        bare = self.plan.bare > 0.0 and self.rng.random() < self.plan.bare
         for disk in self.disks:
-            disk.lose_host(self.rng)
+            disk.lose_host(self.rng, bare=bare)
         for path in self.indexes:
-            self.indexes[path] = self.indexes[path].lose_host(self.rng)
+            self.indexes[path] = self.indexes[path].lose_host(self.rng, bare=bare)
 
     def stop(self) -> None:
         """SIGTERM to the supervisor."""

@@ -33,11 +33,11 @@ class SimIndex(MemoryStore):
             _apply(self._flushed, changes)
         self._since.clear()
 
-    def lose_host(self, rng: random.Random) -> SimIndex:
-        """What is left."""
+    def lose_host(self, rng: random.Random, *, bare: bool = False) -> SimIndex:
+        """What is left; ``bare``: nothing of what was not flushed."""
         left = SimIndex()
         kept = dict(self._flushed)
-        for changes in self._since[: rng.randint(0, len(self._since))]:
+        for changes in self._since[: 0 if bare else rng.randint(0, len(self._since))]:
             _apply(kept, changes)
         left._flushed = kept
         MemoryStore.write(left, kept)

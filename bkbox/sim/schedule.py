@@ -79,6 +79,7 @@ def plan_of(seed: int) -> Plan:
     strict = rng.random() < 0.15 and lossy > 0
     again_s = rng.choice(theme.again_s)
     list_s = rng.choice((0.0, 0.01, 1.0))
+    bare = random.Random(f"{seed} bare").choice(theme.bare)  # noqa: S311 - of a seed
     hosts = tuple(
         HostPlan(
             name=f"b{number}:3181",
@@ -94,6 +95,7 @@ def plan_of(seed: int) -> Plan:
             sync_ms=rng.choice(((0.2, 0.5), (1.0, 4.0), (5.0, 60.0))),
             again_s=again_s,
             list_s=list_s,
+            bare=bare,
         )
         for number in range(1, bookies + 1)
     )

@@ -167,10 +167,10 @@ _NETWORK: Weights = {
 @dataclass(frozen=True, slots=True)
 class Theme:
     """``share``: in so many of all seeds of one round. ``lossy``, ``ack_after``, ``again_s``, ``delay_s``, ``haunted``,
-    ``absent_s``, ``handicaps``: see Plan and HostPlan; one of them is drawn. ``haunts``, ``haunt_s``: when starts are
-    cut short. ``upkeep``: whether bookies audit, re-replicate and collect. ``at_any_time``: whether faults come at any
-    time, and not only when there is something to hurt. ``duels``: writers that are recovered while they write;
-    ``besieged``: so many faults around each of them, of the kinds of ``siege``, so long after its beginning.
+    ``bare``, ``absent_s``, ``handicaps``: see Plan and HostPlan; one of them is drawn. ``haunts``, ``haunt_s``: when
+    starts are cut short. ``upkeep``: whether bookies audit, re-replicate and collect. ``at_any_time``: whether faults
+    come at any time, and not only when there is something to hurt. ``duels``: writers that are recovered while they
+    write; ``besieged``: so many faults around each of them, of the kinds of ``siege``, so long after its beginning.
     """
 
     share: int
@@ -198,6 +198,7 @@ class Theme:
         AFTER_ITS_END,
     )
     haunt_s: tuple[float, ...] = (0.01, 0.1, 1.0)
+    bare: tuple[float, ...] = (0.0,)
     absent_s: tuple[tuple[float, ...], ...] = ((0.0,), (0.0, 3.0), (5.0, 20.0, 40.0))
     handicaps: tuple[tuple[str, ...], ...] = (("",), ("", HIDDEN))
     upkeep: bool = False
@@ -234,6 +235,7 @@ THEMES: dict[str, Theme] = {
         fault_count=(60, 110),
         again_s=(0.3, 1.0),
         haunted=(0.9,),
+        bare=(0.0, 0.5),
         haunts=(AT_A_CHANGE, AFTER_A_LOSS_IS_SEEN, AFTER_A_LOSS_IS_SEEN, AFTER_ITS_END),
         haunt_s=(0.003, 0.01, 0.1),
     ),
@@ -246,6 +248,7 @@ THEMES: dict[str, Theme] = {
         faults=_POWER,
         fault_count=(20, 60),
         again_s=(0.1, 0.3, 1.0),
+        bare=(0.0, 0.5, 1.0),
     ),
     "rot": Theme(
         3,

@@ -388,7 +388,7 @@ class LedgerRecovery:
         self._waiting = None
         match event:
             case MetadataWritten():
-                if waiting.proposed is None:
+                if waiting.proposed is None or waiting.step not in (_Step.TAKE_OVER, _Step.CLOSE):
                     raise BugError(f"nothing was written with token {event.token}")
                 if waiting.step is _Step.CLOSE:
                     return self._finish(Recovered(waiting.proposed, event.version))

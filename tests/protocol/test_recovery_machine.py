@@ -115,6 +115,20 @@ def test_a_store_that_refuses_the_take_over() -> None:
     )
 
 
+def test_a_store_that_cannot_be_read_after_a_lost_race() -> None:
+    play(
+        recovery(ledger(1, 1, 1)),
+        """
+        >> start
+        << write over 1: IN_RECOVERY 0:b1
+        >> conflict
+        << read metadata
+        >> unavailable
+        << failed MetadataUnavailableError
+        """,
+    )
+
+
 # ---- fence ----------------------------------------------------------------------------------------
 
 

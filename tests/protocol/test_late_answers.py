@@ -1,0 +1,237 @@
+"""Answers that nobody waits for any more, or never asked for: they change nothing, or say whose mistake it is."""
+
+from __future__ import annotations
+
+import pytest
+from notation import ledger
+from playbook import Player, play
+
+from bkbox.errors import BugError
+from bkbox.ids import BookieId, EntryId
+from bkbox.protocol import events as ev
+from bkbox.protocol.longpoll import LongPoll
+from bkbox.protocol.reader import EntryReader
+from bkbox.protocol.recovery import LedgerRecovery
+from bkbox.protocol.writer import LedgerWriter
+from bkbox.wire.codes import Code
+
+NOBODYS = 1 << 30
+"""A token that no machine has given out."""
+
+OF_METADATA = [
+    ev.MetadataRead(NOBODYS, ledger(3, 3, 2), 9),
+    ev.MetadataWritten(NOBODYS, 9),
+    ev.MetadataConflict(NOBODYS),
+]
+PICKED = ev.ReplacementsPicked(NOBODYS, (BookieId("b9"),))
+READ = ev.ReadAnswered(NOBODYS, Code.ENOENTRY)
+
+FENCED = """
+    >> start
+    << write over 1: IN_RECOVERY 0:b1,b2,b3
+    >> written 2
+    << fencing read -1 from b1
+    << fencing read -1 from b2
+    << fencing read -1 from b3
+    """
+READING = """
+    >> b1 read -1 ENOENTRY
+    >> b2 read -1 ENOLEDGER
+    << fencing read 0 from b1
+    << fencing read 0 from b2
+    << fencing read 0 from b3
+    """
+WRITING = """
+    >> b3 read 0 ok lac -1 length 1 a
+    << recovery add 0 lac -1 length 1 to b1 b2 b3
+    << fencing read 1 from b2
+    << fencing read 1 from b3
+    << fencing read 1 from b1
+    """
+
+
+def recovering(*acts: str) -> Player:
+    player = Player(LedgerRecovery(ledger(3, 3, 2), version=1))
+    for act in (FENCED, *acts):
+        player.play(act)
+    return player
+
+
+@pytest.mark.parametrize("event", [*OF_METADATA, READ])
+def test_a_recovery_goes_on_as_if_nothing_had_come(event: ev.Event) -> None:
+    player = recovering()
+    assert player.machine.handle(event) == []
+    player.play(READING)
+
+
+def test_a_recovery_takes_the_replacements_it_asked_for_only() -> None:
+    player = recovering(READING, WRITING)
+    assert player.machine.handle(PICKED) == []
+    player.play(
+        """
+        >> b1 add 0 lost
+        << pick for b1 of b1 b2 b3
+        """
+    )
+    assert player.machine.handle(PICKED) == []
+    player.play(
+        """
+        >> picked b4
+        << recovery add 0 lac -1 length 1 to b4
+        """
+    )
+
+
+@pytest.mark.parametrize("event", [PICKED, ev.AddsAnswered(1, EntryId(0), EntryId(0), Code.EOK)])
+def test_what_a_recovery_cannot_have_asked_for_is_a_bug(event: ev.Event) -> None:
+    with pytest.raises(BugError, match="has not asked"):
+        recovering().machine.handle(event)
+
+
+def test_a_recovery_whose_key_is_wrong_ends() -> None:
+    recovering(READING, WRITING).play(
+        """
+        >> b1 add 0 EUA
+        << failed UnauthorizedError
+        """
+    )
+
+
+def test_metadata_that_a_recovery_has_only_read_cannot_have_been_written() -> None:
+    player = Player(LedgerRecovery(ledger(1, 1, 1), version=1))
+    player.play(
+        """
+        >> start
+        << write over 1: IN_RECOVERY 0:b1
+        >> conflict
+        << read metadata
+        """
+    )
+    with pytest.raises(BugError, match="nothing was written"):
+        player.machine.handle(player._event("written 3"))
+
+
+@pytest.mark.parametrize("event", [*OF_METADATA, PICKED])
+def test_a_writer_goes_on_as_if_nothing_had_come(event: ev.Event) -> None:
+    player = Player(LedgerWriter(ledger(3, 3, 2), version=1))
+    player.play(
+        """
+        >> append a
+        << add 0 lac -1 length 1 to b1 b2 b3
+        >> b1 add 0 lost
+        << pick for b1 of b1 b2 b3
+        """
+    )
+    assert player.machine.handle(event) == []
+    player.play(
+        """
+        >> picked b4
+        << write over 1: OPEN 0:b4,b2,b3
+        """
+    )
+
+
+def test_replacements_that_are_in_the_ensemble_are_a_bug() -> None:
+    player = Player(LedgerWriter(ledger(3, 3, 2), version=1))
+    player.play(
+        """
+        >> append a
+        << add 0 lac -1 length 1 to b1 b2 b3
+        >> b1 add 0 lost
+        << pick for b1 of b1 b2 b3
+        """
+    )
+    with pytest.raises(BugError, match="in the ensemble"):
+        player.machine.handle(player._event("picked b2"))
+
+
+def test_metadata_that_a_writer_has_only_read_cannot_have_been_written() -> None:
+    player = Player(LedgerWriter(ledger(1, 1, 1), version=1))
+    player.play(
+        """
+        >> append a
+        << add 0 lac -1 length 1 to b1
+        >> b1 add 0 lost
+        << pick for b1 of b1
+        >> picked b2
+        << write over 1: OPEN 0:b2
+        >> conflict
+        << read metadata
+        """
+    )
+    with pytest.raises(BugError, match="nothing was written"):
+        player.machine.handle(player._event("written 3"))
+
+
+def test_a_force_is_answered_once_by_each() -> None:
+    writer = LedgerWriter(ledger(1, 1, 1), version=1, deferred_sync=True)
+    player = Player(writer)
+    player.play(
+        """
+        >> append a
+        << deferred add 0 lac -1 length 1 to b1
+        >> b1 add 0 ok
+        << acked 0..0
+        >> force
+        << force b1
+        """
+    )
+    assert writer.handle(ev.ForceAnswered(NOBODYS, Code.EIO, 1)) == []
+    player.play(
+        """
+        >> b1 force ok
+        << forced 0
+        """
+    )
+    assert writer.handle(ev.ForceAnswered(NOBODYS, Code.EIO, 1)) == []
+
+
+def test_a_reader_goes_on_as_if_nothing_had_come() -> None:
+    player = Player(EntryReader(ledger(3, 3, 2), 4, EntryId(1)))
+    player.play(">> start\n<< read 1 from b2")
+    for event in (*OF_METADATA, READ):
+        assert player.machine.handle(event) == []
+    player.play(
+        """
+        >> b2 read 1 ok lac 0 length 2 b
+        << found 1 lac 0 length 2 b
+        """
+    )
+
+
+def test_a_reader_asks_nobody_else_when_it_has_asked_all() -> None:
+    player = Player(EntryReader(ledger(1, 1, 1), 4, EntryId(0)))
+    player.play(
+        """
+        >> start
+        << read 0 from b1
+        >> speculate
+        """
+    )
+
+
+def test_a_ledger_that_was_closed_below_the_entry_meanwhile() -> None:
+    play(
+        EntryReader(ledger(1, 1, 1), 4, EntryId(3)),
+        """
+        >> start
+        << read 3 from b1
+        >> b1 read 3 ENOENTRY
+        << read metadata
+        >> metadata 5 CLOSED at 2 length 4 0:b1
+        << failed NoSuchEntryError
+        """,
+    )
+
+
+def test_a_long_poll_goes_on_as_if_nothing_had_come() -> None:
+    player = Player(LongPoll(ledger(1, 1, 1), EntryId(2)))
+    player.play(">> start\n<< poll b1 above 1, wait")
+    assert player.machine.handle(ev.PollAnswered(NOBODYS, Code.EOK, EntryId(9))) == []
+    player.play(
+        """
+        >> speculate
+        >> b1 poll ok lac 2 length 9 hello
+        << lac 2, 2 lac 2 length 9 hello
+        """
+    )

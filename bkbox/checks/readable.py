@@ -14,12 +14,16 @@ class Readable(Check):
     def __init__(self) -> None:
         self._promised: dict[int, int] = {}
         self._found: dict[int, set[int]] = {}
+        self._deleted: set[int] = set()
 
     def confirmed(self, ledger: int, last: int) -> str | None:
+        if ledger in self._deleted:
+            return None  # who wrote it hears late of what was promised before
         self._promised[ledger] = max(last, self._promised.get(ledger, -1))
         return None
 
     def deleted(self, ledger: int) -> str | None:
+        self._deleted.add(ledger)
         self._promised.pop(ledger, None)
         return None
 

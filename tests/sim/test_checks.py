@@ -276,6 +276,8 @@ def test_readable() -> None:
     assert check.finished() is not None
     check.deleted(2)
     assert check.finished() is None
+    check.confirmed(2, 1)
+    assert check.finished() is None, "a writer may hear of it after the deletion (seed 812795615111)"
 
 
 def test_sequence() -> None:

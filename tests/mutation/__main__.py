@@ -31,11 +31,12 @@ MODULES = ("quorum", "recovery", "writer", "boot", "repair", "holdings")
 FOLDER = Path("bkbox", "protocol")
 FIRST = {
     "quorum": ["test_quorum.py"],
-    "recovery": ["test_recovery_machine.py", "test_scenarios.py"],
+    "recovery": ["test_recovery_machine.py", "test_late_answers.py", "test_scenarios.py"],
     "writer": [
         "test_writer_machine.py",
         "test_writer_runs.py",
         "test_force.py",
+        "test_late_answers.py",
         "test_scenarios.py",
     ],
     "boot": ["test_boot_planning.py"],

@@ -60,3 +60,15 @@ def test_what_came_out_of_order_counts() -> None:
     holdings.forget(0)
     assert holdings.acknowledged(-1, 5) == 0
     assert not holdings.holds(0, 1)
+
+
+def test_what_lies_beyond_a_gap_stays_until_the_gap_is_filled_and_costs_nothing_then() -> None:
+    holdings = Holdings(QuorumSizes(3, 3, 2))
+    holdings.add(0, 5, 6, -1)
+    holdings.add(0, 0, 1, -1)
+    assert [holdings.holds(0, entry) for entry in range(8)] == [
+        *(True, True, False, False, False, True, True, False),
+    ]
+    holdings.add(0, 2, 4, -1)
+    assert [holdings.holds(0, entry) for entry in range(8)] == [*[True] * 7, False]
+    assert holdings._beyond == [set(), set(), set()]

@@ -277,7 +277,9 @@ def test_readable() -> None:
     check.deleted(2)
     assert check.finished() is None
     check.confirmed(2, 1)
-    assert check.finished() is None, "a writer may hear of it after the deletion (seed 812795615111)"
+    assert check.finished() is None, (
+        "a writer may hear of it after the deletion (seed 812795615111)"
+    )
 
 
 def test_sequence() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from bkbox.errors import BootError, DiskError
 from bkbox.storage.checkpoint import Checkpoint, write_checkpoint
+from bkbox.storage.disk import ReplayReport
 from bkbox.storage.entrylog import ENTRY_LOG_DIR
 from bkbox.storage.index import LedgerIndex
 from bkbox.storage.orderedstore import MemoryStore
 from bkbox.storage.rebuild import _Rebuild
 from bkbox.storage.records import LedgerRecord
+from bkbox.storage.scan import read_segment
 from bkbox.storage.segment import ENTRY_LOG_MAGIC, SegmentName, segment_file_name
 from tests.fuzz.memoryfiles import MemoryFiles
 from tests.fuzz.target import Choices, Target
@@ -28,7 +30,8 @@ from tests.fuzz.targets.logs import segment_from
 def check_rebuild(data: bytes) -> object:
     """Any few segments, and a checkpoint behind them or not: the new index has the entries and the states that a start
     finds that reads the whole log. Where it says that nothing is unreadable, a start whose checkpoint covers the whole
-    log finds no less than one that knows of no checkpoint, and trusts it if that one does.
+    log finds no less than one that knows of no checkpoint, and trusts it if that one does, or distrusts it for no more
+    than what a GAP tells of: that was dealt with before there was such a checkpoint.
     """
     choices = Choices(data)
     files = new_disk()
@@ -56,21 +59,31 @@ def check_rebuild(data: bytes) -> object:
     if plain is None or again is None:
         assert plain is again is None or at is not None
         return "no start"
-    trusted, entries, states = plain
+    found, entries, states = plain
     assert again[1] == entries
     assert again[2] == states
-    if covered:
-        assert trusted or not again[0] or report.unreadable, "a loss is not noticed"
-    return bool(covered), trusted, len(report.unreadable), len(entries) > 0, len(states) > 0
+    if covered and again[0].trusted and not report.unreadable:
+        assert found.trusted or set(found.damaged) <= _gaps(before), "a loss is not noticed"
+    return bool(covered), found.trusted, len(report.unreadable), len(entries) > 0, len(states) > 0
+
+
+def _gaps(files: MemoryFiles) -> set[str]:
+    """What GAPs tell of, in the words of a start."""
+    told = set()
+    for path in sorted(path for path in files.files if path.parent.name == ENTRY_LOG_DIR):
+        name = SegmentName(ENTRY_LOG_MAGIC, UUID_OF_DISK, int(path.stem))
+        gaps = read_segment(files, path, name, 0, lambda _record: None).gaps
+        told |= {f"{path} bytes {start} to {end}" for start, end in gaps}
+    return told
 
 
 def _started(
     files: MemoryFiles, index: MemoryStore
-) -> tuple[bool, Entries, list[tuple[int, LedgerRecord]]] | None:
+) -> tuple[ReplayReport, Entries, list[tuple[int, LedgerRecord]]] | None:
     store = opened(files, index)
     try:
         report = store.replay(host_crash=False)
-        return report.trusted, _entries(store), list(store.ledgers())
+        return report, _entries(store), list(store.ledgers())
     except (DiskError, BootError):
         return None
     finally:

@@ -22,16 +22,18 @@ LOG_SUFFIX = ".log"
 class File:
     """An inode. ``data``: what a read sees; ``synced``: durable up to there, but for ``undo``.
 
-    ``end``: of what was appended, filler apart; ``ended``: what of it was synced; ``confirmed``: what was synced before
-    more was appended and synced as well, so that who wrote it can have said durably that it was.
+    ``end``: of what was appended, filler apart; ``ended``: what of it was synced; ``confirmed``: what was synced when
+    a later sync began, of more that was appended, which has ended: so who wrote it has said durably that it was.
+    ``before``: what was synced by the sync before the last. What is appended while a sync is under way becomes durable
+    with it, but who began it cannot know that.
     """
 
-    __slots__ = ("confirmed", "data", "end", "ended", "lost", "synced", "undo")
+    __slots__ = ("before", "confirmed", "data", "end", "ended", "lost", "synced", "undo")
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
         self.synced = len(data)
-        self.end = self.ended = self.confirmed = 0
+        self.end = self.ended = self.before = self.confirmed = 0
         self.undo: list[tuple[int, bytes]] = []
         """What was durable and was overwritten or cut off since, oldest first."""
         self.lost: list[tuple[int, int, bytes]] = []
@@ -59,6 +61,7 @@ class File:
             self.data.extend(bytes(size - len(self.data)))
         self.end = min(self.end, size)
         self.ended = min(self.ended, size)
+        self.before = min(self.before, size)
         self.confirmed = min(self.confirmed, size)
 
     def sync(self) -> None:
@@ -66,7 +69,7 @@ class File:
         if self.undo:
             self.undo.clear()
         if self.end > self.ended:
-            self.confirmed, self.ended = self.ended, self.end
+            self.confirmed, self.before, self.ended = self.before, self.ended, self.end
 
     def fail_sync(self) -> None:
         self.lost += [(offset, offset + len(old), old) for offset, old in self.undo]
@@ -110,6 +113,7 @@ class File:
         left = File(self.torn(rng, bare=bare))
         size = len(left.data)
         left.end = left.ended = min(self.ended, size)
+        left.before = min(self.before, size)
         left.confirmed = min(self.confirmed, size)
         return left
 

@@ -152,6 +152,8 @@ def test_a_restart_after_trouble_is_no_loss_that_was_not_allowed_for() -> None:
         20270171,
         # A kill that waited for a worker's next change counted for over, and came when another bookie had trouble.
         20261862,
+        # Bits flipped in what became durable with a sync that had been begun before it was appended: nobody can know.
+        315136064927,
     ],
 )
 def test_what_was_the_simulators_own_mistake(seed: int) -> None:

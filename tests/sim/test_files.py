@@ -192,11 +192,11 @@ def test_what_comes_of_a_sync_that_fails_comes_once() -> None:
     assert told == [True]
 
 
-def test_bits_of_logs_flip_only_where_more_was_synced_after_them() -> None:
+def test_bits_of_logs_flip_only_where_two_more_syncs_came_after_them() -> None:
     for seed in range(50):
         disk, files, rng = new_files(seed)
         file = files.open_append(ROOT / "a.log")
-        for data in (b"a" * 700, b"b" * 300, b"c" * 300):
+        for data in (b"a" * 700, b"b" * 300, b"c" * 300, b"d" * 300):
             assert disk.flip(rng, ".log") is None
             file.append(data)
             file.fill(file.size(), b"filler.." * 64)

@@ -235,3 +235,50 @@ def test_a_long_poll_goes_on_as_if_nothing_had_come() -> None:
         << lac 2, 2 lac 2 length 9 hello
         """
     )
+
+
+def test_a_recovery_that_has_ended_does_nothing_more() -> None:
+    recovering(READING, WRITING).play(
+        """
+        >> b1 add 0 EUA
+        << failed UnauthorizedError
+        >> b2 add 0 lost
+        >> b3 add 0 lost
+        >> b2 read 1 ENOENTRY
+        >> b3 read 1 ENOENTRY
+        """
+    )
+
+
+def test_a_recovery_that_waits_for_replacements_does_not_give_up_for_another_loss() -> None:
+    recovering(READING, WRITING).play(
+        """
+        >> b1 add 0 lost
+        << pick for b1 of b1 b2 b3
+        >> b2 add 0 lost
+        >> picked b4
+        << recovery add 0 lac -1 length 1 to b4
+        << pick for b2 of b4 b2 b3
+        """
+    )
+
+
+def test_replacements_that_came_too_late_for_an_entry_are_asked_for_again_by_the_next() -> None:
+    recovering(READING, WRITING).play(
+        """
+        >> b1 add 0 lost
+        << pick for b1 of b1 b2 b3
+        >> b2 add 0 ok
+        >> b3 add 0 ok
+        >> picked b4
+        >> b3 read 1 ok lac 0 length 2 b
+        << recovery add 1 lac 0 length 2 to b2 b3
+        << pick for b1 of b1 b2 b3
+        << fencing read 2 from b3
+        << fencing read 2 from b1
+        << fencing read 2 from b2
+        << fencing read 3 from b1
+        << fencing read 3 from b2
+        << fencing read 3 from b3
+        """
+    )

@@ -69,6 +69,17 @@ def test_take_over_lost_to_an_ensemble_change() -> None:
         >> written 3
         << fencing read -1 from b1
         << fencing read -1 from b4
+        >> b1 read -1 ok id 2 lac 1 length 3 c
+        << fencing read 3 from b4
+        << fencing read 3 from b1
+        >> b4 read 3 ok lac 2 length 4 d
+        << recovery add 3 lac 2 length 4 to b4 b1
+        << fencing read 4 from b1
+        << fencing read 4 from b4
+        >> b1 add 3 ok
+        >> b4 add 3 ok
+        >> b1 read 4 ENOENTRY
+        << write over 3: CLOSED at 3 length 4 0:b1,b2 3:b1,b4
         """,
     )
 

@@ -91,6 +91,10 @@ class _Step(Enum):
     REREAD_TO_CLOSE = auto()
 
 
+_WRITES = (_Step.TAKE_OVER, _Step.CLOSE)
+"""Steps that wait for metadata to be written; in the others it is read."""
+
+
 @dataclass(frozen=True, slots=True)
 class _Waiting:
     """The metadata request outstanding."""
@@ -388,7 +392,7 @@ class LedgerRecovery:
         self._waiting = None
         match event:
             case MetadataWritten():
-                if waiting.proposed is None or waiting.step not in (_Step.TAKE_OVER, _Step.CLOSE):
+                if waiting.proposed is None or waiting.step not in _WRITES:
                     raise BugError(f"nothing was written with token {event.token}")
                 if waiting.step is _Step.CLOSE:
                     return self._finish(Recovered(waiting.proposed, event.version))
@@ -396,7 +400,7 @@ class LedgerRecovery:
             case MetadataConflict():
                 return self._reread(waiting, None)
             case MetadataFailed():
-                if waiting.step in (_Step.TAKE_OVER, _Step.CLOSE):
+                if waiting.step in _WRITES:
                     return self._reread(waiting, event.error)
                 return self._fail(event.error)
             case MetadataRead():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from notation import ledger
 from playbook import Player, play
+from test_recovery_machine import EMPTY, fenced, found
 
 from bkbox.errors import BugError
 from bkbox.ids import BookieId, EntryId
@@ -26,46 +27,16 @@ OF_METADATA = [
 PICKED = ev.ReplacementsPicked(NOBODYS, (BookieId("b9"),))
 READ = ev.ReadAnswered(NOBODYS, Code.ENOENTRY)
 
-FENCED = """
-    >> start
-    << write over 1: IN_RECOVERY 0:b1,b2,b3
-    >> written 2
-    << fencing read -1 from b1
-    << fencing read -1 from b2
-    << fencing read -1 from b3
-    """
-READING = """
-    >> b1 read -1 ENOENTRY
-    >> b2 read -1 ENOLEDGER
-    << fencing read 0 from b1
-    << fencing read 0 from b2
-    << fencing read 0 from b3
-    """
-WRITING = """
-    >> b3 read 0 ok lac -1 length 1 a
-    << recovery add 0 lac -1 length 1 to b1 b2 b3
-    << fencing read 1 from b2
-    << fencing read 1 from b3
-    << fencing read 1 from b1
-    """
-
-
-def recovering(*acts: str) -> Player:
-    player = Player(LedgerRecovery(ledger(3, 3, 2), version=1))
-    for act in (FENCED, *acts):
-        player.play(act)
-    return player
-
 
 @pytest.mark.parametrize("event", [*OF_METADATA, READ])
 def test_a_recovery_goes_on_as_if_nothing_had_come(event: ev.Event) -> None:
-    player = recovering()
+    player = fenced()
     assert player.machine.handle(event) == []
-    player.play(READING)
+    player.play(EMPTY)
 
 
 def test_a_recovery_takes_the_replacements_it_asked_for_only() -> None:
-    player = recovering(READING, WRITING)
+    player = found()
     assert player.machine.handle(PICKED) == []
     player.play(
         """
@@ -85,11 +56,11 @@ def test_a_recovery_takes_the_replacements_it_asked_for_only() -> None:
 @pytest.mark.parametrize("event", [PICKED, ev.AddsAnswered(1, EntryId(0), EntryId(0), Code.EOK)])
 def test_what_a_recovery_cannot_have_asked_for_is_a_bug(event: ev.Event) -> None:
     with pytest.raises(BugError, match="has not asked"):
-        recovering().machine.handle(event)
+        fenced().machine.handle(event)
 
 
 def test_a_recovery_whose_key_is_wrong_ends() -> None:
-    recovering(READING, WRITING).play(
+    found().play(
         """
         >> b1 add 0 EUA
         << failed UnauthorizedError
@@ -111,8 +82,8 @@ def test_metadata_that_a_recovery_has_only_read_cannot_have_been_written() -> No
         player.machine.handle(player._event("written 3"))
 
 
-@pytest.mark.parametrize("event", [*OF_METADATA, PICKED])
-def test_a_writer_goes_on_as_if_nothing_had_come(event: ev.Event) -> None:
+def replacing() -> Player:
+    """A writer that has lost b1 and asked for another one."""
     player = Player(LedgerWriter(ledger(3, 3, 2), version=1))
     player.play(
         """
@@ -122,6 +93,12 @@ def test_a_writer_goes_on_as_if_nothing_had_come(event: ev.Event) -> None:
         << pick for b1 of b1 b2 b3
         """
     )
+    return player
+
+
+@pytest.mark.parametrize("event", [*OF_METADATA, PICKED])
+def test_a_writer_goes_on_as_if_nothing_had_come(event: ev.Event) -> None:
+    player = replacing()
     assert player.machine.handle(event) == []
     player.play(
         """
@@ -132,15 +109,7 @@ def test_a_writer_goes_on_as_if_nothing_had_come(event: ev.Event) -> None:
 
 
 def test_replacements_that_are_in_the_ensemble_are_a_bug() -> None:
-    player = Player(LedgerWriter(ledger(3, 3, 2), version=1))
-    player.play(
-        """
-        >> append a
-        << add 0 lac -1 length 1 to b1 b2 b3
-        >> b1 add 0 lost
-        << pick for b1 of b1 b2 b3
-        """
-    )
+    player = replacing()
     with pytest.raises(BugError, match="in the ensemble"):
         player.machine.handle(player._event("picked b2"))
 
@@ -238,7 +207,7 @@ def test_a_long_poll_goes_on_as_if_nothing_had_come() -> None:
 
 
 def test_a_recovery_that_has_ended_does_nothing_more() -> None:
-    recovering(READING, WRITING).play(
+    found().play(
         """
         >> b1 add 0 EUA
         << failed UnauthorizedError
@@ -251,7 +220,7 @@ def test_a_recovery_that_has_ended_does_nothing_more() -> None:
 
 
 def test_a_recovery_that_waits_for_replacements_does_not_give_up_for_another_loss() -> None:
-    recovering(READING, WRITING).play(
+    found().play(
         """
         >> b1 add 0 lost
         << pick for b1 of b1 b2 b3
@@ -264,7 +233,7 @@ def test_a_recovery_that_waits_for_replacements_does_not_give_up_for_another_los
 
 
 def test_replacements_that_came_too_late_for_an_entry_are_asked_for_again_by_the_next() -> None:
-    recovering(READING, WRITING).play(
+    found().play(
         """
         >> b1 add 0 lost
         << pick for b1 of b1 b2 b3

@@ -4,8 +4,8 @@ or a disk's good will.
 What is durable, and what ``lose_host`` may do with the rest:
 
 - The bytes of a file are durable as of its last fdatasync. Of what was appended since, any prefix
-  stays (drawn from the random generator); within it, any 512-byte sectors may be zeros or garbage
-  instead, in any order, as pages that never reached the disk under a size that did. What was written over
+  stays (drawn from the random generator); within it, any 512-byte sectors may be zeros instead, in
+  any order, as pages that never reached the disk under a size that did. What was written over
   filler that is durable is there, or the filler is, sector by sector, in any order. A truncate that was not
   synced may or may not have happened.
 - A name is durable as of the last fsync_dir of its folder. Each creation, rename and removal since
@@ -141,12 +141,10 @@ class CrashableFiles:
                 low, high = max(start, common), min(start + SECTOR_BYTES, least)
                 data[low:high] = node.durable[low:high]
         if self._rng.random() < 0.6:
-            for start in range(common - common % SECTOR_BYTES, len(data), SECTOR_BYTES):
-                low, high = max(start, common), min(start + SECTOR_BYTES, len(data))
-                untouched = current[low:high] == node.durable[low:high]
-                if not untouched and self._rng.random() < 0.3:
-                    zeros = self._rng.random() < 0.5
-                    data[low:high] = bytes(high - low) if zeros else self._rng.randbytes(high - low)
+            for start in range(least - least % SECTOR_BYTES, len(data), SECTOR_BYTES):
+                low, high = max(start, least), min(start + SECTOR_BYTES, len(data))
+                if self._rng.random() < 0.3:
+                    data[low:high] = bytes(high - low)
         return bytes(data)
 
     def _bytes_of(self, node: _Node) -> bytes | None:
@@ -245,6 +243,18 @@ class CrashableFiles:
     def space(self, path: Path) -> Space:
         return self._real.space(path)
 
+    def sync_file_system(self, path: Path) -> None:
+        self._sync(path)
+        for found, node in self._nodes.items():
+            if not found.exists():  # a test has taken it away
+                continue
+            node.durable = found.read_bytes()
+            names = self._names.setdefault(found.parent, {})
+            names[found.name] = node
+        for folder, names in self._names.items():
+            for name in [name for name in names if folder / name not in self._nodes]:
+                del names[name]
+
 
 class _AppendFile:
     def __init__(self, files: CrashableFiles, path: Path, node: _Node, real: AppendFile) -> None:
@@ -259,6 +269,10 @@ class _AppendFile:
         over = end if end < self._real.size() else None
         self._files._append(self._path, self._real.append, data, over)
         self._end += len(data)
+
+    def seek(self, end: int) -> None:
+        self._real.seek(end)
+        self._end = end
 
     def fill(self, offset: int, data: bytes) -> None:
         self._files._append(self._path, lambda part: self._real.fill(offset, part), data)

@@ -76,7 +76,7 @@ class ReadOnly:
         less), ``reserve_bytes`` what stays free for fences and repair. A disk that had no room for a write is writable
         again when the largest entry fits.
         """
-        free, total = space
+        free, total = space.free, space.total
         usage = 1 - free / max(total, 1)
         if free < reserve_bytes or usage > usage_max:
             self.set(DISK_USAGE, present=True)

@@ -12,6 +12,7 @@ cdef unsigned char _SYNCED
 cdef unsigned char _KIND_MAX
 cdef Py_ssize_t _IDS_BYTES
 cdef Py_ssize_t _BOUND_BYTES
+cdef Py_ssize_t _SYNCED_BYTES
 
 
 @cython.final
@@ -20,6 +21,8 @@ cdef class LogScan:
     cdef readonly Py_ssize_t records
     cdef readonly Py_ssize_t wanted
     cdef readonly long long bound
+    cdef readonly long long filled
+    cdef readonly long long synced_ms
     cdef unsigned int _seed
     cdef unsigned int _segment
     cdef unsigned char[::1] _scratch

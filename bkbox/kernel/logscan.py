@@ -21,12 +21,23 @@ _SYNCED = 3
 _KIND_MAX = 8
 _IDS_BYTES = 16
 _BOUND_BYTES = 8
+_SYNCED_BYTES = 32
 
 
 class LogScan:
     """Walks over the chunks of one segment, in order."""
 
-    __slots__ = ("_scratch", "_seed", "_segment", "bound", "entries", "records", "wanted")
+    __slots__ = (
+        "_scratch",
+        "_seed",
+        "_segment",
+        "bound",
+        "entries",
+        "filled",
+        "records",
+        "synced_ms",
+        "wanted",
+    )
 
     def __init__(self, seed: int, segment: int) -> None:
         """``seed``: what the checksums of the segment begin with."""
@@ -38,6 +49,9 @@ class LogScan:
         """How many were taken."""
         self.bound = 0
         """The highest offset of the SYNCED records that were taken."""
+        self.filled = 0
+        self.synced_ms = 0
+        """What the last SYNCED record that was taken says beside it; 0 where it is of format 1."""
         self.wanted = 0
         """If the last walk stopped at a record that is not whole in the chunk: how many bytes of it a chunk has to have
         for more to be known. Otherwise 0."""
@@ -109,6 +123,10 @@ class LogScan:
                 self.entries += 1
             elif kind == _SYNCED and length == _BOUND_BYTES:
                 self.bound = max(self.bound, octets.i64(data, body))
+            elif kind == _SYNCED and length == _SYNCED_BYTES:
+                self.bound = max(self.bound, octets.i64(data, body))
+                self.filled = octets.i64(data, body + 8)
+                self.synced_ms = octets.i64(data, body + 16)
             else:
                 if count:
                     tally.count(counted, count, total)

@@ -1,8 +1,8 @@
 """A disk in memory: what is on it, what of that is durable, and what a lost host does with the rest.
 
 - The bytes of a file are durable as of its last fdatasync. Of what was appended since any prefix stays; within it any
-  sector of 512 bytes may be zeros or garbage, in any order. What was written over something durable (filler) is there,
-  or what it replaced is, or zeros or garbage, sector by sector. A truncate that was not synced may not have happened.
+  sector of 512 bytes may be zeros, in any order. What was written over something durable (filler) is there, or what it
+  replaced is, sector by sector. A truncate that was not synced may not have happened.
 - A name is durable as of the last fsync_dir of its folder. Each creation, rename and removal since may be there or not,
   each for itself. Folders are durable at once.
 - A failed sync makes nothing durable, and a later one that succeeds does not make durable what the failed one left: the
@@ -59,10 +59,14 @@ class File:
             del self.data[size:]
         else:
             self.data.extend(bytes(size - len(self.data)))
-        self.end = min(self.end, size)
-        self.ended = min(self.ended, size)
-        self.before = min(self.before, size)
-        self.confirmed = min(self.confirmed, size)
+        self.seek(size)
+
+    def seek(self, end: int) -> None:
+        """What was appended ends here."""
+        self.end = min(self.end, end)
+        self.ended = min(self.ended, end)
+        self.before = min(self.before, end)
+        self.confirmed = min(self.confirmed, end)
 
     def sync(self) -> None:
         self.synced = len(self.data)
@@ -147,16 +151,9 @@ class File:
                 old = durable[start:stop]
                 data[start : start + len(old)] = old
                 data[start + len(old) : stop] = bytes(stop - start - len(old))
-            elif draw < 0.6 * worst:
-                low = max(start, self._safe(start))
-                garbage = draw >= 0.5 * worst
-                data[low:stop] = rng.randbytes(stop - low) if garbage else bytes(stop - low)
+            elif draw < 0.6 * worst and start >= len(durable):
+                data[start:stop] = bytes(stop - start)
         return data
-
-    def _safe(self, start: int) -> int:
-        """Up to where the sector at ``start`` holds what was durable and is not touched by a write of its rest."""
-        touched = [offset for offset, old in self.undo if offset + len(old) > start]
-        return max(start, min([self.synced, *touched]))
 
 
 def _changed(
@@ -184,6 +181,8 @@ class Disk:
         self.names: dict[str, dict[str, File]] = {str(root): {}}
         self.durable_names: dict[str, dict[str, File]] = {str(root): {}}
         self.mounted = True
+        self.left_behind = False
+        """Whether a sync has failed, so that the system holds for written what is not."""
         self.fail_syncs = 0
         self.fail_appends = 0
         self.fail_reads = 0
@@ -206,13 +205,25 @@ class Disk:
             self.names[folder] = after
             self.durable_names[folder] = dict(after)
         self.fail_syncs = self.fail_appends = self.fail_reads = 0
+        self.left_behind = False
         self.on_failed_sync = None
+
+    def sync_all(self) -> bool:
+        """Everything is durable, but for what a failed sync left behind; whether something is, and nobody was told since
+        this was asked last."""
+        was_left, self.left_behind = self.left_behind, False
+        for folder, names in self.names.items():
+            for file in names.values():
+                file.sync()
+            self.durable_names[folder] = dict(names)
+        return self.sync_fails() or was_left
 
     def sync_fails(self) -> bool:
         """Whether the sync that is asked for fails."""
         if not self.fail_syncs:
             return False
         self.fail_syncs -= 1
+        self.left_behind = True
         told, self.on_failed_sync = self.on_failed_sync, None
         if told is not None:
             told()

@@ -213,6 +213,12 @@ class SimFiles:
             raise DiskFailedError(f"sync {path}: an error of the disk")
         disk.durable_names[text] = dict(disk.names[text])
 
+    def sync_file_system(self, path: Path) -> None:
+        disk = self.disk_of(str(path))
+        self.change()
+        if disk.sync_all():
+            raise DiskFailedError(f"sync the file system of {path}: an error of the disk")
+
     def space(self, path: Path) -> Space:
         disk = self.disk_of(str(path))
         return Space(TOTAL_BYTES // 2 if disk.room is None else disk.room, TOTAL_BYTES)
@@ -230,6 +236,10 @@ class _Appended:
         self._write(self._end, data)
         self._end += len(data)
         self._file.end = self._end
+
+    def seek(self, end: int) -> None:
+        self._end = end
+        self._file.seek(end)
 
     def fill(self, offset: int, data: bytes) -> None:
         self._write(offset, data)

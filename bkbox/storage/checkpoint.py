@@ -2,7 +2,9 @@
 what lies past it.
 
 Writing one is ordered: the entry log is synced, then the index flushed, then this file replaced.
-Losing it costs time, never data: without it a start re-reads every segment.
+Losing it costs time, never data: without it a start re-reads every segment. The index is stamped with
+the checkpoint that it was flushed for, so that one from an older copy is told from the one that
+belongs here.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ class Checkpoint:
     ``footer`` is the offset of the last footer before that in the segment, 0 where it has none.
     ``journal`` is None where no journal has to be read. ``number`` counts the checkpoints of the
     disk. ``held``: a replay from here found something missing, and what follows from that is not
-    durable yet.
+    durable yet. ``index``: the number of the last checkpoint that the index was flushed for.
     """
 
     number: int
@@ -36,6 +38,7 @@ class Checkpoint:
     footer: int
     journal: int | None
     held: bool = False
+    index: int = 0
 
     def covers(self, place: Location) -> bool:
         """Whether what was appended before a place is durable and stored."""
@@ -59,6 +62,7 @@ def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:
             int(fields["footer"]),
             None if journal is None else int(journal),
             bool(fields["held"]),
+            int(fields.get("index", 0)),
         )
     except (KeyError, ValueError, TypeError, OverflowError) as error:
         raise DamagedError(f"{path}: not a checkpoint") from error

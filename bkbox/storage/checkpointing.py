@@ -19,6 +19,7 @@ from bkbox.storage.index import LedgerIndex
 from bkbox.storage.journal import Journal
 from bkbox.storage.segment import SEGMENT_HEADER_BYTES
 from bkbox.storage.segmentlog import LogSync
+from bkbox.storage.storedindex import Stamp
 
 _LOOK_BYTES = 64 << 10
 
@@ -130,11 +131,12 @@ class Checkpoints:
             index.freeze()  # last: where it lies is what the next attempt is to write
             self._frozen_at = self.here(None if journal is None else journal.segment)
             self._since = self._looks_at = 0
-        return replace(self._frozen_at, number=self.last.number + 1)
+        number = self.last.number + 1
+        return replace(self._frozen_at, number=number, index=number)
 
     def write_frozen(self, index: LedgerIndex, checkpoint: Checkpoint) -> None:
         """On any thread: the log is durable up to the checkpoint. DiskError."""
-        index.write_frozen()
+        index.write_frozen(Stamp(checkpoint.number, checkpoint.segment, checkpoint.offset))
         write_checkpoint(self._files, self._disk, checkpoint)
 
     def taken(self, checkpoint: Checkpoint) -> None:
@@ -147,7 +149,8 @@ class Checkpoints:
     def here(self, journal: int | None) -> Checkpoint:
         """One that covers everything appended so far."""
         segment, offset, _ = self._log.position
-        return Checkpoint(self.last.number + 1, segment, offset, self._log.footer, journal)
+        number, index = self.last.number + 1, self.last.index
+        return Checkpoint(number, segment, offset, self._log.footer, journal, index=index)
 
     def is_here(self, journal: int | None) -> bool:
         """Whether the last one covers everything."""

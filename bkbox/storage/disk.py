@@ -24,6 +24,12 @@ Contract:
   dirty marker says so to the next start. Reads go on.
 - A replay that is not ``trusted`` holds the checkpoint back, so that every later start finds the
   same, until the caller has made limbo durable and calls ``settle``.
+- A disk that rests proves its own end: ``prove`` and a sync, then a tail mark (tail.py). Both follow
+  soon after the last append, so that rot and a log that is cut short are told from a write that a
+  lost host never finished.
+- Under ``write`` a ledger is marked *active*, synced, before its first entry that no sync waits for,
+  and unmarked after a sync (bookie/active.py). So after a lost host only active ledgers can lack
+  anything, as long as the log is ``intact``.
 """
 
 from __future__ import annotations
@@ -41,6 +47,7 @@ from bkbox.errors import (
     DiskError,
     DiskFailedError,
     DiskFullError,
+    IndexDamagedError,
     InvalidIdError,
 )
 from bkbox.ids import MAX_ID
@@ -68,8 +75,10 @@ from bkbox.storage.records import (
     Record,
     forget_record,
 )
-from bkbox.storage.replay import LogReplay, LogReplayer
+from bkbox.storage.replay import LogReplay, LogReplayer, Witnesses
 from bkbox.storage.segmentlog import Part, record_bytes
+from bkbox.storage.tail import TailFile, TailMark, read_tail
+from bkbox.values import replaced
 
 WRITEBACK_BYTES = 8 << 20
 """What is written back to the disk in one piece, where no sync does that."""
@@ -83,8 +92,10 @@ class ReplayReport:
     """What a replay found.
 
     ``damaged``: what had been durable and cannot be read, in words. ``dropped_entries``: entries
-    that the index knew and the log does not have. ``trusted``: nothing that was acknowledged can
-    be missing, if all runs since the last clean moment had the present ``ack_after``.
+    that the index knew and the log does not have. ``intact``: nothing that had been durable is
+    missing. ``trusted``: nothing that was acknowledged can be missing, if all runs since the last
+    clean moment had the present ``ack_after``. ``synced_ms``: all that was acknowledged before was
+    durable then, ms since 1970; 0 where that is not known.
     """
 
     records: int
@@ -95,6 +106,8 @@ class ReplayReport:
     dropped_entries: int
     damaged: tuple[str, ...]
     trusted: bool
+    intact: bool
+    synced_ms: int
 
 
 class DiskStore:
@@ -111,6 +124,7 @@ class DiskStore:
         ack_after: AckAfter,
         checkpoint_bytes: int,
         open_index: OpenIndex,
+        generation: int = 0,
     ) -> None:
         self._files = files
         self._disk = disk
@@ -128,6 +142,11 @@ class DiskStore:
         self._failing = _Failing(self._fail)
         self._journal_in_use = journal if ack_after is AckAfter.JOURNAL else None
         """The journal, if this run acknowledges by it; one may be there only to be replayed."""
+        self._generation = generation
+        self._tail = TailFile(files, disk)
+        log.set_generation(generation)
+        if journal is not None:
+            journal.set_generation(generation)
 
     @classmethod
     def open(
@@ -141,9 +160,10 @@ class DiskStore:
         checkpoint_bytes: int,
         now_ms: Callable[[], int],
         open_index: OpenIndex = open_level_store,
+        generation: int = 0,
     ) -> DiskStore:
-        """The store of a prepared disk, not replayed yet. BootError, DamagedError,
-        FormatVersionError, DiskError.
+        """The store of a prepared disk, not replayed yet; ``generation``: of this start of the bookie. BootError,
+        DamagedError, FormatVersionError, DiskError.
         """
         identity = read_identity(files, disk)
         if identity is None:
@@ -165,12 +185,13 @@ class DiskStore:
             ack_after=ack_after,
             checkpoint_bytes=checkpoint_bytes,
             open_index=open_index,
+            generation=generation,
         )
 
     # ---- start ---------------------------------------------------------------
 
-    def replay(self, host_crash: bool) -> ReplayReport:
-        """Bring the index up to the logs after a stop, a process crash or a host crash, and say
+    def replay(self, host_crash: bool, *, is_clean: bool = False) -> ReplayReport:
+        """Bring the index up to the logs after a stop (``is_clean``), a process crash or a host crash, and say
         what is missing.
 
         Raises IndexDamagedError where the index has to be rebuilt, DiskFullError, DiskFailedError,
@@ -186,31 +207,50 @@ class DiskStore:
                 f"disk {self._disk}: the last run kept a journal; "
                 "name its folder in the configuration"
             )
+        not_written = "" if host_crash or is_clean else self._bring_to_device()
+        host_crash = host_crash or bool(not_written)
         self._opened_index = LedgerIndex(self._open_index(self._files, self._disk, host_crash))
+        stamp = self.index.stamp()
+        if checkpoint is not None and stamp.number < checkpoint.index:
+            raise IndexDamagedError(
+                f"index: it is of checkpoint {stamp.number}, and the disk's is {checkpoint.index}: an older copy"
+            )
+        tail = read_tail(self._files, self._disk)
         with self._failing:
             # What the index knows and the log lost is in the journal, if there is one to replay.
-            journaled = host_crash and journal_first is not None
-            replayer = LogReplayer(self._files, self.log, self.index, host_crash=host_crash)
+            journaled = not is_clean and journal_first is not None
+            replayer = LogReplayer(
+                self._files,
+                self.log,
+                self.index,
+                host_crash=host_crash,
+                is_journaled=journaled,
+                witnesses=Witnesses(tail, stamp, is_clean),
+            )
 
             def before_change(found: LogReplay) -> None:
                 if found.lost or not journaled:
                     checkpoints.note_held(checkpoint, journal_first)
 
+            if not_written:
+                checkpoints.note_held(checkpoint, journal_first)
             found = replayer.run(checkpoint, before_change)
+            if not_written:
+                found.lost.append(not_written)
             journal_records = 0
-            if self._journal is not None and journal_first is not None and host_crash:
+            if self._journal is not None and journal_first is not None and journaled:
                 reapply = Reapply(self.log, self.index)
-                found.lost += self._journal.replay(journal_first, reapply)
+                found.lost += self._journal.replay(journal_first, reapply, tail)
                 reapply.flush()
                 journal_records = reapply.records
             self.log.sync()
             if checkpoint is not None and checkpoint.held:
                 found.lost.append(HELD)
-            trusted = not found.lost and (journaled or not found.dropped)
-            if not trusted:
+            intact = not found.lost and (journaled or not found.dropped)
+            if not intact:
                 checkpoints.note_held(checkpoint, journal_first)
-            trusted = trusted and not (host_crash and self.ack_after is AckAfter.WRITE)
-            self._begin(journal_first, trusted=trusted)
+            trusted = intact and not (host_crash and self.ack_after is AckAfter.WRITE)
+            self._begin(journal_first, tail, trusted=trusted)
         return ReplayReport(
             found.records,
             found.entries,
@@ -220,16 +260,29 @@ class DiskStore:
             found.dropped,
             tuple(found.lost),
             trusted,
+            intact,
+            found.synced_ms,
         )
 
-    def _begin(self, journal_first: int | None, *, trusted: bool) -> None:
+    def _bring_to_device(self) -> str:
+        """After a process crash all that was written is the kernel's; why the device did not take it, if it did not."""
+        try:
+            self._files.sync_file_system(self._disk)
+        except DiskFailedError as error:
+            return f"what was written did not reach the device: {error}"
+        return ""
+
+    def _begin(
+        self, journal_first: int | None, tail: TailMark | None, *, trusted: bool
+    ) -> None:
         """Start the journal of this run, and take a checkpoint if nothing speaks against it and the last one does
         not cover everything.
         """
         journal = self._journal_in_use
         made = 0
         if journal is not None:
-            journal.start(journal_first or 1)
+            # Never a segment again that a tail mark may know: what it says of that one would be taken for this one.
+            journal.start(max(journal_first or 1, 1 + (tail.journal_segment if tail else 0)))
             made = journal.segment
         if trusted:
             if self._checkpoints.is_here(None if journal is None else journal.segment):
@@ -534,6 +587,65 @@ class DiskStore:
         """What a replay found missing has been dealt with, durably. Raises as ``checkpoint``."""
         if self._checkpoints.held:
             self.checkpoint()
+            mark = self._mark_here()
+            if mark is not None:
+                self._tail.replace(mark)
+
+    # ---- at rest ---------------------------------------------------------------
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether the log, or the journal that acknowledges, says of all that was appended that it is durable."""
+        return self._acknowledger.is_proven
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that was appended is, where acknowledgements come from."""
+        return self._acknowledger.is_durable
+
+    def prove(self) -> None:
+        """Append, unsynced, the record that says so; all has to be durable. DiskFullError, DiskFailedError."""
+        self._require_healthy()
+        with self._failing:
+            self._acknowledger.prove()
+
+    @property
+    def due_tail(self) -> TailMark | None:
+        """The tail mark to be written next, None where the last one says it already, or nothing may be said yet."""
+        if self._checkpoints.held or self._failed is not None:
+            return None
+        mark = self._mark_here()
+        last = self._tail.last
+        if mark is None or (last is not None and replaced(mark, ms=last.ms) == last):
+            return None
+        return mark
+
+    def _mark_here(self) -> TailMark | None:
+        journal = self._journal_in_use
+        segment, offset, ms = self.log.durable_end
+        in_journal = (0, 0, 0) if journal is None else journal.durable_end
+        if not segment and not in_journal[0]:
+            return None
+        ms = max(ms, in_journal[2])
+        return TailMark(segment, offset, in_journal[0], in_journal[1], ms, self._generation)
+
+    def write_tail(self, mark: TailMark) -> DiskError | None:
+        """On any thread, one call at a time; what went wrong is for ``end_tail``."""
+        try:
+            self._tail.write(mark)
+        except DiskError as error:
+            return error
+        return None
+
+    def end_tail(self, error: DiskError | None) -> None:
+        """Where there was no room the mark is late, and harms nobody. DiskFailedError."""
+        with self._failing:
+            if error is not None and not isinstance(error, DiskFullError):
+                raise error
+
+    def entry_counts(self) -> tuple[int, dict[int, int]]:
+        """See EntryLog.counts."""
+        return self.log.counts()
 
     def close(self) -> None:
         """Make everything durable, take a last checkpoint (unless held back) and close.
@@ -563,6 +675,7 @@ class DiskStore:
     def abandon(self) -> None:
         """Close all files as they are, syncing nothing."""
         self.log.close()
+        self._tail.close()
         if self._journal is not None:
             self._journal.close()
         if self._opened_index is not None:

@@ -119,9 +119,11 @@ class EntryLog:
         """Raises DiskFailedError once a write or a sync has failed."""
         self._log.require_healthy()
 
-    def continue_in(self, segment: int, size: int, footer: int, tally: Tally) -> None:
-        """Append to an existing segment; ``tally`` counts what came after its last footer."""
-        self._log.continue_in(segment, size)
+    def continue_in(
+        self, segment: int, end: int, torn_end: int, footer: int, tally: Tally
+    ) -> None:
+        """Append to an existing segment, see SegmentLog; ``tally`` counts what came after its last footer."""
+        self._log.continue_in(segment, end, torn_end)
         self._tally = tally
         self._footer = footer
 
@@ -176,6 +178,28 @@ class EntryLog:
     def is_durable(self) -> bool:
         """Whether all that was appended is."""
         return self._log.is_durable
+
+    @property
+    def is_proven(self) -> bool:
+        """See SegmentLog."""
+        return self._log.is_proven
+
+    def prove(self) -> None:
+        """See SegmentLog."""
+        self._log.prove()
+
+    @property
+    def durable_end(self) -> tuple[int, int, int]:
+        """See SegmentLog."""
+        return self._log.durable_end
+
+    def set_generation(self, generation: int) -> None:
+        """Of the start that appends."""
+        self._log.generation = generation
+
+    def counts(self) -> tuple[int, dict[int, int]]:
+        """How many records of each ledger came since the last footer, and where that lies: for who compares."""
+        return self._footer, {ledger: entries for ledger, entries, _ in self._tally.items()}
 
     def begin_sync(self) -> LogSync:
         """See SegmentLog."""

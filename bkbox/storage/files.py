@@ -30,16 +30,20 @@ from bkbox.errors import DiskError, DiskFailedError, DiskFullError
 _sync_file_range = ctypes.CDLL(None).sync_file_range  # which releases the interpreter lock
 _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _SYNC_FILE_RANGE_WRITE = 2
+_syncfs = ctypes.CDLL(None, use_errno=True).syncfs
 
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Space(NamedTuple):
-    """Room on a file system, bytes: ``free`` for an unprivileged process, and ``total``."""
+    """Room on a file system, bytes: ``free`` for an unprivileged process, and ``total``; whether it is mounted
+    read-only.
+    """
 
     free: int
     total: int
+    read_only: bool = False
 
 
 class AppendFile(Protocol):
@@ -53,6 +57,11 @@ class AppendFile(Protocol):
     def fill(self, offset: int, data: bytes) -> None:
         """Write all of data from ``offset`` on, which lies at the end or beyond. The end stays where it is: what is
         appended next overwrites it. After an error any prefix of it may be there.
+        """
+
+    def seek(self, end: int) -> None:
+        """Take this for the end, at or before that of the file: what lies beyond is overwritten by what is appended
+        next.
         """
 
     def size(self) -> int:
@@ -126,6 +135,11 @@ class Files(Protocol):
 
     def space(self, path: Path) -> Space: ...
 
+    def sync_file_system(self, path: Path) -> None:
+        """Make everything durable on the file system that ``path`` is on. DiskFailedError where that fails, and also
+        where something written earlier, by any process, could not be brought to the device and nobody was told.
+        """
+
 
 def write_atomic(files: Files, path: Path, data: bytes) -> None:
     """Replace a small file durably: after a crash at any point it holds the old bytes or the new
@@ -196,6 +210,9 @@ class _RealAppendFile:
 
     def fill(self, offset: int, data: bytes) -> None:
         self._write(offset, data)
+
+    def seek(self, end: int) -> None:
+        self._end = end
 
     def _write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         try:
@@ -347,4 +364,17 @@ class RealFiles:
     def space(self, path: Path) -> Space:
         with _reading("room on", path):
             found = os.statvfs(path)
-            return Space(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+            read_only = bool(found.f_flag & os.ST_RDONLY)
+            total = found.f_blocks * found.f_frsize
+            return Space(found.f_bavail * found.f_frsize, total, read_only)
+
+    def sync_file_system(self, path: Path) -> None:
+        # The descriptor is opened first: errors of write-back that nobody was told are told to it.
+        with _changing("sync the file system of", path):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                if _syncfs(fd):
+                    number = ctypes.get_errno()
+                    raise OSError(number, os.strerror(number))
+            finally:
+                os.close(fd)

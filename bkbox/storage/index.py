@@ -30,7 +30,7 @@ from bkbox.storage.records import (
     decode_ledger_id,
     lac_of,
 )
-from bkbox.storage.storedindex import Changes, StoredIndex
+from bkbox.storage.storedindex import Changes, Stamp, StoredIndex
 from bkbox.values import replaced
 
 
@@ -213,12 +213,13 @@ class LedgerIndex:
         self.finder.frozen = self._frozen.entries
         self.finder.active = self._active.entries
 
-    def write_frozen(self) -> None:
-        """Store what was frozen, durably. On any thread; may be done again if it fails. DiskError."""
+    def write_frozen(self, stamp: Stamp | None = None) -> None:
+        """Store what was frozen, durably, for the checkpoint of the stamp. On any thread; may be done again if it
+        fails. DiskError."""
         if self._frozen is None:
             raise BugError("nothing is frozen")
         self._flush = IndexFlush(self._stored, self._frozen, self._last.get)
-        self._flush.run()
+        self._flush.run(stamp)
 
     def renew(self) -> None:
         """Before ``write_frozen`` is done again that found no room. DiskFullError: there is none yet."""
@@ -235,11 +236,15 @@ class LedgerIndex:
         self._frozen.clear()
         self._spare, self._frozen, self._flush = self._frozen, None, None
 
-    def flush(self) -> None:
+    def flush(self, stamp: Stamp | None = None) -> None:
         """All three at once."""
         self.freeze()
-        self.write_frozen()
+        self.write_frozen(stamp)
         self.drop_frozen()
+
+    def stamp(self) -> Stamp:
+        """The checkpoint that the stored index was flushed for last. DiskError."""
+        return self._stored.stamp()
 
     @property
     def damage(self) -> str:

@@ -19,9 +19,11 @@ from bkbox.kernel.runs import Run
 from bkbox.storage.records import LedgerRecord
 from bkbox.storage.storedindex import (
     Changes,
+    Stamp,
     StoredIndex,
     encode_runs,
     put_lac,
+    put_stamp,
     put_state,
     run_key,
 )
@@ -74,8 +76,8 @@ class IndexFlush:
         self.merged: set[int] = set()
         """The ledgers of which stored runs were changed."""
 
-    def run(self) -> None:
-        """Write it all, and make it durable. DiskError."""
+    def run(self, stamp: Stamp | None) -> None:
+        """Write it all, with the stamp of the checkpoint that it is for, and make it durable. DiskError."""
         for ledger in self._layer.entries.forgotten():
             self._stored.forget(self._changes, ledger)
             self.lasts[ledger] = -1
@@ -91,6 +93,8 @@ class IndexFlush:
         for run in self._layer.entries.runs():
             self._put(run)
             self._write_slice()
+        if stamp is not None:
+            put_stamp(self._changes, stamp)
         self._write()
         self._stored.flush()
 

@@ -2,8 +2,8 @@
 they are acknowledged.
 
 ``<journal dir>/<disk uuid>/<segment id>.log``, in the format of segment.py with a magic of its
-own. It is read only after a host crash, from the segment that the checkpoint names: all that was
-acknowledged since is in it, in order. Every checkpoint starts a new segment and removes those
+own. It is read after every stop that was not clean, from the segment that the checkpoint names: all that
+was acknowledged since is in it, in order. Every checkpoint starts a new segment and removes those
 before it. A segment is never continued by a later run and never sealed.
 """
 
@@ -15,8 +15,9 @@ from uuid import UUID
 
 from bkbox.storage.files import Files
 from bkbox.storage.scan import SegmentFindings, distrust_memory, read_segment
-from bkbox.storage.segment import JOURNAL_MAGIC, ScannedRecord
+from bkbox.storage.segment import JOURNAL_MAGIC, SEGMENT_HEADER_BYTES, ScannedRecord
 from bkbox.storage.segmentlog import LogSync, Part, SegmentLog, list_segments
+from bkbox.storage.tail import TailMark
 
 
 class Journal:
@@ -77,6 +78,24 @@ class Journal:
         """Whether all that was appended is."""
         return self._log.is_durable
 
+    @property
+    def is_proven(self) -> bool:
+        """See SegmentLog."""
+        return self._log.is_proven
+
+    def prove(self) -> None:
+        """See SegmentLog."""
+        self._log.prove()
+
+    @property
+    def durable_end(self) -> tuple[int, int, int]:
+        """See SegmentLog."""
+        return self._log.durable_end
+
+    def set_generation(self, generation: int) -> None:
+        """Of the start that appends."""
+        self._log.generation = generation
+
     def begin_sync(self) -> LogSync:
         """See SegmentLog."""
         return self._log.begin_sync()
@@ -85,9 +104,14 @@ class Journal:
         """See SegmentLog."""
         self._log.end_sync(sync)
 
-    def replay(self, first: int, on_record: Callable[[ScannedRecord], None]) -> list[str]:
+    def replay(
+        self,
+        first: int,
+        on_record: Callable[[ScannedRecord], None],
+        tail: TailMark | None = None,
+    ) -> list[str]:
         """Hand on all records from segment ``first``, in order; returns what was durable and
-        cannot be read, in words.
+        cannot be read, in words. ``tail``: how far it was seen to be durable.
         """
         lost: list[str] = []
         existing = [segment for segment in self.segments() if segment >= first]
@@ -99,10 +123,19 @@ class Journal:
                 read.append(read_segment(self._files, path, name, 0, on_record))
             else:
                 lost.append(f"{path} is missing")
+        seen = (0, 0) if tail is None else (tail.journal_segment, tail.journal_offset)
+        end = (read[-1].segment, read[-1].size) if read else (0, 0)
+        if seen > end and seen[0] >= first and seen[1] > SEGMENT_HEADER_BYTES:
+            lost.append(
+                f"the journal ends at {end[1]} of segment {end[0]}; TAIL has seen {seen[1]} of segment {seen[0]} durable"
+            )
         for place, findings in enumerate(read):
             path = self._log.path_of(findings.segment)
+            if findings.segment == seen[0]:
+                findings.bound = max(findings.bound, seen[1])
             # The last batch of a run need not have been synced, whichever segment it is in.
             is_proven = any(later.proves for later in read[place + 1 :])
+            is_proven = is_proven or findings.segment < seen[0]
             for start, end, was_durable in findings.judge(
                 is_last=True, is_proven=is_proven, host_crash=True
             ):

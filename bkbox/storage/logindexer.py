@@ -53,7 +53,9 @@ class LogIndexer:
             self.records += 1
 
         findings = read_segment(self._files, path, name, start, on_record, take)
-        findings.bound = max(findings.bound, scan.bound)
+        if scan.bound:
+            findings.bound = max(findings.bound, scan.bound)
+            findings.filled, findings.synced_ms = scan.filled, scan.synced_ms
         self.records += scan.records
         self.entries += scan.entries
         return findings

@@ -33,6 +33,7 @@ from bkbox.storage.segment import (
     segment_file_name,
 )
 from bkbox.storage.segmentlog import list_segments
+from bkbox.storage.storedindex import Stamp
 
 _OLD = INDEX_DIR + ".old"
 
@@ -120,6 +121,7 @@ class _Rebuild:
         self._disk = disk
         self._durable = (1, 0) if checkpoint is None else (checkpoint.segment, checkpoint.offset)
         """Segment and offset up to which the log was durable."""
+        self._stamp = Stamp(0 if checkpoint is None else checkpoint.index, *self._durable)
         self._directory = disk / ENTRY_LOG_DIR
         self._progress = progress
         self._unreadable: list[str] = []
@@ -152,7 +154,7 @@ class _Rebuild:
                 self._unreadable.append(f"{self._path_of(segment)} is missing")
         for place, findings in enumerate(read):
             self._note(findings, read[place + 1 :])
-        self._index.flush()
+        self._index.flush(self._stamp)
         ledgers = sum(1 for _ in self._index.ledgers())
         return RebuildReport(
             indexer.records, indexer.entries, ledgers, total, tuple(self._unreadable)

@@ -4,9 +4,12 @@
 =========  ==  ================================================================================
 ENTRY       1  an entry as on the wire: ledger i64 | entry i64 | LAC i64 | length i64 |
                digest | payload
-LEDGER      2  ledger i64 | flags u8 (1 fenced, 2 limbo, 4 key known, 8 deleted, 16 emptied) |
-               ms since 1970 u64, if deleted | master key
-SYNCED      3  offset u64: this segment was durable up to there before this record was written
+LEDGER      2  ledger i64 | flags u8 (1 fenced, 2 limbo, 4 key known, 8 deleted, 16 emptied,
+               32 active) | ms since 1970 u64, if deleted | master key
+SYNCED      3  offset u64: this segment was durable up to there before this record was written |
+               filled u64: the file was durably filled up to there | ms since 1970 u64 of that
+               sync | generation u64 of the start that wrote it. Segments of format 1: the offset
+               alone
 FORGET      4  ledger i64: everything before this record about the ledger is void
 FOOTER      5  offset u64 of the footer before it in the segment (0 none) |
                (ledger i64 | entries u64 | bytes u64)*; a ledger that the segment only has
@@ -68,13 +71,16 @@ id).
 """
 
 OFFSET = struct.Struct(">Q")
+SYNCED_BODY = struct.Struct(">QQQQ")
+"""Of a SYNCED record: offset, filled, ms since 1970, generation."""
+
 GAP_BODY = struct.Struct(">QQB")
 FOOTER_ITEM = struct.Struct(">qQQ")
 LAC_PACKET = struct.Struct(">qq")
 """Ledger id and LAC at the start of a LAC body."""
 
 _LEDGER_ID = struct.Struct(">q")
-_FENCED, _LIMBO, _KEY_KNOWN, _DELETED, _EMPTIED = 1, 2, 4, 8, 16
+_FENCED, _LIMBO, _KEY_KNOWN, _DELETED, _EMPTIED, _ACTIVE = 1, 2, 4, 8, 16, 32
 _DELETED_AT = struct.Struct(">Q")
 
 
@@ -102,6 +108,8 @@ _OF_LEDGERS = frozenset({Kind.ENTRY, Kind.LEDGER, Kind.FORGET, Kind.LAC})
 def is_sound(kind: Kind, body: Buffer) -> bool:
     """Whether a body is one that its kind can have. A record that verifies and is not sound is not bkbox's."""
     more = len(body) - _BODY_BYTES[kind]
+    if kind is Kind.SYNCED:
+        return len(body) in (OFFSET.size, SYNCED_BODY.size)
     if more < 0 or (more and kind not in _LONGER):
         return False
     if kind is Kind.ENTRY:
@@ -125,7 +133,8 @@ class Location(NamedTuple):
 class LedgerRecord:
     """State of a ledger on this disk. ``master_key`` is None where only fencing or limbo made the
     ledger known. ``deleted_ms``: since when the ledger is in the trash, ms since 1970, 0 where it is
-    not; it is fenced then. ``emptied``: it was in the trash, and its entries are gone.
+    not; it is fenced then. ``emptied``: it was in the trash, and its entries are gone. ``active``: it may have
+    entries that were acknowledged before a sync (``ack_after = write``); without it all of them are durable.
     """
 
     master_key: bytes | None = None
@@ -133,6 +142,7 @@ class LedgerRecord:
     limbo: bool = False
     deleted_ms: int = 0
     emptied: bool = False
+    active: bool = False
 
 
 def entry_record(entry: Buffer) -> Record:
@@ -165,6 +175,7 @@ def encode_state(state: LedgerRecord) -> bytes:
     """flags u8 | ms since 1970 u64, if deleted | master key."""
     known = state.master_key is not None
     flags = _FENCED * state.fenced | _LIMBO * state.limbo | _KEY_KNOWN * known
+    flags |= _ACTIVE * state.active
     deleted = b""
     if state.deleted_ms:
         flags |= _DELETED | _EMPTIED * state.emptied
@@ -185,7 +196,14 @@ def decode_state(data: Buffer) -> LedgerRecord:
         at += _DELETED_AT.size
     key = bytes(data[at:]) if flags & _KEY_KNOWN else None
     emptied = bool(deleted_ms and flags & _EMPTIED)
-    return LedgerRecord(key, bool(flags & _FENCED), bool(flags & _LIMBO), deleted_ms, emptied)
+    return LedgerRecord(
+        key,
+        bool(flags & _FENCED),
+        bool(flags & _LIMBO),
+        deleted_ms,
+        emptied,
+        bool(flags & _ACTIVE),
+    )
 
 
 def decode_ledger(body: Buffer) -> tuple[int, LedgerRecord]:

@@ -4,12 +4,16 @@ From the checkpoint on, every good record is put into the index again, in order;
 regions are judged by scan.py, once all segments have been read. Then every segment that is not known to be durable is
 made so, in order, because what is written from now on will say that it is:
 
-- a torn tail is cut off, and the last segment goes on from there;
+- the last segment goes on where its torn tail begins, which becomes filler again (elsewhere it is cut off): what had been
+  filled stays so, and a later start can tell what a write that was cut leaves from rot;
 - any other bad region stays where it is, because good records follow it or because what is there had been durable: the
   segment notes it in a GAP record. Good data is never cut;
 - a segment without a seal that has a successor, or that has a GAP, is sealed.
 
 Segments without a single record, at the end of the log, were made ahead of their use and are removed.
+
+A log that was cut off at a record looks whole. So its end is compared with what saw it longer: the tail mark (tail.py),
+the stamp of the index, and, where there is no dirty marker, the checkpoint, behind which a clean stop leaves nothing.
 
 Entries of the stored index whose records are gone (in a bad region, past the end, in a missing segment) are taken out
 of it, so that repair sees that they are missing. That is only right where the ledgers then go to limbo: it happens
@@ -29,20 +33,35 @@ from bkbox.storage.index import LedgerIndex
 from bkbox.storage.logindexer import LogIndexer
 from bkbox.storage.mend import cut_segment, finish_segment, sync_segment
 from bkbox.storage.scan import Region, SegmentFindings, distrust_memory
-from bkbox.storage.segment import SEGMENT_HEADER_BYTES
+from bkbox.storage.segment import FORMAT, SEGMENT_HEADER_BYTES
+from bkbox.storage.storedindex import Stamp
+from bkbox.storage.tail import TailMark
+from bkbox.values import value
 
 _ENDLESS = 1 << 63
 
 
+@value
+class Witnesses:
+    """What saw how far the log reached: the tail mark, the stamp of the index, and whether the last run stopped clean."""
+
+    tail: TailMark | None = None
+    stamp: Stamp = Stamp()
+    is_clean: bool = False
+
+
 @dataclass(slots=True)
 class LogReplay:
-    """What a replay read, cut and missed. ``lost`` says, in words, what had been durable and cannot be read."""
+    """What a replay read, cut and missed. ``lost`` says, in words, what had been durable and cannot be read;
+    ``synced_ms``: all that was appended before was durable then, ms since 1970 (0: not known).
+    """
 
     records: int = 0
     entries: int = 0
     bytes_read: int = 0
     bytes_cut: int = 0
     dropped: int = 0
+    synced_ms: int = 0
     lost: list[str] = field(default_factory=list)
 
 
@@ -61,12 +80,23 @@ class LogReplayer:
     """One replay of an entry log; ``run`` leaves the log ready for appends, and all before them durable."""
 
     def __init__(
-        self, files: Files, log: EntryLog, index: LedgerIndex, *, host_crash: bool
+        self,
+        files: Files,
+        log: EntryLog,
+        index: LedgerIndex,
+        *,
+        host_crash: bool,
+        is_journaled: bool = False,
+        witnesses: Witnesses = Witnesses(),
     ) -> None:
+        """``is_journaled``: all that nothing proves to be durable in the log is in a journal, which is replayed next."""
         self._files = files
         self._log = log
         self._index = index
         self._host_crash = host_crash
+        self._is_journaled = is_journaled
+        self._witnesses = witnesses
+        self._is_cut_short = False
         self._indexer = LogIndexer(files, index, self._sync_what_was_read)
         self._found = LogReplay()
         self._read: list[_Segment] = []
@@ -105,13 +135,15 @@ class LogReplayer:
         self._found.records, self._found.entries = self._indexer.records, self._indexer.entries
         for place, segment in enumerate(self._read):
             self._judge(segment, self._read[place + 1 :])
+        self._hear_witnesses(checkpoint)
         if self._found.lost:
             before_change(self._found)
         goes_on = False
         for segment in self._read:
             goes_on = self._mend(segment, is_last=segment is self._read[-1])
         if not goes_on:
-            self._log.start_at(max(newest, self._first + begun - 1, retired.last) + 1)
+            seen = self._witnesses.tail.segment if self._witnesses.tail is not None else 0
+            self._log.start_at(max(newest, self._first + begun - 1, retired.last, seen) + 1)
         if self._host_crash or self._found.lost:
             gone, self._found.dropped = self._index.find_gone(self._is_gone)
             if gone:
@@ -161,6 +193,29 @@ class LogReplayer:
 
     # ---- judging ---------------------------------------------------------------
 
+    def _hear_witnesses(self, checkpoint: Checkpoint | None) -> None:
+        """Compare the end of the log with what saw it longer."""
+        tail, stamp = self._witnesses.tail, self._witnesses.stamp
+        last = self._read[-1].findings if self._read else None
+        end = (self._first, self._start) if last is None else (last.segment, last.size)
+        seen = [("its index", stamp.segment, stamp.offset)]
+        if tail is not None:
+            seen.append(("TAIL", tail.segment, tail.offset))
+            self._found.synced_ms = tail.ms
+        for witness, segment, offset in seen:
+            if (segment, offset) > end and offset > SEGMENT_HEADER_BYTES:
+                self._is_cut_short = True
+                self._found.lost.append(
+                    f"the entry log ends at {end[1]} of segment {end[0]}; {witness} has seen {offset} of segment "
+                    f"{segment} durable"
+                )
+        for segment in self._read:
+            self._found.synced_ms = max(self._found.synced_ms, segment.findings.synced_ms)
+        if self._witnesses.is_clean and checkpoint is not None and self._found.records:
+            self._found.lost.append(
+                "the entry log goes on behind its checkpoint, and no dirty marker says why"
+            )
+
     def _judge(self, segment: _Segment, following: list[_Segment]) -> None:
         findings = segment.findings
         path = self._log.path_of(findings.segment)
@@ -176,7 +231,10 @@ class LogReplayer:
             )
             return
         segment.regions = findings.judge(
-            is_last=not following, is_proven=is_proven, host_crash=self._host_crash
+            is_last=not following,
+            is_proven=is_proven,
+            host_crash=self._host_crash,
+            may_rot=self._is_journaled,
         )
         for region in segment.regions:
             self._gone[findings.segment].append((region.start, region.end))
@@ -194,20 +252,20 @@ class LogReplayer:
         findings, regions = segment.findings, segment.regions
         number, size = findings.segment, findings.size
         path, name = self._log.path_of(number), self._log.name_of(number)
-        if size < findings.file_bytes:
-            cut_segment(self._files, path, size)  # the filler
         if findings.tail is not None and len(regions) == 1 and not regions[0].lost:
             size = findings.tail.start
             self._found.bytes_cut += findings.size - size
-            cut_segment(self._files, path, size)
             regions = []
         unnoted = [region for region in regions if (region.start, region.end) not in findings.gaps]
-        if findings.is_sealed and not unnoted:
-            sync_segment(self._files, path)
-        elif is_last and not regions:
-            self._log.continue_in(number, size, segment.footer, segment.tally)
+        can_go_on = findings.format == FORMAT and not self._is_cut_short
+        if is_last and not regions and can_go_on and not findings.is_sealed:
+            self._log.continue_in(number, size, findings.size, segment.footer, segment.tally)
             self._log.sync()
             return True
+        if size < findings.file_bytes:
+            cut_segment(self._files, path, size)  # filler, and what a write that was cut has left
+        if findings.is_sealed and not unnoted:
+            sync_segment(self._files, path)
         else:
             finish_segment(
                 self._files,

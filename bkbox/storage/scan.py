@@ -5,9 +5,11 @@ What a bad region means depends on what SYNCED records prove and on how the last
 - A SYNCED record in a segment proves that all before the offset that it names was durable, and that every segment
   before this one was, as a whole: a bad region there is *lost*.
 - After a host crash, what nothing proves to have been durable need not have reached the disk, in any order: a bad
-  region there is merely *torn*. Nothing that was promised after a sync was in it.
+  region there is merely *torn*, if its first record can be: some sector of it holds what was there before, filler,
+  zeros (where the file had not been filled), or lies beyond the end of the file. Then the sync that it waited for never
+  ended, and nothing that was promised after a sync is in it. A record that was written whole, and is wrong, is *lost*.
 - After a process crash all that write(2) took is there: only a tail of the last segment that ends inside a record, as a
-  killed write leaves it, is torn.
+  killed write leaves it, or that begins with filler, as a start leaves it that was killed while it cut one off, is torn.
 - A GAP record repeats the judgement of an earlier start.
 
 A SEAL says that a segment was left for the next one. It proves nothing by itself, but where it is missing from a
@@ -23,12 +25,13 @@ from typing import NamedTuple
 
 from bkbox.errors import DamagedError
 from bkbox.storage.files import Files
-from bkbox.storage.records import GAP_BODY, OFFSET, Kind, is_sound
+from bkbox.storage.records import GAP_BODY, OFFSET, SYNCED_BODY, Kind, is_sound
 from bkbox.storage.segment import (
     SEGMENT_HEADER_BYTES,
     ScannedRecord,
     SegmentName,
     TornTail,
+    Untouched,
     Unwritten,
     check_segment_header,
     scan,
@@ -52,19 +55,24 @@ class Region(NamedTuple):
 class SegmentFindings:
     """What a scan of one segment found.
 
-    ``size`` of the file without filler, ``file_bytes`` with it, ``bound`` up to which its SYNCED records prove it
-    durable, ``footer`` = offset of the last footer seen (0 none), ``seal_end`` = where the last SEAL ends, ``bad`` =
-    (start, end) of bad regions, ``tail`` = the last of them if nothing but filler follows.
+    ``format`` of the segment, 0 where its header is bad; ``size`` of the file without filler, ``file_bytes`` with it;
+    ``bound`` up to which its SYNCED records prove it durable (0: there is none), and what the last of them says beside that: ``filled`` up
+    to which the file was durably filled, ``synced_ms`` when (0 not known); ``footer`` = offset of the last footer seen
+    (0 none); ``seal_end`` = where the last SEAL ends; ``bad`` = (start, end) of bad regions, each with what of its
+    first record may never have been written; ``tail`` = the last of them if nothing but filler follows.
     """
 
     segment: int
     size: int
     file_bytes: int
-    bound: int = SEGMENT_HEADER_BYTES
+    bound: int = 0
+    filled: int = 0
+    synced_ms: int = 0
+    format: int = 0
     footer: int = 0
     seal_end: int = 0
     header_problem: str | None = None
-    bad: list[tuple[int, int]] = field(default_factory=list)
+    bad: dict[tuple[int, int], Untouched] = field(default_factory=dict)
     tail: TornTail | None = None
     gaps: dict[tuple[int, int], bool] = field(default_factory=dict)
 
@@ -81,12 +89,14 @@ class SegmentFindings:
     @property
     def proves(self) -> bool:
         """Whether it says that all segments before it are durable."""
-        return self.bound > SEGMENT_HEADER_BYTES
+        return self.bound > 0
 
     def note(self, record: ScannedRecord) -> None:
         """Take in what a record says about its segment."""
         if record.kind is Kind.SYNCED:
-            self.bound = max(self.bound, OFFSET.unpack(record.body)[0])
+            self.bound = max(self.bound, OFFSET.unpack_from(record.body)[0])
+            if len(record.body) == SYNCED_BODY.size:
+                _, self.filled, self.synced_ms, _ = SYNCED_BODY.unpack(record.body)
         elif record.kind is Kind.FOOTER:
             self.footer = record.offset
         elif record.kind is Kind.SEAL:
@@ -95,17 +105,20 @@ class SegmentFindings:
             start, end, lost = GAP_BODY.unpack(record.body)
             self.gaps[start, end] = bool(lost)
 
-    def judge(self, *, is_last: bool, is_proven: bool, host_crash: bool) -> list[Region]:
-        """The bad regions, each with whether it had been durable. ``is_proven``: a later segment says that all of this
-        one was.
+    def judge(
+        self, *, is_last: bool, is_proven: bool, host_crash: bool, may_rot: bool = False
+    ) -> list[Region]:
+        """The bad regions, each with whether it had been durable. ``is_proven``: something later says that all of this
+        segment was. ``may_rot``: what nothing proves may be rotten, because all of it is somewhere else as well.
         """
         regions = []
-        for start, end in self.bad:
+        for (start, end), untouched in self.bad.items():
             lost = self.gaps.get((start, end))
             if lost is None and host_crash:
-                lost = is_proven or start < self.bound
+                torn = untouched.filler or untouched.zeros_at >= self.filled
+                lost = is_proven or start < self.bound or not (torn or may_rot)
             elif lost is None:
-                cut = self.tail is not None and self.tail.short and self.tail.start == start
+                cut = self.tail is not None and self.tail.start == start and untouched.filler
                 lost = not (is_last and cut)
             regions.append(Region(start, end, lost))
         return regions
@@ -152,7 +165,8 @@ def read_segment(
         size = file.size()
         findings = SegmentFindings(name.segment, size, size)
         try:
-            check_segment_header(file.pread(0, SEGMENT_HEADER_BYTES), name, path)
+            header = file.pread(0, SEGMENT_HEADER_BYTES)
+            findings.format = check_segment_header(header, name, path)
         except DamagedError as error:
             findings.header_problem = str(error)
         for item in scan(file, name, start, take_noting if take is not None else None):
@@ -161,7 +175,7 @@ def read_segment(
             elif isinstance(item, Unwritten):
                 findings.size = item.start
             else:
-                findings.bad.append((item.start, item.end))
+                findings.bad[item.start, item.end] = item.untouched
                 findings.tail = item if isinstance(item, TornTail) else None
         return findings
     finally:

@@ -23,7 +23,12 @@ filler begins.
 
 A scan finds, in order: good records, ``Damage`` (a bad region with a good record after it), at most one ``TornTail``
 (a bad region that reaches the end of the file or its filler) and at most one ``Unwritten`` (filler). It judges nothing:
-whether a region may be cut or has lost something that was promised depends on what was synced, see replay.py.
+whether a region may be cut or has lost something that was promised depends on what was synced, see scan.py. To that end
+it says of each bad region what in it may never have been written (``Untouched``): a write that was cut by a lost host
+leaves whole sectors of what was there before, and rot does not.
+
+Format 2 differs from format 1 in what a SYNCED record holds (records.py). Segments of format 1 are read, and never
+appended to.
 """
 
 from __future__ import annotations
@@ -43,7 +48,7 @@ from bkbox.values import value
 
 ENTRY_LOG_MAGIC = b"BKBOXLOG"
 JOURNAL_MAGIC = b"BKBOXJNL"
-FORMAT = 1
+FORMAT = 2
 
 SEGMENT_HEADER = struct.Struct(">8sHHI16sQ20x")
 SEGMENT_HEADER_BYTES = 64
@@ -97,8 +102,8 @@ def encode_segment_header(name: SegmentName, created_ms: int) -> bytes:
     return fields + _CRC.pack(crc32c(fields))
 
 
-def check_segment_header(data: bytes, name: SegmentName, path: Path) -> None:
-    """Raises DamagedError where the header is short, wrong or of another segment,
+def check_segment_header(data: bytes, name: SegmentName, path: Path) -> int:
+    """The format of the segment. Raises DamagedError where the header is short, wrong or of another segment,
     FormatVersionError if it is newer.
     """
     if len(data) < SEGMENT_HEADER_BYTES:
@@ -111,6 +116,8 @@ def check_segment_header(data: bytes, name: SegmentName, path: Path) -> None:
         raise FormatVersionError(f"{path}: format {version}, this version reads up to {FORMAT}")
     if (magic, segment, disk) != (name.magic, name.segment, name.disk.bytes):
         raise DamagedError(f"{path}: the header belongs to another segment or disk")
+    assert isinstance(version, int)
+    return version
 
 
 def filler(seed: int, start: int, end: int) -> bytes:
@@ -190,11 +197,24 @@ class ScannedRecord:
 
 
 @value
+class Untouched:
+    """Which sectors of a record that does not verify may hold what was there before it was written.
+
+    ``filler``: one is filler, or lies beyond the end of the file. ``zeros_at``: offset of the last one that is zeros, -1
+    where none is; zeros are what was there before only where the file had not been filled.
+    """
+
+    filler: bool = False
+    zeros_at: int = -1
+
+
+@value
 class Damage:
     """Bytes [start, end) hold no good record, and a good one follows."""
 
     start: int
     end: int
+    untouched: Untouched = Untouched()
 
 
 @value
@@ -208,6 +228,7 @@ class TornTail:
     start: int
     end: int
     short: bool
+    untouched: Untouched = Untouched()
 
 
 @value
@@ -244,11 +265,13 @@ def scan(
         found = reader.next_good(offset + 1) if filled > offset else None
         if found is None:
             if filled > offset:
-                yield TornTail(offset, filled, reader.is_cut_at(offset, filled))
+                short = reader.is_cut_at(offset, filled)
+                untouched = Untouched(filler=True) if short else reader.untouched(offset)
+                yield TornTail(offset, filled, short, untouched)
             if filled < reader.size:
                 yield Unwritten(filled)
             return
-        yield Damage(offset, found)
+        yield Damage(offset, found, reader.untouched(offset))
         offset = found
 
 
@@ -322,6 +345,26 @@ class _Reader:
         missing = offset + RECORD_HEADER_BYTES + header.length - end
         at_page = end == self.size or end % _SECTOR_BYTES == 0
         return missing >= (1 if at_page else _FILLER_BYTES)
+
+    def untouched(self, offset: int) -> Untouched:
+        """What of the record at an offset, which does not verify, may never have been written. A sector is written as a
+        whole or not at all; of a record whose header is bad no more than the header is known.
+        """
+        header = self._header(offset)
+        end = offset + RECORD_HEADER_BYTES + (0 if header is None else header.length)
+        if end > self.size:
+            return Untouched(filler=True)
+        filled, zeros_at = False, -1
+        start = offset
+        while start < end:
+            stop = min(start - start % _SECTOR_BYTES + _SECTOR_BYTES, self.size)
+            sector = self._bytes(start, stop - start)
+            if sector[:_FILLER_BYTES] == filler(self._seed, start, min(start + _FILLER_BYTES, stop)):
+                filled = True
+            elif not any(sector):
+                zeros_at = start
+            start = stop
+        return Untouched(filled, zeros_at)
 
     def next_good(self, offset: int) -> int | None:
         """The first offset from ``offset`` on where a record verifies."""

@@ -11,7 +11,8 @@ Rules:
 - A failed sync ends the log too. It is never tried again: the kernel reports it once and may have
   dropped the pages.
 - The first append after a sync starts with a SYNCED record that says how far the segment is
-  durable, so that a later start knows what must be intact and what may be torn.
+  durable, so that a later start knows what must be intact and what may be torn. Where no append
+  follows, ``prove`` writes one: a log that rests proves its own end, once that record is synced.
 - A full segment gets a last record, SEAL (entry log only), and is left for the next one without
   waiting. The next sync syncs it before anything else. So a SYNCED record in a segment proves that
   all segments before it are whole; a SEAL proves nothing. Ids count from 1 without holes.
@@ -35,7 +36,7 @@ from uuid import UUID
 from bkbox.errors import BugError, DiskError, DiskFailedError, DiskFullError
 from bkbox.kernel.adds import AddBatch
 from bkbox.storage.files import AppendFile, Files
-from bkbox.storage.records import OFFSET, Kind, Location, Record
+from bkbox.storage.records import OFFSET, SYNCED_BODY, Kind, Location, Record
 from bkbox.storage.segment import (
     FILLED_BYTES_MAX,
     RECORD_HEADER_BYTES,
@@ -51,7 +52,7 @@ from bkbox.storage.segment import (
 Part = Record | AddBatch
 """What is appended: a record, or a batch of entries."""
 
-_SYNCED_BYTES = RECORD_HEADER_BYTES + OFFSET.size
+_SYNCED_BYTES = RECORD_HEADER_BYTES + SYNCED_BODY.size
 _ROOM_KEPT_BYTES = 4 << 20
 """A larger buffer for an append is given back after it."""
 
@@ -80,10 +81,14 @@ def record_bytes(parts: Sequence[Part]) -> int:
 
 @dataclass(slots=True)
 class LogSync:
-    """One sync under way; ``run`` may be called on another thread, once."""
+    """One sync under way; ``run`` may be called on another thread, once. ``filled``: up to where the file was filled when
+    it began, at ``begun_ms`` since 1970.
+    """
 
     segment: int
     offset: int
+    filled: int
+    begun_ms: int
     left: list[tuple[int, AppendFile]]
     file: AppendFile | None
     make_next: Callable[[], AppendFile] | None
@@ -148,6 +153,13 @@ class SegmentLog:
         self._filled = 0
         self._seed = 0
         self._synced = self._announced = SEGMENT_HEADER_BYTES
+        self._synced_filled = self._synced_ms = 0
+        self._unproven = 0
+        """Where the last record ends that a SYNCED record has to prove; 0 where the present segment has none."""
+        self._left_unproven = False
+        self._durable_end = 0, 0, 0
+        self.generation = 0
+        """Of the start that appends; SYNCED records say it."""
         self.segment = 1
         self.offset = SEGMENT_HEADER_BYTES
         self.failed: str | None = None
@@ -160,17 +172,22 @@ class SegmentLog:
 
     # ---- which segment ---------------------------------------------------------------
 
-    def continue_in(self, segment: int, size: int) -> None:
-        """Append to an existing segment that ends at ``size``; how much of it is durable is not
-        known.
+    def continue_in(self, segment: int, end: int, torn_end: int) -> None:
+        """Append to an existing segment behind its last record, at ``end``; how much of it is durable is not
+        known. What a write that was cut has left, up to ``torn_end``, becomes filler again, and filler stays. DiskError.
         """
         self.close()
-        self._file = self._files.open_append(self.path_of(segment))
-        if self._file.size() != size:
-            raise BugError(f"{self.path_of(segment)} does not end at {size}")
+        file = self._file = self._files.open_append(self.path_of(segment))
         self._files.fsync_dir(self._directory)  # its maker may have been killed before it did
-        self._enter(segment, size)
-        self._synced, self._announced = 0, size
+        self._enter(segment, end)
+        self._synced, self._announced = 0, end
+        if file.size() - end > FILLED_BYTES_MAX:
+            self._cut(file)
+            return
+        file.seek(end)
+        if torn_end > end:
+            file.fill(end, filler(self._seed, end, torn_end))
+        self._filled = file.size()
 
     def start_at(self, segment: int) -> None:
         """The next append makes this segment."""
@@ -216,6 +233,7 @@ class SegmentLog:
     def _enter(self, segment: int, offset: int) -> None:
         self.segment, self.offset = segment, offset
         self._written_back = self._filled = offset
+        self._synced_filled = self._unproven = 0
         self._seed = self.name_of(segment).seed
 
     # ---- writing ---------------------------------------------------------------
@@ -237,8 +255,7 @@ class SegmentLog:
         at = 0
         announce = self._synced > self._announced
         if announce:
-            synced = Record(Kind.SYNCED, OFFSET.pack(self._synced))
-            at = put_record(self._room, at, synced, self._seed, self.segment, self.offset)
+            at = self._put_synced()
         locations = []
         for part in parts:
             offset = self.offset + at
@@ -252,9 +269,41 @@ class SegmentLog:
             self._write(packed)
         if len(self._room) > _ROOM_KEPT_BYTES:
             self._room = bytearray()
+        self._unproven = self.offset
         if announce:
             self._announced = self._synced
+            self._left_unproven = False  # a sync of this segment covers those that were left before
         return locations
+
+    def _put_synced(self) -> int:
+        """Pack a SYNCED record about the last sync; bytes of it."""
+        body = SYNCED_BODY.pack(
+            self._synced, self._synced_filled, self._synced_ms, self.generation
+        )
+        record = Record(Kind.SYNCED, body)
+        return put_record(self._room, 0, record, self._seed, self.segment, self.offset)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether SYNCED records say of all that was appended that it is durable."""
+        return self._unproven <= self._announced and not self._left_unproven
+
+    def prove(self) -> None:
+        """Append, unsynced, the SYNCED record that the next append would begin with. All that was appended has to be
+        durable. DiskFullError: it is not there; DiskFailedError.
+        """
+        self.require_healthy()
+        if not self.is_durable:
+            raise BugError("a proof that a log is durable, which it is not")
+        if self._file is None:
+            self.create()
+        if len(self._room) < _SYNCED_BYTES:
+            self._room = bytearray(_SYNCED_BYTES)
+        size = self._put_synced()
+        with memoryview(self._room) as room, room[:size] as packed:
+            self._write(packed)
+        self._announced = self._synced
+        self._left_unproven = False
 
     def _write(self, data: memoryview) -> None:
         assert self._file is not None
@@ -305,6 +354,7 @@ class SegmentLog:
                 self._cut(self._file)
             self._left.append((self.segment, self._file))
             self._file = None
+            self._left_unproven = True
         self._enter(self.segment + 1, SEGMENT_HEADER_BYTES)
         self._synced = self._announced = SEGMENT_HEADER_BYTES
 
@@ -338,6 +388,8 @@ class SegmentLog:
         self._syncing = LogSync(
             self.segment,
             self.offset,
+            self._filled,
+            self._now_ms(),
             self._left,
             self._file,
             (lambda: self._make(following)) if nearly_full and self._next is None else None,
@@ -355,8 +407,16 @@ class SegmentLog:
             self._next = made
         if sync.error is not None:
             self._fail(sync.error)
+        self._synced_ms = sync.begun_ms
+        self._durable_end = sync.segment, sync.offset, sync.begun_ms
         if sync.segment == self.segment:
             self._synced = max(self._synced, sync.offset)
+            self._synced_filled = min(sync.filled, self._filled)
+
+    @property
+    def durable_end(self) -> tuple[int, int, int]:
+        """Segment and offset up to which the last sync made the log durable, and when it began, ms since 1970."""
+        return self._durable_end
 
     def begin_writeback(self, size: int) -> Callable[[], None] | None:
         """If ``size`` bytes of the segment were not written back yet: what has them written back, on

@@ -5,6 +5,7 @@ Keys (ids big-endian, so that order is numeric) and values, whose first byte is 
     L ledger u64               1 | flags u8 | master key    state of a ledger
     R ledger u64 | first u64   a run (kernel/runs.py)
     X ledger u64               1 | the packet               explicit LAC of a ledger
+    !stamp                     1 | number u64 | segment u64 | offset u64: the checkpoint that it was flushed for last
 
 Invariant: the spans (first to last entry) of the runs of one ledger never overlap. So a look-up is one seek: the last
 run that begins at or before the entry.
@@ -27,6 +28,7 @@ from bkbox.storage.records import (
     is_state,
 )
 from bkbox.storage.segment import RECORD_HEADER_BYTES
+from bkbox.values import value
 
 Changes = dict[bytes, bytes | None]
 """Values to be put by key, None where the key is deleted."""
@@ -35,7 +37,22 @@ _ID = struct.Struct(">Q")
 _RUN_KEY = struct.Struct(">cQQ")
 _VERSION = b"\x01"
 _STATE, _RUN, _LAC = b"L", b"R", b"X"
+_STAMP_KEY = b"!stamp"
+_STAMP = struct.Struct(">QQQ")
 _END = b"\xff" * 17
+
+
+@value
+class Stamp:
+    """The checkpoint that an index was flushed for: its number, and where in the log it stands."""
+
+    number: int = 0
+    segment: int = 0
+    offset: int = 0
+
+
+def put_stamp(changes: Changes, stamp: Stamp) -> None:
+    changes[_STAMP_KEY] = _VERSION + _STAMP.pack(stamp.number, stamp.segment, stamp.offset)
 
 
 def run_key(run: Run) -> bytes:
@@ -164,6 +181,15 @@ class StoredIndex:
         if len(value) < 1 + LAC_PACKET.size or value[:1] != _VERSION:
             raise self._cannot_decode(f"explicit LAC {value!r}")
         return value[1:]
+
+    def stamp(self) -> Stamp:
+        """The checkpoint that it was flushed for last; number 0 where it does not say."""
+        value = self._store.get(_STAMP_KEY)
+        if value is None:
+            return Stamp()
+        if len(value) != 1 + _STAMP.size or value[:1] != _VERSION:
+            raise self._cannot_decode(f"stamp {value!r}")
+        return Stamp(*_STAMP.unpack_from(value, 1))
 
     def forget(self, changes: Changes, ledger: int) -> None:
         """What removes a ledger."""

@@ -138,12 +138,12 @@ class Calls:
         return messages.Done()
 
     def _stats(self) -> dict[str, object]:
-        free, total = self._store.space()
+        space = self._store.space()
         return {
             "ledgers": self._bookie.ledgers.total,
             "limbo_ledgers": self._bookie.ledgers.limbo,
-            "free_bytes": free,
-            "total_bytes": total,
+            "free_bytes": space.free,
+            "total_bytes": space.total,
             "read_only": sorted(self._bookie.read_only.reasons),
             "failed": self._store.failed_reason or "",
             "counts": self._bookie.counts,

@@ -22,6 +22,9 @@ class _File:
         self._data[self._end : self._end + len(data)] = data
         self._end += len(data)
 
+    def seek(self, end: int) -> None:
+        self._end = end
+
     def fill(self, offset: int, data: bytes) -> None:
         assert offset <= len(self._data)
         self._data[offset : offset + len(data)] = data
@@ -98,6 +101,9 @@ class MemoryFiles:
         return
 
     def fsync_dir(self, path: Path) -> None:
+        return
+
+    def sync_file_system(self, path: Path) -> None:
         return
 
     def space(self, path: Path) -> Space:

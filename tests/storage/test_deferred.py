@@ -186,7 +186,6 @@ def test_the_journal_brings_an_explicit_lac_back(ram_path: Path) -> None:
     host.store.abandon()
     host.disk.segment().unlink()
     host.files = host.files.next_process()
-    host.index = CrashableStore()
     store = host.open(host_crash=True)
     assert (host.report.trusted, store.explicit_lac(1)) == (True, lac(1, 7).body)
     store.close()

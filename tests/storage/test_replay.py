@@ -142,7 +142,7 @@ def test_segments_that_were_made_ahead_hold_nothing(disk: Disk, header: int, tor
     store.abandon()
     used = max(n for n in (last, last + 1) if disk.segment(n).exists())
     if torn:
-        cut(disk.segment(used), disk.segment(used).stat().st_size - torn)
+        cut(disk.segment(used), disk.end_of_segment(used) - torn)
     other = Path(disk.segment(1)).read_bytes()[:header]
     disk.segment(used + 1).write_bytes(other)
     store, report = start(disk, AckAfter.SYNC)

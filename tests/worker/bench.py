@@ -85,7 +85,7 @@ class _Watched:
         self._real = real
         self._is_log = is_log
         self.size, self.truncate = real.size, real.truncate
-        self.writeback, self.close = real.writeback, real.close
+        self.writeback, self.close, self.seek = real.writeback, real.close, real.seek
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         if self._is_log:

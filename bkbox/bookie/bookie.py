@@ -32,6 +32,7 @@ from functools import partial
 from struct import Struct
 
 from bkbox.bookie import admission
+from bkbox.bookie.active import ActiveLedgers
 from bkbox.bookie.admission import Standing, admit
 from bkbox.bookie.answers import Request, bare
 from bkbox.bookie.lac import KnownLacs
@@ -47,6 +48,7 @@ from bkbox.limits import EXPLICIT_LAC_BYTES_MAX, HOT_LEDGERS_MAX, LONG_POLL_MS_M
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import (
     LAC_PACKET,
+    AckAfter,
     Buffer,
     LedgerRecord,
     lac_of,
@@ -59,6 +61,8 @@ from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 
 _ENTRY_IDS = Struct(">qq")
+
+_ADDS = (admission.Request.ADD, admission.Request.RECOVERY_ADD)
 
 _EOK = Code.EOK
 """Looking a member up in its class takes longer than all else that is done for a small group."""
@@ -180,6 +184,8 @@ class Bookie:
             v3.ListEntriesRequest: self._take_question,
         }
         self.ledgers = Ledgers(store)
+        self._marks_active = store.ack_after is AckAfter.WRITE
+        self._active = ActiveLedgers(self.ledgers.active)
         self.reader = Reader(store, self.ledgers, self._lacs)
         self._late = self.reader.late()
         self.read_only = ReadOnly()
@@ -366,13 +372,19 @@ class Bookie:
         verdict = admit(standing(record), kind, stored, key)
         if verdict.code is Code.EOK:
             fences = kind is admission.Request.FENCE
+            changed = record
             if record is None:
-                self._change(work, ledger, LedgerRecord(key, fenced=fences))
+                changed = LedgerRecord(key, fenced=fences)
             elif kind is admission.Request.RECOVERY_ADD and record.deleted_ms:
-                self._change(work, ledger, brought_back(replaced(record, master_key=key)))
+                changed = brought_back(replaced(record, master_key=key))
             elif stored is None or (fences and not record.fenced):
                 # A ledger that was rebuilt without its key gets it now.
                 changed = replaced(record, master_key=key, fenced=record.fenced or fences)
+            if self._marks_active and kind in _ADDS:
+                self._active.touched(ledger)
+                if changed is not None and not changed.active:
+                    changed = replaced(changed, active=True)
+            if changed is not None and changed is not record:
                 self._change(work, ledger, changed)
         return verdict.code
 
@@ -441,6 +453,7 @@ class Bookie:
             if self._pending.get(ledger) is after:
                 del self._pending[ledger]
             self.ledgers.changed(ledger, before, after)
+            self._active.changed(ledger, after.active)
             was = before or LedgerRecord()
             if after.fenced > was.fenced or after.limbo > was.limbo:
                 self._end_polls(self._polls.disturbed(ledger), None)
@@ -462,6 +475,7 @@ class Bookie:
             or record is None
             or record.master_key is None
             or len(record.master_key) != v2.MASTER_KEY_BYTES
+            or (self._marks_active and not record.active)
         ):
             return
         now = standing(record)
@@ -493,6 +507,40 @@ class Bookie:
         self.store.sync()
         self.settle(work)
 
+    # ---- active ledgers -----------------------------------------------------------------------------
+
+    @property
+    def has_active(self) -> bool:
+        """Whether a ledger may have acknowledged entries that are not durable (active.py)."""
+        return bool(self._active)
+
+    def begin_unmark(self, *, everything: bool) -> bool:
+        """Before a sync: choose the active ledgers that ``unmark`` is to unmark; whether there are any."""
+        found = self._active.begin_leaving(*self.store.entry_counts(), everything=everything)
+        for ledger in found:
+            self._cool(ledger)
+        return bool(found)
+
+    def unmark(self) -> None:
+        """The sync has ended: what was chosen, and had no add since, is not active any more. Raises DiskError."""
+        records = {}
+        for ledger in self._active.take_left():
+            record = self.ledgers.record(ledger)
+            if record is None:
+                self._active.changed(ledger, active=False)
+            elif ledger not in self._pending:
+                records[ledger] = replaced(record, active=False)
+        if not records:
+            return
+        self.store.append([ledger_record(*each) for each in records.items()])
+        self.store.index_appended()
+        for ledger, record in records.items():
+            # Not synced: where this is lost the ledger counts as active still, which is true of it, too.
+            before = self.ledgers.record(ledger)
+            self.store.show(ledger_record(ledger, record))
+            self.ledgers.changed(ledger, before, record)
+            self._active.changed(ledger, active=False)
+
     def newest_state(self, ledger: int) -> LedgerRecord | None:
         """The state of a ledger that was written last, seen or not."""
         return self._pending.get(ledger) or self.ledgers.record(ledger)
@@ -519,6 +567,7 @@ class Bookie:
         self.store.forget(ledger)
         self._lacs.forget(ledger)
         self.ledgers.forgotten(ledger, before)
+        self._active.changed(ledger, active=False)
 
     # ---- long polls ---------------------------------------------------------------------------------
 
@@ -567,9 +616,11 @@ class Bookie:
         self._late = self.reader.late()
 
     def watch_space(self, usage_max: float, reserve_bytes: int, usage_resume: float = 0.0) -> None:
-        """See ReadOnly.watch. A disk that does not even tell its room is not there any more: it takes nothing more."""
+        """See ReadOnly.watch. A disk that does not even tell its room is not there any more, and one that was remounted
+        read-only has failed: the kernel does so to a file system that it cannot write to. It takes nothing more."""
         try:
             space = self.store.space()
+            self.store.require_writable(space)
         except DiskError as error:
             self.read_only.turn(DISK_FAILED, error)
         else:

@@ -35,8 +35,12 @@ class Ledgers:
         self._store = store
         self._cache: OrderedDict[int, LedgerRecord] = OrderedDict()
         self.total = self.limbo = self.trash = self.emptied = 0
-        for _ledger, record in store.ledgers():
+        self.active: list[int] = []
+        """Those that earlier runs have left marked active."""
+        for ledger, record in store.ledgers():
             self._count(record, 1)
+            if record.active:
+                self.active.append(ledger)
 
     def record(self, ledger: int) -> LedgerRecord | None:
         """The state of a ledger, None if the disk does not know it. DiskError."""

@@ -96,13 +96,21 @@ def verify(ctx: click.Context, config: Config, output: Format) -> None:
 @config_option
 @dry_run_option
 @yes_option
+@click.option(
+    "--accept-older-metadata",
+    "older_metadata",
+    is_flag=True,
+    help="Go on with a metadata store that is an older copy of itself: ledgers that were made since are not in it, and "
+    "what is on the disks of these is collected.",
+)
 @outcome_option
-def repair(config: Config, dry_run: bool, yes: bool) -> None:
+def repair(config: Config, dry_run: bool, yes: bool, older_metadata: bool) -> None:
     """Take changed disks in: stamp the cookies anew and mark what may be missing.
 
     Says what it will do and asks. Refuses while the bookie runs, and never stamps over a disk of
     another bookie or cluster. What was on a lost disk is copied back from other bookies after the
-    next start; until then the bookie does not deny any entry that it may have held.
+    next start; until then the bookie does not deny any entry that it may have held. A disk that is an
+    older copy of itself is taken in as a lost one.
 
     \b
     Example:
@@ -112,7 +120,7 @@ def repair(config: Config, dry_run: bool, yes: bool) -> None:
     _refuse_while_running(config)
 
     async def go() -> None:
-        plan = await cookie_repair.plan_repair(config)
+        plan = await cookie_repair.plan_repair(config, older_metadata=older_metadata)
         if plan.refusal is not None:
             raise OperatorError(plan.refusal)
         if not plan.steps:
@@ -125,7 +133,7 @@ def repair(config: Config, dry_run: bool, yes: bool) -> None:
             message("nothing was changed")
             return
         confirm("Go on?", yes=yes)
-        await cookie_repair.apply_repair(config)
+        await cookie_repair.apply_repair(config, older_metadata=older_metadata)
         message("done")
 
     asyncio.run(go())

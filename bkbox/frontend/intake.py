@@ -133,7 +133,8 @@ class Intake:
 
     def _info(self, request: v3.BookieInfoRequest) -> bytes:
         try:
-            free, total = self._router.space()
+            space = self._router.space()
+            free, total = space.free, space.total
         except DiskError:
             return _refuse(request, Code.EIO)
         response = v3.BookieInfoResponse(

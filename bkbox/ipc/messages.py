@@ -50,6 +50,7 @@ SEGMENT_ITEM = struct.Struct("=IQQ")
 
 FENCED = 1
 LIMBO = 2
+ACTIVE = 4
 
 
 @dataclass_transform(kw_only_default=True)
@@ -93,12 +94,17 @@ class Message(_Fields):
 
 
 class OpenDisk(Message):
-    """Open the disk and replay its log. The one descriptor is that of the disk's lock. Reply: DiskOpened or Refused."""
+    """Open the disk and replay its log. ``generation``: of this start of the bookie; ``seen``: what others know of the
+    disk, as DiskStore.durable has it. The one descriptor is that of the disk's lock. Reply: DiskOpened or Refused.
+    """
 
     path: str
     journal: str
     ack_after: str
     host_crash: bool
+    is_clean: bool
+    generation: int
+    seen: list[int]
     segment_bytes_max: int
     checkpoint_bytes: int
     slow_operation_ms: int
@@ -115,7 +121,9 @@ class IndexProgress(Message):
 
 
 class DiskOpened(Message):
-    """What the replay found. ``rebuilt``: why the index was made anew, empty if it was not."""
+    """What the replay found (storage/disk.py, ReplayReport). ``rebuilt``: why the index was made anew, empty if it was
+    not.
+    """
 
     disk: str
     records: int
@@ -124,6 +132,8 @@ class DiskOpened(Message):
     cut_bytes: int
     damaged: list[str]
     trusted: bool
+    intact: bool
+    synced_ms: int
     rebuilt: str = ""
 
 
@@ -197,10 +207,11 @@ class Stop(Message):
 
 
 class Stopped(Message):
-    """``clean``: everything is durable, the dirty marker may be cleared."""
+    """``clean``: everything is durable, the dirty marker may be cleared. ``durable``: as DiskStore has it."""
 
     clean: bool
     reason: str = ""
+    durable: list[int] | None = None
 
 
 class DiskTrouble(Message):

@@ -166,11 +166,24 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def delete_cookie(self, bookie: BookieId) -> None:
-        """Remove a cookie, whatever its version; one that is not there counts as removed."""
+        """Remove a cookie, whatever its version, and the record of the bookie's disks; what is not there counts as
+        removed."""
 
     @abstractmethod
     async def cookies(self) -> dict[BookieId, Versioned[bytes]]:
         """The cookies of all bookies that the cluster knows, running or not."""
+
+    # ---- records of disks -------------------------------------------------------------------
+
+    @abstractmethod
+    async def read_disk_record(self, bookie: BookieId) -> Versioned[bytes] | None:
+        """What a bookie of bkbox has noted of its disks (supervisor/witness.py), or None. Java has no such thing."""
+
+    @abstractmethod
+    async def write_disk_record(
+        self, bookie: BookieId, record: bytes, expected_version: int | None
+    ) -> Versioned[bytes]:
+        """Create the record (expected_version None) or replace it. Raises VersionConflictError."""
 
     # ---- registration -----------------------------------------------------------------------
 

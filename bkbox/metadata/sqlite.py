@@ -6,6 +6,7 @@ table          row
 cluster        one: instance id, the next ledger id to give out
 ledger         ledger id, version, creation time (ms since 1970), metadata (wire/ledger_metadata)
 cookie         bookie id, version, cookie (wire/cookie)
+disk_record    bookie id, version, what the bookie noted of its disks (supervisor/witness.py)
 registration   see registration.py
 others         see sqliteunderreplication.py, sqlitemaintenance.py, sqliteloglists.py
 =============  ==================================================================================
@@ -58,8 +59,17 @@ from bkbox.wire import ledger_metadata, service_info
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo
 
-SCHEMA_VERSION = 3
-"""Version 1 had no tables for re-replication and maintenance, version 2 none for logs."""
+SCHEMA_VERSION = 4
+"""Version 1 had no tables for re-replication and maintenance, version 2 none for logs, version 3 none for records of
+disks."""
+
+_DISK_RECORDS = """
+    CREATE TABLE disk_record (
+        bookie_id TEXT PRIMARY KEY,
+        version INTEGER NOT NULL,
+        record BLOB NOT NULL
+    ) WITHOUT ROWID
+    """
 
 _TABLES = (
     "CREATE TABLE cluster (instance_id TEXT NOT NULL, next_ledger_id INTEGER NOT NULL)",
@@ -78,6 +88,7 @@ _TABLES = (
         cookie BLOB NOT NULL
     ) WITHOUT ROWID
     """,
+    _DISK_RECORDS,
     registration.TABLE,
     *sqliteunderreplication.TABLES,
     sqlitemaintenance.TABLE,
@@ -87,6 +98,7 @@ _TABLES = (
 _UPGRADES = {
     1: (*sqliteunderreplication.TABLES, sqlitemaintenance.TABLE),
     2: (sqliteloglists.TABLE,),
+    3: (_DISK_RECORDS,),
 }
 """What makes the next version of each older one."""
 
@@ -268,26 +280,14 @@ class SqliteStore(MetadataStore):
     async def write_cookie(
         self, bookie: BookieId, cookie: bytes, expected_version: int | None
     ) -> Versioned[bytes]:
-        def put(connection: sqlite3.Connection) -> Versioned[bytes]:
-            row = connection.execute(
-                "SELECT version FROM cookie WHERE bookie_id = ?", (bookie,)
-            ).fetchone()
-            found = None if row is None else row[0]
-            if found != expected_version:
-                raise VersionConflictError(
-                    f"the cookie of bookie {bookie} is {_at(found)}, not {_at(expected_version)}"
-                )
-            version = 0 if found is None else found + 1
-            connection.execute(
-                "INSERT OR REPLACE INTO cookie VALUES (?, ?, ?)", (bookie, version, cookie)
-            )
-            return Versioned(cookie, version)
-
-        return await self._database.write(put)
+        return await self._database.write(
+            lambda connection: _put(connection, "cookie", bookie, cookie, expected_version)
+        )
 
     async def delete_cookie(self, bookie: BookieId) -> None:
         def delete(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM cookie WHERE bookie_id = ?", (bookie,))
+            connection.execute("DELETE FROM disk_record WHERE bookie_id = ?", (bookie,))
 
         await self._database.write(delete)
 
@@ -299,6 +299,24 @@ class SqliteStore(MetadataStore):
             }
 
         return await self._database.read(select)
+
+    # ---- records of disks -------------------------------------------------------------------
+
+    async def read_disk_record(self, bookie: BookieId) -> Versioned[bytes] | None:
+        def select(connection: sqlite3.Connection) -> Versioned[bytes] | None:
+            row = connection.execute(
+                "SELECT record, version FROM disk_record WHERE bookie_id = ?", (bookie,)
+            ).fetchone()
+            return None if row is None else Versioned(*row)
+
+        return await self._database.read(select)
+
+    async def write_disk_record(
+        self, bookie: BookieId, record: bytes, expected_version: int | None
+    ) -> Versioned[bytes]:
+        return await self._database.write(
+            lambda connection: _put(connection, "disk_record", bookie, record, expected_version)
+        )
 
     # ---- registration -----------------------------------------------------------------------
 
@@ -335,6 +353,31 @@ class SqliteStore(MetadataStore):
         await self._under_replication.close()
         await self._changes.close()
         await self._database.close()
+
+
+def _put(
+    connection: sqlite3.Connection,
+    table: str,
+    bookie: BookieId,
+    value: bytes,
+    expected_version: int | None,
+) -> Versioned[bytes]:
+    """Compare and set what a table has of a bookie. Raises VersionConflictError."""
+    row = connection.execute(
+        f"SELECT version FROM {table} WHERE bookie_id = ?",  # noqa: S608 a name of this module
+        (bookie,),
+    ).fetchone()
+    found = None if row is None else row[0]
+    if found != expected_version:
+        raise VersionConflictError(
+            f"the {table.replace('_', ' ')} of bookie {bookie} is {_at(found)}, not {_at(expected_version)}"
+        )
+    version = 0 if found is None else found + 1
+    connection.execute(
+        f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?)",  # noqa: S608 the same
+        (bookie, version, value),
+    )
+    return Versioned(value, version)
 
 
 def _take_ledger_id(connection: sqlite3.Connection) -> LedgerId:

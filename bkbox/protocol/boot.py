@@ -1,15 +1,16 @@
 """What a start of the bookie concludes: which disks may have lost something, what to mark for it.
 
-A disk is classified by its dirty marker, the kernel's boot id and what the replay of its log found:
+A disk is classified by its dirty marker, the kernel's boot id, the identity of its mount and what the replay of its log
+found:
 
 =============  ==================================================================  ===============
 class          evidence                                                            may have lost
 =============  ==================================================================  ===============
 CLEAN          no marker, log in order                                             no
-PROCESS_CRASH  every run in the marker was on this very boot, no failure, log in   no
-               order: what write(2) took is there
-HOST_CRASH     a run on another boot (or ``strict``), a failure, a log that is     where it acked
-               not in order, a marker that cannot be read                          unsynced, or
+PROCESS_CRASH  every run in the marker was on this very boot and this very mount,  no
+               no failure, log in order: what write(2) took is there
+HOST_CRASH     a run on another boot or mount (or ``strict``), a failure, a log    where it acked
+               that is not in order, a marker that cannot be read                  unsynced, or
                                                                                    worse than that
 REPLACED       an empty disk, put in the place of a lost one by the operator       yes
 LOST           no identity on it: missing, emptied, or never prepared              yes, no start
@@ -18,7 +19,7 @@ FOREIGN        identity of another bookie or cluster                            
 
 The marker names every run since the disk last was known to be whole; the worst of them counts. A
 host crash under ``sync`` or ``journal`` loses nothing acknowledged if the replay vouches for the
-log.
+log; one under ``write`` loses at most entries of the ledgers that were marked active.
 
 Phase one then marks ledgers, one by one (``mark_for``), before the bookie answers anything. Source:
 BP-46 ("Limbo", "protection mechanism"); rows 1 to 7 of where Java's bookie differs are avoided
@@ -56,10 +57,14 @@ class Identity(Enum):
 
 @value
 class RunEvidence:
-    """One run in a dirty marker: the kernel's boot id, whether it acknowledged before it synced."""
+    """One run in a dirty marker: the kernel's boot id, whether it acknowledged before it synced, the identity of the
+    mount, and whether it marked the ledgers that it did so for.
+    """
 
     boot_id: str
     acked_unsynced: bool
+    mount: str = ""
+    marks_active: bool = False
 
 
 @value
@@ -77,8 +82,9 @@ class DiskEvidence:
     """All that a verdict rests on. ``marker`` None: there was none, and looking for it was no
     error.
 
-    ``tail_trusted``: the replay vouches that nothing synced is missing or damaged. ``damaged``:
-    what it found otherwise, in words. ``strict``: take every crash for one of the host.
+    ``tail_trusted``: the replay vouches that nothing acknowledged is missing or damaged; ``intact``:
+    that nothing synced is. ``damaged``: what it found otherwise, in words. ``strict``: take every
+    crash for one of the host. ``mount``: identity of the mount, never empty where it is known.
     """
 
     marker: MarkerEvidence | None
@@ -87,15 +93,20 @@ class DiskEvidence:
     tail_trusted: bool
     damaged: tuple[str, ...] = ()
     identity: Identity = Identity.OURS
+    mount: str = ""
+    intact: bool = False
 
 
 @value
 class Verdict:
-    """The class of a disk, why, and whether something that it acknowledged may be gone."""
+    """The class of a disk, why, and whether something that it acknowledged may be gone; ``only_active``: of none but
+    the ledgers that are marked active.
+    """
 
     disk_class: DiskClass
     reason: str
     may_have_lost: bool
+    only_active: bool = False
 
 
 def classify(evidence: DiskEvidence) -> Verdict:
@@ -116,14 +127,15 @@ def classify(evidence: DiskEvidence) -> Verdict:
     if marker is not None and not marker.runs:
         return Verdict(DiskClass.HOST_CRASH, "the dirty marker names no run", True)
     runs = () if marker is None else marker.runs
-    same_boot = all(run.boot_id == evidence.boot_id for run in runs)
-    why = "every crash counts (strict)" if same_boot else "the host was restarted"
-    host_crash = bool(runs) and (evidence.strict or not same_boot)
-    if host_crash and any(run.acked_unsynced for run in runs):
-        return Verdict(DiskClass.HOST_CRASH, f"{why}, and entries were acked before a sync", True)
+    why = _why_lost(evidence, runs)
+    unsynced = [run for run in runs if run.acked_unsynced]
+    if why and unsynced:
+        only_active = evidence.intact and all(run.marks_active for run in unsynced)
+        reason = f"{why}, and entries were acked before a sync"
+        return Verdict(DiskClass.HOST_CRASH, reason, True, only_active)
     if not evidence.tail_trusted:
         return Verdict(DiskClass.HOST_CRASH, "the end of the entry log cannot be vouched for", True)
-    if host_crash:
+    if why:
         return Verdict(
             DiskClass.HOST_CRASH,
             f"{why}; all that was acknowledged had been synced and is there",
@@ -132,10 +144,19 @@ def classify(evidence: DiskEvidence) -> Verdict:
     if runs:
         return Verdict(
             DiskClass.PROCESS_CRASH,
-            "the bookie did not stop cleanly, the host has been up since: nothing was lost",
+            "the bookie did not stop cleanly, the host has been up and the file system mounted since: nothing was lost",
             False,
         )
     return Verdict(DiskClass.CLEAN, "it was stopped cleanly", False)
+
+
+def _why_lost(evidence: DiskEvidence, runs: tuple[RunEvidence, ...]) -> str:
+    """Why what was not synced may be lost; empty where that can be excluded."""
+    if any(run.boot_id != evidence.boot_id for run in runs):
+        return "the host was restarted"
+    if any(run.mount != evidence.mount for run in runs):
+        return "the file system was mounted anew, or its device came back"
+    return "every crash counts (strict)" if runs and evidence.strict else ""
 
 
 @value
@@ -150,13 +171,19 @@ class Mark:
 
 
 def mark_for(
-    metadata: LedgerMetadata, bookie: BookieId, *, recorded_safely: bool, underreplicated: bool
+    metadata: LedgerMetadata,
+    bookie: BookieId,
+    *,
+    recorded_safely: bool,
+    underreplicated: bool,
+    recorded: bool = False,
 ) -> Mark | None:
     """What to mark for one ledger of the cluster, when some disk of this bookie may have lost data.
 
-    ``metadata`` was read after the crash. ``recorded_safely``: a disk that lost nothing records the
-    ledger, so its entries and its fence are all there and nothing is marked. ``underreplicated``:
-    the ledger was marked for re-replication, as seen before ``metadata`` was read.
+    ``metadata`` was read after the crash. ``recorded_safely``: a disk that lost nothing of it records
+    the ledger, so its entries and its fence are all there and nothing is marked. ``recorded``: a disk
+    that may have lost something records it. ``underreplicated``: the ledger was marked for
+    re-replication, as seen before ``metadata`` was read.
 
     A ledger that names this bookie in any fragment is fenced and put into limbo, closed or not: a
     read of a lost entry must not be answered 'no such entry', and a writer that was fenced here,
@@ -167,7 +194,9 @@ def mark_for(
     old ensemble. IN_RECOVERY it is put into limbo too, for a recovery keeps its ensemble changes in
     memory: it may have written entries back to this bookie and will say so only when it closes.
     So does a replication worker, which copies a fragment first and changes the metadata then: a
-    ledger that is under-replicated is put into limbo too.
+    ledger that is under-replicated is put into limbo too. Java's ``recoverBookieData`` copies without a
+    mark: a closed ledger of which a copy is recorded here is put into limbo, until the metadata names
+    this bookie or the copy is collected.
     One that does not name it and is OPEN has not been fenced by anybody (a recovery leaves OPEN
     before it fences, and OPEN never comes back), and its writer may yet bring it here: no mark.
     """
@@ -177,5 +206,5 @@ def mark_for(
     if not named and not underreplicated and metadata.state is LedgerState.OPEN:
         return None
     key = master_key(metadata.password) if metadata.password is not None else None
-    limbo = named or underreplicated or metadata.state is LedgerState.IN_RECOVERY
+    limbo = named or underreplicated or recorded or metadata.state is LedgerState.IN_RECOVERY
     return Mark(metadata.ledger_id, fence=True, limbo=limbo, master_key=key)

@@ -4,7 +4,8 @@ A ledger that is here goes only if both are seen, twice, ``gc_confirm_s`` apart:
 
 - the list of all ledgers of the cluster, asked for after the ledgers that are here were listed, does not name it; and a
   direct read, not older than anything, says that there is no such ledger. Or
-- it is closed, no ensemble names this bookie, it is not in limbo and not marked for re-replication.
+- it is closed, no ensemble names this bookie, and it is not marked for re-replication. It may be in limbo: of what a
+  suspect disk holds, and the metadata does not name, limbo ends with its collection.
 
 Any error of the metadata store ends the run before anything was done. So does a list without a single ledger while
 there is one, and a store of another cluster.
@@ -41,13 +42,12 @@ _LOOK_EVERY_S = 0.5
 
 @dataclass(slots=True)
 class _Disk:
-    """What is on one disk: its ledgers, ascending; those in limbo; those that are deleted, with since when (ms), and
+    """What is on one disk: its ledgers, ascending; those that are deleted, with since when (ms), and
     whether their entries are gone.
     """
 
     channel: AsyncChannel
     ledgers: array[int] = field(default_factory=lambda: array("Q"))
-    limbo: set[int] = field(default_factory=set)
     trash: dict[int, int] = field(default_factory=dict)
     emptied: dict[int, int] = field(default_factory=dict)
 
@@ -128,10 +128,8 @@ class _Run:
             await self._work.turn()
             after = disk.ledgers[-1] if disk.ledgers else -1
             page = await ask(disk.channel, messages.ListLedgers(after=after), messages.Page)
-            for ledger, flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+            for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
                 disk.ledgers.append(ledger)
-                if flags & messages.LIMBO:
-                    disk.limbo.add(ledger)
             more = page.more
         after, more = -1, True
         while more:
@@ -204,7 +202,6 @@ class _Run:
     async def _find_strays(self, listed: list[int], found: _Look, *, everything: bool) -> None:
         """Ledgers that exist: those that this bookie is not to hold any more, and deleted ones that it is."""
         trash, emptied = self._of("trash"), self._of("emptied")
-        limbo = {ledger for disk in self._disks for ledger in disk.limbo}
         wanted = [
             each
             for each in listed
@@ -223,7 +220,7 @@ class _Run:
             if ledger in emptied:
                 if named:
                     found.needed.add(ledger)
-            elif stray and ledger not in limbo:
+            elif stray:
                 found.gone.add(ledger)
             elif ledger in trash:
                 found.needed.add(ledger)

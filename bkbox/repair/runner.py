@@ -3,8 +3,9 @@
 One ledger, in this order:
 
 1. read its metadata; a ledger that is not in the metadata store any more was deleted: limbo ends, nothing is missing.
-   One that does not name this bookie and is marked for re-replication waits: a replication worker may have copied it
-   here and be about to say so;
+   One that does not name this bookie waits where it is marked for re-replication, a replication worker may have copied
+   it here and be about to say so; and where there are entries of it here, Java's ``recoverBookieData`` may be about to
+   say so: until the metadata names this bookie, or the copy is collected;
 2. if this bookie is in its last ensemble and it is not CLOSED, recover it like any other client;
 3. list what this bookie must have by the write sets, and take from it what is in the index *and can be read*;
 4. copy the rest from peers (copier.py);
@@ -42,6 +43,10 @@ log = logging.getLogger(__name__)
 _CHECK_ENTRIES_AT_ONCE = 256
 _RECOVER_ADVICE = "wait until more bookies of its ensemble are up and out of limbo; recovery is tried again by itself"
 _MARKED_ADVICE = "wait until a replication worker has finished it; limbo then ends by itself"
+_UNNAMED_ADVICE = (
+    "nothing: limbo ends by itself when the metadata names this bookie, or when the copy is collected; 'bkbox gc run "
+    "--all' collects it sooner"
+)
 _COPY_ADVICE = (
     "bring back a bookie that holds these entries, copying is tried again by itself; "
     "'bkbox ledger explain {0}' shows who has what; where nobody has them any more, "
@@ -158,6 +163,11 @@ class Runner:
                 if ledger in await self._store.underreplicated():
                     return "it is marked for re-replication and may be copied here", _MARKED_ADVICE
                 metadata = await self._settled_metadata(ledger)
+            if self._me not in metadata.bookies() and await self._present(disk, ledger):
+                return (
+                    "the metadata does not name this bookie, which has a copy of it",
+                    _UNNAMED_ADVICE,
+                )
         except NoSuchLedgerError:
             await disk.call(messages.ClearLimbo(ledger=ledger))
             return None

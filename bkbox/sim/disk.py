@@ -181,6 +181,8 @@ class Disk:
         self.names: dict[str, dict[str, File]] = {str(root): {}}
         self.durable_names: dict[str, dict[str, File]] = {str(root): {}}
         self.mounted = True
+        self.mounts = 1
+        """How often it was mounted."""
         self.left_behind = False
         """Whether a sync has failed, so that the system holds for written what is not."""
         self.fail_syncs = 0
@@ -209,8 +211,8 @@ class Disk:
         self.on_failed_sync = None
 
     def sync_all(self) -> bool:
-        """Everything is durable, but for what a failed sync left behind; whether something is, and nobody was told since
-        this was asked last."""
+        """Everything is durable, but for what a failed sync left behind; whether something is, and this was not said
+        before."""
         was_left, self.left_behind = self.left_behind, False
         for folder, names in self.names.items():
             for file in names.values():

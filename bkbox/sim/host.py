@@ -176,6 +176,11 @@ class Host:
     def files(self, process: Process) -> SimFiles:
         return SimFiles(self.disks, process, self.rng, self.ambush)
 
+    def mount_identity(self, folder: Path) -> str:
+        """Of the file system that a disk is mounted from."""
+        disk = next(each for each in self.disks if each.root == folder)
+        return f"mount-{disk.mounts}"
+
     def open_index(self, disk: Path, host_crash: bool, process: Process) -> SimIndex:
         index = self.indexes[disk]
         if host_crash:  # what discard_unsynced does

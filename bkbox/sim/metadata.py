@@ -56,6 +56,7 @@ class Truth:
         self.ledgers: dict[int, list[tuple[float, Versioned[LedgerMetadata]]]] = {}
         self.deleted: set[int] = set()
         self.cookies: dict[BookieId, Versioned[bytes]] = {}
+        self.disk_records: dict[BookieId, Versioned[bytes]] = {}
         self.registered: dict[BookieId, SimRegistration] = {}
         self.watchers: dict[int, list[asyncio.Event]] = {}
         self.marks = Marks(scheduler)
@@ -278,10 +279,29 @@ class View(MetadataStore):
     async def delete_cookie(self, bookie: BookieId) -> None:
         await self._way()
         self._truth.cookies.pop(bookie, None)
+        self._truth.disk_records.pop(bookie, None)
 
     async def cookies(self) -> dict[BookieId, Versioned[bytes]]:
         await self._way()
         return dict(self._truth.cookies)
+
+    # ---- records of disks -----------------------------------------------------------------------
+
+    async def read_disk_record(self, bookie: BookieId) -> Versioned[bytes] | None:
+        await self._way()
+        return self._truth.disk_records.get(bookie)
+
+    async def write_disk_record(
+        self, bookie: BookieId, record: bytes, expected_version: int | None
+    ) -> Versioned[bytes]:
+        await self._way()
+        found = self._truth.disk_records.get(bookie)
+        if (None if found is None else found.version) != expected_version:
+            raise VersionConflictError(f"the record of the disks of {bookie} is another one")
+        stored = Versioned(record, 0 if found is None else found.version + 1)
+        self._truth.disk_records[bookie] = stored
+        await self._answer()
+        return stored
 
     # ---- registration ---------------------------------------------------------------------------
 

@@ -194,7 +194,7 @@ def settled_before_marks() -> tuple[Change, ...]:
     def changed(real: Callable[..., Any]) -> Callable[..., Any]:
         async def account(self: Any, base: Any, opened: Any) -> None:
             for disk in opened:
-                marker.settle(self._files, disk.path, self._run, disk.before)
+                marker.settle(self._files, disk.path, disk.run, disk.before)
             await real(self, base, opened)
 
         return account

@@ -5,6 +5,7 @@ descriptors.
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bkbox.client.client import Client
@@ -110,8 +111,14 @@ class SimSupervisor(Supervisor):
             self._fail,
         )
         self._run = Run(
-            f"boot-{host.name}-{host.boot}", AckAfter(host.plan.ack_after), str(host.cluster.uuid())
+            f"boot-{host.name}-{host.boot}",
+            AckAfter(host.plan.ack_after),
+            str(host.cluster.uuid()),
+            marks_active=True,
         )
+
+    def mount_identity(self, folder: Path) -> str:
+        return self._host.mount_identity(folder)
 
     def _ready(self, _listen: str) -> None:
         host = self._host

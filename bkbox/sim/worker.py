@@ -192,6 +192,7 @@ class Worker:
         self._space: Space | None = None
         self._awake = False
         self._poll_timer: Any = None
+        self._rest_timer: Any = None
         self._on_trouble: Callable[[Message], None] | None = None
         self._told_trouble = False
         self._disk = Path()
@@ -300,8 +301,13 @@ class Worker:
             checkpoint_bytes=order.checkpoint_bytes,
             now_ms=self._wall,
             open_index=open_index,
+            generation=order.generation,
         )
-        report = store.replay(order.host_crash)
+        report = store.replay(
+            order.host_crash,
+            is_clean=order.is_clean,
+            seen=(order.seen[0], order.seen[1], order.seen[2]),
+        )
         self.process.say("replayed %s: %s", order.path, report)
         self._disk = Path(order.path)
         self.store = store
@@ -355,6 +361,21 @@ class Worker:
             self._awake = True
             self.process.after(_TURN_S, self._turn)
 
+    def _plan_rest(self) -> None:
+        groups = self._groups
+        if groups is None or self._rest_timer is not None or self.process.dead:
+            return
+        wait_us = groups.rest_wait_us
+        if wait_us is not None:
+            self._rest_timer = self.process.after(wait_us / 1e6 + 0.001, self._rest)
+
+    def _rest(self) -> None:
+        self._rest_timer = None
+        if self._groups is not None:
+            if self._groups.rest_wait_us == 0:
+                self._groups.rest()
+            self.flush()
+
     def _turn(self) -> None:
         self._awake = False
         if self._groups is not None:
@@ -363,6 +384,7 @@ class Worker:
 
     def flush(self) -> None:
         """Everything that is answered by now leaves; trouble is told once."""
+        self._plan_rest()
         front, bookie = self.front, self._bookie
         if front is None or bookie is None or self.process.dead:
             return

@@ -89,6 +89,10 @@ class Checkpoints:
         segments = journal.segments() if journal is not None else []
         return None, min(segments, default=None)
 
+    def count_from(self, number: int) -> None:
+        """The checkpoint was lost: the next one has a higher number than any before, as others know them."""
+        self.last = replace(self.last, number=max(self.last.number, number))
+
     # ---- when -------------------------------------------------------------------------------
 
     def wrote(self, size: int) -> None:

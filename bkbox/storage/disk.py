@@ -190,9 +190,11 @@ class DiskStore:
 
     # ---- start ---------------------------------------------------------------
 
-    def replay(self, host_crash: bool, *, is_clean: bool = False) -> ReplayReport:
+    def replay(
+        self, host_crash: bool, *, is_clean: bool = False, seen: tuple[int, int, int] = (0, 0, 0)
+    ) -> ReplayReport:
         """Bring the index up to the logs after a stop (``is_clean``), a process crash or a host crash, and say
-        what is missing.
+        what is missing. ``seen``: as ``durable``, what others know of an earlier moment.
 
         Raises IndexDamagedError where the index has to be rebuilt, DiskFullError, DiskFailedError,
         DiskError, and BootError where the last run kept a journal that the configuration does not
@@ -215,6 +217,8 @@ class DiskStore:
             raise IndexDamagedError(
                 f"index: it is of checkpoint {stamp.number}, and the disk's is {checkpoint.index}: an older copy"
             )
+        if checkpoint is None:
+            checkpoints.count_from(max(stamp.number, seen[0]))
         tail = read_tail(self._files, self._disk)
         with self._failing:
             # What the index knows and the log lost is in the journal, if there is one to replay.
@@ -225,7 +229,7 @@ class DiskStore:
                 self.index,
                 host_crash=host_crash,
                 is_journaled=journaled,
-                witnesses=Witnesses(tail, stamp, is_clean),
+                witnesses=Witnesses(tail, stamp, seen[1:], is_clean),
             )
 
             def before_change(found: LogReplay) -> None:
@@ -265,16 +269,14 @@ class DiskStore:
         )
 
     def _bring_to_device(self) -> str:
-        """After a process crash all that was written is the kernel's; why the device did not take it, if it did not."""
+        """After a process crash all that was written is the kernel's: why the device did not take it, if it did not."""
         try:
             self._files.sync_file_system(self._disk)
         except DiskFailedError as error:
             return f"what was written did not reach the device: {error}"
         return ""
 
-    def _begin(
-        self, journal_first: int | None, tail: TailMark | None, *, trusted: bool
-    ) -> None:
+    def _begin(self, journal_first: int | None, tail: TailMark | None, *, trusted: bool) -> None:
         """Start the journal of this run, and take a checkpoint if nothing speaks against it and the last one does
         not cover everything.
         """
@@ -506,6 +508,12 @@ class DiskStore:
         """Room on the disk's file system, bytes."""
         return self._files.space(self._disk)
 
+    def require_writable(self, space: Space) -> None:
+        """DiskFailedError where the file system was remounted read-only: what was written may never reach the device."""
+        if space.read_only and self._failed is None:
+            with self._failing:
+                raise DiskFailedError(f"{self._disk}: the file system is mounted read-only")
+
     def free_bytes(self) -> int:
         """Bytes free on the disk's file system."""
         return self.space().free
@@ -594,6 +602,11 @@ class DiskStore:
     # ---- at rest ---------------------------------------------------------------
 
     @property
+    def is_held(self) -> bool:
+        """Whether what a replay found missing has not been dealt with yet: see ``settle``."""
+        return self._checkpoints.held
+
+    @property
     def is_proven(self) -> bool:
         """Whether the log, or the journal that acknowledges, says of all that was appended that it is durable."""
         return self._acknowledger.is_proven
@@ -628,6 +641,12 @@ class DiskStore:
             return None
         ms = max(ms, in_journal[2])
         return TailMark(segment, offset, in_journal[0], in_journal[1], ms, self._generation)
+
+    @property
+    def durable(self) -> tuple[int, int, int]:
+        """The number of the last checkpoint; segment and offset up to which the log was durable by its last sync."""
+        segment, offset, _ms = self.log.durable_end
+        return self._checkpoints.last.number, segment, offset
 
     def write_tail(self, mark: TailMark) -> DiskError | None:
         """On any thread, one call at a time; what went wrong is for ``end_tail``."""

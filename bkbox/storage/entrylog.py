@@ -119,9 +119,7 @@ class EntryLog:
         """Raises DiskFailedError once a write or a sync has failed."""
         self._log.require_healthy()
 
-    def continue_in(
-        self, segment: int, end: int, torn_end: int, footer: int, tally: Tally
-    ) -> None:
+    def continue_in(self, segment: int, end: int, torn_end: int, footer: int, tally: Tally) -> None:
         """Append to an existing segment, see SegmentLog; ``tally`` counts what came after its last footer."""
         self._log.continue_in(segment, end, torn_end)
         self._tally = tally

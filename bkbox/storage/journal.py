@@ -124,10 +124,11 @@ class Journal:
             else:
                 lost.append(f"{path} is missing")
         seen = (0, 0) if tail is None else (tail.journal_segment, tail.journal_offset)
-        end = (read[-1].segment, read[-1].size) if read else (0, 0)
-        if seen > end and seen[0] >= first and seen[1] > SEGMENT_HEADER_BYTES:
+        last = (read[-1].segment, read[-1].size) if read else (0, 0)
+        if seen > last and seen[0] >= first and seen[1] > SEGMENT_HEADER_BYTES:
             lost.append(
-                f"the journal ends at {end[1]} of segment {end[0]}; TAIL has seen {seen[1]} of segment {seen[0]} durable"
+                f"the journal ends at {last[1]} of segment {last[0]}; TAIL has seen {seen[1]} of segment {seen[0]} "
+                "durable"
             )
         for place, findings in enumerate(read):
             path = self._log.path_of(findings.segment)

@@ -8,9 +8,10 @@ Rules:
 - A run never replaces what earlier runs left: it adds itself. Only when the boot's phase one
   (fence, limbo) is durable does ``settle`` leave the present run alone in it; until then a second
   crash has to come to the same conclusion.
-- A process that died on the boot it was started on lost nothing that write(2) took. Another boot
-  id, a recorded failure (a failed sync for one) or a marker that cannot be read mean that the host
-  may have lost what was not synced.
+- A process that died lost nothing that write(2) took if the kernel is still the same (boot id) and
+  has had the file system mounted ever since, on the same device (host/mounts.py). A difference in any
+  of these, a recorded failure (a failed sync for one) or a marker that cannot be read mean that what
+  was not synced may be lost: a loss is what cannot be excluded.
 - An error while looking is not 'no marker': it is the worst marker.
 """
 
@@ -30,13 +31,15 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """One run of a bookie on a disk: the kernel's boot id, when it acknowledged, and an id of its
-    own.
+    """One run of a bookie on a disk: the kernel's boot id, when it acknowledged, an id of its own, the identity of the
+    mount, and whether it marked ledgers active before it acknowledged without a sync (versions before did not).
     """
 
     boot_id: str
     ack_after: AckAfter
     run_id: str
+    mount: str = ""
+    marks_active: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +52,11 @@ class Marker:
     failures: tuple[str, ...] = ()
     replaced: bool = False
 
-    def is_host_crash(self, boot_id: str) -> bool:
-        """Whether what was not synced may be lost, seen from a boot with this id."""
+    def is_host_crash(self, boot_id: str, mount: str = "") -> bool:
+        """Whether what was not synced may be lost, seen from a boot with this id and a mount with this identity."""
         if self.failures or self.replaced or not self.runs:
             return True
-        return any(run.boot_id != boot_id for run in self.runs)
+        return any((run.boot_id, run.mount) != (boot_id, mount) for run in self.runs)
 
     @property
     def acked_unsynced(self) -> bool:
@@ -73,7 +76,13 @@ def read_marker(files: Files, disk: Path) -> Marker | None:
         if fields is None:
             return None
         runs = tuple(
-            Run(str(run["boot_id"]), AckAfter(run["ack_after"]), str(run["run_id"]))
+            Run(
+                str(run["boot_id"]),
+                AckAfter(run["ack_after"]),
+                str(run["run_id"]),
+                str(run.get("mount", "")),
+                bool(run.get("marks_active", False)),
+            )
             for run in fields["runs"]
         )
         failures = tuple(str(reason) for reason in fields["failures"])
@@ -96,6 +105,18 @@ def record_failure(files: Files, disk: Path, reason: str) -> None:
     """
     marker = read_marker(files, disk) or Marker()
     _write(files, disk, replace(marker, failures=(*marker.failures, reason)))
+
+
+def carry_failure(files: Files, disk: Path, before: Marker | None, reason: str) -> Marker:
+    """Note a failure of before this run that the marker has not heard of; what was there ``before``, with it."""
+    found = before or Marker()
+    if reason in found.failures:
+        return found
+    marker = read_marker(files, disk) or Marker()
+    kept = len(found.failures)
+    failures = (*marker.failures[:kept], reason, *marker.failures[kept:])
+    _write(files, disk, replace(marker, failures=failures))
+    return replace(found, failures=(*found.failures, reason))
 
 
 def mark_replaced(files: Files, disk: Path) -> None:

@@ -4,8 +4,8 @@ From the checkpoint on, every good record is put into the index again, in order;
 regions are judged by scan.py, once all segments have been read. Then every segment that is not known to be durable is
 made so, in order, because what is written from now on will say that it is:
 
-- the last segment goes on where its torn tail begins, which becomes filler again (elsewhere it is cut off): what had been
-  filled stays so, and a later start can tell what a write that was cut leaves from rot;
+- the last segment goes on where its torn tail begins, which becomes filler again (elsewhere it is cut off): what had
+  been filled stays so, and a later start can tell what a write that was cut leaves from rot;
 - any other bad region stays where it is, because good records follow it or because what is there had been durable: the
   segment notes it in a GAP record. Good data is never cut;
 - a segment without a seal that has a successor, or that has a GAP, is sealed.
@@ -43,11 +43,17 @@ _ENDLESS = 1 << 63
 
 @value
 class Witnesses:
-    """What saw how far the log reached: the tail mark, the stamp of the index, and whether the last run stopped clean."""
+    """What saw how far the log reached: the tail mark, the stamp of the index, others (segment and offset), and whether
+    the last run stopped clean.
+    """
 
     tail: TailMark | None = None
     stamp: Stamp = Stamp()
+    elsewhere: tuple[int, int] = (0, 0)
     is_clean: bool = False
+
+
+NO_WITNESSES = Witnesses()
 
 
 @dataclass(slots=True)
@@ -87,9 +93,9 @@ class LogReplayer:
         *,
         host_crash: bool,
         is_journaled: bool = False,
-        witnesses: Witnesses = Witnesses(),
+        witnesses: Witnesses = NO_WITNESSES,
     ) -> None:
-        """``is_journaled``: all that nothing proves to be durable in the log is in a journal, which is replayed next."""
+        """``is_journaled``: all that nothing proves to be durable in the log is in a journal that is replayed next."""
         self._files = files
         self._log = log
         self._index = index
@@ -142,7 +148,9 @@ class LogReplayer:
         for segment in self._read:
             goes_on = self._mend(segment, is_last=segment is self._read[-1])
         if not goes_on:
-            seen = self._witnesses.tail.segment if self._witnesses.tail is not None else 0
+            seen = self._witnesses.elsewhere[0]
+            if self._witnesses.tail is not None:
+                seen = max(seen, self._witnesses.tail.segment)
             self._log.start_at(max(newest, self._first + begun - 1, retired.last, seen) + 1)
         if self._host_crash or self._found.lost:
             gone, self._found.dropped = self._index.find_gone(self._is_gone)
@@ -198,7 +206,10 @@ class LogReplayer:
         tail, stamp = self._witnesses.tail, self._witnesses.stamp
         last = self._read[-1].findings if self._read else None
         end = (self._first, self._start) if last is None else (last.segment, last.size)
-        seen = [("its index", stamp.segment, stamp.offset)]
+        seen = [
+            ("its index", stamp.segment, stamp.offset),
+            ("the record of the disks", *self._witnesses.elsewhere),
+        ]
         if tail is not None:
             seen.append(("TAIL", tail.segment, tail.offset))
             self._found.synced_ms = tail.ms
@@ -209,8 +220,8 @@ class LogReplayer:
                     f"the entry log ends at {end[1]} of segment {end[0]}; {witness} has seen {offset} of segment "
                     f"{segment} durable"
                 )
-        for segment in self._read:
-            self._found.synced_ms = max(self._found.synced_ms, segment.findings.synced_ms)
+        for one in self._read:
+            self._found.synced_ms = max(self._found.synced_ms, one.findings.synced_ms)
         if self._witnesses.is_clean and checkpoint is not None and self._found.records:
             self._found.lost.append(
                 "the entry log goes on behind its checkpoint, and no dirty marker says why"

@@ -9,7 +9,8 @@ What a bad region means depends on what SYNCED records prove and on how the last
   zeros (where the file had not been filled), or lies beyond the end of the file. Then the sync that it waited for never
   ended, and nothing that was promised after a sync is in it. A record that was written whole, and is wrong, is *lost*.
 - After a process crash all that write(2) took is there: only a tail of the last segment that ends inside a record, as a
-  killed write leaves it, or that begins with filler, as a start leaves it that was killed while it cut one off, is torn.
+  killed write leaves it, is torn, or one that begins with filler, as a start leaves it that was killed while it made
+  filler of a torn tail.
 - A GAP record repeats the judgement of an earlier start.
 
 A SEAL says that a segment was left for the next one. It proves nothing by itself, but where it is missing from a
@@ -56,8 +57,8 @@ class SegmentFindings:
     """What a scan of one segment found.
 
     ``format`` of the segment, 0 where its header is bad; ``size`` of the file without filler, ``file_bytes`` with it;
-    ``bound`` up to which its SYNCED records prove it durable (0: there is none), and what the last of them says beside that: ``filled`` up
-    to which the file was durably filled, ``synced_ms`` when (0 not known); ``footer`` = offset of the last footer seen
+    ``bound`` up to which its SYNCED records prove it durable (0: there is none), and what the last of them says beside
+    that: ``filled`` up to which the file was durably filled, ``synced_ms`` when (0 not known); ``footer`` = offset of the last footer seen
     (0 none); ``seal_end`` = where the last SEAL ends; ``bad`` = (start, end) of bad regions, each with what of its
     first record may never have been written; ``tail`` = the last of them if nothing but filler follows.
     """

@@ -200,8 +200,8 @@ class ScannedRecord:
 class Untouched:
     """Which sectors of a record that does not verify may hold what was there before it was written.
 
-    ``filler``: one is filler, or lies beyond the end of the file. ``zeros_at``: offset of the last one that is zeros, -1
-    where none is; zeros are what was there before only where the file had not been filled.
+    ``filler``: one is filler, or lies beyond the end of the file. ``zeros_at``: offset of the last one that is zeros,
+    -1 where none is; zeros are what was there before only where the file had not been filled.
     """
 
     filler: bool = False
@@ -359,7 +359,9 @@ class _Reader:
         while start < end:
             stop = min(start - start % _SECTOR_BYTES + _SECTOR_BYTES, self.size)
             sector = self._bytes(start, stop - start)
-            if sector[:_FILLER_BYTES] == filler(self._seed, start, min(start + _FILLER_BYTES, stop)):
+            if sector[:_FILLER_BYTES] == filler(
+                self._seed, start, min(start + _FILLER_BYTES, stop)
+            ):
                 filled = True
             elif not any(sector):
                 zeros_at = start

@@ -81,8 +81,8 @@ def record_bytes(parts: Sequence[Part]) -> int:
 
 @dataclass(slots=True)
 class LogSync:
-    """One sync under way; ``run`` may be called on another thread, once. ``filled``: up to where the file was filled when
-    it began, at ``begun_ms`` since 1970.
+    """One sync under way; ``run`` may be called on another thread, once. ``filled``: up to where the file was filled
+    when it began, at ``begun_ms`` since 1970.
     """
 
     segment: int
@@ -174,7 +174,7 @@ class SegmentLog:
 
     def continue_in(self, segment: int, end: int, torn_end: int) -> None:
         """Append to an existing segment behind its last record, at ``end``; how much of it is durable is not
-        known. What a write that was cut has left, up to ``torn_end``, becomes filler again, and filler stays. DiskError.
+        known. What a write that was cut has left, up to ``torn_end``, becomes filler again; filler stays. DiskError.
         """
         self.close()
         file = self._file = self._files.open_append(self.path_of(segment))
@@ -277,9 +277,7 @@ class SegmentLog:
 
     def _put_synced(self) -> int:
         """Pack a SYNCED record about the last sync; bytes of it."""
-        body = SYNCED_BODY.pack(
-            self._synced, self._synced_filled, self._synced_ms, self.generation
-        )
+        body = SYNCED_BODY.pack(self._synced, self._synced_filled, self._synced_ms, self.generation)
         record = Record(Kind.SYNCED, body)
         return put_record(self._room, 0, record, self._seed, self.segment, self.offset)
 

@@ -16,6 +16,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
+from bkbox import values
 from bkbox.errors import DamagedError, IndexDamagedError
 from bkbox.ids import MAX_ID
 from bkbox.kernel.runs import RUN_VERSION, Run, RunEncoder
@@ -28,7 +29,6 @@ from bkbox.storage.records import (
     is_state,
 )
 from bkbox.storage.segment import RECORD_HEADER_BYTES
-from bkbox.values import value
 
 Changes = dict[bytes, bytes | None]
 """Values to be put by key, None where the key is deleted."""
@@ -42,7 +42,7 @@ _STAMP = struct.Struct(">QQQ")
 _END = b"\xff" * 17
 
 
-@value
+@values.value
 class Stamp:
     """The checkpoint that an index was flushed for: its number, and where in the log it stands."""
 

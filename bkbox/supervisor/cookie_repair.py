@@ -6,6 +6,7 @@ Whatever a crash in between must not forget is written first.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from uuid import UUID, uuid4
 
@@ -28,6 +29,8 @@ from bkbox.supervisor.cookies import (
     removed,
 )
 from bkbox.supervisor.directories import Directory, DirState, lock_all, stamp, write_epoch
+from bkbox.supervisor.witness import BookieRecord, encode_record, with_disks
+from bkbox.supervisor.witnessing import read_witness
 from bkbox.wire import cookie as cookies
 from bkbox.wire.cookie import Cookie
 
@@ -76,6 +79,9 @@ async def carry_out(
             markers.record_failure(files, item.path, "VERSION was missing")
         if item.state is DirState.BYPASSED:
             markers.record_failure(files, item.path, "its cookie in the metadata store was newer")
+        if item.state is DirState.PAST:
+            reason = f"it was an older copy of itself: {item.detail}"
+            markers.record_failure(files, item.path, reason)
         if item.state in (DirState.GOOD, DirState.STALE):
             for loss in losses:
                 markers.record_failure(files, item.path, loss)
@@ -88,6 +94,7 @@ async def carry_out(
         if item.state is not DirState.EMPTY:
             write_epoch(files, item.path, epoch)
     bookie = BookieId(str(evidence.expected.bookie_host))
+    await _forget_past(evidence, store, bookie)
     version = evidence.stored.version
     while version < epoch:  # a cookie that was deleted and made anew counts from 0 again
         data = cookies.encode(evidence.expected)
@@ -103,6 +110,30 @@ async def carry_out(
     for item in evidence.directories:
         if item not in replacements and item.state is not DirState.REPLACED:
             stamp(files, item.path, evidence.expected)
+
+
+async def _forget_past(evidence: Evidence, store: MetadataStore, bookie: BookieId) -> None:
+    """The record says nothing any more of disks from the past, whose dirty markers do from now on."""
+    past = {
+        str(item.identity.uuid)
+        for item in evidence.disks
+        if item.state is DirState.PAST and item.identity is not None
+    }
+    if past:
+        left = {uuid: disk for uuid, disk in evidence.record.disks.items() if uuid not in past}
+        record = with_disks(evidence.record, evidence.record.generation, left)
+        await store.write_disk_record(bookie, encode_record(record), evidence.record_version)
+
+
+async def accept_older_metadata(evidence: Evidence, store: MetadataStore, files: Files) -> None:
+    """Go on with a metadata store that is behind the disks: its record is not behind them from now on."""
+    found = [read_witness(files, item.path) for item in evidence.disks]
+    seen = [each for each in found if each is not None]
+    sequence = max((each.record.sequence for each in seen), default=0)
+    generation = max((each.generation for each in seen), default=0)
+    record = BookieRecord(1 + max(sequence, evidence.record.sequence), generation, 0, {})
+    bookie = BookieId(str(evidence.expected.bookie_host))
+    await store.write_disk_record(bookie, encode_record(record), evidence.record_version)
 
 
 def _replacements(
@@ -131,19 +162,28 @@ async def inspect(config: Config) -> CookieReport:
         return judge(await gather(config, store, RealFiles()), str(config.path))
 
 
-async def plan_repair(config: Config) -> RepairPlan:
+async def plan_repair(config: Config, *, older_metadata: bool = False) -> RepairPlan:
     """What `bkbox cookie repair` would do; changes nothing."""
     async with await connect(config.metadata, config.metadata_wait_s) as store:
-        return plan_of(await gather(config, store, RealFiles()))
+        evidence = await gather(config, store, RealFiles())
+    if not (older_metadata and evidence.store_behind):
+        return plan_of(evidence)
+    plan = plan_of(replace(evidence, store_behind=""))
+    step = f"go on with a metadata store that is behind the disks ({evidence.store_behind})"
+    return plan if plan.refusal is not None else RepairPlan([step, *plan.steps])
 
 
-async def apply_repair(config: Config) -> None:
-    """Repair, under the locks of the disks. Raises BookieRunningError, OperatorError."""
+async def apply_repair(config: Config, *, older_metadata: bool = False) -> None:
+    """Repair, under the locks of the disks; ``older_metadata``: go on with a metadata store that is behind them. Raises
+    BookieRunningError, OperatorError."""
     files = RealFiles()
     held = lock_all(config, files, create=True)
     try:
         async with await connect(config.metadata, config.metadata_wait_s) as store:
             evidence = await gather(config, store, files)
+            if evidence.store_behind and older_metadata:
+                await accept_older_metadata(evidence, store, files)
+                evidence = await gather(config, store, files)
             plan = plan_of(evidence)
             if plan.refusal is not None:
                 raise OperatorError(plan.refusal)

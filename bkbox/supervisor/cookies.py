@@ -16,7 +16,7 @@ rules of repair:
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from bkbox.config import Config
@@ -26,11 +26,15 @@ from bkbox.metadata.base import MetadataStore, Versioned
 from bkbox.storage.files import Files
 from bkbox.supervisor.directories import (
     NEVER_WRITTEN_TO,
+    OURS,
     Directory,
     DirState,
     in_time,
     look_at,
 )
+from bkbox.supervisor.witness import NOTHING, BookieRecord, disk_behind, store_behind
+from bkbox.supervisor.witnessing import checkpoint_number, read_record, read_witness
+from bkbox.values import replaced
 from bkbox.wire import cookie as cookies
 from bkbox.wire.cookie import Cookie
 
@@ -88,6 +92,11 @@ class Evidence:
     journal: Directory | None
     let_go: frozenset[str] = frozenset()
     """Paths of disks that hold nothing: `bkbox disk remove` has noted so on them."""
+    record: BookieRecord = NOTHING
+    record_version: int | None = None
+    """What the metadata store has of the disks, and its version; None: nothing."""
+    store_behind: str = ""
+    """Why the metadata store is an older copy of itself; empty where nothing says so."""
 
     @property
     def directories(self) -> tuple[Directory, ...]:
@@ -108,8 +117,36 @@ def expected_cookie(config: Config, instance_id: str) -> Cookie:
 async def gather(config: Config, store: MetadataStore, files: Files) -> Evidence:
     """Look at everything."""
     instance_id = await store.instance_id()
-    stored = await store.read_cookie(BookieId(config.bookie_id))
-    return look_at_disks(config, files, instance_id, stored)
+    bookie = BookieId(config.bookie_id)
+    stored = await store.read_cookie(bookie)
+    record, version = await read_record(store, bookie)
+    found = look_at_disks(config, files, instance_id, stored)
+    return _in_present(replace(found, record=record, record_version=version), files)
+
+
+def _in_present(evidence: Evidence, files: Files) -> Evidence:
+    """With what is from the past: disks, or the metadata store (witness.py)."""
+    record = evidence.record
+    ours = {
+        str(item.identity.uuid): item
+        for item in evidence.disks
+        if item.identity is not None and item.state in OURS
+    }
+    witnesses = {uuid: read_witness(files, item.path) for uuid, item in ours.items()}
+    behind = store_behind(record, witnesses)
+    if behind:
+        return replace(evidence, store_behind=behind)
+    details = {
+        item.path: disk_behind(record, uuid, witnesses[uuid], checkpoint_number(files, item.path))
+        for uuid, item in ours.items()
+    }
+    disks = tuple(
+        replaced(item, state=DirState.PAST, detail=details[item.path])
+        if details.get(item.path)
+        else item
+        for item in evidence.disks
+    )
+    return replace(evidence, disks=disks)
 
 
 def look_at_disks(
@@ -151,6 +188,12 @@ def judge(evidence: Evidence, config_path: str) -> CookieReport:
     else:
         stored_text = evidence.stored.value.decode("utf-8", "replace")
         found += _metadata_differences(evidence.expected, evidence.stored.value)
+    if evidence.store_behind:
+        found.append(
+            Difference(
+                "metadata", "age", "not behind the disks", f"behind: {evidence.store_behind}"
+            )
+        )
     for directory in evidence.directories:
         found += _directory_differences(evidence, directory)
     ok = not found
@@ -186,6 +229,9 @@ def _directory_differences(evidence: Evidence, directory: Directory) -> list[Dif
     if directory.state in (DirState.GOOD, DirState.REPLACED):
         return []
     where = str(directory.path)
+    if directory.state is DirState.PAST:
+        found_age = f"an older copy of the disk: {directory.detail}"
+        return [Difference(where, "age", "not behind the metadata store", found_age)]
     if directory.state in (DirState.BYPASSED, DirState.OUTDATED):
         assert evidence.stored is not None
         versions = (str(evidence.stored.version), f"{directory.epoch} ({directory.detail})")
@@ -246,6 +292,12 @@ def plan_of(evidence: Evidence) -> RepairPlan:
             return RepairPlan(
                 refusal=f"{name} of the cookie in the metadata store is {theirs}, expected {ours}"
             )
+    if evidence.store_behind:
+        return RepairPlan(
+            refusal=f"the metadata store is an older copy of itself: {evidence.store_behind}. Put the newest one back. "
+            "If there is none, ledgers that were made or closed since are not in it: bkbox cookie repair "
+            "--accept-older-metadata goes on with it, and what it does not name is collected"
+        )
     steps: list[str] = []
     for item in evidence.directories:
         if item.state in NEVER_WRITTEN_TO:
@@ -268,6 +320,11 @@ def _steps_for(evidence: Evidence, stored: Cookie, item: Directory) -> list[str]
         return [
             f"take {item.path} in again as if its host had crashed: at the next start its ledgers are fenced and in "
             f"limbo until every entry was compared with peers ({item.detail})"
+        ]
+    if item.state is DirState.PAST:
+        return [
+            f"take {item.path} in as a lost disk, with what is on it: at the next start its ledgers, and every ledger "
+            f"that may have been on it, are fenced and in limbo until their entries are back from peers ({item.detail})"
         ]
     if item.state is DirState.STALE:
         return [f"rewrite VERSION on {item.path} ({item.detail})"]

@@ -25,6 +25,7 @@ from bkbox.storage.lock import LOCK_NAME, DiskLock
 from bkbox.storage.marker import MARKER_NAME
 from bkbox.storage.sealed import read_document, write_document
 from bkbox.supervisor.drainmark import DRAINING_NAME, is_removed
+from bkbox.supervisor.witness import WITNESS_NAME
 from bkbox.values import replaced, value
 from bkbox.wire import cookie as cookies
 from bkbox.wire.cookie import Cookie
@@ -40,6 +41,7 @@ _NOT_DATA = frozenset(
         *(EPOCH_NAME, f"{EPOCH_NAME}.new", "lost+found", "admin.sock"),
         *(DRAINING_NAME, f"{DRAINING_NAME}.new"),
         *(JOBS_NAME, f"{JOBS_NAME}.new", f"{JOBS_NAME}.aside"),
+        *(WITNESS_NAME, f"{WITNESS_NAME}.new"),
     }
 )
 """What may stand in a directory that counts as empty: a repair that was interrupted leaves some of these."""
@@ -61,6 +63,7 @@ class DirState(Enum):
     REPLACED = "replaced, to be stamped after phase one"
     STALE = "its VERSION is missing, unreadable or differs"
     OUTDATED = "out of date"
+    PAST = "from the past"
     REMOVED = "taken out of the bookie"
     BYPASSED = "its cookie in the metadata store was written by another tool, or it was out of use"
     FOREIGN = "foreign"
@@ -68,7 +71,7 @@ class DirState(Enum):
     UNREADABLE = "unreadable"
 
 
-_OURS = (DirState.GOOD, DirState.STALE, DirState.REPLACED)
+OURS = (DirState.GOOD, DirState.STALE, DirState.REPLACED)
 NEVER_WRITTEN_TO = (
     DirState.OUTDATED,
     DirState.FOREIGN,
@@ -145,13 +148,13 @@ def write_epoch(files: Files, path: Path, epoch: int) -> None:
 
 def in_time(found: Sequence[Directory], stored: Versioned[bytes] | None) -> tuple[Directory, ...]:
     """The directories of one bookie, and which of them are out of date."""
-    ours = [item for item in found if item.state in _OURS]
+    ours = [item for item in found if item.state in OURS]
     if stored is None or all(item.epoch >= stored.version for item in ours):
         return tuple(found)
     bypassed = all(item.epoch < stored.version for item in ours)
 
     def judged(item: Directory) -> Directory:
-        if item.state not in _OURS or item.epoch >= stored.version:
+        if item.state not in OURS or item.epoch >= stored.version:
             return item
         if bypassed:
             detail = (

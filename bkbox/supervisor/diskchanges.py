@@ -287,8 +287,8 @@ class DiskChanges:
             return
         with contextlib.suppress(BkboxError, TimeoutError):
             answer = await disk.call(messages.Stop(), self._bookie.config.stop_timeout_s)
-            if isinstance(answer, messages.Stopped) and answer.clean:
-                markers.clear(self._files, disk.path, self._bookie.this_run)
+            if isinstance(answer, messages.Stopped) and answer.clean and disk.run is not None:
+                markers.clear(self._files, disk.path, disk.run)
         await disk.child.end(_END_S)
 
 

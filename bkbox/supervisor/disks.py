@@ -11,7 +11,7 @@ from typing import Any
 from bkbox.ipc import messages
 from bkbox.protocol.boot import DiskClass
 from bkbox.storage.lock import DiskLock
-from bkbox.storage.marker import Marker
+from bkbox.storage.marker import Marker, Run
 from bkbox.supervisor.meter import Meter
 from bkbox.supervisor.process import Child
 
@@ -29,12 +29,16 @@ class Disk:
     lock: DiskLock
     before: Marker | None = None
     """The dirty marker as this start found it; None: clean."""
+    run: Run | None = None
+    """What this run of the bookie wrote into the marker."""
     host_crash: bool = False
     needs_stamp: bool = False
     """It stands in for a lost disk and gets its VERSION after phase one."""
     crash_class: DiskClass = DiskClass.CLEAN
     reason: str = ""
     may_have_lost: bool = False
+    only_active: bool = False
+    """What it may have lost is of ledgers that are marked active, and of no others."""
     opened: messages.DiskOpened | None = None
     child: Child | None = None
     restarts: int = 0

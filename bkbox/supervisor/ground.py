@@ -74,7 +74,8 @@ async def _fix_cookies(
     )
 
     plan = cookies.plan_of(evidence)
-    if plan.refusal is not None or any(d.state is DirState.BYPASSED for d in evidence.directories):
+    asks = (DirState.BYPASSED, DirState.PAST)
+    if plan.refusal is not None or any(item.state in asks for item in evidence.directories):
         return evidence  # these need somebody who knows whether the right disks are mounted
     for step in plan.steps:
         log.warning("auto_fix_cookies: %s", step)

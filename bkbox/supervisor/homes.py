@@ -68,6 +68,9 @@ async def _ends_later(ledger: int, disk: Disk, other: Disk) -> bool:
 
 
 def _was_damaged(disk: Disk) -> bool:
+    """Its log or index was; or it failed, or is an older copy that was taken in, which a marker says of it."""
+    if disk.before is not None and disk.before.failures:
+        return True
     return disk.opened is not None and bool(disk.opened.damaged or disk.opened.rebuilt)
 
 

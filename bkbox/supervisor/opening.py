@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Collection, Sequence
+from datetime import datetime
 
 from bkbox.config import Config
 from bkbox.errors import BootError, ConnectionLostError, DamagedError, FormatVersionError
@@ -19,25 +20,27 @@ from bkbox.protocol import boot
 from bkbox.protocol.boot import MarkerEvidence, RunEvidence
 from bkbox.storage import marker as markers
 from bkbox.storage.files import Files
-from bkbox.storage.marker import Marker, Run
+from bkbox.storage.marker import Marker
 from bkbox.storage.records import AckAfter
 from bkbox.supervisor import phase_one
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.nursery import Nursery
 from bkbox.supervisor.process import Child
+from bkbox.supervisor.witnessing import Witnessing
 
 log = logging.getLogger(__name__)
 
 
 async def open_disk(
-    disk: Disk, config: Config, run: Run, nursery: Nursery, on_message: Handler
+    disk: Disk, config: Config, witnessing: Witnessing, nursery: Nursery, on_message: Handler
 ) -> None:
-    """Give the disk and its lock to a worker, let it replay, classify the disk. Raises BootError and what the
-    worker met.
+    """Give the disk and its lock to a worker, let it replay, classify the disk. Raises BootError and what the worker
+    met.
     """
-    before = disk.before
+    before, run = disk.before, disk.run
+    assert run is not None
     host_crash = before is not None and (
-        config.strict_unclean_shutdown or before.is_host_crash(run.boot_id)
+        config.strict_unclean_shutdown or before.is_host_crash(run.boot_id, run.mount)
     )
     name = str(disk.path)
     disk.child = Child(nursery.take("worker", name), name, on_message)
@@ -46,6 +49,9 @@ async def open_disk(
         journal=str(config.journal) if config.journal else "",
         ack_after=config.ack_after,
         host_crash=host_crash,
+        is_clean=before is None,
+        generation=witnessing.generation,
+        seen=witnessing.seen(disk),
         segment_bytes_max=config.segment_bytes_max,
         checkpoint_bytes=config.checkpoint_bytes,
         slow_operation_ms=config.slow_operation_ms,
@@ -70,11 +76,15 @@ async def open_disk(
             strict=config.strict_unclean_shutdown,
             tail_trusted=opened.trusted,
             damaged=tuple(opened.damaged),
+            mount=run.mount,
+            intact=opened.intact,
         )
     )
     disk.opened = opened
     disk.crash_class, disk.reason = verdict.disk_class, verdict.reason
-    disk.may_have_lost = verdict.may_have_lost
+    disk.may_have_lost, disk.only_active = verdict.may_have_lost, verdict.only_active
+    if verdict.may_have_lost and opened.synced_ms:
+        disk.reason += f"; nothing acknowledged before {_time(opened.synced_ms)} is missing"
     log.warning("disk %s: %s: %s", disk.path, disk.crash_class.value, disk.reason)
 
 
@@ -90,7 +100,10 @@ def _marker_evidence(marker: Marker | None) -> MarkerEvidence | None:
     """What the dirty marker of a disk says, as the protocol's boot planning takes it."""
     if marker is None:
         return None
-    runs = tuple(RunEvidence(run.boot_id, run.ack_after is AckAfter.WRITE) for run in marker.runs)
+    runs = tuple(
+        RunEvidence(run.boot_id, run.ack_after is AckAfter.WRITE, run.mount, run.marks_active)
+        for run in marker.runs
+    )
     return MarkerEvidence(runs, marker.failures, marker.replaced)
 
 
@@ -109,9 +122,15 @@ async def mark_losses(
     return done
 
 
-async def settle(disk: Disk, files: Files, run: Run) -> None:
+async def settle(disk: Disk, files: Files) -> None:
     """What earlier runs may have lost is accounted for, durably: the disk may serve."""
+    assert disk.run is not None
     await disk.call(messages.Settle())
-    markers.settle(files, disk.path, run, disk.before)
-    disk.may_have_lost = False
+    markers.settle(files, disk.path, disk.run, disk.before)
+    disk.may_have_lost = disk.only_active = False
     disk.settled = True
+
+
+def _time(ms: int) -> str:
+    """A point in time, to the second, as an operator's clock shows it."""
+    return datetime.fromtimestamp(ms // 1000).astimezone().isoformat(sep=" ")

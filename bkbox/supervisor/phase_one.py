@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from bkbox.errors import NoSuchLedgerError
 from bkbox.ids import BookieId, LedgerId
 from bkbox.ipc import messages
-from bkbox.ipc.messages import FENCED, LIMBO, PAGE_ITEMS
+from bkbox.ipc.messages import ACTIVE, FENCED, LIMBO, PAGE_ITEMS
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol.boot import Mark, mark_for
 from bkbox.supervisor.disks import Disk
@@ -38,10 +38,11 @@ async def run(
     store: MetadataStore, bookie: BookieId, disks: Sequence[Disk], doubtful: Collection[int] = ()
 ) -> PhaseOne:
     """Mark every ledger that one of the disks with ``may_have_lost`` may have lost something of, and the ``doubtful``
-    ones, of which some disk has a copy that may not be whole."""
+    ones, of which some disk has a copy that may not be whole. Of a disk that can only have lost entries of active
+    ledgers, all others are whole, and what it does not record was never on it."""
     result = PhaseOne()
-    suspects = [disk for disk in disks if disk.may_have_lost]
-    places = await _places(disks)
+    suspects = [disk for disk in disks if disk.may_have_lost and not disk.only_active]
+    places, active = await _places(disks)
     waiting = {disk.uuid: bytearray() for disk in disks}
     homes = itertools.cycle(suspects)
     # Before any metadata: a ledger whose mark is gone by then names the bookies it was copied to.
@@ -51,12 +52,17 @@ async def run(
         home = places.get(metadata.ledger_id)
         if home is None and not suspects:
             continue  # it never was here
-        safe = home is not None and not home.may_have_lost and metadata.ledger_id not in doubtful
+        ledger = metadata.ledger_id
+        lost = home is not None and home.may_have_lost
+        if lost and home is not None and home.only_active:
+            lost = ledger in active
+        safe = home is not None and not lost and ledger not in doubtful
         mark = mark_for(
             metadata,
             bookie,
             recorded_safely=safe,
-            underreplicated=metadata.ledger_id in underreplicated,
+            underreplicated=ledger in underreplicated,
+            recorded=home is not None,
         )
         if mark is None:
             continue
@@ -71,19 +77,22 @@ async def run(
     return result
 
 
-async def _places(disks: Sequence[Disk]) -> dict[int, Disk]:
-    """Which disk records a ledger."""
+async def _places(disks: Sequence[Disk]) -> tuple[dict[int, Disk], set[int]]:
+    """Which disk records a ledger, and which ledgers are marked active."""
     places: dict[int, Disk] = {}
+    active: set[int] = set()
     for disk in disks:
         after, more = -1, True
         while more:
             page = await disk.call(messages.ListLedgers(after=after))
             assert isinstance(page, messages.Page)
-            for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
+            for ledger, flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
                 places[ledger] = disk
+                if flags & ACTIVE:
+                    active.add(ledger)
                 after = ledger
             more = page.more
-    return places
+    return places, active
 
 
 async def _all_metadata(store: MetadataStore) -> AsyncIterator[LedgerMetadata]:

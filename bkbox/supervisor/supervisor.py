@@ -25,6 +25,7 @@ import signal
 import time
 import uuid
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -40,6 +41,8 @@ from bkbox.errors import (
     MetadataError,
     MetadataUnavailableError,
 )
+from bkbox.host.files import HostFiles
+from bkbox.host.mounts import mount_identity
 from bkbox.ids import BookieId
 from bkbox.ipc import channel, link, messages
 from bkbox.metadata.base import Registration
@@ -68,6 +71,7 @@ from bkbox.supervisor.process import Child, Exit
 from bkbox.supervisor.published import service_info_of
 from bkbox.supervisor.quotas import QuotaNews
 from bkbox.supervisor.watchdog import Attendance
+from bkbox.supervisor.witnessing import Witnessing
 
 if TYPE_CHECKING:
     from bkbox.admin.door import Door
@@ -85,6 +89,7 @@ _STATS_TIMEOUT_S = 1.0
 """A worker that syncs a large batch answers later; the figures of before are shown meanwhile."""
 _CHILD_END_S = 5.0
 _METADATA_AGAIN_S = 1.0
+_NOTE_STOP_S = 5.0
 
 
 def kernel_boot_id() -> str:
@@ -121,7 +126,10 @@ class Supervisor:
         self._bookie = BookieId(config.bookie_id)
         self._on_ready = on_ready
         self._attendance = Attendance(self, manager or ServiceManager(), files)
-        self._run = Run(kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()))
+        self._run = Run(
+            kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()), marks_active=True
+        )
+        self.witnessing = Witnessing(files, self._bookie, config.run_dir)
         self.moving = Moving(lambda: self.frontend)
         self.changes: DiskChanges | None = None
         self.intents = Intents(self, files)
@@ -218,6 +226,9 @@ class Supervisor:
     # ---- start --------------------------------------------------------------------------------------
 
     async def _start(self, base: Ground) -> None:
+        await self._when_available(
+            "generation", lambda: self.witnessing.begin(base.store, self.disks)
+        )
         self.phase = "dirty markers"
         self.intents.load()
         for disk in self.disks:
@@ -238,12 +249,13 @@ class Supervisor:
         self._attendance.look()
         self._on_ready(self.listen)
         self._keeper.run(self._run_jobs(base))
+        self._keeper.run(self.witnessing.keep(base.store, self.disks))
 
     async def _open(self, disk: Disk) -> None:
         await opening.open_disk(
             disk,
             self.config,
-            self._run,
+            self.witnessing,
             self.nursery,
             lambda message, _fds: self._disk_says(disk, message),
         )
@@ -260,7 +272,8 @@ class Supervisor:
                 )
             await self.moving.doubts_accounted_for(self.disks)
             for disk in opened:
-                await opening.settle(disk, self._files, self._run)
+                await opening.settle(disk, self._files)
+                self.witnessing.settle(disk, self.disks)
 
     async def _when_available(self, phase: str, step: Callable[[], Awaitable[_T]]) -> _T:
         """Take a step of the start that may be begun again, until the metadata store is there for it."""
@@ -425,15 +438,36 @@ class Supervisor:
         self._link(disk)
         self._link_repair(disk)
 
-    @property
-    def this_run(self) -> Run:
-        return self._run
-
     def begin_run(self, disk: Disk) -> None:
-        """The dirty marker, before anything else is done to a disk."""
+        """The dirty marker, before anything else is done to a disk; then what is to be known of it elsewhere."""
         make_room(self._files, disk.path)
-        disk.before = markers.begin_run(self._files, disk.path, self._run)
+        disk.run = self._run_on(disk)
+        disk.before = markers.begin_run(self._files, disk.path, disk.run)
+        failed = self.witnessing.failure_of(disk)
+        if failed:  # its own marker may never have heard of it
+            disk.before = markers.carry_failure(self._files, disk.path, disk.before, failed)
+        self.witnessing.join(disk)
         self.intents.carry_over(disk)
+
+    def _run_on(self, disk: Disk) -> Run:
+        """This run, as it is on a disk now. A mount that nothing is known of is like no other."""
+        mount = self.mount_identity(disk.path) or f"not known {uuid.uuid4()}"
+        return replace(self._run, mount=mount)
+
+    def mount_identity(self, folder: Path) -> str:
+        return mount_identity(HostFiles(), folder)
+
+    def _begin_again(self, disk: Disk) -> None:
+        """The worker of a disk is started again: what the marker says of the runs before, this one included."""
+        now = self._run_on(disk)
+        if now != disk.run:  # it was mounted anew meanwhile
+            disk.run = now
+            disk.before = markers.begin_run(self._files, disk.path, now)
+        else:
+            disk.before = markers.read_marker(self._files, disk.path)
+        failed = self.witnessing.failure_of(disk)
+        if failed:
+            disk.before = markers.carry_failure(self._files, disk.path, disk.before, failed)
 
     def keep_disk(self, base: Ground, disk: Disk) -> None:
         """Bring the worker back whenever it ends, until ``disk.keeping`` is cancelled."""
@@ -447,7 +481,7 @@ class Supervisor:
 
         async def revive() -> None:
             disk.restarts += 1
-            disk.before = markers.read_marker(self._files, disk.path)
+            self._begin_again(disk)
             await self.bring_up(base, disk)
 
         what = f"the worker of disk {disk.path}"
@@ -464,6 +498,7 @@ class Supervisor:
     def _disk_says(self, disk: Disk, message: messages.Message) -> None:
         if isinstance(message, messages.DiskTrouble):
             disk.trouble = message.reason
+            self.witnessing.fail(disk, self.disks, message.reason)
             log.error("disk %s failed and takes no more writes: %s", disk.path, message.reason)
         elif isinstance(message, messages.IndexProgress):
             self.phase = opening.replay_phase(disk, message)
@@ -578,10 +613,19 @@ class Supervisor:
         if self.jobs is not None:
             await self.jobs.save()
         clean = all(await asyncio.gather(*map(self._stop_disk, self.disks)))
+        await self._note_stop()
         if clean:
             for disk in self.disks:
-                clean = markers.clear(self._files, disk.path, self._run) and clean
+                assert disk.run is not None
+                clean = markers.clear(self._files, disk.path, disk.run) and clean
         return clean
+
+    async def _note_stop(self) -> None:
+        """What the disks have come to; one that is put back in time while the bookie is down is noticed then."""
+        if self._base is not None and self.witnessing.generation:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(_NOTE_STOP_S):
+                    await self.witnessing.note(self._base.store, self.disks)
 
     async def _stop_disk(self, disk: Disk) -> bool:
         """True if everything on the disk is durable and accounted for."""
@@ -592,6 +636,8 @@ class Supervisor:
             answer = await disk.call(messages.Stop(), timeout_s=self.config.stop_timeout_s)
             assert isinstance(answer, messages.Stopped)
             stopped = answer.clean and disk.settled
+            if answer.durable is not None:
+                disk.stats = {**disk.stats, "durable": answer.durable}
             if not answer.clean:
                 log.error("disk %s was not left clean: %s", disk.path, answer.reason)
         await disk.child.end(_CHILD_END_S)

@@ -8,7 +8,7 @@ from itertools import islice
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import BugError, DamagedError, DiskError
 from bkbox.ipc import messages
-from bkbox.ipc.messages import FENCED, LIMBO, PAGE_ITEMS, Message
+from bkbox.ipc.messages import ACTIVE, FENCED, LIMBO, PAGE_ITEMS, Message
 from bkbox.storage.disk import DiskStore, ReplayReport
 from bkbox.storage.records import LedgerRecord
 from bkbox.values import replaced
@@ -29,6 +29,8 @@ def opened(store: DiskStore, report: ReplayReport, rebuilt: str = "") -> message
         cut_bytes=report.bytes_cut,
         damaged=list(report.damaged)[:20],
         trusted=report.trusted,
+        intact=report.intact,
+        synced_ms=report.synced_ms,
         rebuilt=rebuilt,
     )
 
@@ -42,10 +44,11 @@ def stopped(store: DiskStore | None, groups: Groups | None) -> messages.Stopped:
     try:
         if groups is not None:
             groups.drain()
+            groups.unmark_all()
         store.close()
     except DiskError as error:
         return messages.Stopped(clean=False, reason=str(error))
-    return messages.Stopped(clean=True)
+    return messages.Stopped(clean=True, durable=list(store.durable))
 
 
 class Calls:
@@ -84,7 +87,7 @@ class Calls:
 
     def _list_ledgers(self, call: messages.ListLedgers) -> messages.Page:
         wanted = (
-            (ledger, FENCED * record.fenced | LIMBO * record.limbo)
+            (ledger, FENCED * record.fenced | LIMBO * record.limbo | ACTIVE * record.active)
             for ledger, record in self._ledgers(call.after)
             if record.limbo or not call.limbo_only
         )
@@ -148,4 +151,5 @@ class Calls:
             "failed": self._store.failed_reason or "",
             "counts": self._bookie.counts,
             "stages": self._stages.values(),
+            "durable": list(self._store.durable),
         }

@@ -7,6 +7,10 @@ for nothing, and handing it over would cost more than there is to overlap.
 Checkpoints and writeback go on behind the groups, one of each at a time. Only their beginnings and ends are the
 worker's own: what they read and write meanwhile, no group touches.
 
+A disk that rests is brought into a state that proves itself: what is not durable is synced, active ledgers are
+unmarked, a SYNCED record is written, and the tail mark (storage/disk.py). States of ledgers are proved sooner than entries. Under
+load active ledgers that became quiet are unmarked, and the tail is marked, now and then.
+
 Who waits for the disk to read waits behind, too: late reads of all groups so far are waited for together, while others
 gather. A group is done when its writes and its late reads are answered.
 """
@@ -26,6 +30,7 @@ from bkbox.errors import BugError, DiskError, EncodingError, FrameError
 from bkbox.logs.trace import UNDER_WAY
 from bkbox.storage.checkpointing import Checkpointing, Sync
 from bkbox.storage.disk import DiskStore
+from bkbox.storage.records import Location
 from bkbox.worker.frontlink import FrontLink, Group
 from bkbox.worker.stages import Stages
 
@@ -40,6 +45,18 @@ _MOMENT_US = 500
 
 _FEW_ADDS = 128
 """Where the last sync covered more, the next group is large enough as it comes."""
+
+_REST_US = 500_000
+"""After so long without an append a disk rests."""
+
+_PROVE_STATES_US = 10_000
+"""After so long without an append what is durable of states of ledgers is proved."""
+
+_UNMARK_US = 5_000_000
+"""How often, under load, active ledgers are looked through for quiet ones."""
+
+_TAIL_US = 1_000_000
+"""How often, under load, the tail is marked."""
 
 _SWITCH_S = 0.0005
 """How long a thread behind may hold up the worker at most while both compute; Python's default is ten times that."""
@@ -93,9 +110,16 @@ class Groups:
         self._checkpoint_refused = False
         self._late: list[_Taken] = []
         self._syncing, self._checkpointing, self._writeback = _Behind(), _Behind(), _Behind()
-        self._reading = _Behind()
+        self._reading, self._marking = _Behind(), _Behind()
+        self._appended_us = self._unmarked_us = self._marked_us = ticks_us()
+        self._rested_at: Location | None = None
+        """Where the log ended when there was nothing more to do for a disk that rests."""
+        self._has_states = False
+        """Whether states of ledgers came since what is durable was proved."""
+        self._unmarks: Sync | None = None
+        """The sync after which the ledgers that became quiet before are unmarked."""
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
-        self._threads = ThreadPoolExecutor(4)
+        self._threads = ThreadPoolExecutor(5)
         sys.setswitchinterval(_SWITCH_S)
 
     def fileno(self) -> int:
@@ -125,6 +149,8 @@ class Groups:
                 return
             UNDER_WAY.set(partial(_connections, (group,)))
             work = self._bookie.begin(group.area, group.segments)
+            if work.is_written:
+                self._note_append(has_states=bool(work.odd.states or work.odd.packets))
             taken = _Taken(front, group, work)
             # Alike requests of version 2 are told apart by the order of their answers.
             waits = work.waits or (work.has_changes and bool(self._waiting or self._covered))
@@ -209,10 +235,112 @@ class Groups:
             writeback = store.begin_writeback()
             if writeback is not None:
                 self._start(self._writeback, writeback, lambda: None)
+        self._rest()
 
     def go_on(self) -> None:
         """Something was done beside the groups: begin what is due and can be begun."""
+        self._note_append(has_states=True)
         self._go_on()
+
+    # ---- at rest ------------------------------------------------------------------------------------
+
+    def _note_append(self, *, has_states: bool) -> None:
+        self._appended_us = self._ticks_us()
+        self._has_states |= has_states
+
+    @property
+    def rest_wait_us(self) -> int | None:
+        """In how long ``rest`` has something to do if nothing comes; None: for ever."""
+        store = self._store
+        if (
+            self._sync is not None
+            or self._waiting
+            or self._marking.future is not None
+            or store.is_held
+            or store.failed_reason is not None
+            or self._rested_at == store.position
+        ):
+            return None  # what is under way calls ``ended``
+        due = self._appended_us + (_PROVE_STATES_US if self._proves_states() else _REST_US)
+        return max(0, due - self._ticks_us())
+
+    def rest(self) -> None:
+        """The wait may be over: go on."""
+        self._go_on()
+
+    def _proves_states(self) -> bool:
+        return self._has_states and self._store.is_durable and not self._store.is_proven
+
+    def _rest(self) -> None:
+        """Take the next step towards a disk that proves itself, if one is due."""
+        store, bookie = self._store, self._bookie
+        if store.is_held or store.failed_reason is not None:
+            return
+        now = self._ticks_us()
+        is_idle = now - self._appended_us >= _REST_US
+        if is_idle or now - self._marked_us >= _TAIL_US:
+            self._mark_tail(now)
+        if self._sync is not None or self._waiting or self._rested_at == store.position:
+            return
+        try:
+            if bookie.has_active and (is_idle or now - self._unmarked_us >= _UNMARK_US):
+                self._unmarked_us = now
+                if bookie.begin_unmark(everything=is_idle):
+                    self._unmarks = store.begin_sync()
+                    self._begin_sync(self._unmarks)
+            elif is_idle and not store.is_durable:
+                self._begin_sync(store.begin_sync())
+            elif store.is_durable and not store.is_proven:
+                if is_idle or self._is_due_to_prove(now):
+                    self._has_states = False
+                    store.prove()
+                    self._begin_sync(store.begin_sync())
+            elif is_idle and store.due_tail is None and self._marking.future is None:
+                self._rested_at = store.position
+        except DiskError as error:
+            self._cannot_rest(error)
+
+    def _cannot_rest(self, error: DiskError) -> None:
+        log.warning("the disk cannot note down what is durable: %s", error)
+        self._rested_at = self._store.position  # until something else is appended
+
+    def _is_due_to_prove(self, now: int) -> bool:
+        return self._has_states and now - self._appended_us >= _PROVE_STATES_US
+
+    def _mark_tail(self, now: int) -> None:
+        if self._marking.future is not None:
+            return
+        mark = self._store.due_tail
+        if mark is None:
+            return
+        self._marked_us = now
+        errors: list[DiskError | None] = []
+
+        def ended() -> None:
+            error = errors[0]
+            try:
+                self._store.end_tail(error)
+            except DiskError as failure:
+                log.error("tail mark: %s", failure)
+            if error is not None:
+                self._cannot_rest(error)
+
+        self._start(self._marking, lambda: errors.append(self._store.write_tail(mark)), ended)
+
+    def _unmark(self) -> None:
+        try:
+            self._bookie.unmark()
+        except DiskError as error:
+            self._cannot_rest(error)
+
+    def unmark_all(self) -> None:
+        """Before a stop, after ``drain``: no ledger is active any more. Raises DiskError."""
+        if self._bookie.has_active and not self._store.is_held:
+            self._bookie.begin_unmark(everything=True)
+            self._store.sync()
+            self._bookie.unmark()
+
+    # ---- what goes on behind ------------------------------------------------------------------------
 
     def sync_behind(self) -> None:
         """Something was appended beside the groups: begin to sync it, if no sync is under way, and whatever is due."""
@@ -271,6 +399,10 @@ class Groups:
             UNDER_WAY.set(None)
         for taken in covered:
             self._finish(taken, failure)
+        if sync is self._unmarks:
+            self._unmarks = None
+            if failure is None:
+                self._unmark()
         checkpoint = self._checkpoint
         if checkpoint is not None and checkpoint.sync is sync and failure is None:
             self._start(self._checkpointing, checkpoint.run, self._end_checkpoint)
@@ -319,12 +451,21 @@ class Groups:
         self._go_on()
 
     def _see(self) -> None:
-        for behind in (self._syncing, self._checkpointing, self._writeback, self._reading):
+        for behind in self._behind():
             if behind.future is not None and behind.future.done():
                 future, behind.future = behind.future, None
                 future.result()
                 assert behind.ended is not None
                 behind.ended()
+
+    def _behind(self) -> tuple[_Behind, ...]:
+        return (
+            self._syncing,
+            self._checkpointing,
+            self._writeback,
+            self._reading,
+            self._marking,
+        )
 
     def drain(self) -> None:
         """Wait for everything that is under way or waits, and end it; nothing new is begun but syncs."""
@@ -336,11 +477,7 @@ class Groups:
                 self._fail_waiting()
             elif self._sync is None and self._waiting:
                 self._begin_sync(self._store.begin_sync())
-            under_way = [
-                behind.future
-                for behind in (self._syncing, self._checkpointing, self._writeback, self._reading)
-                if behind.future is not None
-            ]
+            under_way = [behind.future for behind in self._behind() if behind.future is not None]
             if not under_way and not self._waiting:
                 return
             wait(under_way)

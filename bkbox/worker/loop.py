@@ -92,6 +92,9 @@ class Worker:
                     self._on_front()
                 if self._bookie is not None and self._bookie.has_polls:
                     self._answer_polls()
+                if self._groups is not None and self._groups.rest_wait_us == 0:
+                    self._groups.rest()
+                    self._look_after()
                 if self._store is not None and self._store.index_damage:
                     self._leave_index()
         except EOFError:
@@ -296,10 +299,13 @@ class Worker:
         """How long until there is something to do if nothing comes; None: for ever."""
         if self._front is not None and self._front.has_batches:
             return 0
-        if self._bookie is None or not self._bookie.has_polls:
-            return None
-        wait_ms = self._bookie.polls_wait_ms
-        return None if wait_ms is None else wait_ms / 1000
+        waits_ms = []
+        if self._bookie is not None and self._bookie.has_polls:
+            waits_ms.append(self._bookie.polls_wait_ms)
+        if self._groups is not None and (wait_us := self._groups.rest_wait_us) is not None:
+            waits_ms.append(-(-wait_us // 1000))
+        found = [wait_ms for wait_ms in waits_ms if wait_ms is not None]
+        return min(found) / 1000 if found else None
 
     def _answer_polls(self) -> None:
         if self._front is None or self._bookie is None:

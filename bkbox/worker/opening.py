@@ -67,9 +67,14 @@ class Opening:
             segment_bytes_max=order.segment_bytes_max,
             checkpoint_bytes=order.checkpoint_bytes,
             now_ms=self.wall_ms,
+            generation=order.generation,
         )
         try:
-            report = store.replay(order.host_crash)
+            report = store.replay(
+                order.host_crash,
+                is_clean=order.is_clean,
+                seen=(order.seen[0], order.seen[1], order.seen[2]),
+            )
             bookie = Bookie(store, wall_ms=self.wall_ms, ticks_us=self.ticks_us)
         except IndexDamagedError:
             store.abandon()

@@ -167,7 +167,8 @@ class Space:
         survey, scrub = self._surveyed, self._scrub
         sizes = {segment: size for segment, size, _live in self._sealed()}
         live = {} if survey is None else {each: survey.live[each].bytes for each in survey.live}
-        free, total = self._store.space()
+        room = self._store.space()
+        free, total = room.free, room.total
         return {
             "instance_id": self._store.identity.instance_id,
             "segment": self._store.log.position.segment,

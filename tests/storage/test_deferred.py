@@ -20,7 +20,6 @@ from bkbox.storage.records import (
     lac_record,
     ledger_record,
 )
-from tests.faultyfiles import CrashableStore
 from tests.storage.bench import KEY, Disk, Host, defer, entry, entry_bytes, put
 
 MODES = list(AckAfter)

@@ -1,4 +1,8 @@
-"""Cookies of bookies: ``cookies/<bookie id>``, the bytes as they are. Source: ZKRegistrationManager.java."""
+"""Cookies of bookies: ``cookies/<bookie id>``, the bytes as they are; and what bookies of bkbox noted of their disks:
+``underreplication/disks/<bookie id>``, where Java looks at no names but those that it knows.
+
+Source: ZKRegistrationManager.java.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,17 @@ from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.nodes import BadVersionError, NodeExistsError, NoNodeError
 
+COOKIES = "cookies"
+DISK_RECORDS = "underreplication/disks"
+
 
 class Cookies:
-    """The cookies of one cluster. What its methods promise: MetadataStore."""
+    """The cookies, or the records of disks, of one cluster. What its methods promise: MetadataStore."""
 
-    def __init__(self, zk: Connection, root: str) -> None:
+    def __init__(self, zk: Connection, root: str, folder: str = COOKIES) -> None:
         self._zk = zk
         self._root = root
-        self._folder = f"{root}/cookies"
+        self._folder = f"{root}/{folder}"
 
     async def find(self, bookie: BookieId) -> Versioned[bytes] | None:
         node = await self._zk.find(self._path(bookie))
@@ -38,7 +45,7 @@ class Cookies:
             found = await self._zk.exists(path)
         at = None if found is None else found.version
         raise VersionConflictError(
-            f"the cookie of bookie {bookie} is {_at(at)}, not {_at(expected_version)}"
+            f"{self._path(bookie)} is {_at(at)}, not {_at(expected_version)}"
         )
 
     async def delete(self, bookie: BookieId) -> None:

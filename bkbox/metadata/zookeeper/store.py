@@ -19,7 +19,7 @@ from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.zookeeper import bookies, cluster
 from bkbox.metadata.zookeeper.connection import Connection
-from bkbox.metadata.zookeeper.cookies import Cookies
+from bkbox.metadata.zookeeper.cookies import DISK_RECORDS, Cookies
 from bkbox.metadata.zookeeper.ids import LedgerIds
 from bkbox.metadata.zookeeper.ledgers import Ledgers
 from bkbox.metadata.zookeeper.loglists import ZooKeeperLogLists
@@ -53,6 +53,7 @@ class ZooKeeperStore(MetadataStore):
         self._ids = LedgerIds(zk, root, layout)
         self._ledgers = Ledgers(zk, root, layout)
         self._cookies = Cookies(zk, root)
+        self._disk_records = Cookies(zk, root, DISK_RECORDS)
         self._under_replication = ZooKeeperUnderReplication(zk, root)
         self._process = this_process()
         self._registrations: list[ZooKeeperRegistration] = []
@@ -149,10 +150,23 @@ class ZooKeeperStore(MetadataStore):
     async def delete_cookie(self, bookie: BookieId) -> None:
         async with self._zk.deadline():
             await self._cookies.delete(bookie)
+            await self._disk_records.delete(bookie)
 
     async def cookies(self) -> dict[BookieId, Versioned[bytes]]:
         async with self._zk.deadline():
             return await self._cookies.all()
+
+    # ---- records of disks -------------------------------------------------------------------
+
+    async def read_disk_record(self, bookie: BookieId) -> Versioned[bytes] | None:
+        async with self._zk.deadline():
+            return await self._disk_records.find(bookie)
+
+    async def write_disk_record(
+        self, bookie: BookieId, record: bytes, expected_version: int | None
+    ) -> Versioned[bytes]:
+        async with self._zk.deadline():
+            return await self._disk_records.write(bookie, record, expected_version)
 
     # ---- registration -----------------------------------------------------------------------
 

@@ -1,0 +1,164 @@
+"""Witnesses of the disks of a bookie: how a disk, or a metadata store, from the past is noticed.
+
+An older copy of a disk is in order in itself, and knows nothing of what came after it. So what a disk has come to is
+also noted where an older copy of that disk cannot take it back: in the metadata store (*record*), and on every disk
+(``WITNESS``), which has the record as it was stored last.
+
+- A *generation* counts the starts of the bookie. Each start takes the next one: the record says that it has *begun*,
+  then the disks get it, then the record has it. A disk whose generation is behind that of the record was not there when
+  the bookie last used it, unless the start that took it never came to use it.
+- With each disk goes the number of its last checkpoint and how far its log was durable, half a minute ago at most.
+- A record that is behind what a disk has seen of it comes from an older copy of the metadata store.
+- A disk that failed since it last was known to be whole is noted on all others, in the run directory and in the record:
+  its own dirty marker may never have reached it.
+
+Pure functions; who reads and writes is in witnessing.py.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from bkbox.errors import DamagedError
+from bkbox.values import replaced, value
+
+WITNESS_NAME = "WITNESS"
+
+
+@value
+class DiskRecord:
+    """What was noted of one disk: the generation that used it last, the number of its last checkpoint, up to where its
+    log was durable, and why it failed since it was last known to be whole (empty: it did not).
+    """
+
+    generation: int
+    checkpoint: int = 0
+    segment: int = 0
+    offset: int = 0
+    failed: str = ""
+
+
+@value
+class BookieRecord:
+    """What the metadata store has of a bookie. ``sequence`` counts its writes; ``begun``: the generation of a start
+    that may have got to some of the disks, 0 where there is none. ``disks`` by uuid.
+    """
+
+    sequence: int
+    generation: int
+    begun: int
+    disks: Mapping[str, DiskRecord]
+
+
+NOTHING = BookieRecord(0, 0, 0, {})
+
+
+@value
+class DiskWitness:
+    """What one disk has: its own generation, the record as it was stored last, and failures of other disks, by uuid."""
+
+    generation: int
+    record: BookieRecord
+    failed: Mapping[str, str]
+
+
+def encode_record(record: BookieRecord) -> bytes:
+    return json.dumps(record_fields(record), sort_keys=True).encode()
+
+
+def decode_record(data: bytes) -> BookieRecord:
+    """Raises DamagedError."""
+    try:
+        return record_of(json.loads(data))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise DamagedError(f"the record of the bookie's disks cannot be read: {error}") from error
+
+
+def record_fields(record: BookieRecord) -> dict[str, Any]:
+    disks = {
+        uuid: {
+            "generation": disk.generation,
+            "checkpoint": disk.checkpoint,
+            "segment": disk.segment,
+            "offset": disk.offset,
+            "failed": disk.failed,
+        }
+        for uuid, disk in record.disks.items()
+    }
+    return {
+        "sequence": record.sequence,
+        "generation": record.generation,
+        "begun": record.begun,
+        "disks": disks,
+    }
+
+
+def record_of(fields: dict[str, Any]) -> BookieRecord:
+    """Raises KeyError, TypeError, ValueError, AttributeError."""
+    disks = {
+        str(uuid): DiskRecord(
+            int(disk["generation"]),
+            int(disk["checkpoint"]),
+            int(disk["segment"]),
+            int(disk["offset"]),
+            str(disk["failed"]),
+        )
+        for uuid, disk in fields["disks"].items()
+    }
+    return BookieRecord(
+        int(fields["sequence"]), int(fields["generation"]), int(fields["begun"]), disks
+    )
+
+
+def store_behind(record: BookieRecord, witnesses: Mapping[str, DiskWitness | None]) -> str:
+    """Why the metadata store is an older copy of itself; empty where nothing says so. ``witnesses``: by uuid."""
+    for witness in witnesses.values():
+        if witness is None:
+            continue
+        if witness.record.sequence > record.sequence:
+            return f"its record of the disks is number {record.sequence}, and they have seen {witness.record.sequence}"
+        if witness.generation > max(record.generation, record.begun):
+            newest = max(record.generation, record.begun)
+            return f"it knows of {newest} starts of the bookie, and a disk of {witness.generation}"
+    return ""
+
+
+def disk_behind(
+    record: BookieRecord, uuid: str, witness: DiskWitness | None, checkpoint: int
+) -> str:
+    """Why a disk is an older copy of itself; empty where nothing says so. ``checkpoint``: number of its last one."""
+    noted = record.disks.get(uuid)
+    if noted is None:
+        return ""
+    generation = 0 if witness is None else witness.generation
+    if generation < noted.generation:
+        newest = noted.generation
+        return f"it was last used by start {generation} of the bookie, and the metadata store knows of {newest}"
+    if checkpoint < noted.checkpoint:
+        return f"its last checkpoint is {checkpoint}, and the metadata store knows of {noted.checkpoint}"
+    return ""
+
+
+def failures(
+    record: BookieRecord, witnesses: Mapping[str, DiskWitness | None], uuid: str
+) -> list[str]:
+    """Why a disk failed since it was last known to be whole, as all others have it."""
+    found = [record.disks[uuid].failed] if uuid in record.disks else []
+    for other, witness in witnesses.items():
+        if other != uuid and witness is not None:
+            found.append(witness.failed.get(uuid, ""))
+    return sorted({reason for reason in found if reason})
+
+
+def with_begun(record: BookieRecord, generation: int) -> BookieRecord:
+    """A start is about to give this generation to the disks."""
+    return replaced(record, sequence=record.sequence + 1, begun=generation)
+
+
+def with_disks(
+    record: BookieRecord, generation: int, disks: Mapping[str, DiskRecord]
+) -> BookieRecord:
+    """All of these disks are as they are here; those that are not named are not in use any more."""
+    return BookieRecord(record.sequence + 1, generation, 0, dict(disks))

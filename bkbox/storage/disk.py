@@ -509,7 +509,7 @@ class DiskStore:
         return self._files.space(self._disk)
 
     def require_writable(self, space: Space) -> None:
-        """DiskFailedError where the file system was remounted read-only: what was written may never reach the device."""
+        """DiskFailedError where the file system was remounted read-only: what was written need not be on the device."""
         if space.read_only and self._failed is None:
             with self._failing:
                 raise DiskFailedError(f"{self._disk}: the file system is mounted read-only")

@@ -1,8 +1,8 @@
 """``<disk>/TAIL``: how far the log was durable, written beside the log, so that a log that was cut short is noticed.
 
 A log proves with SYNCED records that what lies before them was durable. Cut off behind one, it looks like a log that
-was never longer. The tail mark is the witness: at most a second after a sync, and when the log rests, a mark is appended
-here and synced. A start that finds the log, or the journal, to end before the last mark has lost something.
+was never longer. The tail mark is the witness: at most a second after a sync, and when the log rests, a mark is
+appended here and synced. A start that finds the log, or the journal, to end before the last mark has lost something.
 
 Marks are appended, 48 bytes each; the last good one counts. Losing this file costs the witness, never data.
 """

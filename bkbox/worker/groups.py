@@ -8,8 +8,8 @@ Checkpoints and writeback go on behind the groups, one of each at a time. Only t
 worker's own: what they read and write meanwhile, no group touches.
 
 A disk that rests is brought into a state that proves itself: what is not durable is synced, active ledgers are
-unmarked, a SYNCED record is written, and the tail mark (storage/disk.py). States of ledgers are proved sooner than entries. Under
-load active ledgers that became quiet are unmarked, and the tail is marked, now and then.
+unmarked, a SYNCED record is written, and the tail mark (storage/disk.py). States of ledgers are proved sooner than
+entries. Under load active ledgers that became quiet are unmarked, and the tail is marked, now and then.
 
 Who waits for the disk to read waits behind, too: late reads of all groups so far are waited for together, while others
 gather. A group is done when its writes and its late reads are answered.

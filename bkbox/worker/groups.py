@@ -278,7 +278,7 @@ class Groups:
             return
         now = self._ticks_us()
         is_idle = now - self._appended_us >= _REST_US
-        if is_idle or now - self._marked_us >= _TAIL_US:
+        if not is_idle and now - self._marked_us >= _TAIL_US:
             self._mark_tail(now)
         if self._sync is not None or self._waiting or self._rested_at == store.position:
             return
@@ -295,8 +295,10 @@ class Groups:
                     self._has_states = False
                     store.prove()
                     self._begin_sync(store.begin_sync())
-            elif is_idle and store.due_tail is None and self._marking.future is None:
-                self._rested_at = store.position
+            elif is_idle and self._marking.future is None:
+                self._mark_tail(now)
+                if self._marking.future is None:
+                    self._rested_at = store.position
         except DiskError as error:
             self._cannot_rest(error)
 

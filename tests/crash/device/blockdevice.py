@@ -23,6 +23,7 @@ from pathlib import Path
 
 from tests.crash.device import loop
 from tests.crash.points.recorder import compiler
+from tests.harness.processes import wait_for
 
 SOURCE = Path(__file__).with_name("server.c")
 FILE_SYSTEMS = ("ext4", "xfs")
@@ -93,9 +94,7 @@ class BlockDevice:
 
     def _close(self) -> None:
         try:
-            if self._mounted:
-                self.unmount(lazy=True)
-            self.detach()
+            self.detach(lazy=True)
         finally:
             self._socket.close()
             try:
@@ -115,8 +114,6 @@ class BlockDevice:
 
     def format(self) -> None:
         """An empty file system in the place of what was there, flushed and not mounted."""
-        if self._mounted:
-            self.unmount()
         self.detach()
         self.attach()
         if self.fs == "ext4":
@@ -130,11 +127,18 @@ class BlockDevice:
     def attach(self) -> None:
         self._loop = loop.Loop(self._image)
 
-    def detach(self) -> None:
-        """The loop device is gone, and with it what the kernel had cached of it."""
+    def detach(self, *, lazy: bool = False) -> None:
+        """Unmount. The loop device is gone, and with it what the kernel had cached of it; not if
+        processes use the file system still, which is only allowed where this is ``lazy``.
+        """
+        if self._mounted:
+            _run(["umount", "-n", *(["-l"] if lazy else []), self.path])
+            self._mounted = False
         if self._loop is not None:
-            self._loop.detach()
-        self._loop = None
+            detached, self._loop = self._loop, None
+            detached.detach()
+            if not lazy:
+                wait_for(lambda: not detached.attached, "the loop device to be gone", pause=0.001)
 
     def mount(self) -> None:
         """Check and mount, as a host does that starts. Raises CalledProcessError."""
@@ -147,13 +151,8 @@ class BlockDevice:
         _run(["mount", "-n", "-t", self.fs, "-o", self._options, self.loop, self.path])
         self._mounted = True
 
-    def unmount(self, *, lazy: bool = False) -> None:
-        _run(["umount", "-n", *(["-l"] if lazy else []), self.path])
-        self._mounted = False
-
     def remount(self) -> None:
         """Unmount, detach, attach, mount, as an operator may do while the bookie is down."""
-        self.unmount()
         self.detach()
         self.mount()
 
@@ -161,9 +160,7 @@ class BlockDevice:
         """Repair the device, attach it anew, check it and mount it. ``lazy``: processes still use
         the old mount, and shall go on to.
         """
-        if self._mounted:
-            self.unmount(lazy=lazy)
-        self.detach()
+        self.detach(lazy=lazy)
         self.heal()
         if lazy and self.fs == "xfs" and "nouuid" not in self._options:
             self._options += ",nouuid"  # it does not mount what it has mounted already
@@ -215,7 +212,6 @@ class BlockDevice:
 
     def restore(self) -> None:
         """Put what ``snapshot`` remembered in the place of what is there, and mount that."""
-        self.unmount()
         self.detach()
         self._do("restore")
         self.mount()

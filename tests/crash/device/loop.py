@@ -31,10 +31,14 @@ class Loop:
             os.close(backing)
 
     def detach(self) -> None:
-        """Let go of the device; it is gone at once, unless it is mounted still."""
+        """Let go of the device; it is gone as soon as no mount uses it."""
         if self._fd >= 0:
             os.close(self._fd)
         self._fd = -1
+
+    @property
+    def attached(self) -> bool:
+        return (Path("/sys/block") / self.path.name / "loop").exists()
 
 
 def free_number() -> int:

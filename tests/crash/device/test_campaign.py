@@ -6,6 +6,8 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -45,3 +47,12 @@ def test_a_bookie_that_does_not_sync_is_noticed() -> None:
     assert any(
         campaign(runnable(Setting("sync", "ext4", seed, 2, lie="sync"))).broken for seed in seeds
     )
+
+
+def test_the_checker_shares_no_code_with_bkbox() -> None:
+    program = (
+        "import sys; import tests.crash.device.checker\n"
+        "print([name for name in sys.modules if name.partition('.')[0] == 'bkbox'])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[]\n", done.stderr

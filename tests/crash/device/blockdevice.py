@@ -158,12 +158,14 @@ class BlockDevice:
 
     def come_back(self, *, lazy: bool = False) -> None:
         """Repair the device, attach it anew, check it and mount it. ``lazy``: processes still use
-        the old mount, and shall go on to.
+        the old mount, and shall go on to; it fails for good.
         """
+        if lazy:
+            self.vanish()
+            if self.fs == "xfs" and "nouuid" not in self._options:
+                self._options += ",nouuid"  # it does not mount what it has mounted already
         self.detach(lazy=lazy)
         self.heal()
-        if lazy and self.fs == "xfs" and "nouuid" not in self._options:
-            self._options += ",nouuid"  # it does not mount what it has mounted already
         self.mount()
 
     # ---- what happens to the device --------------------------------------------------------

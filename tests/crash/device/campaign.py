@@ -1,12 +1,18 @@
 """Cuts the power under a bookie again and again, and checks after each cut what it had acknowledged:
 
     python -m tests.crash.device.campaign [--cuts N] [--mode MODE] [--fs FS] [--seed S] [--jobs J]
+        [--fault power|disk-power|eio|vanish] [--report PAGE] [--keep FOLDER]
 
 The bookie's disks, its journal, its configuration and the metadata store are on one block device
 (blockdevice.py). It is loaded, and the power is cut as some write or flush arrives at the device, or
 after some time: what the device had not flushed is lost, in any part; all processes of the bookie
 are killed, just before the cut or just after it. Then the file system is checked and mounted, and
 the bookie started, with another boot id. Some cuts meet a bookie that is starting or stopping.
+
+With another fault the host stays up. ``disk-power``: only the device loses power. ``eio``: writes and
+flushes fail from some time on; ``vanish``: everything does; nothing is lost of what the device had
+acknowledged. The load goes on for a while, the bookie is stopped or killed, the device is repaired
+and mounted anew, and the bookie is started. What the kernel had not written is gone.
 
 Prints a table, a row for each mode and file system, and ends with 1 if a promise was broken. With
 ``--report`` the table also goes between the markers ``power cuts`` of that page.
@@ -43,6 +49,7 @@ from tests.crash.load import Violation
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 
 MODES = ("sync", "write", "journal")
+FAULTS = ("power", "disk-power", "eio", "vanish")
 CUTS_PER_DEVICE = 25
 """Then it goes on with a new file system and a new bookie."""
 LEDGERS = 40
@@ -57,16 +64,15 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 @dataclass(frozen=True)
 class Setting:
-    """What is run. ``same_boot``: the host stays up, only its disk loses power. ``lie``: of the
-    bookie's workers, see tests/crash/hooks. ``keep``: the device after a cut at which something
-    was wrong is written there.
+    """What is run. ``lie``: of the bookie's workers, see tests/crash/hooks. ``keep``: the device
+    after a cut at which something was wrong is written there.
     """
 
     mode: str
     fs: str
     seed: int
     cuts: int
-    same_boot: bool = False
+    fault: str = "power"
     lie: str = ""
     keep: Path | None = None
 
@@ -76,7 +82,7 @@ class Setting:
     @property
     def may_lose(self) -> bool:
         """Whether an acknowledged entry may be unknown after a cut, and its ledger be fenced."""
-        return self.mode == "write" or self.same_boot
+        return self.mode == "write" or self.fault != "power"
 
 
 class PoweredBookie(CrashBookie):
@@ -86,7 +92,7 @@ class PoweredBookie(CrashBookie):
         super().__init__(device.path)
         self.environment = cached_bytecode(scratch)
         self._boot_id = scratch / "boot_id"
-        self._same_boot = setting.same_boot
+        self._same_boot = setting.fault != "power"
         if setting.lie:
             (scratch / "side" / "kept").mkdir(parents=True, exist_ok=True)
             hooks = Path(__file__).parents[1] / "hooks"
@@ -144,7 +150,7 @@ class Round:
             BkboxError,
             OSError,
             sqlite3.Error,
-            subprocess.CalledProcessError,
+            subprocess.SubprocessError,
         ) as error:
             notes = "\n".join(getattr(error, "__notes__", ()))
             self.tally.count(AssertionError(f"{error!r} {notes}\n{self._bookie.stderr[-2000:]}"))
@@ -158,6 +164,24 @@ class Round:
         if rng.random() < 0.2 or self._setting.may_lose:
             load.turn_over()
         load.run_for(rng.uniform(0, 0.25))
+        power = self._setting.fault.endswith("power")
+        stopped = self._cut(load) if power else self._fail(load)
+        load.close()
+        self._device.come_back()
+        while power and rng.random() < 0.2:
+            self._cut_a_start()
+            stopped = False
+        self._bookie.start_again()
+        stopped = stopped and self._bookie.classes() == {"clean"}
+        if self._setting.may_lose and not stopped:
+            load.entries_may_be_lost()
+        self._verify(load, sample=SAMPLE)
+        if self.tally.broken and self._setting.keep:
+            self._device.save(self._setting.keep / f"{self._setting}-{time.time_ns()}")
+
+    def _cut(self, load: CheckedLoad) -> bool:
+        """Cut the power under load. Whether an ordered stop had begun."""
+        rng = self._rng
         self._device.arm(round(2 ** rng.uniform(0, 9)), rng.getrandbits(63))
         write_back = threading.Thread(target=_write_back, args=(self._device.path,))
         if rng.random() < 0.3:
@@ -168,20 +192,24 @@ class Round:
             self._signal(signal.SIGTERM)
             self._load_until_cut(load, rng.uniform(0, 0.5))
         self._lose_power()
-        load.close()
         if write_back.ident is not None:
             write_back.join()
-        self._device.come_back()
-        while rng.random() < 0.2:
-            self._cut_a_start()
-            stopping = False
-        self._bookie.start_again()
-        stopped = stopping and self._bookie.classes() == {"clean"}
-        if self._setting.may_lose and not stopped:
-            load.entries_may_be_lost()
-        self._verify(load, sample=SAMPLE)
-        if self.tally.broken and self._setting.keep:
-            self._device.save(self._setting.keep / f"{self._setting}-{time.time_ns()}")
+        return stopping
+
+    def _fail(self, load: CheckedLoad) -> bool:
+        """Let the device fail under load, then stop or kill the bookie. Whether it was stopped."""
+        if self._setting.fault == "eio":
+            self._device.eio()
+        else:
+            self._device.vanish()
+        load.run_for(self._rng.uniform(0, 0.5))
+        self.tally.cuts += 1
+        stopping = self._rng.random() < 0.5
+        if stopping:
+            self._bookie.stop()  # it says that it was not clean, if it ends at all in time
+        else:
+            self._bookie.kill()
+        return stopping
 
     def _cut_a_start(self) -> None:
         """The power goes again while the bookie starts, or as soon as it is ready."""
@@ -293,7 +321,7 @@ def main() -> int:
     parser.add_argument("--fs", choices=FILE_SYSTEMS, help="only this one")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="rows at a time")
-    parser.add_argument("--same-boot", action="store_true", help="the host stays up")
+    parser.add_argument("--fault", choices=FAULTS, default=FAULTS[0])
     parser.add_argument("--keep", type=Path, help="folder for devices on which something was wrong")
     parser.add_argument("--report", type=Path, help="page with markers for the table")
     given = parser.parse_args()
@@ -307,7 +335,7 @@ def main() -> int:
             parser.error(f"no block device: {lacks}")
     cuts = -(-given.cuts // len(kinds))
     settings = [
-        Setting(mode, fs, given.seed, cuts, same_boot=given.same_boot, keep=given.keep)
+        Setting(mode, fs, given.seed, cuts, fault=given.fault, keep=given.keep)
         for mode, fs in kinds
     ]
     with ProcessPoolExecutor(given.jobs, multiprocessing.get_context("spawn")) as pool:

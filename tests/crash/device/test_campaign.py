@@ -12,7 +12,7 @@ import sys
 import pytest
 
 from tests.crash.device.blockdevice import FILE_SYSTEMS, missing
-from tests.crash.device.campaign import MODES, Setting, campaign
+from tests.crash.device.campaign import FAULTS, MODES, Setting, campaign
 
 POINTS = int(os.environ.get("CRASH_POINTS", "3"))
 SEED = int(os.environ.get("CRASH_SEED", "1"))
@@ -35,9 +35,11 @@ def test_power_cuts(mode: str, fs: str) -> None:
     assert tally.unknown == 0 or mode == "write"
 
 
+@pytest.mark.timeout(120 + 30 * POINTS)
+@pytest.mark.parametrize("fault", FAULTS[1:])
 @pytest.mark.parametrize("mode", ["sync"])
-def test_a_disk_that_loses_power_while_the_host_stays_up(mode: str) -> None:
-    tally = campaign(runnable(Setting(mode, "ext4", SEED, POINTS, same_boot=True)))
+def test_a_device_that_fails_while_the_host_stays_up(mode: str, fault: str) -> None:
+    tally = campaign(runnable(Setting(mode, "ext4", SEED, POINTS, fault=fault)))
     assert not tally.broken, "\n".join(tally.violations)
 
 

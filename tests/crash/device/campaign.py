@@ -104,12 +104,15 @@ class PoweredBookie(CrashBookie):
         super().launch()
 
     def command(self) -> list[str]:
-        """The bookie has a mount namespace of its own, in which the kernel's boot id is another."""
+        """The bookie ends with the campaign. Where the host is to have started anew, it has a mount
+        namespace of its own, in which the kernel's boot id is another.
+        """
+        command = ["setpriv", "--pdeathsig", "KILL", *super().command()]
         if self._same_boot:
-            return super().command()
+            return command
         another = 'mount -n --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"'
         shell = ["sh", "-c", another, str(self._boot_id)]
-        return ["unshare", "--mount", "--propagation", "slave", *shell, *super().command()]
+        return ["unshare", "--mount", "--propagation", "slave", *shell, *command]
 
 
 class Round:
@@ -284,18 +287,11 @@ def campaign(setting: Setting) -> Tally:
     return total
 
 
-def table(rows: list[tuple[Setting, Tally]]) -> str:
-    """In Markdown, with a row for all."""
-    head = (
-        "ack_after", "file system", "cuts", "entries acknowledged", "sectors lost", "entries unknown", "denied",
-        "fences lost", "wrong bytes", "metadata lost", "other", "seconds",
-    )  # fmt: skip
-    lines = [f"| {' | '.join(head)} |", f"|---|---|{'--:|' * (len(head) - 2)}"]
-    total = Tally()
-    for setting, tally in rows:
-        lines.append(_row(setting.mode, setting.fs, tally))
-        total.add(tally)
-    return "\n".join([*lines, _row("all", "", total)])
+HEAD = (
+    "ack_after", "file system", "cuts", "entries acknowledged", "sectors lost", "entries unknown", "denied",
+    "fences lost", "wrong bytes", "metadata lost", "other", "seconds",
+)  # fmt: skip
+RULE = f"|---|---|{'--:|' * (len(HEAD) - 2)}"
 
 
 def _row(mode: str, fs: str, tally: Tally) -> str:
@@ -338,18 +334,25 @@ def main() -> int:
         Setting(mode, fs, given.seed, cuts, fault=given.fault, keep=given.keep)
         for mode, fs in kinds
     ]
+    if given.keep:
+        given.keep.mkdir(parents=True, exist_ok=True)
+    lines = [f"| {' | '.join(HEAD)} |", RULE]
+    print("\n".join(lines), flush=True)
+    total = Tally()
     with ProcessPoolExecutor(given.jobs, multiprocessing.get_context("spawn")) as pool:
-        rows = [*zip(settings, pool.map(campaign, settings), strict=True)]
-    for setting, tally in rows:
-        for line in tally.violations[:20]:
-            print(f"{setting}: {line}", file=sys.stderr)
-    text = table(rows)
-    print(text)
+        for setting, tally in zip(settings, pool.map(campaign, settings), strict=True):
+            for line in tally.violations[:20]:
+                print(f"{setting}: {line}", file=sys.stderr)
+            lines.append(_row(setting.mode, setting.fs, tally))
+            print(lines[-1], flush=True)
+            total.add(tally)
+    lines.append(_row("all", "", total))
+    print(lines[-1])
     if given.report is not None:
         command = f"`python -m tests.crash.device.campaign {' '.join(_plain(sys.argv[1:]))}`"
-        said = f"{command}, on {machine()}:\n\n{text}"
+        said = "\n".join([f"{command}, on {machine()}:", "", *lines])
         given.report.write_text(replace_between(given.report.read_text(), "power cuts", said))
-    return 1 if any(tally.broken for _setting, tally in rows) else 0
+    return 1 if total.broken else 0
 
 
 def _plain(arguments: list[str]) -> list[str]:

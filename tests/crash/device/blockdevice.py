@@ -66,6 +66,7 @@ class BlockDevice:
         self.fs = fs
         self._journal = journal
         self._options = options
+        self._folder = folder
         self._image = folder / "image"
         self._loop: loop.Loop | None = None
         self._mounted = False
@@ -75,7 +76,10 @@ class BlockDevice:
     def __enter__(self) -> BlockDevice:
         self.path.mkdir(parents=True)
         self._image.touch()
-        command = [str(server()), str(self._image), str(IMAGE_BYTES), str(self.path)]
+        command = [str(server()), str(self._folder), str(IMAGE_BYTES)]
+        # Shared: what is unmounted here is unmounted in each mount namespace that was made meanwhile.
+        _run(["mount", "-n", "--bind", self._folder, self._folder])
+        _run(["mount", "-n", "--make-shared", self._folder])
         self._socket, theirs = socket.socketpair()
         self._socket.settimeout(60)
         with theirs:
@@ -102,7 +106,7 @@ class BlockDevice:
             except subprocess.TimeoutExpired:
                 self._server.kill()
                 self._server.wait()
-            subprocess.run(["umount", "-n", "-l", self._image], check=False, capture_output=True)
+            subprocess.run(["umount", "-n", "-l", self._folder], check=False, capture_output=True)
 
     # ---- the file system -------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 /* A disk with a volatile write cache: a FUSE file system that is one regular file, to be put under a loop device.
  *
- *     server MOUNTPOINT BYTES [FILE SYSTEM MOUNTED ON IT]
+ *     server FOLDER BYTES
  *
- * MOUNTPOINT is an empty regular file; the image is mounted over it. The kernel's FUSE protocol is spoken directly, by one
+ * The image is mounted over FOLDER/image, an empty regular file; FOLDER/mounted is where its file system is going to be
+ * mounted. FOLDER is a mount that is shared. The kernel's FUSE protocol is spoken directly, by one
  * thread, so requests have one order. The image is in memory, twice: `now` is what a read finds, `safe` is what a power
  * cut cannot take away. Between them lies the cache: all writes since the last flush (FSYNC: what a loop device makes of
  * a flush or FUA), in order.
@@ -21,8 +22,7 @@
  *     save PATH        write the image to a file
  *     counters         "ok" and NAME=NUMBER ...
  *
- * When the socket is closed, every request fails, the file system above and the image are unmounted lazily, and the
- * process ends.
+ * When the socket is closed, every request fails, FOLDER and all in it is unmounted lazily, and the process ends.
  */
 #define _GNU_SOURCE
 #include <errno.h>
@@ -319,8 +319,10 @@ static void request(int device, const struct fuse_in_header *head) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 4) return fprintf(stderr, "usage: %s MOUNTPOINT BYTES FILE-SYSTEM\n", argv[0]), 2;
-    const char *image = argv[1], *above = argv[3];
+    if (argc != 3) return fprintf(stderr, "usage: %s FOLDER BYTES\n", argv[0]), 2;
+    const char *folder = argv[1];
+    char image[4096];
+    snprintf(image, sizeof image, "%s/image", folder);
     size = strtoull(argv[2], NULL, 10) / PAGE * PAGE;
     now = memory(), safe = memory();
     signal(SIGINT, SIG_IGN); /* Ctrl-C is for the tests, which then clean up */
@@ -341,7 +343,7 @@ int main(int argc, char **argv) {
             powered = false;
             ending = fork(); /* an unmount waits for requests, which are answered here */
             if (ending < 0) return 1;
-            if (ending == 0) return close(device), umount2(above, MNT_DETACH), umount2(image, MNT_DETACH), 0;
+            if (ending == 0) return close(device), umount2(folder, MNT_DETACH), 0;
         }
         if (both[0].revents & POLLIN) {
             ssize_t got = read(device, buffer, BUFFER);

@@ -228,3 +228,15 @@ def test_what_is_missing_is_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
         return
     monkeypatch.setenv("PATH", str(tmp_path))
     assert missing().startswith("not installed: mkfs.ext4, mount")
+
+
+def test_another_mount_namespace_does_not_hold_it(device: BlockDevice) -> None:
+    """One that was made while the device was mounted, by a process that still runs."""
+    command = ["unshare", "--mount", "--propagation", "slave", "sh", "-c", "echo made; read line"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        assert other.stdout.readline() == b"made\n"
+        write_synced(device.path / "file", b"x")
+        device.cut(1)
+        device.come_back()
+        assert (device.path / "file").read_bytes() == b"x"

@@ -60,10 +60,14 @@ class CrashBookie(BookieProcess):
         )
         return self
 
+    def command(self) -> list[str]:
+        """What ``launch`` starts."""
+        return [*BKBOX, "run", "--config", str(self.config)]
+
     def launch(self) -> None:
         """Start without waiting."""
         self.process = subprocess.Popen(
-            [*BKBOX, "run", "--config", str(self.config)],
+            self.command(),
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,

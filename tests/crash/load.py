@@ -48,6 +48,18 @@ class Violation(AssertionError):  # noqa: N818 what it is called everywhere
     """The bookie broke a promise."""
 
 
+class Denied(Violation):
+    """It denied what it had acknowledged."""
+
+
+class FenceLost(Violation):
+    """It acknowledged an ordinary add to a ledger that it had fenced."""
+
+
+class WrongBytes(Violation):
+    """It served what was not written there, or what had been overwritten."""
+
+
 @dataclass(slots=True)
 class Entry:
     """Versions of one entry: the last acknowledged, the number sent, those surely not written."""
@@ -359,7 +371,7 @@ class Load:
         what = f"add of ledger {ledger.id} entry {number} version {pending.version}"
         if code == raw.EOK:
             if pending.fenced and not pending.recovery:
-                raise Violation(f"{what} was acknowledged after the ledger had been fenced")
+                raise FenceLost(f"{what} was acknowledged after the ledger had been fenced")
             self.acks += 1
             ledger.highest = max(ledger.highest, number)
             if number < PROBE:
@@ -384,37 +396,39 @@ class Load:
             raise Violation(f"{what} was answered {code}")
         if pending.fencing:
             if code == raw.ENOLEDGER:
-                raise Violation(f"{what}: no such ledger")
+                raise Denied(f"{what}: no such ledger")
             self.fences += not ledger.fenced
             ledger.fenced = True
         if code == raw.EOK:
             found = self._judge_bytes(what, ledger, number, data, pending.acked)
             if found < pending.highest and number == LAST and not ledger.limbo:
-                raise Violation(f"{what} found {found}, {pending.highest} had been acknowledged")
+                raise Denied(f"{what} found {found}, {pending.highest} had been acknowledged")
             return
         self.negatives += 1
         if pending.acked is not None or (number == LAST and pending.highest >= 0):
-            raise Violation(
+            raise Denied(
                 f"{what} was denied ({code}); acknowledged had been version {pending.acked}, "
                 f"entries up to {pending.highest}"
             )
         if code == raw.ENOLEDGER and pending.known:
-            raise Violation(f"{what}: no such ledger, which is known")
+            raise Denied(f"{what}: no such ledger, which is known")
 
     def _judge_bytes(
         self, what: str, ledger: Ledger, number: int, data: bytes, acked: int | None
     ) -> int:
         """The entry id that was found."""
+        if len(data) < 40 + _WHICH.size:
+            raise WrongBytes(f"{what} found {len(data)} bytes, which nothing of its load is")
         owner, found, version = _WHICH.unpack_from(data, 40)
         entry = ledger.entries.get(found)
         if owner != ledger.id or (number != LAST and found != number) or entry is None:
-            raise Violation(f"{what} found {owner}/{found}/{version}")
+            raise WrongBytes(f"{what} found {owner}/{found}/{version}")
         if number == LAST or ledger.limbo:
             acked = None  # a limbo ledger may be back at an older version: it serves what it has
         if not entry.may_be(version, acked):
-            raise Violation(f"{what} found version {version}; acknowledged was {acked}, {entry}")
+            raise WrongBytes(f"{what} found version {version}; acknowledged was {acked}, {entry}")
         if data != raw.make_entry(owner, found, payload(owner, found, version)):
-            raise Violation(f"{what}: wrong bytes in version {version}")
+            raise WrongBytes(f"{what}: wrong bytes in version {version}")
         return found
 
     # ---- looking at what is there ------------------------------------------------------------
@@ -436,7 +450,8 @@ class Load:
             }
             ledgers = list(self.ledgers.values())
         else:
-            entries = self._fresh | set(self._rng.choices(self._seen or [*self._fresh], k=sample))
+            known = self._seen or [*self._fresh]
+            entries = self._fresh | set(self._rng.choices(known, k=sample) if known else ())
             ledgers = [ledger for item in self._connections for ledger in item.ledgers]
             ledgers += self._rng.choices(list(self.ledgers.values()), k=8)
         self._seen += sorted(self._fresh)

@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from tests.crash.load import ADD, READ, Entry, Load, Pending, Violation, payload
+from tests.crash.load import (
+    ADD,
+    READ,
+    Denied,
+    Entry,
+    FenceLost,
+    Load,
+    Pending,
+    Violation,
+    WrongBytes,
+    payload,
+)
 from tests.harness import raw
 
 
@@ -23,16 +34,18 @@ def test_the_judge_notices() -> None:
     load.judge(READ, read, raw.EOK, data(1))
     load.judge(READ, read, raw.EIO, b"")
     wrong = [
-        (READ, read, raw.ENOENTRY, b""),
-        (READ, read, raw.ENOLEDGER, b""),
-        (READ, read, raw.EOK, data(2)),
-        (READ, read, raw.EOK, data(0)[:-1] + b"x"),
-        (READ, Pending(ledger, 0, acked=1), raw.EOK, data(0)),
-        (READ, Pending(ledger, -1, highest=5), raw.EOK, data(0)),
-        (ADD, Pending(ledger, 0, version=1), raw.EFENCED, b""),
-        (ADD, Pending(ledger, 0, version=1, fenced=True), raw.EOK, b""),
-        (ADD, Pending(ledger, 0, version=1, recovery=True), raw.EFENCED, b""),
+        (Denied, READ, read, raw.ENOENTRY, b""),
+        (Denied, READ, read, raw.ENOLEDGER, b""),
+        (WrongBytes, READ, read, raw.EOK, data(2)),
+        (WrongBytes, READ, read, raw.EOK, data(0)[:-1] + b"x"),
+        (WrongBytes, READ, read, raw.EOK, raw.make_entry(ledger.id, 0, b"probe")),
+        (WrongBytes, READ, Pending(ledger, 0, acked=1), raw.EOK, data(0)),
+        (Denied, READ, Pending(ledger, -1, highest=5), raw.EOK, data(0)),
+        (Violation, ADD, Pending(ledger, 0, version=1), raw.EFENCED, b""),
+        (FenceLost, ADD, Pending(ledger, 0, version=1, fenced=True), raw.EOK, b""),
+        (Violation, ADD, Pending(ledger, 0, version=1, recovery=True), raw.EFENCED, b""),
     ]
-    for opcode, pending, code, body in wrong:
-        with pytest.raises(Violation):
+    for kind, opcode, pending, code, body in wrong:
+        with pytest.raises(Violation) as raised:
             load.judge(opcode, pending, code, body)
+        assert type(raised.value) is kind

@@ -446,6 +446,11 @@ class Bookie:
             self.read_only.turn(DISK_FAILED, error)
             work.failure = Code.EIO
         if work.failure is not None:
+            # What is not durable is no state to judge a later request by: a second fence would change nothing, wait for
+            # nothing, and be answered as done.
+            for ledger, after in work.odd.states.items():
+                if self._pending.get(ledger) is after:
+                    del self._pending[ledger]
             return
         for ledger, after in work.odd.states.items():
             before = self.ledgers.record(ledger)
@@ -504,7 +509,11 @@ class Bookie:
         for ledger in states:
             self._cool(ledger)
         self._append(work)
-        self.store.sync()
+        try:
+            self.store.sync()
+        except DiskError as error:
+            self.settle(work, error)
+            raise
         self.settle(work)
 
     # ---- active ledgers -----------------------------------------------------------------------------

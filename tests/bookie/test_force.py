@@ -9,9 +9,10 @@ import pytest
 
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.readonly import DISK_FAILED
+from bkbox.errors import DiskFailedError
 from bkbox.storage.records import AckAfter, LedgerRecord
 from bkbox.wire.availability import decode
-from tests.bookie.bench import add3, ask3, bookie_of, read3, simple3, statuses, write_lac3
+from tests.bookie.bench import add3, ask3, bookie_of, process, read3, simple3, statuses, write_lac3
 from tests.harness import raw, raw3
 from tests.harness.raw3 import EIO, ENOENTRY, EOK, EUNKNOWN, FENCE, FORCE, LIST, READ_LAC
 from tests.storage.bench import KEY, Host
@@ -25,6 +26,10 @@ FORCED = simple3(FORCE, 1)
 
 def deferred(*entries: int, ledger: int = 1) -> list[bytes]:
     return [add3(ledger, entry, key=KEY, deferred=True) for entry in entries]
+
+
+def codes(bookie: Bookie, *frames: bytes) -> list[int]:
+    return [int.from_bytes(body[4:8], "big") for body in process(bookie, *frames)]
 
 
 class Syncs:
@@ -218,6 +223,31 @@ def test_a_disk_that_fails_to_sync_vouches_for_nothing(hosts) -> None:
     assert statuses(bookie, add3(1, 0, key=KEY)) == [EOK]
     host.files.fail_sync(1)
     assert state_of(bookie, persisted(1)) == (EIO, (None, None, None))
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_fence_that_is_not_durable_is_answered_by_no_later_one_as_done(
+    hosts, mode: AckAfter
+) -> None:
+    host = hosts(mode)
+    bookie = bookie_of(host.store)
+    assert codes(bookie, raw.add_frame(1, 0, b"x", key=KEY)) == [raw.EOK]
+    host.files.fail_sync(1)
+    for _again in range(3):
+        assert codes(bookie, raw.read_frame(1, 0, raw.FENCE, key=KEY)) == [raw.EIO]
+    assert not host.store.ledger_state(1).fenced
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_states_that_are_not_durable_do_not_count(hosts, mode: AckAfter) -> None:
+    host = hosts(mode)
+    bookie = bookie_of(host.store)
+    assert codes(bookie, raw.add_frame(1, 0, b"x", key=KEY)) == [raw.EOK]
+    host.files.fail_sync(1)
+    with pytest.raises(DiskFailedError):
+        bookie.set_states({1: LedgerRecord(KEY, fenced=True)})
+    assert codes(bookie, raw.read_frame(1, 0, raw.FENCE, key=KEY)) == [raw.EIO]
+    assert not bookie.newest_state(1).fenced
 
 
 def test_the_state_of_a_ledger_is_told_with_its_lac(hosts) -> None:

@@ -20,6 +20,7 @@ class ExitCode(IntEnum):
     RUNNING = 5
     NOT_FOUND = 6
     TRY_AGAIN = 7
+    LOSS = 8
 
 
 MEANINGS = {
@@ -31,6 +32,7 @@ MEANINGS = {
     ExitCode.RUNNING: "the bookie is running, or something else holds its disks: stop it first",
     ExitCode.NOT_FOUND: "no such ledger, entry or job",
     ExitCode.TRY_AGAIN: "not known now (bookies or metadata store unreachable): try again",
+    ExitCode.LOSS: "read to its end, and the ledger was ended with loss accepted (read --strict)",
 }
 
 # The first that fits counts, so leaves come before their kind.

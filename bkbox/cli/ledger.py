@@ -11,7 +11,15 @@ import click
 from bkbox.cli.ledgerend import end
 from bkbox.cli.ledgerentries import read, write
 from bkbox.cli.ledgerrepair import explain, recover
-from bkbox.cli.ledgerviews import Ledger, Summary, print_ledger, summary, would_create
+from bkbox.cli.ledgerviews import (
+    Ledger,
+    LostLedger,
+    Summary,
+    print_ledger,
+    print_lost,
+    summary,
+    would_create,
+)
 from bkbox.cli.options import (
     confirm,
     custom_of,
@@ -53,14 +61,20 @@ for _command in (read, write, recover, explain, end):
 
 @ledger.command("list", no_args_is_help=True)
 @metadata_option
+@click.option(
+    "--lost",
+    is_flag=True,
+    help="Only ledgers that were ended with loss accepted, and what each of them lost.",
+)
 @output_option
-@prints(list[Summary])
-def list_ledgers(metadata: str, output: Format) -> None:
+@prints(list[Summary], list[LostLedger])
+def list_ledgers(metadata: str, lost: bool, output: Format) -> None:
     """List all ledgers of the cluster.
 
     \b
     Example:
       bkbox ledger list --metadata sqlite:cluster.db
+      bkbox ledger list --lost --metadata sqlite:cluster.db
     """
 
     async def go() -> list[LedgerMetadata]:
@@ -72,7 +86,9 @@ def list_ledgers(metadata: str, output: Format) -> None:
             return found
 
     found = asyncio.run(go())
-    if output != "table":
+    if lost:
+        print_lost(found, output)
+    elif output != "table":
         print_document([asdict(summary(each)) for each in found], output)
     else:
         print_table(

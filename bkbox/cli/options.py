@@ -54,6 +54,13 @@ def ledger_argument(command: F) -> F:
     return click.argument("ledger_id", metavar="LEDGER", type=_parse_ledger)(command)
 
 
+def optional_ledger_argument(command: F) -> F:
+    """The same where the command has another way to say which; None: not given."""
+    return click.argument("ledger_id", metavar="[LEDGER]", required=False, type=_parse_ledger)(
+        command
+    )
+
+
 def config_option(command: F) -> F:
     """``--config FILE``, passed to the command as the ``config`` that it holds."""
 

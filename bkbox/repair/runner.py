@@ -23,7 +23,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from bkbox.client.ending import ENDED
 from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
 from bkbox.ids import LedgerId
 from bkbox.ipc import messages
@@ -36,6 +35,7 @@ from bkbox.repair.pace import retry_wait_s
 from bkbox.repair.recovery import why_stuck
 from bkbox.repair.window import WINDOW_BYTES, ByteWindow
 from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.loss import losses_of
 
 log = logging.getLogger(__name__)
 
@@ -178,9 +178,8 @@ class Runner:
             self._work.count("entries_missing", -failed)
         if not plan.may_leave_limbo(metadata, self._me, missing=failed, unverified=0):
             return f"{failed} entries are missing: {answers}", _COPY_ADVICE.format(ledger)
-        ended = dict(metadata.custom).get(ENDED)
-        if ended is not None:
-            log.warning("ledger %d was ended with loss accepted: %s", ledger, ended.decode())
+        for record in losses_of(metadata):
+            log.warning("ledger %d was ended with loss accepted: %s", ledger, record.text)
         await disk.call(messages.ClearLimbo(ledger=ledger))
         return None
 

@@ -15,6 +15,7 @@ from click.testing import CliRunner, Result
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
 from bkbox.client import connect
+from bkbox.client.log import Log
 from bkbox.wire.loss import ENDED, LossRecord, losses_of, with_loss
 from tests.client.tinybookie import Bookies, bookies
 from tests.protocol.notation import ledger as ledger_of
@@ -198,6 +199,31 @@ def test_a_ledger_that_waits_for_a_bookie_that_is_away_is_left_alone(cluster: Bo
     (left,) = report["left_alone"]
     assert left["ledger_id"] == number
     assert "bring back bookie-1" in left["what_to_do"]
+
+
+def test_a_log_of_which_a_ledger_was_ended_with_loss(cluster: Bookies, tmp_path: Path) -> None:
+    words = ["--metadata", cluster.uri]
+    data = tmp_path / "data"
+    data.write_text("a\nb\n")
+    done = CliRunner().invoke(main, ["log", "write", "orders", "--file", str(data), *words])
+    assert done.exit_code == 0, done.output
+    done = CliRunner().invoke(main, ["log", "read", "orders", "--strict", *words])
+    assert (done.exit_code, done.stdout, done.stderr) == (0, "a\nb\n", "")
+
+    async def lose_some() -> int:
+        async with connect(cluster.uri) as client:
+            number = (await Log(client, "orders").info()).ledgers[0]
+            found = await client.store.read_ledger(number)
+            lost = with_loss(found.value, LossRecord(1, 1, unknown_after=1))
+            await client.store.write_ledger(lost, found.version)
+            return number
+
+    number = asyncio.run(lose_some())
+    done = CliRunner().invoke(main, ["log", "read", "orders", *words])
+    assert (done.exit_code, done.stdout) == (0, "a\nb\n")
+    assert f"ledger {number} does not hold all" in done.stderr
+    strict = CliRunner().invoke(main, ["log", "read", "orders", "--strict", *words])
+    assert strict.exit_code == ExitCode.LOSS
 
 
 def test_either_a_ledger_or_all_stuck_ones(cluster: Bookies) -> None:

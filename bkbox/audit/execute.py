@@ -27,9 +27,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from bkbox import metadata as stores
+from bkbox.audit.compare import copy_of
 from bkbox.audit.copies import CopyReader
 from bkbox.audit.kernel import Fault, ranges_of
-from bkbox.audit.look import copy_of
 from bkbox.audit.patience import Patience
 from bkbox.audit.plan import BY_PERSONS, Action, Step
 from bkbox.client.client import Client
@@ -118,7 +118,7 @@ class PlannedHoldings(Holdings):
             if read.in_limbo:
                 return Answer.SILENT
             if step.sha256:
-                bad.update(e.entry_id for e in read.good if copy_of(e).sha256 != step.sha256)
+                bad.update(e.entry_id for e in read.good if not step.means(copy_of(e)))
         unshown = bad & self._given.get(bookie, set())
         self.unshown[bookie] = len(unshown)
         absent = [(part.start, part.stop - 1) for part in ranges_of(sorted(bad - unshown))]

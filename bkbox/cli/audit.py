@@ -81,7 +81,8 @@ def audit(
     drawn. A bookie that does not answer makes its copies 'unknown', never 'missing'.
 
     DIR gets a table (Parquet) for each kind of finding, summary.html, summary.md, summary.json and metrics.prom.
-    Exit code 0: nothing is wrong; 1: something is; 7: nothing that anybody said, but not everybody answered.
+    Exit code 0: nothing is wrong, and every bookie answered; 1: something is wrong, be it an open ledger that cannot be
+    recovered; 7: nothing that any bookie said, but one did not answer or is in limbo.
 
     \b
     Example:

@@ -1,6 +1,11 @@
-"""Counts and errors in the words of a message."""
+"""Counts, rates and errors in the words of a message."""
 
 from __future__ import annotations
+
+import re
+
+_RATE = re.compile(r"(\d+)(B|KiB|MiB|GiB)(/s)?", re.IGNORECASE | re.ASCII)
+_SHIFTS = {"B": 0, "KIB": 10, "MIB": 20, "GIB": 30}
 
 _IRREGULAR = {"entry": "entries", "copy": "copies", "copies": "copies", "directory": "directories"}
 
@@ -10,6 +15,22 @@ def counted(count: int, noun: str) -> str:
     if count == 1:
         return f"1 {noun}"
     return f"{count:,} {_IRREGULAR.get(noun, f'{noun}s')}"
+
+
+def rate_of(text: str) -> int:
+    """Bytes per second of a rate as a person types it: ``50MiB``; 0 for ``none`` and ``0``, which are no limit.
+
+    Raises ValueError, which says what to type.
+    """
+    if text in ("none", "0"):
+        return 0
+    found = _RATE.fullmatch(text)
+    if found is None:
+        hint = f"; {text} bytes per second are {text}B" if text.isdecimal() else ""
+        raise ValueError(
+            f"{text} is not a rate: write it as 50MiB or 800KiB (per second), or none for no limit{hint}"
+        )
+    return int(found[1]) << _SHIFTS[found[2].upper()]
 
 
 def error_text(error: BaseException) -> str:

@@ -188,7 +188,7 @@ def rate(
 ) -> None:
     """Change the speed limit of a job, or of all jobs together, while they run.
 
-    RATE is a number of bytes per second, as 50MiB; "none" for no limit. For all together it bounds what they
+    RATE is a number of bytes per second with its unit, as 50MiB; "none" or 0 for no limit. For all together it bounds what they
     take from the disks and what they take from the network, each; "config" puts back what the configuration says.
     A job's own limit lasts as long as the job.
 
@@ -279,7 +279,7 @@ def _print(found: Job, output: Format) -> None:
             ),
             ("rate", _rate(found)),
             ("time left", _time(found.eta_s)),
-            ("speed limit", _per_second(found.bytes_per_second) or "none of its own"),
+            ("speed limit", _per_second(found.bytes_per_second) or "none"),
             *((name.replace("_", " "), count) for name, count in sorted(found.counts.items())),
             ("started by", "the bookie itself" if found.automatic else "an operator"),
             ("created", _moment(found.created_ms)),

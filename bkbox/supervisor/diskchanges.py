@@ -163,8 +163,9 @@ class DiskChanges:
 
     # ---- replace ------------------------------------------------------------------------------------
 
-    async def replace(self, old: Disk, path: Path) -> list[str]:
-        """Put an empty disk in the place of one that has failed; what there is to say about it."""
+    async def replace(self, old: Disk, path: Path, *, dry_run: bool = False) -> list[str]:
+        """Put an empty disk in the place of one that has failed; what there is to say about it. With ``dry_run`` all
+        that could refuse it is looked at, and nothing is changed."""
         async with self._one:
             if old.in_service and not old.trouble:
                 raise DiskChangeError(
@@ -175,6 +176,8 @@ class DiskChanges:
             socket_before = admin_socket_path(self._bookie.config)
             said = self._require_usable(path)
             await self._look(config, path)
+            if dry_run:
+                return said
             if old.child is not None:
                 old.child.kill()
             await self._end_worker(old)

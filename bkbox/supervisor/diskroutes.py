@@ -71,7 +71,8 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
     async def replace(asked: Asked) -> object:
         found, _jobs = changes()
         told = asked.told(ReplaceDisk)
-        return await found.replace(found.drains.find(told.disk), Path(told.path))
+        disk = found.drains.find(told.disk)
+        return await found.replace(disk, Path(told.path), dry_run=told.dry_run)
 
     async def remove(asked: Asked) -> object:
         found, _jobs = changes()

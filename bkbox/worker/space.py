@@ -168,11 +168,14 @@ class Space:
         sizes = {segment: size for segment, size, _live in self._sealed()}
         live = {} if survey is None else {each: survey.live[each].bytes for each in survey.live}
         free, total = self._store.space()
+        written_to = [each for each in self._store.log.segments() if each not in sizes]
         return {
             "instance_id": self._store.identity.instance_id,
             "segment": self._store.log.position.segment,
             "segments": len(sizes),
             "segment_bytes": sum(sizes.values()),
+            "active_segments": len(written_to),
+            "active_bytes": sum(map(self._store.log.size_of, written_to)),
             "reclaimable_bytes": None
             if survey is None
             else sum(max(0, size - live.get(segment, 0)) for segment, size in sizes.items()),

@@ -38,8 +38,8 @@ class NewDisk:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceDisk:
-    """A disk, by path or uuid, and the empty folder that is to take its place. ``dry_run``: only say whether it would be
-    refused, and change nothing."""
+    """A disk, by path or uuid, and the empty folder that is to take its place. ``dry_run``: only say whether it would
+    be refused, and change nothing."""
 
     disk: str
     path: str

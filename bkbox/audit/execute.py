@@ -49,6 +49,7 @@ from bkbox.repair.replicator import Replicator
 from bkbox.repair.running import RunningJob
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.words import counted
 
 CHUNK_LEDGERS = 32
 _LEDGERS_AT_ONCE = 8
@@ -237,7 +238,9 @@ class RepairJob:
 
 
 def _not_shown(unshown: Mapping[BookieId, int]) -> str:
-    counts = ", ".join(f"{count} copies by {bookie}" for bookie, count in sorted(unshown.items()))
+    counts = ", ".join(
+        f"{counted(count, 'copy')} by {bookie}" for bookie, count in sorted(unshown.items())
+    )
     return (
         f"written, and not shown: {counts}. Apache's bookies may go on giving what they had before: give the plan "
         f"again when they have flushed, or were started again, or make its rows of the ledger a `move`"

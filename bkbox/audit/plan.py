@@ -27,6 +27,7 @@ from bkbox.audit.kernel import Copy
 from bkbox.audit.rows import Divergent
 from bkbox.errors import ConfigError, InvalidIdError, OperatorError
 from bkbox.ids import bookie_id, ledger_id
+from bkbox.words import counted
 
 
 class Action(Enum):
@@ -82,14 +83,16 @@ def _steps(folder: Path) -> Iterator[Step]:
         right = next((each for each in copies if each.verdict == "right"), None)
         for each in copies:
             if each.verdict == "wrong" and right is not None:
-                agree = f"{right.copies} of {len(copies)} copies"
+                agree = f"{right.copies} of {counted(len(copies), 'copy')}"
                 why = f"divergent: {agree} {_PROOFS[right.proof]}"
                 sha256 = right.sha256
                 if sha256 == each.sha256:
                     sha256 += f"/{right.length}"
                 yield Step(Action.OVERWRITE, ledger, each.bookie, entry, entry, 1, sha256, why)
             elif each.verdict == "undecided":
-                why = f"divergent: {each.copies} of {len(copies)} copies are like this one"
+                why = (
+                    f"divergent: {each.copies} of {counted(len(copies), 'copy')} are like this one"
+                )
                 yield Step(Action.DECIDE, ledger, each.bookie, entry, entry, 1, each.sha256, why)
     # A copy of an entry that differs would make one side the many: it is decided first.
     undecided: dict[int, set[int]] = {}

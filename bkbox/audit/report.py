@@ -88,11 +88,14 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("cluster", summary.cluster),
         ("begun", began.strftime("%Y-%m-%d %H:%M:%S UTC")),
         ("took", f"{summary.seconds:,.1f} s with engine {summary.engine}"),
-        ("looked at", f"{summary.ledgers:,} ledgers, {summary.entries:,} entries of closed ones"),
+        (
+            "looked at",
+            f"{counted(summary.ledgers, 'ledger')}, {counted(summary.entries, 'entry')} of closed ones",
+        ),
         ("speed", f"{per_second:,.0f} entries/s"),
         (
             "read",
-            f"{summary.copies_read:,} copies, {summary.bytes_read:,} bytes"
+            f"{counted(summary.copies_read, 'copy')}, {counted(summary.bytes_read, 'byte')}"
             + ("" if summary.read_all else " (lists of entries where bookies give them)"),
         ),
         ("bookies that are there", f"{summary.bookies:,}"),
@@ -138,7 +141,7 @@ def _markdown(verdict: str, summary: Summary, tables: Sequence[_Table]) -> str:
         for row in table.rows:
             lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |")
         if table.left_out:
-            lines += ["", f"and {table.left_out:,} rows more in the table itself"]
+            lines += ["", f"and {counted(table.left_out, 'row')} more in the table itself"]
     return "\n".join(lines) + "\n"
 
 
@@ -172,7 +175,7 @@ def _html(verdict: str, summary: Summary, tables: Sequence[_Table], picture: str
             parts.append(f"</tr><tr>{cells}")
         parts.append("</tr></table>")
         if table.left_out:
-            parts.append(f"<p>and {table.left_out:,} rows more in the table itself</p>")
+            parts.append(f"<p>and {counted(table.left_out, 'row')} more in the table itself</p>")
     return "\n".join(parts) + "</html>\n"
 
 

@@ -14,6 +14,7 @@ from bkbox.errors import ConfigError, InvalidIdError
 from bkbox.ids import ledger_id
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.owner import owner_of
+from bkbox.words import counted
 
 RANGE_MAX = 10_000_000
 """A list that stands for more ledgers is a mistake."""
@@ -34,7 +35,9 @@ def parse_ledgers(text: str, option: str = "ledgers") -> list[int]:
         if last < first:
             raise ConfigError([f"option {option}: the range {part.strip()} goes backwards"])
         if last - first + len(found) >= RANGE_MAX:
-            raise ConfigError([f"option {option}: stands for more than {RANGE_MAX} ledgers"])
+            raise ConfigError(
+                [f"option {option}: stands for more than {counted(RANGE_MAX, 'ledger')}"]
+            )
         try:
             found.update(range(ledger_id(first), ledger_id(last) + 1))
         except InvalidIdError as error:

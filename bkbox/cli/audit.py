@@ -17,6 +17,7 @@ from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import bytes_per_second, metadata_option
 from bkbox.cli.output import Format, message, print_document, print_table, prints
 from bkbox.cli.progressbar import ProgressBar
+from bkbox.words import counted
 
 if TYPE_CHECKING:
     from bkbox.audit.engine import Engine
@@ -119,7 +120,7 @@ def audit(
                 (name, summary.rows[name], summary.faults.get(name, summary.rows[name]), text)
                 for name, text in MEANINGS.items()
             ],
-            title=f"{summary.ledgers:,} ledgers, {summary.entries:,} entries",
+            title=f"{counted(summary.ledgers, 'ledger')}, {counted(summary.entries, 'entry')}",
         )
     message(f"{verdict_of(summary)}: {folder / 'summary.html'}")
     if not summary.is_clean:

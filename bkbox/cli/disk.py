@@ -266,13 +266,9 @@ def replace(old: str, path: Path, config: Config, dry_run: bool, yes: bool) -> N
     # Refused before a person is asked, and with --dry-run.
     warnings = client.replace(_socket(config), old, path, dry_run=True)
     _say(warnings)
-    held = (
-        "an unknown number of ledgers"
-        if found.ledgers is None
-        else counted(found.ledgers, "ledger")
-    )
     message(
-        f"this will give up what is on {found.path} ({held}; it is {found.state}) and fill {path} from other bookies"
+        f"this will give up what is on {found.path} ({_held(found)}; it is {found.state}) and fill {path} from other "
+        "bookies"
     )
     if dry_run:
         return
@@ -300,13 +296,19 @@ def remove(name: str, config: Config, dry_run: bool) -> None:
         found = client.find(_socket(config), name)
         if found.state != "drained":
             raise DiskChangeError(
-                f"{found.path} is {found.state} and holds {found.ledgers} ledgers: drain it first (bkbox disk drain)"
+                f"{found.path} is {found.state} and holds {_held(found)}: drain it first (bkbox disk drain)"
             )
         message(f"this will take {found.path} out of the bookie; it holds nothing")
         return
     said = client.remove(_socket(config), name)
     message(f"{name} is no disk of the bookie any more")
     _say(said)
+
+
+def _held(found: DiskView) -> str:
+    if found.ledgers is None:
+        return "an unknown number of ledgers"
+    return counted(found.ledgers, "ledger")
 
 
 def _socket(config: Config) -> Path:

@@ -28,6 +28,7 @@ from bkbox.cli.output import (
 from bkbox.config import Config
 from bkbox.errors import NoSuchSegmentError
 from bkbox.jobs.job import Job, JobKind, to_json
+from bkbox.words import counted
 
 _SHOWN_JOBS = 6
 
@@ -177,7 +178,7 @@ def _explain(item: dict[str, Any]) -> None:
     if "live_bytes" in item:
         ratio = 1 - item["live_bytes"] / max(item["bytes"], 1)
         pairs += [
-            ("live", f"{size(item['live_bytes'])} in {item['live_entries']} entries"),
+            ("live", f"{size(item['live_bytes'])} in {counted(item['live_entries'], 'entry')}"),
             ("garbage", f"{ratio:.0%}"),
         ]
     elif item["state"] == "sealed":
@@ -188,7 +189,10 @@ def _explain(item: dict[str, Any]) -> None:
         pairs.append(("ledgers", "its footers cannot be read: it is kept"))
     if item.get("bad_regions"):
         pairs.append(
-            ("cannot be read", f"{len(item['bad_regions'])} parts; `bkbox scrub run` refills them")
+            (
+                "cannot be read",
+                f"{counted(len(item['bad_regions']), 'part')}; `bkbox scrub run` refills them",
+            )
         )
     if item.get("kept"):
         pairs.append(("kept", item["kept"]))

@@ -43,6 +43,7 @@ from bkbox.client import connect
 from bkbox.errors import NoSuchLedgerError
 from bkbox.ids import LedgerId
 from bkbox.wire.ledger import DigestType, LedgerMetadata, LedgerState
+from bkbox.words import counted
 
 
 @click.group(no_args_is_help=True)
@@ -195,7 +196,10 @@ def create(
 @yes_option
 @outcome_option
 def delete(ledger_id: LedgerId, metadata: str, dry_run: bool, yes: bool) -> None:
-    """Delete a ledger; its entries go for good.
+    """Delete a ledger: its metadata at once, its entries when the bookies empty their trash.
+
+    No client can open it from then on. Bookies put its entries into the trash at their next collection
+    (gc_interval_s) and remove them for good gc_trash_s later. See "bkbox gc".
 
     \b
     Example:
@@ -207,8 +211,8 @@ def delete(ledger_id: LedgerId, metadata: str, dry_run: bool, yes: bool) -> None
             found = await client.metadata(ledger_id)
             if dry_run:
                 message(
-                    f"would delete ledger {ledger_id} ({found.state.name}, {found.length} bytes on "
-                    f"{len(found.bookies())} bookies); nothing was changed"
+                    f"would delete ledger {ledger_id} ({found.state.name}, {counted(found.length, 'byte')} on "
+                    f"{counted(len(found.bookies()), 'bookie')}); nothing was changed"
                 )
                 return
             confirm(f"Delete ledger {ledger_id} ({found.state.name})?", yes=yes)

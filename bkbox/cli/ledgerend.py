@@ -40,6 +40,7 @@ from bkbox.protocol.ending import Ending, text_of
 from bkbox.repair.alone import host_name, wall_ms
 from bkbox.repair.stuck import stuck_ledgers
 from bkbox.wire.loss import unknown_beyond
+from bkbox.words import counted
 
 _SHOWN_HOLES = 5
 
@@ -208,7 +209,9 @@ def _doubtful(plan: Ending) -> list[int]:
 
 def _print_ended(done: Ended, output: Format) -> None:
     if done.thin:
-        message(f"{done.thin} entries were written on fewer bookies than the ack quorum")
+        message(
+            f"{counted(done.thin, 'entry', 'were')} written on fewer bookies than the ack quorum"
+        )
     if done.unfenced:
         message(f"not reached, and so not fenced: {', '.join(done.unfenced)}")
     if done.record is None:

@@ -32,6 +32,7 @@ from bkbox.cli.output import Format, message, output_option, print_document, pri
 from bkbox.client import LedgerWriter, connect
 from bkbox.ids import LedgerId
 from bkbox.wire.ledger import DigestType
+from bkbox.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ def write(
         print_document(asdict(result), output)
     else:
         click.echo(result.ledger_id)
-        message(f"{result.entries} entries, {result.bytes} bytes")
+        message(f"{counted(result.entries, 'entry')}, {counted(result.bytes, 'byte')}")
 
 
 @click.command(no_args_is_help=True)

@@ -15,6 +15,7 @@ from bkbox.errors import NotEnoughBookiesError
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.loss import ENDED, LossRecord, losses_of
+from bkbox.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +114,10 @@ def print_ledger(found: LedgerMetadata, output: Format) -> None:
         ("digest_type", shown.digest_type),
         ("ctime_ms", shown.ctime_ms),
         *(
-            ("custom", f"{key} = {shown.custom_text.get(key, f'{len(value)} bytes, not text')}")
+            (
+                "custom",
+                f"{key} = {shown.custom_text.get(key) or _not_text(value)}",
+            )
             for key, value in found.custom
             if key != ENDED
         ),
@@ -146,6 +150,10 @@ def print_lost(found: Iterable[LedgerMetadata], output: Format) -> None:
             for record in each.losses
         ],
     )
+
+
+def _not_text(value: bytes) -> str:
+    return f"{counted(len(value), 'byte')}, not text" if value else "(empty)"
 
 
 def _texts(found: LedgerMetadata) -> dict[str, str]:

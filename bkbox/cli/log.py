@@ -53,6 +53,7 @@ from bkbox.errors import (
     NoSuchLedgerError,
     NoSuchLogError,
 )
+from bkbox.words import counted
 
 
 @click.group(no_args_is_help=True)
@@ -311,7 +312,7 @@ def truncate(name: str, metadata: str, before: Position | str, dry_run: bool, ye
                 return
             confirm(f"Forget the records of log {name} before {position}?", yes=yes)
             left = await found.truncate(position)
-        message(f"log {name} begins at {left.start} and has {len(left.ledgers)} ledgers")
+        message(f"log {name} begins at {left.start} and has {counted(len(left.ledgers), 'ledger')}")
 
     asyncio.run(go())
 
@@ -383,7 +384,7 @@ async def _summary(log: Log) -> LogSummary | None:
 @yes_option
 @outcome_option
 def delete(name: str, metadata: str, dry_run: bool, yes: bool) -> None:
-    """Delete a log with all its ledgers; its records go for good.
+    """Delete a log with all its ledgers, each as "bkbox ledger delete" does.
 
     \b
     Example:
@@ -396,10 +397,10 @@ def delete(name: str, metadata: str, dry_run: bool, yes: bool) -> None:
             info = await found.info()
             if dry_run:
                 message(
-                    f"would delete log {name} and its {len(info.ledgers)} ledgers; nothing was changed"
+                    f"would delete log {name} and its {counted(len(info.ledgers), 'ledger')}; nothing was changed"
                 )
                 return
-            confirm(f"Delete log {name} and its {len(info.ledgers)} ledgers?", yes=yes)
+            confirm(f"Delete log {name} and its {counted(len(info.ledgers), 'ledger')}?", yes=yes)
             await found.delete()
         message(f"deleted log {name}")
 

@@ -231,7 +231,8 @@ class Client:
         )
 
     async def delete_ledger(self, ledger: int) -> None:
-        """Delete a ledger; one that does not exist counts as deleted. Raises MetadataError."""
+        """Delete the metadata of a ledger: no client can open it from then on, and bookies remove its entries later
+        (docs/space.md). One that does not exist counts as deleted. Raises MetadataError."""
         self._binding.check()
         await self._store.delete_ledger(ledger_id(ledger))
 

@@ -12,6 +12,7 @@ from bkbox.config import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BootError
 from bkbox.supervisor.ground import bind
+from bkbox.words import counted
 
 _CONNECT_S = 3.0
 
@@ -39,7 +40,7 @@ def running(config: Config, status: Status) -> Iterator[Finding]:
             yield warn(
                 "processes",
                 f"{process.role} {process.name}",
-                f"was started again {process.restarts} times since the bookie began",
+                f"was started again {counted(process.restarts, 'time')} since the bookie began",
                 "journalctl -u bkbox -p warning",
             )
     for disk in status.disks:

@@ -36,6 +36,7 @@ from bkbox.repair.recovery import why_stuck
 from bkbox.repair.window import WINDOW_BYTES, ByteWindow
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.loss import losses_of
+from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -79,7 +80,7 @@ class Runner:
             self._working[ledger] = (disk, task)
         self._work.expect(ledgers=self._ledgers)
         if limbo:
-            log.warning("%d ledgers are in limbo", len(limbo))
+            log.warning("%s in limbo", counted(len(limbo), "ledger", "are"))
 
     def working_on(self, disk: AsyncChannel) -> int:
         """How many ledgers of a disk have not left limbo yet."""
@@ -177,7 +178,9 @@ class Runner:
             failed, answers = len(result.failed), result.describe()
             self._work.count("entries_missing", -failed)
         if not plan.may_leave_limbo(metadata, self._me, missing=failed, unverified=0):
-            return f"{failed} entries are missing: {answers}", _COPY_ADVICE.format(ledger)
+            return f"{counted(failed, 'entry', 'are')} missing: {answers}", _COPY_ADVICE.format(
+                ledger
+            )
         for record in losses_of(metadata):
             log.warning("ledger %d was ended with loss accepted: %s", ledger, record.text)
         await disk.call(messages.ClearLimbo(ledger=ledger))

@@ -41,6 +41,7 @@ from bkbox.supervisor.directories import Directory, DirState
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.draining import ANSWER_S, Drains, same_folder
 from bkbox.supervisor.ground import Ground
+from bkbox.words import counted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
@@ -217,9 +218,10 @@ class DiskChanges:
             if len(bookie.disks) == 1:
                 raise DiskChangeError(f"{disk.path} is the only disk of the bookie")
             if not disk.draining:
+                ledgers = disk.stats.get("ledgers")
+                held = "ledgers" if ledgers is None else counted(ledgers, "ledger")
                 raise DiskChangeError(
-                    f"{disk.path} holds {disk.stats.get('ledgers', 'some')} ledgers and takes new ones: drain it first "
-                    f"(bkbox disk drain {disk.path})"
+                    f"{disk.path} holds {held} and takes new ones: drain it first (bkbox disk drain {disk.path})"
                 )
             async with bookie.moving.lock:  # nobody puts anything on it meanwhile
                 await self._require_empty(disk)
@@ -275,7 +277,7 @@ class DiskChanges:
         left += len(moves.leaving)
         if left:
             raise DiskChangeError(
-                f"{left} ledgers are left on {disk.path}: see how its drain does (bkbox job "
+                f"{counted(left, 'ledger', 'are')} left on {disk.path}: see how its drain does (bkbox job "
                 f"list), or begin it again (bkbox disk drain {disk.path})"
             )
 

@@ -1,8 +1,11 @@
-"""Counts, rates and errors in the words of a message."""
+"""Counts, rates, values and errors in the words of a message."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import PurePath
 
 _RATE = re.compile(r"(\d+)(B|KiB|MiB|GiB)(/s)?", re.IGNORECASE | re.ASCII)
 _SHIFTS = {"B": 0, "KIB": 10, "MIB": 20, "GIB": 30}
@@ -51,15 +54,53 @@ def rate_of(text: str) -> int:
     return int(found[1]) << _SHIFTS[found[2].upper()]
 
 
+def quoted(value: object) -> str:
+    """A value inside a message, as the person who wrote it would know it: text in quotes, with control characters
+    escaped; bytes as text, or in hexadecimal; None, truth values, lists and mappings as JSON has them. Never the repr
+    of an object."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return str.__repr__(value)
+        case bytes() | bytearray() | memoryview():
+            return _bytes(bytes(value))
+        case Enum():
+            return quoted(value.value)
+        case int() | float() | PurePath():
+            return str(value)
+        case list() | tuple():
+            return f"[{', '.join(map(quoted, value))}]"
+        case Mapping():
+            return f"{{{', '.join(f'{quoted(k)}: {quoted(v)}' for k, v in value.items())}}}"
+        case BaseException():
+            return error_text(value)
+    return f"a value of type {type(value).__name__}"
+
+
+def _bytes(data: bytes) -> str:
+    try:
+        return str.__repr__(data.decode())
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+
+
 def error_text(error: BaseException) -> str:
     """What an error says, for people: its text, else the name of its kind in words; never its repr.
 
     An OSError says what the system says, and about which file; a KeyError what is missing.
     """
     if isinstance(error, OSError) and error.strerror:
-        return f"{error.strerror}: {error.filename}" if error.filename else error.strerror
+        said = error.strerror
+        if said.startswith("Connect call failed"):  # with the address, as a tuple: asyncio's
+            said = "cannot connect" if type(error) is OSError else _in_words(type(error).__name__)
+        return f"{said}: {error.filename}" if error.filename else said
     if isinstance(error, KeyError) and error.args:
         return f"{error.args[0]} is missing"  # its own text is a repr
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
     return str(error).strip() or _in_words(type(error).__name__)
 
 

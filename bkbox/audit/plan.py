@@ -27,7 +27,7 @@ from bkbox.audit.kernel import Copy
 from bkbox.audit.rows import Divergent
 from bkbox.errors import ConfigError, InvalidIdError, OperatorError
 from bkbox.ids import bookie_id, ledger_id
-from bkbox.words import counted
+from bkbox.words import counted, quoted
 
 
 class Action(Enum):
@@ -170,7 +170,7 @@ def _step(line: list[str]) -> Step:
         action = Action(line[0])
     except ValueError:
         known = ", ".join(each.value for each in Action)
-        raise ValueError(f"{line[0]!r} is not an action: {known}") from None
+        raise ValueError(f"{quoted(line[0])} is not an action: {known}") from None
     first, last, entries = map(int, line[3:6])
     if action is Action.OVERWRITE and not line[6]:
         raise ValueError("an overwrite has to say by its sha256 which copy is right")

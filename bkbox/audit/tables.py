@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from bkbox.audit import rows
 from bkbox.errors import OperatorError
+from bkbox.words import error_text
 
 _INT, _TEXT = pa.int64(), pa.string()
 _TEXTS = pa.list_(_TEXT)
@@ -192,4 +193,6 @@ def read_table(folder: Path, table: str) -> pa.Table:
             f"{path} is not there: {folder} does not hold the results of `bkbox audit`"
         ) from None
     except pa.ArrowException as error:
-        raise OperatorError(f"{path} cannot be read as the table {table}: {error}") from None
+        raise OperatorError(
+            f"{path} cannot be read as the table {table}: {error_text(error)}"
+        ) from None

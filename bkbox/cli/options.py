@@ -16,7 +16,7 @@ from bkbox import metadatauri
 from bkbox.errors import InvalidIdError
 from bkbox.ids import LedgerId, ledger_id
 from bkbox.wire.ledger import ACK_AFTER, DigestType
-from bkbox.words import rate_of
+from bkbox.words import quoted, rate_of
 
 PASSWORD_VARIABLE = "BKBOX_LEDGER_PASSWORD"  # noqa: S105 - a name, not a password
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -40,7 +40,7 @@ def duration_s(text: str) -> int:
     """The type of an option that is a time in seconds: 90s, 10m, 2h."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise click.BadParameter(f"{text!r} is not a time: write it as 90s, 10m or 2h")
+        raise click.BadParameter(f"{quoted(text)} is not a time: write it as 90s, 10m or 2h")
     return int(found[1]) * _SECONDS[found[2]]
 
 

@@ -12,7 +12,7 @@ from bkbox.config import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BootError
 from bkbox.supervisor.ground import bind
-from bkbox.words import counted
+from bkbox.words import counted, error_text
 
 _CONNECT_S = 3.0
 
@@ -84,7 +84,7 @@ def _reached(listen: str) -> Finding:
     try:
         socket.create_connection((host.strip("[]"), int(number)), _CONNECT_S).close()
     except OSError as error:
-        why = f"nobody answers there, though the bookie runs: {error}"
+        why = f"nobody answers there, though the bookie runs: {error_text(error)}"
         return fail("port", listen, why, "look for a rule of the firewall: nft list ruleset")
     return ok("port", listen, "it answers")
 

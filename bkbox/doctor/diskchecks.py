@@ -16,7 +16,7 @@ from bkbox.storage import marker as markers
 from bkbox.storage.files import Files
 from bkbox.storage.identity import read_identity
 from bkbox.storage.lock import LOCK_NAME
-from bkbox.words import counted
+from bkbox.words import counted, error_text
 
 _MEMORY = frozenset({"tmpfs", "ramfs"})
 _LAYERS = frozenset({"overlay", "aufs"})
@@ -56,7 +56,7 @@ def check(config: Config, host: HostFiles, files: Files, *, running: bool) -> It
             yield fail(
                 "disk",
                 str(folder),
-                f"cannot be looked at: {error}",
+                f"cannot be looked at: {error_text(error)}",
                 f"ls -ld {folder}, as the user that runs the bookie",
             )
     yield from _shared_devices(host, config.disks)

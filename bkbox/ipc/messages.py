@@ -16,6 +16,7 @@ import struct
 from typing import Any, ClassVar, dataclass_transform
 
 from bkbox.errors import BugError
+from bkbox.words import error_text, quoted
 
 _LENGTH = struct.Struct("=I")
 
@@ -787,5 +788,5 @@ def decode(data: bytes) -> Message:
         if kind is not None:
             return kind(payload=data[_LENGTH.size + length :], **values)
     except _UNDECODABLE as error:
-        raise BugError(f"a control message cannot be decoded: {error!r}") from error
-    raise BugError(f"control message {name!r} is not known")
+        raise BugError(f"a control message cannot be decoded: {error_text(error)}") from error
+    raise BugError(f"control message {quoted(name)} is not known")

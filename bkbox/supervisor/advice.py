@@ -10,7 +10,7 @@ from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.configschema import address_of
 from bkbox.configvalues import is_loopback
 from bkbox.jobs.job import JobState
-from bkbox.words import counted
+from bkbox.words import counted, quoted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
@@ -183,8 +183,8 @@ def _of_quotas(bookie: Supervisor, status: Status) -> Iterator[StatusWarning]:
     quotas = status.quotas
     for use in [use for use in quotas.owners if use.over][:_OWNERS_WARNED_OF]:
         yield StatusWarning(
-            f"the ledgers of owner {use.owner!r} take {use.bytes} bytes here and may take {use.bytes_max}: adds to "
-            "them are refused until some are deleted, or `quotas` in the configuration gives it more",
+            f"the ledgers of owner {quoted(use.owner)} take {use.bytes} bytes here and may take {use.bytes_max}: adds "
+            "to them are refused until some are deleted, or `quotas` in the configuration gives it more",
             f"bkbox top --by owner --metadata '{bookie.config.metadata}'",
         )
     if quotas.problem:

@@ -41,7 +41,7 @@ from bkbox.supervisor.directories import Directory, DirState
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.draining import ANSWER_S, Drains, same_folder
 from bkbox.supervisor.ground import Ground
-from bkbox.words import counted
+from bkbox.words import counted, error_text
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
@@ -157,7 +157,9 @@ class DiskChanges:
         try:
             await bookie.bring_up(self._base, disk)
         except (BkboxError, OSError) as error:
-            said.append(f"warning: its worker is not up yet, and is tried again: {error}")
+            said.append(
+                f"warning: its worker is not up yet, and is tried again: {error_text(error)}"
+            )
         bookie.keep_disk(self._base, disk)
         await self.drains.tell_room()
         return said

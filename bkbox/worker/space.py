@@ -27,6 +27,7 @@ from bkbox.storage.reserve import Reserve
 from bkbox.storage.scrub import ScrubState, read_scrub, verify, write_scrub
 from bkbox.storage.survey import Survey
 from bkbox.values import replaced
+from bkbox.words import quoted
 from bkbox.worker.groups import Groups
 
 log = logging.getLogger(__name__)
@@ -435,7 +436,7 @@ def _after(call: messages.ChangeLedgers, record: LedgerRecord) -> LedgerRecord |
         case "trash" | "restore" | "empty" | "forget":
             return None
         case _:
-            raise BugError(f"nothing that is done to ledgers: {call.action!r}")
+            raise BugError(f"nothing that is done to ledgers: {quoted(call.action)}")
 
 
 def _standing(record: LedgerRecord | None) -> str:

@@ -20,7 +20,7 @@ from textual.widgets import ContentSwitcher, Footer, Static, Tab, Tabs
 
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import Job, JobAction, JobState
-from bkbox.words import rate_of
+from bkbox.words import error_text, rate_of
 from bkbox_tui.dialogs import HelpScreen, Page, Question
 from bkbox_tui.explain import explained
 from bkbox_tui.keys import KEYS, PANELS, keys_of
@@ -142,7 +142,7 @@ class Tui(App[None]):
         try:
             write(self._recorder)
         except OSError as error:
-            self.notify(f"the recording ended: {error}", severity="error")
+            self.notify(f"the recording ended: {error_text(error)}", severity="error")
             self._end_recording()
 
     def _draw(self) -> None:

@@ -441,8 +441,8 @@ def _runs(
         if look.is_gone:
             continue
         if look.why_silent:
-            first = metadata.last_fragment.first_entry
-            whole = (first, -1, 0)  # of an open ledger: what it has to hold is not settled
+            # Of an open ledger: what it has to hold is not settled.
+            whole: tuple[int, int, int] = (metadata.last_fragment.first_entry, -1, 0)
             if parts:
                 whole = (parts[0].start, parts[-1].stop - 1, _count(parts))
             rows[Fault.UNKNOWN].append(Run(metadata.ledger_id, bookie, *whole, look.why_silent))

@@ -109,8 +109,8 @@ class Looker:
             absent = list(missing(expected, runs_of(listing.available)))
             present = list(missing(expected, [(part.start, part.stop - 1) for part in absent]))
             if listing.answer is Code.EUNKNOWNLEDGERSTATE:
-                limbo = Look(in_limbo=True, withheld=absent)
-                return limbo, present if self._read_all else []
+                look = Look(in_limbo=True, withheld=absent)
+                return look, present if self._read_all else []
             faults = {(Fault.MISSING, _NOT_LISTED): absent} if absent else {}
             return Look(faults=faults), present if self._read_all else []
         if listing.answer.evidence is Evidence.NEGATIVE:

@@ -39,7 +39,7 @@ from bkbox.ids import LedgerId
 from bkbox.protocol.ending import Ending, text_of
 from bkbox.repair.alone import host_name, wall_ms
 from bkbox.repair.stuck import stuck_ledgers
-from bkbox.wire.loss import unknown_beyond
+from bkbox.wire.loss import losses_of, unknown_beyond
 from bkbox.words import counted
 
 _SHOWN_HOLES = 5
@@ -119,7 +119,7 @@ def end(
             if not yes and click.prompt("The ledger's id, to do it", err=True) != str(ledger):
                 raise click.Abort
             done = await ender.end(plan, wall_ms(), _operator())
-        _print_ended(done, output)
+        _print_ended(plan, done, output)
 
     async def many() -> bool:
         """Whether all were ended."""
@@ -207,13 +207,18 @@ def _doubtful(plan: Ending) -> list[int]:
     return sorted({*first[:_SHOWN_HOLES], *at})
 
 
-def _print_ended(done: Ended, output: Format) -> None:
+def _print_ended(plan: Ending, done: Ended, output: Format) -> None:
     if done.thin:
         message(
             f"{counted(done.thin, 'entry', 'were')} written on fewer bookies than the ack quorum"
         )
     if done.unfenced:
         message(f"not reached, and so not fenced: {', '.join(done.unfenced)}")
-    if done.record is None:
+    if done.record is None and not losses_of(done.metadata):
         message("recovery has closed it: nothing was given up")
+        if plan.holes:
+            number = done.metadata.ledger_id
+            message(f"found nowhere: entries {text_of(plan.holes)}; bkbox ledger explain {number}")
+    elif done.record is None:
+        message("somebody else has ended it meanwhile")
     print_ledger(done.metadata, output)

@@ -12,7 +12,7 @@ from bkbox.client.ending import record_of
 from bkbox.errors import BkboxError, MetadataUnavailableError
 from bkbox.protocol.ending import text_of
 from bkbox.repair.stuck import StuckLedgers
-from bkbox.wire.loss import LossRecord, unknown_beyond
+from bkbox.wire.loss import LossRecord, losses_of, unknown_beyond
 from bkbox.words import counted
 
 
@@ -84,10 +84,12 @@ async def end_stuck(found: StuckLedgers, at_ms: int, by: str, run: str) -> Stuck
             again = f"bkbox ledger end {plan.ledger_id} --accept-loss --dry-run"
             failed.append(LedgerLeft(plan.ledger_id, str(error), again))
             continue
-        if done.record is None:
+        # Without a record of this run recovery has closed it, or another operator has.
+        record = done.record or next(reversed(losses_of(done.metadata)), None)
+        if record is None:
             recovered.append(plan.ledger_id)
         else:
-            losses.append(replace(plan, record=done.record))
+            losses.append(replace(plan, record=record))
     return _report(run, at_ms, by, losses, recovered, failed, planned.left_alone)
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from bkbox_tui.explain import explained
 from click.testing import CliRunner
 
 from bkbox.cli.exits import ExitCode
@@ -202,3 +203,12 @@ def test_a_record_that_cannot_be_read_is_a_record(value: bytes) -> None:
     (found,) = losses_of(replace(ledger_of(3, 3, 2), custom=((ENDED, value),)))
     assert found.unknown_after == -1
     assert "a time that is not known" in found.text
+
+
+def test_the_screen_shows_it_too(cluster: Bookies) -> None:
+    (number,) = write(cluster, 3)
+    lose(cluster, [number])
+    assert run(cluster, "end", number, "--accept-loss", "--yes").exit_code == 0
+    text = explained(documents(run(cluster, "explain", number, "-o", "json")))
+    assert "[X] ended at entry -1" in text
+    assert "nothing tells whether any entry was acknowledged" in text

@@ -89,8 +89,9 @@ def top(metadata: str, by: str, number: int, engine: Opened, output: Format) -> 
         return
     _print(found, by, number)
     if found.unreadable:
+        named = ", ".join(map(str, found.unreadable[:20]))
         message(
-            f"the metadata of {counted(len(found.unreadable), 'ledger')} cannot be read: {found.unreadable[:20]}"
+            f"the metadata of {counted(len(found.unreadable), 'ledger')} cannot be read: {named}"
         )
 
 

@@ -68,7 +68,7 @@ class _Fields:
     def __init__(self, **values: Any) -> None:
         if not self._required <= values.keys() <= self._names:
             raise BugError(
-                f"control message {type(self).__name__} with fields {sorted(values)} is not known"
+                f"control message {type(self).__name__} with fields {', '.join(sorted(values))} is not known"
             )
         vars(self).update(values)
 

@@ -194,7 +194,7 @@ def test_a_disk_that_fails_is_replaced_while_the_rest_serves(make: Make, tmp_pat
     on_bad, on_good = (disk["ledgers"] for disk in disks(bookie))
     assert on_bad >= 2
     assert on_good >= 2
-    for more in ("--yes", "--dry-run", "-o=json"):  # the last one: it does not even ask
+    for more in ("--yes", "--dry-run", "--output=json"):  # the last one: it does not even ask
         said = refused(bookie, "disk", "replace", str(bad), str(bad), more)
         assert "works: drain it" in said
         assert "Go on?" not in said

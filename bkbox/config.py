@@ -42,6 +42,7 @@ from bkbox.configvalues import (
 from bkbox.errors import ConfigError
 from bkbox.ids import BookieId
 from bkbox.metadatauri import ZNODE_PREFIX
+from bkbox.words import quoted
 
 __all__ = [
     "Config",
@@ -94,7 +95,7 @@ def parse_set(text: str) -> tuple[str, object]:
     """``key=value`` as a key and its value in the form of TOML. Raises ConfigError."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
-        raise ConfigError([f"{text!r} is not of the form key=value"])
+        raise ConfigError([f"{quoted(text)} is not of the form key=value"])
     if key not in SCHEMA:
         raise ConfigError([unknown_key(key)])
     try:

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from bkbox.configschema import SCHEMA, Config, is_live
 from bkbox.errors import ConfigError
 from bkbox.values import value
+from bkbox.words import quoted
 
 
 @value
@@ -44,7 +45,7 @@ def applied(before: Config, after: Config, changes: Sequence[Change]) -> Config:
         raise ConfigError(
             [
                 f"{change.source}: {change.key} cannot change while the bookie runs: restart it, or put back "
-                f"{change.before!r}"
+                f"{quoted(change.before)}"
                 for change in fixed
             ]
             + ["nothing was changed"]

@@ -14,6 +14,7 @@ from bkbox.configschema import SCHEMA, checked
 from bkbox.configvalues import WrongValueError, join_address
 from bkbox.errors import ConfigError
 from bkbox.values import value
+from bkbox.words import quoted
 
 _PORT = "3181"
 _ROOT = "/ledgers"
@@ -183,7 +184,7 @@ class _Conversion:
         try:
             taken = form(found.value.strip())
         except ValueError:
-            self._problem(java, f"{found.value!r} is not what it can be")
+            self._problem(java, f"{quoted(found.value)} is not what it can be")
             return
         if taken is None:
             self._say(java, taken=False, text=f"as here where {key} is not set")
@@ -203,7 +204,7 @@ class _Conversion:
         if found is None:
             return None
         if found.value.strip().lower() not in ("true", "false"):
-            self._problem(java, f"{found.value!r} is neither true nor false")
+            self._problem(java, f"{quoted(found.value)} is neither true nor false")
         return found.value.strip().lower() == "true"
 
     def _put(self, key: str, new: object, java: str) -> None:

@@ -11,6 +11,7 @@ import re
 
 from bkbox.errors import ConfigError
 from bkbox.values import value
+from bkbox.words import quoted
 
 _KEY = re.compile(r"((?:\\.|[^\\\s=:])+)\s*[=:]?\s*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
@@ -40,14 +41,14 @@ def parse(text: str, name: str) -> dict[str, Property]:
     for line, content in _logical_lines(text):
         match = _KEY.fullmatch(content)
         if match is None:
-            problems.append(f"{name}:{line}: {content!r} is not of the form key=value")
+            problems.append(f"{name}:{line}: {quoted(content)} is not of the form key=value")
             continue
         key, text_value = _unescaped(match[1]), _unescaped(match[2])
         if key in ("include", "includeoptional"):
             problems.append(f"{name}:{line}: {key} is not followed: put the files together first")
         elif "${" in text_value:
             problems.append(
-                f"{name}:{line}: {key} is made of another value: put {text_value!r} in full"
+                f"{name}:{line}: {key} is made of another value: put {quoted(text_value)} in full"
             )
         elif key in found:
             before = found[key]

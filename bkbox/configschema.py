@@ -26,6 +26,7 @@ from bkbox.configvalues import (
 from bkbox.configvalues import key as _key
 from bkbox.errors import InvalidIdError
 from bkbox.ids import BookieId, bookie_id
+from bkbox.words import quoted
 
 _MIB = 1 << 20
 _GIB = 1 << 30
@@ -59,7 +60,7 @@ def bookie_id_problem(text: str) -> str | None:
     except InvalidIdError as error:
         return str(error)
     if text in (".", ".."):  # which BookKeeper would take, and no znode can be called
-        return f"bookie id {text!r} cannot be a name in a metadata store"
+        return f"bookie id {quoted(text)} cannot be a name in a metadata store"
     return None
 
 

@@ -21,6 +21,7 @@ from bkbox.configvalues import (
 )
 from bkbox.security.quotas import parse_quota, twice
 from bkbox.security.roles import Need, parse_rate, parse_role
+from bkbox.words import quoted
 
 _DAY_S = 86_400.0
 
@@ -52,7 +53,7 @@ def _quota_problem(text: str) -> str | None:
 
 
 def _plugin_problem(text: str) -> str | None:
-    return None if text in PLUGINS else f"{text!r} is none of {', '.join(PLUGINS)}"
+    return None if text in PLUGINS else f"{quoted(text)} is none of {', '.join(PLUGINS)}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,7 +280,7 @@ def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
             found.append((name, f"{name} needs auth: nobody is known without it"))
     owner = twice(values.get("quotas", ()))
     if owner is not None:
-        found.append(("quotas", f"quotas names {owner!r} twice: leave one of them"))
+        found.append(("quotas", f"quotas names {quoted(owner)} twice: leave one of them"))
     if values.get("peers_auth", "none") != "none":
         needs("peers_auth", "peers_user", "as whom")
         needs("peers_auth", "peers_secret_file", "the secret of that user")

@@ -16,6 +16,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from bkbox.words import quoted
+
 _UNITS = {
     "b": 1,
     "kb": 10**3,
@@ -84,7 +86,7 @@ class Text(Kind):
             raise WrongValueError(f"has to be a text in quotes, not {_described(value)}")
         problem = self._problem(value) if value else "must not be empty"
         if problem is not None:
-            raise WrongValueError(f"{value!r}: {problem}" if value else problem)
+            raise WrongValueError(f"{quoted(value)}: {problem}" if value else problem)
         return value
 
     def words(self) -> str:
@@ -102,7 +104,7 @@ class Choice(Kind):
 
     def check(self, value: object) -> str:
         if not isinstance(value, str) or value not in self._words:
-            words = ", ".join(map(repr, self._words))
+            words = ", ".join(map(quoted, self._words))
             raise WrongValueError(f"has to be one of {words}, not {_described(value)}")
         return value
 
@@ -115,7 +117,7 @@ class Flag(Kind):
 
     def from_text(self, text: str) -> bool:
         if text not in ("true", "false"):
-            raise WrongValueError(f"has to be true or false, not {text!r}")
+            raise WrongValueError(f"has to be true or false, not {quoted(text)}")
         return text == "true"
 
     def check(self, value: object) -> bool:
@@ -265,14 +267,14 @@ def _path(value: object) -> Path:
         raise WrongValueError(f"has to be a path in quotes, not {_described(value)}")
     # In a cookie, directories are separated by tabs and commas; the file is UTF-8.
     if any(char < " " or char == "," or "\ud800" <= char <= "\udfff" for char in value):
-        raise WrongValueError(f"has a character that a path here must not have: {value!r}")
+        raise WrongValueError(f"has a character that a path here must not have: {quoted(value)}")
     return Path(value)
 
 
 def _described(value: object) -> str:
     """A wrong value, for people."""
     if isinstance(value, str):
-        return f"the text {value!r}" if value else "an empty text"
+        return f"the text {quoted(value)}" if value else "an empty text"
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, dict):
@@ -358,4 +360,4 @@ def to_toml(value: object) -> str:
     if isinstance(value, str):
         # What JSON escapes, TOML reads; DEL alone has to be escaped in TOML only.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
-    raise TypeError(f"{value!r} has no place in a configuration")
+    raise TypeError(f"{quoted(value)} has no place in a configuration")

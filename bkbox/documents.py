@@ -30,6 +30,7 @@ from typing import (
 )
 
 from bkbox.errors import EncodingError
+from bkbox.words import quoted
 
 T = TypeVar("T")
 
@@ -92,7 +93,7 @@ def _refuse_unknown(known: list[str], value: Mapping[str, object], where: str) -
     for name in value:
         if name not in known:
             there = f"there are {', '.join(known)}" if known else "it has none"
-            raise EncodingError(f"{where}: unknown field {name!r}; {there}")
+            raise EncodingError(f"{where}: unknown field {quoted(name)}; {there}")
 
 
 def _default(item: Any) -> Callable[[], Any] | None:
@@ -127,12 +128,12 @@ def _value(annotation: Any, value: object, where: str, reading: Reading) -> Any:
             return annotation(value)
     elif isinstance(annotation, type) and type(value) is annotation:
         return value
-    raise EncodingError(f"{where}: {value!r} is not {_name(annotation)}")
+    raise EncodingError(f"{where}: {quoted(value)} is not {_name(annotation)}")
 
 
 def _name(annotation: Any) -> str:
     if get_origin(annotation) is Literal:
-        return "one of " + ", ".join(map(repr, get_args(annotation)))
+        return "one of " + ", ".join(map(quoted, get_args(annotation)))
     if isinstance(annotation, type) and issubclass(annotation, StrEnum):
-        return "one of " + ", ".join(repr(item.value) for item in annotation)
+        return "one of " + ", ".join(quoted(item.value) for item in annotation)
     return getattr(annotation, "__name__", str(annotation))

@@ -101,6 +101,10 @@ class NoSuchJobError(CallerError):
     """There is no job with this id, or it is too long ago."""
 
 
+class NoSuchSegmentError(CallerError):
+    """No disk of the bookie has a segment with this id."""
+
+
 class JobRefusedError(CallerError):
     """The job cannot be started, or what was asked cannot be done to it; the message says why and what can."""
 

@@ -9,6 +9,7 @@ import re
 from typing import NewType
 
 from bkbox.errors import InvalidIdError
+from bkbox.words import quoted
 
 LedgerId = NewType("LedgerId", int)
 """0 <= id < 2**63."""
@@ -48,17 +49,17 @@ def _number(what: str, value: int | str) -> int:
     """In ASCII digits: ``int`` takes those of all scripts, blanks and underscores too, so that ids which people cannot
     tell apart from others would name them."""
     if isinstance(value, str) and not _DIGITS.fullmatch(value):
-        raise InvalidIdError(f"{what} id {value[:40]!r} is not a number")
+        raise InvalidIdError(f"{what} id {quoted(value[:40])} is not a number")
     try:
         return int(value)
     except (ValueError, TypeError):
-        raise InvalidIdError(f"{what} id {value!r} is not a number") from None
+        raise InvalidIdError(f"{what} id {quoted(value)} is not a number") from None
 
 
 def bookie_id(text: str) -> BookieId:
     """Parse a bookie id by the rule of BookieId.java. Raises InvalidIdError."""
     if not _BOOKIE_ID.fullmatch(text) or text.lower() == "readonly":
         raise InvalidIdError(
-            f"bookie id {text[:200]!r} is not allowed: use letters, digits and : . - _"
+            f"bookie id {quoted(text[:200])} is not allowed: use letters, digits and : . - _"
         )
     return BookieId(text)

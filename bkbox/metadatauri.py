@@ -20,6 +20,7 @@ from pathlib import Path
 
 from bkbox.configvalues import join_address, split_address
 from bkbox.values import value
+from bkbox.words import quoted
 
 FORMS = "sqlite:PATH or zk://HOST:PORT[;HOST:PORT…]/ROOT"
 ZNODE_PREFIX = "znode:"
@@ -92,7 +93,9 @@ def _zookeeper(scheme: str, rest: str) -> ZooKeeperUri:
     for text in re.split("[;,]", match[1]):
         address = split_address(text)
         if address is None:
-            raise WrongUriError(f"{text!r} has to be HOST:PORT, for example zk1.example.com:2181")
+            raise WrongUriError(
+                f"{quoted(text)} has to be HOST:PORT, for example zk1.example.com:2181"
+            )
         hosts.append(join_address(*address))
     root = (match[2] or "").rstrip("/")
     names = root.split("/")[1:]
@@ -107,10 +110,10 @@ def _access(query: str) -> ZooKeeperAccess:
         name, equals, path = part.partition("=")
         if name not in _ACCESS or not equals or name in files:
             raise WrongUriError(
-                f"{part!r}: has to be NAME=FILE, each name once, of {', '.join(_ACCESS)}"
+                f"{quoted(part)}: has to be NAME=FILE, each name once, of {', '.join(_ACCESS)}"
             )
         if not path.startswith("/"):
-            raise WrongUriError(f"{name}: {path!r} has to be an absolute path")
+            raise WrongUriError(f"{name}: {quoted(path)} has to be an absolute path")
         files[name] = Path(path)
     found = ZooKeeperAccess(**files)
     if (found.tls_certificate_file is None) != (found.tls_key_file is None):

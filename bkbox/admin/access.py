@@ -24,6 +24,7 @@ from bkbox.admin.problems import HttpRefusedError
 from bkbox.configvalues import split_address
 from bkbox.errors import AccessDeniedError, BootError
 from bkbox.security.secretfiles import read_secret
+from bkbox.words import quoted
 
 _CREDENTIALS = struct.Struct("3i")
 _TOKEN_BYTES_MIN = 16
@@ -96,7 +97,7 @@ class WithToken:
             return
         raise HttpRefusedError(
             HTTPStatus.MISDIRECTED_REQUEST,
-            f"this host is not called {name[:80]!r}: use its address, or the name in the bookie's http_listen or "
+            f"this host is not called {quoted(name[:80])}: use its address, or the name in the bookie's http_listen or "
             "advertised_host",
             AccessDeniedError,
         )

@@ -43,6 +43,7 @@ from bkbox.errors import (
     NoSuchRouteError,
 )
 from bkbox.security.refusals import Refusals
+from bkbox.words import error_text, quoted
 
 log = logging.getLogger(__name__)
 
@@ -117,7 +118,7 @@ def _guard(access: Callable[[], Access], refusals: Refusals) -> Any:
             raise  # the client is gone
         except Exception as error:
             log.exception("%s %s", request.method, request.path)
-            return _problem(BugError(f"{type(error).__name__}: {error}"))
+            return _problem(BugError(f"{type(error).__name__}: {error_text(error)}"))
 
     return guard
 
@@ -198,7 +199,7 @@ def _query(route: Route, request: web.Request) -> dict[str, Any]:
     for name, text in request.query.items():
         if name not in known:
             takes = ", ".join(known) or "none"
-            raise BadRequestError(f"query: unknown parameter {name[:40]!r}; it takes {takes}")
+            raise BadRequestError(f"query: unknown parameter {quoted(name[:40])}; it takes {takes}")
         if name in found:
             raise BadRequestError(f"query: {name} is given twice")
         found[name] = _parameter(known[name], text)
@@ -216,7 +217,9 @@ def _parameter(parameter: Query, text: str) -> object:
         return whole_number(f"query: {parameter.name}", text)
     if parameter.kind == "boolean":
         if text.lower() not in {*_BOOLEANS, ""}:
-            raise BadRequestError(f"query: {parameter.name} is {text[:40]!r}; it is true or false")
+            raise BadRequestError(
+                f"query: {parameter.name} is {quoted(text[:40])}; it is true or false"
+            )
         return _BOOLEANS.get(text.lower(), True)  # '?verbose' is as good as '?verbose=true'
     _refuse_odd_text(text, f"query: {parameter.name}")
     return text
@@ -243,7 +246,7 @@ def _understood(route: Route, request: web.Request, raw: bytes) -> object:
     if raw and request.content_type != "application/json" and not route.java:
         raise HttpRefusedError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
-            f"the body has content type {request.content_type[:80]!r}; it has to be application/json",
+            f"the body has content type {quoted(request.content_type[:80])}; it has to be application/json",
         )
     try:
         found = json.loads(raw) if raw else {}
@@ -260,7 +263,7 @@ def _refuse_odd_text(value: object, where: str) -> None:
     """Text that is no name of anything: with a NUL, or with half a character, which JSON lets through."""
     if isinstance(value, str):
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
-            raise BadRequestError(f"{where}: {value[:40]!a} has a character that no text has")
+            raise BadRequestError(f"{where}: {quoted(value[:40])} has a character that no text has")
     elif isinstance(value, dict):
         for name, item in value.items():
             _refuse_odd_text(name, f"{where}: a name")

@@ -8,6 +8,7 @@ from enum import IntEnum
 
 from bkbox.admin.status import Status
 from bkbox.jobs.job import Job, JobState
+from bkbox.words import counted
 
 
 class Severity(IntEnum):
@@ -90,7 +91,9 @@ def _limbo(old: Status, new: Status) -> Iterator[Change]:
     was, now = old.limbo.ledgers, new.limbo.ledgers
     if now > was:
         yield Change(
-            Severity.WARNING, "limbo", f"{now - was} more ledgers are in limbo, {now} in all"
+            Severity.WARNING,
+            "limbo",
+            f"{counted(now - was, 'more ledger', 'are')} in limbo, {now} in all",
         )
     elif was and not now:
         yield Change(Severity.INFO, "limbo", "no ledger is in limbo any more")
@@ -119,6 +122,8 @@ def _job(job: Job) -> Change:
         case JobState.FAILED:
             return Change(Severity.ERROR, subject, f"{name} failed: {job.error}")
         case JobState.BLOCKED:
-            return Change(Severity.WARNING, subject, f"{name} is blocked by {job.blocked} ledgers")
+            return Change(
+                Severity.WARNING, subject, f"{name} is blocked by {counted(job.blocked, 'ledger')}"
+            )
         case _:
             return Change(Severity.INFO, subject, f"{name} is {job.state.value}")

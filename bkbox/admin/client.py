@@ -32,6 +32,7 @@ from bkbox.ipc.channel import raise_refusal
 from bkbox.ipc.messages import Refused
 from bkbox.jobs import job as documents
 from bkbox.jobs.job import Job, JobAction, JobKind
+from bkbox.words import error_text
 
 Address = Path | Remote
 
@@ -139,7 +140,7 @@ def ask(
     except (OSError, http.client.HTTPException) as error:
         if isinstance(address, Remote):
             _raise_what_tls_met(address, error)
-        raise BookieNotRunningError(f"no answer on {address}: {error!r}") from error
+        raise BookieNotRunningError(f"no answer on {address}: {error_text(error)}") from error
     finally:
         connection.close()
     if response.status != http.HTTPStatus.OK:

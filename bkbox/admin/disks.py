@@ -76,9 +76,10 @@ def add(address: Address, disk: Path) -> list[str]:
     return _change(address, "add", {"path": str(disk)})
 
 
-def replace(address: Address, old: str, new: Path) -> list[str]:
-    """Put an empty disk in the place of a failed one."""
-    return _change(address, "replace", {"disk": old, "path": str(new)})
+def replace(address: Address, old: str, new: Path, *, dry_run: bool = False) -> list[str]:
+    """Put an empty disk in the place of a failed one. ``dry_run``: only look whether it would be refused."""
+    values = {"disk": old, "path": str(new)} | ({"dry_run": True} if dry_run else {})
+    return _change(address, "replace", values)
 
 
 def remove(address: Address, disk: str) -> list[str]:

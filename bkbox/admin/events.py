@@ -19,6 +19,7 @@ from bkbox.admin.problems import HttpRefusedError
 from bkbox.admin.status import Status
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import Job
+from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class Events:
                 try:
                     self._tell(await self._look())
                 except (BkboxError, OSError) as error:
-                    log.warning("events: the bookie cannot be looked at: %s", error)
+                    log.warning("events: the bookie cannot be looked at: %s", error_text(error))
                 await asyncio.sleep(_LOOK_EVERY_S)
         finally:
             self._before = None  # what happens unseen is no news for the next who comes

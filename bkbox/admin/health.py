@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bkbox.admin.status import DiskStatus, Status
+from bkbox.words import counted
 
 State = Literal["ok", "warn", "fail"]
 
@@ -110,7 +111,9 @@ def _disk(disk: DiskStatus) -> Iterator[Check]:
     device = disk.device
     if device is not None and (device.device_errors or device.filesystem_errors):
         errors = (device.device_errors or 0) + (device.filesystem_errors or 0)
-        yield Check(f"device {disk.path}", "warn", f"{device.name} has had {errors} errors")
+        yield Check(
+            f"device {disk.path}", "warn", f"{device.name} has had {counted(errors, 'error')}"
+        )
 
 
 def _probe(probe: Probe) -> Check:
@@ -138,11 +141,14 @@ def _metadata(status: Status) -> Iterator[Check]:
 def _data(status: Status) -> Iterator[Check]:
     if status.limbo.ledgers:
         yield Check(
-            "limbo", "warn", f"{status.limbo.ledgers} ledgers are in limbo", "bkbox job list"
+            "limbo",
+            "warn",
+            f"{counted(status.limbo.ledgers, 'ledger', 'are')} in limbo",
+            "bkbox job list",
         )
     else:
         yield Check("limbo", "ok", "no ledger is in limbo")
     quarantined = sum(disk.tidiness.quarantined for disk in status.disks if disk.tidiness)
     if quarantined:
-        text = f"parts of {quarantined} segments cannot be read"
+        text = f"parts of {counted(quarantined, 'segment')} cannot be read"
         yield Check("segments", "warn", text, "bkbox scrub run")

@@ -13,6 +13,7 @@ from urllib.parse import urlsplit
 
 from bkbox.configvalues import is_loopback, join_address
 from bkbox.errors import OperatorError
+from bkbox.words import quoted
 
 if TYPE_CHECKING:
     import ssl
@@ -39,8 +40,8 @@ def remote(url: str, token_file: Path, *, plain_text: bool = False) -> Remote:
     from bkbox.admin.access import read_token  # hardly any command needs it
 
     problem = OperatorError(
-        f"{url!r} is not the address of a bookie's admin API: it is https://HOST:PORT, or http://HOST:PORT without "
-        "TLS, as in http_listen of its configuration"
+        f"{quoted(url)} is not the address of a bookie's admin API: it is https://HOST:PORT, or http://HOST:PORT "
+        "without TLS, as in http_listen of its configuration"
     )
     try:
         parts = urlsplit(url)

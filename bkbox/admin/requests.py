@@ -38,10 +38,12 @@ class NewDisk:
 
 @dataclass(frozen=True, slots=True)
 class ReplaceDisk:
-    """A disk, by path or uuid, and the empty folder that is to take its place."""
+    """A disk, by path or uuid, and the empty folder that is to take its place. ``dry_run``: only say whether it would
+    be refused, and change nothing."""
 
     disk: str
     path: str
+    dry_run: bool = False
 
 
 @dataclass(frozen=True, slots=True)

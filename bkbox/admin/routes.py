@@ -13,6 +13,7 @@ from typing import Any, Literal, TypeVar
 
 from bkbox.errors import BadRequestError, BugError
 from bkbox.values import value
+from bkbox.words import quoted
 
 T = TypeVar("T")
 
@@ -51,7 +52,7 @@ def whole_number(name: str, text: str) -> int:
     """Raises BadRequestError."""
     if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS_MAX:
         raise BadRequestError(
-            f"{name} {text[:40]!r} is not a whole number, or has more digits than any"
+            f"{name} {quoted(text[:40])} is not a whole number, or has more digits than any"
         )
     number = int(text)
     if number > NUMBER_MAX:

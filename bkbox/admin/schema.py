@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Any, Literal, NewType, Union, get_args, get_origin
 
 from bkbox.documents import parts_of
+from bkbox.words import quoted
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},
@@ -51,7 +52,7 @@ class Schemas:
         if origin in (Union, types.UnionType):
             (known,) = (item for item in arguments if item is not types.NoneType)
             return {"anyOf": [self.of(known), {"type": "null"}]}
-        raise TypeError(f"documents have no values of {annotation!r}")
+        raise TypeError(f"documents have no values of {quoted(annotation)}")
 
     def _class(self, cls: type[Any]) -> dict[str, Any]:
         name = cls.__name__

@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from bkbox.admin.paths import short_address
 from bkbox.errors import BookieRunningError, BootError
+from bkbox.words import error_text
 
 if TYPE_CHECKING:
     import ssl
@@ -94,7 +95,7 @@ class AdminServer:
             try:
                 sock, _ = await loop.sock_accept(self._listener)
             except OSError as error:  # no descriptor is left, or the client is gone already
-                log.warning("a connection to the admin API failed: %s", error)
+                log.warning("a connection to the admin API failed: %s", error_text(error))
                 await asyncio.sleep(_AGAIN_S)
                 continue
             if len(server.connections) + len(self._arriving) >= _CONNECTIONS_MAX:
@@ -127,12 +128,12 @@ async def _welcome(server: web.Server, sock: socket.socket, context: ssl.SSLCont
             server, sock, ssl=context, ssl_handshake_timeout=timeout_s
         )
     except OSError as error:  # ssl.SSLError and TimeoutError are such
-        log.debug("no connection to the admin API: %s", error)
+        log.debug("no connection to the admin API: %s", error_text(error))
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.error("the admin API answers no more: %s: %s", type(error).__name__, error)
+        log.error("the admin API answers no more: %s", error_text(error))
 
 
 async def start(

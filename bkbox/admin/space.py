@@ -13,10 +13,15 @@ from bkbox.admin.paths import SPACE_URL
 from bkbox.documents import from_document
 from bkbox.errors import EncodingError
 
+NO_SUCH_SEGMENT = "no such segment"
+"""What a disk says of a segment that it neither has nor had."""
+
 
 @dataclass(frozen=True, slots=True)
 class DiskSpace:
-    """One disk. Sizes are bytes. ``reclaimable_bytes``: garbage in its sealed segments by the last look through the
+    """One disk. Sizes are bytes. ``segments``, ``segment_bytes``: of the sealed segments; ``active_segments``,
+    ``active_bytes``: of those that may still be written to, the room that is filled ahead included.
+    ``reclaimable_bytes``: garbage in its sealed segments by the last look through the
     index, None before the first; ``trash_ledgers``: deleted ones whose entries are kept for a while;
     ``emptied_ledgers``: those of which only that is known; ``quarantined``: segments with parts that cannot be read;
     ``kept``: segments that a compaction could not remove, and why; ``scrub_segment`` and ``scrub_ledger``: how far a
@@ -42,6 +47,8 @@ class DiskSpace:
     scrub_ledger: int
     scrub_began_ms: int
     scrub_completed_ms: int
+    active_segments: int = 0
+    active_bytes: int = 0
 
 
 def space(address: Address) -> list[DiskSpace]:

@@ -43,6 +43,7 @@ from bkbox.admin.statusparts import (
 )
 from bkbox.documents import Reading, from_document
 from bkbox.errors import EncodingError
+from bkbox.words import quoted
 
 __all__ = [
     "Autorecovery",
@@ -124,7 +125,7 @@ def from_json(document: object) -> Status:
     schema = document.get("schema")
     if type(schema) is not int or schema < SCHEMA_VERSION:
         raise EncodingError(
-            f"status has schema {schema!r} and this version reads {SCHEMA_VERSION}:"
+            f"status has schema {quoted(schema)} and this version reads {SCHEMA_VERSION}:"
             " the bookie that answers runs another version of bkbox"
         )
     if schema == SCHEMA_VERSION:

@@ -30,12 +30,18 @@ _PAUSE_S = 0.1
 
 @dataclass(slots=True)
 class Read:
-    """What came of reading some entries from one bookie. ``good``: ascending; ``size``: bytes of these as they came."""
+    """What came of reading some entries from one bookie. ``good``: ascending; ``size``: bytes of these as they came;
+    ``withheld``: entries that it did not give because it is in limbo."""
 
     good: list[VerifiedEntry] = field(default_factory=list)
     faults: dict[tuple[Fault, str], list[int]] = field(default_factory=dict)
-    in_limbo: bool = False
+    withheld: list[int] = field(default_factory=list)
     size: int = 0
+
+    @property
+    def in_limbo(self) -> bool:
+        """Whether it said so."""
+        return bool(self.withheld)
 
     def fault(self, entry: int, fault: Fault, why: str) -> None:
         self.faults.setdefault((fault, why), []).append(entry)
@@ -143,7 +149,7 @@ class CopyReader:
         if answer.evidence is Evidence.NEGATIVE:
             found.fault(entry, Fault.MISSING, why_of(answer))
         elif answer is Code.EUNKNOWNLEDGERSTATE:
-            found.in_limbo = True
+            found.withheld.append(entry)
         elif answer is Code.EIO:
             found.fault(entry, Fault.UNREADABLE, why_of(answer))
         else:

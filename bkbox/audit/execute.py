@@ -27,9 +27,9 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from bkbox import metadata as stores
+from bkbox.audit.compare import copy_of
 from bkbox.audit.copies import CopyReader
 from bkbox.audit.kernel import Fault, ranges_of
-from bkbox.audit.look import copy_of
 from bkbox.audit.patience import Patience
 from bkbox.audit.plan import BY_PERSONS, Action, Step
 from bkbox.client.client import Client
@@ -49,6 +49,7 @@ from bkbox.repair.replicator import Replicator
 from bkbox.repair.running import RunningJob
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.words import counted
 
 CHUNK_LEDGERS = 32
 _LEDGERS_AT_ONCE = 8
@@ -118,7 +119,7 @@ class PlannedHoldings(Holdings):
             if read.in_limbo:
                 return Answer.SILENT
             if step.sha256:
-                bad.update(e.entry_id for e in read.good if copy_of(e).sha256 != step.sha256)
+                bad.update(e.entry_id for e in read.good if not step.means(copy_of(e)))
         unshown = bad & self._given.get(bookie, set())
         self.unshown[bookie] = len(unshown)
         absent = [(part.start, part.stop - 1) for part in ranges_of(sorted(bad - unshown))]
@@ -237,7 +238,9 @@ class RepairJob:
 
 
 def _not_shown(unshown: Mapping[BookieId, int]) -> str:
-    counts = ", ".join(f"{count} copies by {bookie}" for bookie, count in sorted(unshown.items()))
+    counts = ", ".join(
+        f"{counted(count, 'copy')} by {bookie}" for bookie, count in sorted(unshown.items())
+    )
     return (
         f"written, and not shown: {counts}. Apache's bookies may go on giving what they had before: give the plan "
         f"again when they have flushed, or were started again, or make its rows of the ledger a `move`"

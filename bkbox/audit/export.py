@@ -28,6 +28,7 @@ from bkbox.errors import BkboxError, LedgerError, MetadataError, NoSuchLedgerErr
 from bkbox.ids import LedgerId
 from bkbox.wire import ledger_metadata
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.words import counted
 
 ROW_GROUP_BYTES = 8 << 20
 
@@ -171,8 +172,8 @@ class ExportJob:
             writer.write_batch(_batch(held))
         if (count, size) != (metadata.last_entry + 1, metadata.length):
             raise LedgerError(
-                f"ledger {metadata.ledger_id} has {count} entries and {size} bytes, its metadata say "
-                f"{metadata.last_entry + 1} and {metadata.length}"
+                f"ledger {metadata.ledger_id} has {counted(count, 'entry')} and {counted(size, 'byte')}, its metadata "
+                f"say {metadata.last_entry + 1} and {metadata.length}"
             )
         return (metadata.ledger_id, count, size, total.text(), ledger_metadata.encode(metadata))
 

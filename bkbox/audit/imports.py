@@ -37,6 +37,7 @@ from bkbox.ids import LedgerId
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire import ledger_metadata
 from bkbox.wire.ledger import DigestType, LedgerMetadata, LedgerState
+from bkbox.words import counted
 
 MARK = "bkbox.import"
 """Custom metadata of a ledger that is being made; its value is the id that was exported."""
@@ -167,7 +168,7 @@ async def _write(writer: LedgerWriter, row: _Row, entries: _Entries) -> None:
         await writer.append_many(payloads)
     if count != row.entries or total.text() != row.sha256:
         raise LedgerError(
-            f"what was exported of ledger {row.ledger_id} is damaged: {count} entries of {row.entries}, and "
+            f"what was exported of ledger {row.ledger_id} is damaged: {count} of {counted(row.entries, 'entry')}, and "
             f"the sum over them is {'right' if total.text() == row.sha256 else 'wrong'}"
         )
 

@@ -46,6 +46,9 @@ TABLES = (
     "under_replicated",
     "orphaned",
     "limbo",
+    "no_copy",
+    "blocked",
+    "ended",
     "ledgers",
 )
 """Those with rows of single ledgers; the others are sums."""
@@ -201,6 +204,9 @@ def _fill(
         found["divergent"] += each.divergent
         found["under_replicated"] += each.under_replicated
         found["limbo"] += each.limbo
+        found["no_copy"] += each.no_copy
+        found["blocked"] += each.blocked
+        found["ended"] += each.ended
         found["ledgers"].append(each.ledger)
         result.entries += each.ledger.entries or 0
     found["unknown"] += unread

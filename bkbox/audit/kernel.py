@@ -15,16 +15,35 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from bkbox.audit.rows import Divergent, Ledger, Limbo, OwnerBytes, RackCopies, Run, UnderReplicated
+from bkbox.audit.rows import (
+    Blocked,
+    Divergent,
+    Ended,
+    Ledger,
+    Limbo,
+    NoCopy,
+    OwnerBytes,
+    RackCopies,
+    Run,
+    UnderReplicated,
+)
 from bkbox.ids import BookieId
-from bkbox.protocol.audit import Answer, Said, audit, settled_fragments
+from bkbox.protocol.audit import Answer, Said, audit, clipped, pieces, settled_fragments
+from bkbox.protocol.ending import text_of
+from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.repair import expected_entries, missing
+from bkbox.protocol.survey import joined
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.loss import losses_of
 from bkbox.wire.owner import owner_of
 from bkbox.wire.write_set import write_set
 
 DEFAULT_RACK = "/default-rack"
 """Where nobody knows better, as the client says it of bookies that are there."""
+
+
+_RANGES_SHOWN = 1000
+"""Ranges of entries that a row lists."""
 
 
 class Fault(Enum):
@@ -45,14 +64,16 @@ class Look:
     """What one bookie was found to have of a ledger. What no fault names it has.
 
     ``faults``: (fault, why) and the entries, ascending, among those that it has to hold. ``is_gone``: it is not
-    registered. ``in_limbo``: it says that it does not know what it has. ``why_silent``: it said nothing at all.
-    ``gave_no_list``: it was read because it gave no list of its entries.
+    registered. ``in_limbo``: it says that it does not know what it has; ``withheld``: what it does not give then,
+    ascending. ``why_silent``: it said nothing at all. ``gave_no_list``: it was read because it gave no list of its
+    entries.
     """
 
     is_gone: bool = False
     in_limbo: bool = False
     why_silent: str = ""
     gave_no_list: bool = False
+    withheld: list[range] = field(default_factory=list)
     faults: dict[tuple[Fault, str], list[range]] = field(default_factory=dict)
 
     def entries_of(self, *kinds: Fault) -> list[range]:
@@ -73,21 +94,22 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Copies of one entry that differ, each with a good digest. ``proved``: the right one, where the metadata prove it
-    (bkbox/protocol/agreement.py)."""
+    """Copies of one entry that differ, each with a good digest. ``proved``: the right one, where ``proof`` proves it,
+    the metadata or the lengths around it (bkbox/protocol/agreement.py)."""
 
     entry: int
     copies: Mapping[BookieId, Copy]
     proved: Copy | None = None
+    proof: str = "metadata"
 
     def right(self, ack_quorum: int) -> tuple[Copy | None, str]:
-        """The content that is right, and what says so: the metadata, or that an ack quorum of copies has it and no
-        other content has as many. (None, "") where neither does.
+        """The content that is right, and what says so: the metadata, the lengths around it, or that an ack quorum of
+        copies has it and no other content has as many. (None, "") where none does.
 
-        The second is no proof: a wrong copy may have been replicated. It is for a plan that a person can read.
+        The last is no proof: a wrong copy may have been replicated. It is for a plan that a person can read.
         """
         if self.proved is not None:
-            return self.proved, "metadata"
+            return self.proved, self.proof
         counts = Counter(self.copies.values())
         enough = [copy for copy, count in counts.items() if count >= ack_quorum]
         if len(enough) == 1 and all(
@@ -108,12 +130,20 @@ class Judgement:
     limbo: list[Limbo]
     racks: list[RackCopies]
     owner: OwnerBytes
+    no_copy: list[NoCopy] = field(default_factory=list)
+    blocked: list[Blocked] = field(default_factory=list)
+    ended: list[Ended] = field(default_factory=list)
 
     @property
     def is_clean(self) -> bool:
         """Whether nothing was found, and nothing is unknown."""
         return not (
-            any(self.runs.values()) or self.divergent or self.under_replicated or self.limbo
+            any(self.runs.values())
+            or self.divergent
+            or self.under_replicated
+            or self.limbo
+            or self.no_copy
+            or self.blocked
         )
 
 
@@ -150,9 +180,10 @@ def judge(
                 sum(len(part) for parts in findings.lacking.values() for part in parts),
             )
         )
+    unreadable = without_copy(metadata, looks)
     return Judgement(
         ledger_row(metadata),
-        _runs(metadata, expected, looks),
+        _runs(metadata, expected, looks, unreadable),
         _divergent(metadata, disagreements),
         under_replicated,
         [
@@ -162,7 +193,116 @@ def judge(
         ],
         _rack_rows(metadata, expected, findings.lacking, findings.gone, racks),
         owner_row(metadata),
+        _no_copy(metadata, looks, unreadable),
+        _blocked(metadata, looks),
+        [
+            Ended(
+                metadata.ledger_id,
+                record.at_ms,
+                record.by,
+                record.run,
+                record.end,
+                record.lost,
+                record.lost_entries,
+                record.doubtful,
+                record.unknown_after,
+            )
+            for record in losses_of(metadata)
+        ],
     )
+
+
+# ---- entries without a copy, ledgers without an end --------------------------------------------------
+
+
+def without_copy(metadata: LedgerMetadata, looks: Mapping[BookieId, Look]) -> list[range]:
+    """Settled entries of which no bookie of the write set gives a copy, and none was silent: ascending.
+
+    What a bookie in limbo withholds it cannot give: no reader gets it either.
+    """
+    size, quorum = metadata.ensemble_size, metadata.write_quorum
+    found: list[range] = []
+    for index, entries in settled_fragments(metadata):
+        ensemble = metadata.fragments[index].ensemble
+        absent = {
+            bookie: [entries]
+            if looks[bookie].is_gone
+            else clipped(_unreadable(looks[bookie]), entries)
+            for bookie in ensemble
+        }
+        for piece, lackers in pieces(entries, absent):
+            if set(ensemble).issubset(lackers):
+                found.append(piece)
+                continue
+            striped: list[int] = []
+            for offset in range(min(size, len(piece))):
+                alike = piece[offset::size]
+                replicas = {ensemble[at] for at in write_set(alike[0], size, quorum)}
+                if replicas.issubset(lackers):
+                    striped += alike
+            found += ranges_of(sorted(striped))
+    return joined(found)
+
+
+def _unreadable(look: Look) -> list[range]:
+    """What the bookie said that it cannot give, ascending and apart."""
+    found: list[range] = []
+    parts = [*look.entries_of(*LOST), *look.withheld]
+    for part in sorted(parts, key=lambda part: part.start):
+        if found and part.start <= found[-1].stop:
+            found[-1] = range(found[-1].start, max(found[-1].stop, part.stop))
+        else:
+            found.append(part)
+    return found
+
+
+def _no_copy(
+    metadata: LedgerMetadata, looks: Mapping[BookieId, Look], unreadable: Sequence[range]
+) -> list[NoCopy]:
+    if not unreadable:
+        return []
+    whys = []
+    for bookie, look in sorted(looks.items()):
+        if look.is_gone:
+            whys.append(f"{bookie} is gone")
+        elif any(clipped(look.withheld, part) for part in unreadable):
+            whys.append(f"{bookie} is in limbo")
+        for (fault, why), parts in look.faults.items():
+            if fault in LOST and any(clipped(parts, part) for part in unreadable):
+                whys.append(f"{bookie}: {why}")
+    return [
+        NoCopy(
+            metadata.ledger_id,
+            metadata.state.name,
+            _count(unreadable),
+            text_of(tuple(unreadable), most=_RANGES_SHOWN),
+            "; ".join(whys),
+        )
+    ]
+
+
+def _blocked(metadata: LedgerMetadata, looks: Mapping[BookieId, Look]) -> list[Blocked]:
+    """A ledger whose recovery cannot end, whatever the other bookies say: too many of its last ensemble are in limbo
+    or gone."""
+    if metadata.state is LedgerState.CLOSED:
+        return []
+    sizes = QuorumSizes(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+    ensemble = metadata.last_fragment.ensemble
+    limbo = {each for each in ensemble if looks[each].in_limbo}
+    gone = {each for each in ensemble if looks[each].is_gone}
+    mute = {at for at, each in enumerate(ensemble) if each in limbo | gone}
+    if not sizes.contain_ack_quorum(mute):
+        return []
+    return [
+        Blocked(
+            metadata.ledger_id,
+            metadata.state.name,
+            metadata.write_quorum,
+            metadata.ack_quorum,
+            sorted(limbo),
+            sorted(gone),
+        )
+    ]
 
 
 # ---- metadata ---------------------------------------------------------------------------------------
@@ -292,17 +432,25 @@ def _runs(
     metadata: LedgerMetadata,
     expected: Mapping[BookieId, Sequence[range]],
     looks: Mapping[BookieId, Look],
+    unreadable: Sequence[range],
 ) -> dict[Fault, list[Run]]:
+    """But for entries without any copy: of them nothing can be copied (NoCopy)."""
     rows: dict[Fault, list[Run]] = {fault: [] for fault in Fault}
     for bookie, parts in expected.items():
         look = looks[bookie]
-        if look.is_gone or not parts:
+        if look.is_gone:
             continue
         if look.why_silent:
-            whole = (parts[0].start, parts[-1].stop - 1, _count(parts))
+            # Of an open ledger: what it has to hold is not settled.
+            whole: tuple[int, int, int] = (metadata.last_fragment.first_entry, -1, 0)
+            if parts:
+                whole = (parts[0].start, parts[-1].stop - 1, _count(parts))
             rows[Fault.UNKNOWN].append(Run(metadata.ledger_id, bookie, *whole, look.why_silent))
             continue
         for (fault, why), faulty in look.faults.items():
+            if fault in LOST and unreadable:
+                lost = [(part.start, part.stop - 1) for part in unreadable]
+                faulty = list(missing(faulty, lost))
             rows[fault] += [
                 Run(metadata.ledger_id, bookie, *run, why) for run in runs_over(parts, faulty)
             ]

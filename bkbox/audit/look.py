@@ -2,30 +2,31 @@
 
 A bookie is asked for its list of entries. One that gives none (Java's DbLedgerStorage does not even answer) is read
 instead, every entry that it has to hold, in batches. With ``read_all`` every copy of every entry is read. Whatever is
-read has its digest checked, and copies of the same entry are compared.
+read has its digest checked, and copies of the same entry are compared. Of a ledger that is not closed the bookies of
+its last ensemble are asked, too, whether they know what they have: too many that do not keep it from being recovered.
 """
 
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from bkbox.audit.compare import CopyComparer
 from bkbox.audit.copies import CopyReader, Read, why_of
-from bkbox.audit.kernel import Copy, Disagreement, Fault, Look
+from bkbox.audit.kernel import Disagreement, Fault, Look, ranges_of
 from bkbox.audit.patience import Patience
 from bkbox.client.pool import BookiePool, Listing
 from bkbox.ids import BookieId
-from bkbox.protocol.agreement import agreement
 from bkbox.protocol.audit import clipped
 from bkbox.protocol.events import NoAnswer
 from bkbox.protocol.repair import expected_entries, missing
 from bkbox.repair.holdings import runs_of
+from bkbox.wire import v3
 from bkbox.wire.codes import Code, Evidence
-from bkbox.wire.digest import DigestManager, VerifiedEntry
-from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.digest import DigestManager
+from bkbox.wire.ledger import LedgerMetadata, LedgerState
 
 WINDOW_ENTRIES = 1_024
 WINDOW_BYTES = 2 << 20
@@ -95,28 +96,39 @@ class Looker:
         if bookie not in self._registered:
             return Look(is_gone=True), []
         expected = list(expected_entries(metadata, bookie))
-        if not expected:
+        is_open = metadata.state is not LedgerState.CLOSED
+        if not expected and not (is_open and bookie in metadata.last_fragment.ensemble):
             return Look(), []
         if why := self._patience.why_mute(bookie):
             return Look(why_silent=why), []
         if bookie in self._learnt.unlisting:
-            return Look(), expected
+            limbo = is_open and await self._in_limbo(bookie, metadata.ledger_id)
+            return Look(in_limbo=limbo), expected
         listing = await self._list(bookie, metadata.ledger_id)
         if listing.available is not None:
             absent = list(missing(expected, runs_of(listing.available)))
             present = list(missing(expected, [(part.start, part.stop - 1) for part in absent]))
             if listing.answer is Code.EUNKNOWNLEDGERSTATE:
-                return Look(in_limbo=True), present if self._read_all else []
+                look = Look(in_limbo=True, withheld=absent)
+                return look, present if self._read_all else []
             faults = {(Fault.MISSING, _NOT_LISTED): absent} if absent else {}
             return Look(faults=faults), present if self._read_all else []
         if listing.answer.evidence is Evidence.NEGATIVE:
-            return Look(faults={(Fault.MISSING, why_of(listing.answer)): expected}), []
+            faults = {(Fault.MISSING, why_of(listing.answer)): expected} if expected else {}
+            return Look(faults=faults), []
         if listing.answer is Code.EUNKNOWNLEDGERSTATE:
-            return Look(in_limbo=True), []
+            return Look(in_limbo=True, withheld=expected), []
         if listing.answer in (Code.EBADREQ, Code.EIO, NoAnswer.TIMEOUT, NoAnswer.NOT_UNDERSTOOD):
             # Its storage cannot list, or it is in trouble: reads tell which it is.
-            return Look(gave_no_list=listing.answer is not Code.EIO), expected
+            limbo = is_open and await self._in_limbo(bookie, metadata.ledger_id)
+            return Look(in_limbo=limbo, gave_no_list=listing.answer is not Code.EIO), expected
         return Look(why_silent=why_of(listing.answer)), []
+
+    async def _in_limbo(self, bookie: BookieId, ledger: int) -> bool:
+        """Whether a bookie that gives no list says that it does not know what it has."""
+        reply = await self._pool.read_lac(bookie, ledger)  # version 2 has no word for limbo
+        says = isinstance(reply.response, v3.ReadLacResponse) and reply.response.limbo
+        return bool(says) or reply.answer is Code.EUNKNOWNLEDGERSTATE
 
     async def _list(self, bookie: BookieId, ledger: int) -> Listing:
         for tries in range(_LIST_TRIES):
@@ -146,6 +158,7 @@ class Looker:
             self._pool, digests, self._patience, self._learnt.without_batches, uniform=uniform
         )
         reads: dict[BookieId, list[Read]] = {bookie: [] for bookie in to_read}
+        comparer = CopyComparer(metadata)
         for window in _windows(metadata, to_read):
             parts = {bookie: _within(wanted, window) for bookie, wanted in to_read.items()}
             asked = {bookie: some for bookie, some in parts.items() if some}
@@ -154,11 +167,11 @@ class Looker:
                 found.copies += len(read.good)
                 found.size += read.size
                 reads[bookie].append(read)
-            good = {bookie: read.good for bookie, read in zip(asked, answers, strict=True)}
-            found.disagreements += disagreements(metadata, good)
+            comparer.add({bookie: read.good for bookie, read in zip(asked, answers, strict=True)})
             await self._spend(sum(read.size for read in answers))
             for read in answers:
                 read.good = []
+        found.disagreements = comparer.finish()
         for bookie, some in reads.items():
             self._conclude(bookie, to_read[bookie], some, found)
 
@@ -172,6 +185,7 @@ class Looker:
         if any(read.in_limbo for read in reads):
             look.in_limbo = True
         for read in reads:
+            look.withheld += ranges_of(read.withheld)
             for key, parts in read.fault_ranges().items():
                 look.faults.setdefault(key, []).extend(parts)
         unknown = {key: parts for key, parts in look.faults.items() if key[0] is Fault.UNKNOWN}
@@ -181,6 +195,8 @@ class Looker:
             found.looks[bookie] = Look(in_limbo=look.in_limbo, why_silent=why)
         elif look.in_limbo:
             # What it denies it may have had: it says itself that it does not know.
+            look.withheld += look.entries_of(Fault.MISSING)
+            look.withheld.sort(key=lambda part: part.start)
             look.faults = {k: v for k, v in look.faults.items() if k[0] is not Fault.MISSING}
 
 
@@ -202,36 +218,3 @@ def _within(parts: Sequence[range], window: range) -> list[range]:
     low = bisect_right(parts, window.start, key=lambda part: part.stop)
     high = bisect_left(parts, window.stop, key=lambda part: part.start)
     return clipped(parts[low:high], window)
-
-
-def disagreements(
-    metadata: LedgerMetadata, good: Mapping[BookieId, Sequence[VerifiedEntry]]
-) -> list[Disagreement]:
-    """Entries whose copies differ, ascending."""
-    lists = list(good.values())
-    if all(each == lists[0] for each in lists[1:]):
-        return []
-    by_entry: dict[int, dict[BookieId, VerifiedEntry]] = {}
-    for bookie, entries in good.items():
-        for entry in entries:
-            by_entry.setdefault(entry.entry_id, {})[bookie] = entry
-    found = []
-    for number, copies in sorted(by_entry.items()):
-        first = next(iter(copies.values()))
-        if any(
-            (each.length, each.payload) != (first.length, first.payload) for each in copies.values()
-        ):
-            right = agreement(metadata, number, copies).right
-            found.append(
-                Disagreement(
-                    number,
-                    {bookie: copy_of(each) for bookie, each in copies.items()},
-                    None if right is None else copy_of(copies[right]),
-                )
-            )
-    return found
-
-
-def copy_of(entry: VerifiedEntry) -> Copy:
-    """What it has to agree in with the other copies."""
-    return Copy(hashlib.sha256(entry.payload).hexdigest(), entry.length)

@@ -23,9 +23,11 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from bkbox.audit.kernel import Copy
 from bkbox.audit.rows import Divergent
 from bkbox.errors import ConfigError, InvalidIdError, OperatorError
 from bkbox.ids import bookie_id, ledger_id
+from bkbox.words import counted, quoted
 
 
 class Action(Enum):
@@ -39,12 +41,19 @@ class Action(Enum):
     DECIDE = "decide"
 
 
+_PROOFS = {
+    "metadata": "agree with the length of the closed ledger",
+    "length": "fit between the lengths of the entries around",
+    "ack quorum": "agree, an ack quorum",
+}
+
 BY_PERSONS = (Action.COLLECT, Action.DECIDE)
 """What no command carries out."""
 
 
 class Step(NamedTuple):
-    """One row. ``entries``: how many of first to last the bookie has to hold."""
+    """One row. ``entries``: how many of first to last the bookie has to hold. ``sha256``: of the right payload, with
+    ``/`` and the right length behind it where only that differs."""
 
     action: Action
     ledger_id: int
@@ -54,6 +63,11 @@ class Step(NamedTuple):
     entries: int
     sha256: str
     why: str
+
+    def means(self, copy: Copy) -> bool:
+        """Whether this is the right copy."""
+        sha256, _, length = self.sha256.partition("/")
+        return copy.sha256 == sha256 and length in ("", str(copy.length))
 
 
 def plan_of(folder: Path) -> list[Step]:
@@ -69,12 +83,16 @@ def _steps(folder: Path) -> Iterator[Step]:
         right = next((each for each in copies if each.verdict == "right"), None)
         for each in copies:
             if each.verdict == "wrong" and right is not None:
-                why = f"divergent: {right.copies} of {len(copies)} copies agree, by {right.proof}"
-                yield Step(
-                    Action.OVERWRITE, ledger, each.bookie, entry, entry, 1, right.sha256, why
-                )
+                agree = f"{right.copies} of {counted(len(copies), 'copy')}"
+                why = f"divergent: {agree} {_PROOFS[right.proof]}"
+                sha256 = right.sha256
+                if sha256 == each.sha256:
+                    sha256 += f"/{right.length}"
+                yield Step(Action.OVERWRITE, ledger, each.bookie, entry, entry, 1, sha256, why)
             elif each.verdict == "undecided":
-                why = f"divergent: {each.copies} of {len(copies)} copies are like this one"
+                why = (
+                    f"divergent: {each.copies} of {counted(len(copies), 'copy')} are like this one"
+                )
                 yield Step(Action.DECIDE, ledger, each.bookie, entry, entry, 1, each.sha256, why)
     # A copy of an entry that differs would make one side the many: it is decided first.
     undecided: dict[int, set[int]] = {}
@@ -152,7 +170,7 @@ def _step(line: list[str]) -> Step:
         action = Action(line[0])
     except ValueError:
         known = ", ".join(each.value for each in Action)
-        raise ValueError(f"{line[0]!r} is not an action: {known}") from None
+        raise ValueError(f"{quoted(line[0])} is not an action: {known}") from None
     first, last, entries = map(int, line[3:6])
     if action is Action.OVERWRITE and not line[6]:
         raise ValueError("an overwrite has to say by its sha256 which copy is right")

@@ -11,18 +11,22 @@ from pathlib import Path
 
 from bkbox.audit.run import FINDINGS, Summary, read_summary
 from bkbox.audit.tables import read_table, rows_of
+from bkbox.words import counted
 
 _SHOWN = 20
 
 MEANINGS = {
+    "no_copy": "entries that no bookie can give: every copy is missing, damaged, gone or withheld in limbo",
+    "blocked": "open ledgers that cannot be recovered: too many of their bookies are in limbo or gone",
     "missing": "entries that a bookie has to hold and says that it has not",
     "corrupt": "copies whose digest is wrong",
     "divergent": "entries whose copies differ, each with a good digest",
     "unreadable": "copies that a bookie has and cannot read",
     "under_replicated": "ledgers that lack copies",
     "orphaned": "ledgers that a bookie has and no metadata know",
-    "unknown": "copies of which nobody said anything: not missing, not there",
+    "unknown": "copies of which no bookie said anything: not missing, not there",
     "limbo": "ledgers of which a bookie says that it does not know what it has of them",
+    "ended": "ledgers that an operator ended with loss accepted, and what each lost",
 }
 
 
@@ -50,11 +54,31 @@ def write_report(folder: Path) -> None:
 
 def verdict_of(summary: Summary) -> str:
     """One line for people."""
-    found = [f"{summary.rows[name]:,} {name}" for name in FINDINGS if summary.rows[name]]
-    text = "nothing is wrong" if not found else f"found rows: {', '.join(found)}"
-    if not summary.is_certain:
-        text += "; not everybody answered, so there may be more"
-    return text
+    rows = summary.rows
+    found = []
+    if rows["no_copy"]:
+        entries = counted(summary.faults["no_copy"], "entry")
+        verb = "has" if summary.faults["no_copy"] == 1 else "have"
+        found.append(f"{entries} of {counted(rows['no_copy'], 'ledger')} {verb} no readable copy")
+    if rows["blocked"]:
+        found.append(f"{counted(rows['blocked'], 'open ledger')} cannot be recovered")
+    others = [name for name in FINDINGS if name not in ("no_copy", "blocked") and rows[name]]
+    if others:
+        found.append(f"found rows: {', '.join(f'{rows[name]:,} {name}' for name in others)}")
+    doubts = []
+    if rows["limbo"]:
+        verb = "is" if rows["limbo"] == 1 else "are"
+        doubts.append(f"{counted(rows['limbo'], 'copy')} of ledgers {verb} in limbo")
+    if rows["unknown"] or summary.unanswered_probes:
+        doubts.append("not every bookie answered")
+    if doubts:
+        clean = "" if found else "nothing is known to be wrong, but "
+        found.append(f"{clean}{' and '.join(doubts)}, so there may be more")
+    if rows["ended"]:
+        found.append(f"losses accepted before: {rows['ended']:,}")
+    if summary.is_clean and summary.is_certain:
+        found.insert(0, "nothing is wrong")
+    return "; ".join(found)
 
 
 def _facts(summary: Summary) -> list[tuple[str, str]]:
@@ -64,11 +88,14 @@ def _facts(summary: Summary) -> list[tuple[str, str]]:
         ("cluster", summary.cluster),
         ("begun", began.strftime("%Y-%m-%d %H:%M:%S UTC")),
         ("took", f"{summary.seconds:,.1f} s with engine {summary.engine}"),
-        ("looked at", f"{summary.ledgers:,} ledgers, {summary.entries:,} entries of closed ones"),
+        (
+            "looked at",
+            f"{counted(summary.ledgers, 'ledger')}, {counted(summary.entries, 'entry')} of closed ones",
+        ),
         ("speed", f"{per_second:,.0f} entries/s"),
         (
             "read",
-            f"{summary.copies_read:,} copies, {summary.bytes_read:,} bytes"
+            f"{counted(summary.copies_read, 'copy')}, {counted(summary.bytes_read, 'byte')}"
             + ("" if summary.read_all else " (lists of entries where bookies give them)"),
         ),
         ("bookies that are there", f"{summary.bookies:,}"),
@@ -90,7 +117,7 @@ def _tables(folder: Path, summary: Summary) -> list[_Table]:
             found.append(_Table(name.replace("_", " "), data.column_names, shown, left))
     if summary.unanswered_probes:
         rows = [(bookie, f"{count:,}") for bookie, count in summary.unanswered_probes.items()]
-        found.append(_Table("probes that nobody answered", ("bookie", "ids"), rows))
+        found.append(_Table("probes that no bookie answered", ("bookie", "ids"), rows))
     return found
 
 
@@ -114,7 +141,7 @@ def _markdown(verdict: str, summary: Summary, tables: Sequence[_Table]) -> str:
         for row in table.rows:
             lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |")
         if table.left_out:
-            lines += ["", f"and {table.left_out:,} rows more in the table itself"]
+            lines += ["", f"and {counted(table.left_out, 'row')} more in the table itself"]
     return "\n".join(lines) + "\n"
 
 
@@ -148,7 +175,7 @@ def _html(verdict: str, summary: Summary, tables: Sequence[_Table], picture: str
             parts.append(f"</tr><tr>{cells}")
         parts.append("</tr></table>")
         if table.left_out:
-            parts.append(f"<p>and {table.left_out:,} rows more in the table itself</p>")
+            parts.append(f"<p>and {counted(table.left_out, 'row')} more in the table itself</p>")
     return "\n".join(parts) + "</html>\n"
 
 

@@ -26,7 +26,8 @@ class Divergent(NamedTuple):
 
     ``sha256``: of the payload, in hexadecimal; ``length``: payload bytes of the ledger up to this entry, as this copy
     says. ``copies``: how many are like it. ``verdict``: 'right', 'wrong' or 'undecided'; ``proof``: what says so,
-    'metadata' or 'ack quorum'.
+    'metadata',
+    'length' (those of the entries around it) or 'ack quorum'.
     """
 
     ledger_id: int
@@ -69,6 +70,43 @@ class Limbo(NamedTuple):
     bookie: str
     ledger_id: int
     entries: int
+
+
+class NoCopy(NamedTuple):
+    """A ledger with settled entries of which no bookie gives a copy: ``entries`` of them, in ``ranges``. ``why``: what
+    each bookie answered. None of them is in ``missing``, ``corrupt`` or ``unreadable``: there is nothing to copy."""
+
+    ledger_id: int
+    state: str
+    entries: int
+    ranges: str
+    why: str
+
+
+class Blocked(NamedTuple):
+    """A ledger that is not closed and that recovery cannot close: of a write set at least AQ bookies are in limbo or
+    gone."""
+
+    ledger_id: int
+    state: str
+    write_quorum: int
+    ack_quorum: int
+    limbo: list[str]
+    gone: list[str]
+
+
+class Ended(NamedTuple):
+    """A ledger that an operator ended with loss accepted, by its record (bkbox/wire/loss.py)."""
+
+    ledger_id: int
+    at_ms: int
+    by: str
+    run: str
+    end: int
+    lost: str
+    lost_entries: int
+    doubtful: str
+    unknown_after: int | None
 
 
 class Ledger(NamedTuple):

@@ -39,8 +39,18 @@ SUMMARY = "summary.json"
 
 SUMS = ("copies_per_rack", "bytes_per_owner")
 
-FINDINGS = ("missing", "corrupt", "divergent", "unreadable", "under_replicated", "orphaned")
-"""The tables whose rows are faults. ``limbo`` mends itself, and of ``unknown`` nobody can tell."""
+FINDINGS = (
+    "no_copy",
+    "blocked",
+    "missing",
+    "corrupt",
+    "divergent",
+    "unreadable",
+    "under_replicated",
+    "orphaned",
+)
+"""The tables whose rows are faults. ``limbo`` mends itself but for ``blocked``, of ``unknown`` no bookie could tell,
+and the losses of ``ended`` were accepted."""
 
 
 class Progress(Protocol):
@@ -262,7 +272,7 @@ class _Totals:
         self.size += result.size
         self.probed += result.probed
         self.unprobed.update(result.unprobed)
-        for name in ("missing", "corrupt", "unreadable", "unknown"):
+        for name in ("missing", "corrupt", "unreadable", "unknown", "no_copy"):
             if name in result.tables:
                 self.faults[name] += sum(result.tables[name].column("entries").to_pylist())
         if "divergent" in result.tables:

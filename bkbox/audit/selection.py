@@ -14,6 +14,7 @@ from bkbox.errors import ConfigError, InvalidIdError
 from bkbox.ids import ledger_id
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.owner import owner_of
+from bkbox.words import counted, quoted
 
 RANGE_MAX = 10_000_000
 """A list that stands for more ledgers is a mistake."""
@@ -28,13 +29,15 @@ def parse_ledgers(text: str, option: str = "ledgers") -> list[int]:
         match = _RANGE.fullmatch(part.strip())
         if match is None:
             raise ConfigError(
-                [f"option {option}: {part.strip()!r} is neither an id nor a range as 5-9"]
+                [f"option {option}: {quoted(part.strip())} is neither an id nor a range as 5-9"]
             )
         first, last = int(match[1]), int(match[2] or match[1])
         if last < first:
             raise ConfigError([f"option {option}: the range {part.strip()} goes backwards"])
         if last - first + len(found) >= RANGE_MAX:
-            raise ConfigError([f"option {option}: stands for more than {RANGE_MAX} ledgers"])
+            raise ConfigError(
+                [f"option {option}: stands for more than {counted(RANGE_MAX, 'ledger')}"]
+            )
         try:
             found.update(range(ledger_id(first), ledger_id(last) + 1))
         except InvalidIdError as error:
@@ -60,7 +63,7 @@ def parse_assign(text: str) -> dict[int, tuple[int, int]]:
         found = {int(ledger): (int(first), int(last)) for ledger, (first, last) in given.items()}
     except (ValueError, TypeError, AttributeError) as error:
         raise ConfigError(
-            [f'option assign = {text!r} is not JSON as {{"7": [0, 99]}}: {error}']
+            [f'option assign = {quoted(text)} is not JSON as {{"7": [0, 99]}}: {error}']
         ) from None
     for ledger, (first, last) in found.items():
         if ledger < 0 or not 0 <= first <= last:
@@ -115,7 +118,8 @@ def _condition(text: str) -> Condition:
     if match is None:
         raise ConfigError(
             [
-                f"option select: {text!r} is no condition: write FIELD = VALUE with one of {known}, joined by 'and'"
+                f"option select: {quoted(text)} is no condition: write FIELD = VALUE with one of {known}, joined by "
+                "'and'"
             ]
         )
     get: Callable[[LedgerMetadata], Any]
@@ -128,11 +132,11 @@ def _condition(text: str) -> Condition:
     elif name.lower() in _FIELDS:
         get, parse = _FIELDS[name.lower()]
     else:
-        raise ConfigError([f"option select: {name!r} is not one of {known}"])
+        raise ConfigError([f"option select: {quoted(name)} is not one of {known}"])
     try:
         wanted = parse(value)
     except ValueError as error:
-        raise ConfigError([f"option select: {text.strip()!r}: {error}"]) from None
+        raise ConfigError([f"option select: {quoted(text.strip())}: {error}"]) from None
 
     def holds(metadata: LedgerMetadata) -> bool:
         found = get(metadata)

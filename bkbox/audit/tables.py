@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 
 from bkbox.audit import rows
 from bkbox.errors import OperatorError
+from bkbox.words import error_text
 
 _INT, _TEXT = pa.int64(), pa.string()
 _TEXTS = pa.list_(_TEXT)
@@ -64,6 +65,26 @@ SCHEMAS: dict[str, pa.Schema] = {
     ),
     "orphaned": _schema(ledger_id=_INT, bookie=_TEXT, last_entry=_INT),
     "limbo": _schema(bookie=_TEXT, ledger_id=_INT, entries=_INT),
+    "no_copy": _schema(ledger_id=_INT, state=_TEXT, entries=_INT, ranges=_TEXT, why=_TEXT),
+    "blocked": _schema(
+        ledger_id=_INT,
+        state=_TEXT,
+        write_quorum=_INT,
+        ack_quorum=_INT,
+        limbo=_TEXTS,
+        gone=_TEXTS,
+    ),
+    "ended": _schema(
+        ledger_id=_INT,
+        at_ms=_INT,
+        by=_TEXT,
+        run=_TEXT,
+        end=_INT,
+        lost=_TEXT,
+        lost_entries=_INT,
+        doubtful=_TEXT,
+        unknown_after=_INT,
+    ),
     "ledgers": _schema(
         ledger_id=_INT,
         state=_TEXT,
@@ -93,6 +114,9 @@ ROWS: dict[str, type] = {
     "under_replicated": rows.UnderReplicated,
     "orphaned": rows.Orphaned,
     "limbo": rows.Limbo,
+    "no_copy": rows.NoCopy,
+    "blocked": rows.Blocked,
+    "ended": rows.Ended,
     "ledgers": rows.Ledger,
     "copies_per_rack": rows.RackCopies,
     "bytes_per_owner": rows.OwnerBytes,
@@ -169,4 +193,6 @@ def read_table(folder: Path, table: str) -> pa.Table:
             f"{path} is not there: {folder} does not hold the results of `bkbox audit`"
         ) from None
     except pa.ArrowException as error:
-        raise OperatorError(f"{path} cannot be read as the table {table}: {error}") from None
+        raise OperatorError(
+            f"{path} cannot be read as the table {table}: {error_text(error)}"
+        ) from None

@@ -19,6 +19,7 @@ from bkbox.kernel.histogram import Histogram
 from bkbox.kernel.load import ADD, ENDLESS, Link, Stream, turn
 from bkbox.wire.codes import code_from_v2
 from bkbox.wire.digest import HEADER_BYTES, master_key
+from bkbox.words import error_text
 
 _S = 1_000_000_000
 _CONNECT_S = 10.0
@@ -124,7 +125,7 @@ class Load:
         try:
             yield
         except OSError as error:
-            raise BenchError(f"{self._name}: {error}") from error
+            raise BenchError(f"{self._name}: {error_text(error)}") from error
 
     @property
     def _name(self) -> str:

@@ -15,6 +15,7 @@ from bkbox.config import Config
 from bkbox.errors import HostError
 from bkbox.host.files import HostFiles
 from bkbox.redaction import Secrets, known_secrets
+from bkbox.words import error_text
 
 
 @dataclass(slots=True)
@@ -30,7 +31,7 @@ class Bundle:
         try:
             made = make()
         except parts.EXPECTED_ERRORS as error:
-            self.problems[name] = self.secrets.removed_from(str(error))
+            self.problems[name] = self.secrets.removed_from(error_text(error))
             return None
         if isinstance(made, str):
             self.files[name] = self.secrets.removed_from(made)

@@ -25,6 +25,7 @@ from bkbox.host.files import HostFiles
 from bkbox.host.processes import threads
 from bkbox.kernel import kernel_in_use
 from bkbox.supervisor.cookie_repair import inspect
+from bkbox.words import error_text
 
 LOG_BYTES_MAX = 32 << 20
 """The newest part of a log that is longer."""
@@ -131,7 +132,7 @@ def journal(unit: str, since: str) -> str:
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise HostError(
-            f"the journal cannot be read: {error}; give a log with --log FILE"
+            f"the journal cannot be read: {error_text(error)}; give a log with --log FILE"
         ) from None
     if done.returncode:
         reason = done.stderr.decode("utf-8", "replace").strip()

@@ -17,6 +17,7 @@ from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import bytes_per_second, metadata_option
 from bkbox.cli.output import Format, message, print_document, print_table, prints
 from bkbox.cli.progressbar import ProgressBar
+from bkbox.words import counted
 
 if TYPE_CHECKING:
     from bkbox.audit.engine import Engine
@@ -81,7 +82,8 @@ def audit(
     drawn. A bookie that does not answer makes its copies 'unknown', never 'missing'.
 
     DIR gets a table (Parquet) for each kind of finding, summary.html, summary.md, summary.json and metrics.prom.
-    Exit code 0: nothing is wrong; 1: something is; 7: nothing that anybody said, but not everybody answered.
+    Exit code 0: nothing is wrong, and every bookie answered; 1: something is wrong, be it an open ledger that cannot be
+    recovered; 7: nothing that any bookie said, but one did not answer or is in limbo.
 
     \b
     Example:
@@ -118,7 +120,7 @@ def audit(
                 (name, summary.rows[name], summary.faults.get(name, summary.rows[name]), text)
                 for name, text in MEANINGS.items()
             ],
-            title=f"{summary.ledgers:,} ledgers, {summary.entries:,} entries",
+            title=f"{counted(summary.ledgers, 'ledger')}, {counted(summary.entries, 'entry')}",
         )
     message(f"{verdict_of(summary)}: {folder / 'summary.html'}")
     if not summary.is_clean:

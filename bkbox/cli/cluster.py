@@ -182,12 +182,14 @@ def _layout(store: MetadataStore) -> str | None:
 @metadata_option
 @click.option("--rw", "only", flag_value=WRITABLE, help="Only bookies that take new entries.")
 @click.option("--ro", "only", flag_value=READ_ONLY, help="Only bookies that are read-only.")
-@click.option("--all", "only", flag_value="all", help="Also bookies that are down.")
+@click.option("--all", "only", flag_value="all", help="All bookies; the default.")
 @watch_option
 @output_option
 @prints(list[Member])
 def list_bookies(metadata: str, only: str | None, output: Format) -> None:
-    """List the bookies that are registered, with their addresses, versions and admin APIs.
+    """List the bookies of a cluster, with their addresses, versions and admin APIs.
+
+    A bookie is "down" if the cluster knows its cookie and it is not registered.
 
     "bkbox placement explain" shows racks and room.
 
@@ -200,8 +202,7 @@ def list_bookies(metadata: str, only: str | None, output: Format) -> None:
         async with await stores.connect(metadata, WAIT_S) as store:
             return await members_of(store)
 
-    modes = {None: (WRITABLE, READ_ONLY), "all": (WRITABLE, READ_ONLY, DOWN)}.get(only, (only,))
-    found = [member for member in asyncio.run(go()) if member.mode in modes]
+    found = [each for each in asyncio.run(go()) if only in (None, "all", each.mode)]
     if output != "table":
         print_document([asdict(member) for member in found], output)
     else:

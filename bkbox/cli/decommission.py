@@ -32,6 +32,7 @@ from bkbox.repair.alone import Alone, host_name, in_cluster, stop_on_signals, wa
 from bkbox.repair.decommission import Decommission, Survey, still_writable
 from bkbox.repair.replication import ReplicationSettings
 from bkbox.repair.running import RunningJob
+from bkbox.words import counted
 
 _LOOK_EVERY_S = 1.0
 _SHOWN = 50
@@ -142,7 +143,7 @@ def decommission(
     if dry_run:
         return
     first = f"Make {name} read-only, and copy" if own else "Copy"
-    confirm(f"{first} {len(survey.ledgers)} ledgers away from {name}?", yes=yes)
+    confirm(f"{first} {counted(len(survey.ledgers), 'ledger')} away from {name}?", yes=yes)
     if socket is not None:
         ctx.exit(_as_job(socket, name, delete_cookie=delete_cookie))
     if spark:
@@ -177,7 +178,8 @@ def _as_job(socket: Path, bookie: BookieId, *, delete_cookie: bool) -> ExitCode:
 
 def _line(job: Job) -> str:
     percent = "" if job.percent is None else f"{job.percent:.0f} %, "
-    return f"{job.state.value}: {percent}{job.done.ledgers} ledgers, {job.done.entries} copies; {job.step}"
+    done = f"{counted(job.done.ledgers, 'ledger')}, {counted(job.done.entries, 'copy')}"
+    return f"{job.state.value}: {percent}{done}; {job.step}"
 
 
 # ---- on Spark ---------------------------------------------------------------------------------------
@@ -250,7 +252,7 @@ async def _tell(work: RunningJob) -> None:
         await asyncio.sleep(_LOOK_EVERY_S)
         values = work.report()
         done = values["done"]
-        line = f"{done['ledgers']} ledgers, {done['entries']} copies; {values['step']}"
+        line = f"{counted(done['ledgers'], 'ledger')}, {counted(done['entries'], 'copy')}; {values['step']}"
         if line != told:
             told = line
             message(line)

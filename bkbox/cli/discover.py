@@ -14,6 +14,7 @@ from bkbox.cli.output import Format, message, output_option, print_document, pri
 from bkbox.configvalues import join_address
 from bkbox.errors import HostError
 from bkbox.supervisor.announce import SERVICE, properties_of
+from bkbox.words import error_text, quoted
 
 if TYPE_CHECKING:
     from zeroconf import ServiceStateChange, Zeroconf
@@ -28,7 +29,7 @@ def _interface(_ctx: click.Context, _param: click.Parameter, text: str | None) -
             ipaddress.ip_address(text)
         except ValueError:
             raise click.BadParameter(
-                f"{text!r} is no address of this host: give one of `ip addr`"
+                f"{quoted(text)} is no address of this host: give one of `ip addr`"
             ) from None
     return text
 
@@ -93,7 +94,7 @@ async def found_here(timeout_s: int, interface: str | None) -> list[dict[str, st
         zeroconf = AsyncZeroconf(interfaces=[interface] if interface else InterfaceChoice.Default)
     except (OSError, Error) as error:
         raise HostError(
-            f"cannot listen on {interface or 'the default interface'}: {error}"
+            f"cannot listen on {interface or 'the default interface'}: {error_text(error)}"
         ) from error
     try:
         AsyncServiceBrowser(zeroconf.zeroconf, [SERVICE], handlers=[changed])

@@ -30,6 +30,7 @@ from bkbox.cli.output import (
 from bkbox.config import Config
 from bkbox.errors import BookieNotRunningError, DiskChangeError
 from bkbox.jobs.job import Job, to_json
+from bkbox.words import counted
 
 _disk_argument = click.argument("name", metavar="DISK")
 _dry_run = click.option("--dry-run", is_flag=True, help="Say what it comes to, and change nothing.")
@@ -262,15 +263,17 @@ def replace(old: str, path: Path, config: Config, dry_run: bool, yes: bool) -> N
     old, path = _name(old), _absolute(path)
     _require_named(config, path)
     found = client.find(_socket(config), old)
-    held = "an unknown number of" if found.ledgers is None else found.ledgers
+    # Refused before a person is asked, and with --dry-run.
+    warnings = client.replace(_socket(config), old, path, dry_run=True)
+    _say(warnings)
     message(
-        f"this will give up what is on {found.path} ({held} ledgers; it is {found.state}) and fill {path} from other "
+        f"this will give up what is on {found.path} ({_held(found)}; it is {found.state}) and fill {path} from other "
         "bookies"
     )
     if dry_run:
         return
     confirm("Go on?", yes=yes)
-    _say(client.replace(_socket(config), old, path))
+    _say([line for line in client.replace(_socket(config), old, path) if line not in warnings])
     message(
         f"{path} is in the place of {old}; repair fills it: bkbox job list --config {config.path}"
     )
@@ -293,13 +296,19 @@ def remove(name: str, config: Config, dry_run: bool) -> None:
         found = client.find(_socket(config), name)
         if found.state != "drained":
             raise DiskChangeError(
-                f"{found.path} is {found.state} and holds {found.ledgers} ledgers: drain it first (bkbox disk drain)"
+                f"{found.path} is {found.state} and holds {_held(found)}: drain it first (bkbox disk drain)"
             )
         message(f"this will take {found.path} out of the bookie; it holds nothing")
         return
     said = client.remove(_socket(config), name)
     message(f"{name} is no disk of the bookie any more")
     _say(said)
+
+
+def _held(found: DiskView) -> str:
+    if found.ledgers is None:
+        return "an unknown number of ledgers"
+    return counted(found.ledgers, "ledger")
 
 
 def _socket(config: Config) -> Path:

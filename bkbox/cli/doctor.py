@@ -14,6 +14,7 @@ from bkbox.cli.output import Format, message, output_option, print_document, pri
 from bkbox.doctor.examine import examine
 from bkbox.doctor.finding import Finding, Verdict, worst
 from bkbox.host.files import HostFiles
+from bkbox.words import counted
 
 _SIGNS = {"ok": "[+] ok", "warn": "[!] warn", "fail": "[X] fail"}
 
@@ -76,4 +77,4 @@ def _print(findings: list[Finding]) -> None:
             [(_SIGNS[f.verdict], f.check, f.about, f.why, f.command) for f in findings],
         )
     counts = {verdict: sum(f.verdict == verdict for f in findings) for verdict in ("fail", "warn")}
-    message(f"{counts['fail']} failed, {counts['warn']} warnings")
+    message(f"{counts['fail']} failed, {counted(counts['warn'], 'warning')}")

@@ -20,6 +20,7 @@ class ExitCode(IntEnum):
     RUNNING = 5
     NOT_FOUND = 6
     TRY_AGAIN = 7
+    LOSS = 8
 
 
 MEANINGS = {
@@ -29,13 +30,15 @@ MEANINGS = {
     ExitCode.NOT_RUNNING: "the bookie is not running",
     ExitCode.REFUSED: "the bookie refuses to start, or its cookies do not match",
     ExitCode.RUNNING: "the bookie is running, or something else holds its disks: stop it first",
-    ExitCode.NOT_FOUND: "no such ledger, entry or job",
+    ExitCode.NOT_FOUND: "no such ledger, entry, segment or job",
     ExitCode.TRY_AGAIN: "not known now (bookies or metadata store unreachable): try again",
+    ExitCode.LOSS: "read to its end, and the ledger was ended with loss accepted (read --strict)",
 }
 
 # The first that fits counts, so leaves come before their kind.
 _BY_ERROR: tuple[tuple[type[errors.BkboxError], ExitCode], ...] = (
     (errors.NoSuchJobError, ExitCode.NOT_FOUND),
+    (errors.NoSuchSegmentError, ExitCode.NOT_FOUND),
     (errors.CallerError, ExitCode.USAGE),
     (errors.BookieNotRunningError, ExitCode.NOT_RUNNING),
     (errors.CookieMismatchError, ExitCode.REFUSED),

@@ -18,6 +18,7 @@ from bkbox.cli.options import metadata_option
 from bkbox.cli.outcomes import NotDone, print_not_done
 from bkbox.cli.output import Format, message, output_option, print_document, prints
 from bkbox.cli.progressbar import ProgressBar
+from bkbox.words import counted
 
 _LEDGERS_PER_PART = 100
 
@@ -108,8 +109,8 @@ def export(
         print_document(asdict(done), output)
     else:
         message(
-            f"{done.ledgers} ledgers, {done.entries} entries, {done.bytes} bytes exported; "
-            f"{done.there_already} were there already"
+            f"{counted(done.ledgers, 'ledger')}, {counted(done.entries, 'entry')}, "
+            f"{counted(done.bytes, 'byte')} exported; {done.there_already} were there already"
         )
         print_not_done(done.failed)
     if done.failed:

@@ -11,7 +11,7 @@ import click
 from bkbox.admin import client
 from bkbox.admin import space as admin
 from bkbox.admin.paths import admin_socket_path
-from bkbox.admin.space import DiskSpace
+from bkbox.admin.space import NO_SUCH_SEGMENT, DiskSpace
 from bkbox.cli.job import print_jobs
 from bkbox.cli.options import config_option
 from bkbox.cli.output import (
@@ -26,7 +26,9 @@ from bkbox.cli.output import (
     watch_option,
 )
 from bkbox.config import Config
+from bkbox.errors import NoSuchSegmentError
 from bkbox.jobs.job import Job, JobKind, to_json
+from bkbox.words import counted
 
 _SHOWN_JOBS = 6
 
@@ -43,8 +45,8 @@ class SpaceReport:
 def gc() -> None:
     """See and collect what deleted ledgers leave on the disks.
 
-    Collection finds ledgers that were deleted, puts them into the trash, and later removes their entries. Compaction
-    then gives the room back. Both run by themselves (gc_interval_s, compaction_interval_s).
+    Collection finds ledgers that were deleted (see "bkbox ledger delete"), and compaction gives their room back. Both
+    run by themselves (gc_interval_s, compaction_interval_s).
 
     \b
     Example:
@@ -71,7 +73,10 @@ def status(config: Config, output: Format) -> None:
         print_document(asdict(SpaceReport(tuple(disks), tuple(jobs))), output)
         return
     print_table(
-        ["disk", "segments", "used", "reclaimable", "ledgers", "trash", "remembered", "reserve"],
+        [
+            *("disk", "sealed segments", "active", "used", "reclaimable"),
+            *("ledgers", "trash", "remembered", "reserve"),
+        ],
         [_row(disk) for disk in disks],
     )
     for disk in disks:
@@ -92,7 +97,8 @@ def _row(disk: DiskSpace) -> tuple[object, ...]:
     return (
         disk.path,
         disk.segments,
-        size(disk.segment_bytes),
+        disk.active_segments,
+        size(disk.segment_bytes + disk.active_bytes),
         reclaimable,
         disk.ledgers,
         disk.trash_ledgers,
@@ -147,11 +153,17 @@ def run(
 def explain(segment: int, config: Config, output: Format) -> None:
     """Say why a segment is kept: what is live in it, whose it is, what stands in the way.
 
+    Exit code 6: no disk in service has or had such a segment.
+
     \b
     Example:
       bkbox gc explain 17 --config bookie.toml
     """
     found = admin.explain_segment(admin_socket_path(config), segment)
+    if all(item["state"] == NO_SUCH_SEGMENT for item in found):
+        raise NoSuchSegmentError(
+            f"no disk in service has a segment {segment}; bkbox gc status shows how many there are"
+        )
     if output != "table":
         print_document(found, output)
         return
@@ -166,7 +178,7 @@ def _explain(item: dict[str, Any]) -> None:
     if "live_bytes" in item:
         ratio = 1 - item["live_bytes"] / max(item["bytes"], 1)
         pairs += [
-            ("live", f"{size(item['live_bytes'])} in {item['live_entries']} entries"),
+            ("live", f"{size(item['live_bytes'])} in {counted(item['live_entries'], 'entry')}"),
             ("garbage", f"{ratio:.0%}"),
         ]
     elif item["state"] == "sealed":
@@ -177,7 +189,10 @@ def _explain(item: dict[str, Any]) -> None:
         pairs.append(("ledgers", "its footers cannot be read: it is kept"))
     if item.get("bad_regions"):
         pairs.append(
-            ("cannot be read", f"{len(item['bad_regions'])} parts; `bkbox scrub run` refills them")
+            (
+                "cannot be read",
+                f"{counted(len(item['bad_regions']), 'part')}; `bkbox scrub run` refills them",
+            )
         )
     if item.get("kept"):
         pairs.append(("kept", item["kept"]))

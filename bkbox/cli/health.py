@@ -19,6 +19,7 @@ from bkbox.config import Config
 from bkbox.errors import BookieNotRunningError, MetadataError, NoSuchLedgerError
 from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata.base import MetadataStore
+from bkbox.words import counted
 
 _LOOK_EVERY_S = 1.0
 _WAIT_S = 10.0
@@ -111,7 +112,7 @@ def _cluster_reasons(status: Status) -> list[str]:
         return [f"the bookie does not say whether ledgers lack replicas: {why}"]
     if said.under_replicated:
         return [
-            f"{said.under_replicated} ledgers of the cluster lack replicas: see `bkbox autorecovery list`"
+            f"{counted(said.under_replicated, 'ledger', 'lack')} replicas in the cluster: see `bkbox autorecovery list`"
         ]
     return []
 
@@ -128,7 +129,7 @@ def bookie_reasons(status: Status) -> list[str]:
     ]
     if status.limbo.ledgers:
         stuck = f", {len(status.limbo.blockers)} of them stuck" if status.limbo.blockers else ""
-        reasons.append(f"{status.limbo.ledgers} ledgers are in limbo{stuck}")
+        reasons.append(f"{counted(status.limbo.ledgers, 'ledger', 'are')} in limbo{stuck}")
     if not status.writable and status.state == "running":
         reasons.append(
             f"it takes no writes: {', '.join(status.read_only_reasons) or 'no disk does'}"

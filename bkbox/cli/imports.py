@@ -15,6 +15,7 @@ from bkbox.cli.outcomes import NotDone, print_not_done
 from bkbox.cli.output import Format, message, output_option, print_document, prints
 from bkbox.cli.progressbar import ProgressBar
 from bkbox.errors import OperatorError
+from bkbox.words import counted
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ def import_(
         raise OperatorError(f"{folder} holds nothing that `bkbox export` wrote")
     count = len(ledgers_in(folder))
     if dry_run:
-        message(f"{count} ledgers in {len(parts)} parts")
+        message(f"{counted(count, 'ledger')} in {counted(len(parts), 'part')}")
         return
     map_folder = None if new_ids is None else new_ids.absolute()
     job = ImportJob(metadata, folder.absolute(), new_ids is not None, map_folder)
@@ -89,7 +90,10 @@ def import_(
     if output != "table":
         print_document(asdict(done), output)
     else:
-        message(f"{done.ledgers} ledgers are there, {done.entries} entries, {done.bytes} bytes")
+        message(
+            f"{counted(done.ledgers, 'ledger', 'are')} there, {counted(done.entries, 'entry')}, "
+            f"{counted(done.bytes, 'byte')}"
+        )
         print_not_done(done.failed)
     if done.failed:
         ctx.exit(ExitCode.FAILED)

@@ -26,6 +26,7 @@ from bkbox.cli.output import (
 from bkbox.cli.target import Target, target_option
 from bkbox.jobs.job import Job, JobAction, JobState, to_json
 from bkbox.jobs.registry import Registry
+from bkbox.words import counted
 
 _ENDED_SHOWN = 20
 _LOOK_EVERY_S = 1.0
@@ -188,9 +189,9 @@ def rate(
 ) -> None:
     """Change the speed limit of a job, or of all jobs together, while they run.
 
-    RATE is a number of bytes per second, as 50MiB; "none" for no limit. For all together it bounds what they
-    take from the disks and what they take from the network, each; "config" puts back what the configuration says.
-    A job's own limit lasts as long as the job.
+    RATE is a number of bytes per second with its unit, as 50MiB; "none" or 0 for no limit. For all together it bounds
+    what they take from the disks and what they take from the network, each; "config" puts back what the configuration
+    says. A job's own limit lasts as long as the job.
 
     \b
     Example:
@@ -279,7 +280,7 @@ def _print(found: Job, output: Format) -> None:
             ),
             ("rate", _rate(found)),
             ("time left", _time(found.eta_s)),
-            ("speed limit", _per_second(found.bytes_per_second) or "none of its own"),
+            ("speed limit", _per_second(found.bytes_per_second) or "none"),
             *((name.replace("_", " "), count) for name, count in sorted(found.counts.items())),
             ("started by", "the bookie itself" if found.automatic else "an operator"),
             ("created", _moment(found.created_ms)),
@@ -335,8 +336,8 @@ def _done(found: Job) -> str | None:
 
 def _amount(ledgers: int | None, entries: int | None, count: int | None) -> str | None:
     parts = [
-        f"{ledgers} ledgers" if ledgers is not None else "",
-        f"{entries} entries" if entries is not None else "",
+        counted(ledgers, "ledger") if ledgers is not None else "",
+        counted(entries, "entry") if entries is not None else "",
         size(count) if count is not None else "",
     ]
     return ", ".join(part for part in parts if part) or None

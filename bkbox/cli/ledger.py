@@ -11,7 +11,15 @@ import click
 from bkbox.cli.ledgerend import end
 from bkbox.cli.ledgerentries import read, write
 from bkbox.cli.ledgerrepair import explain, recover
-from bkbox.cli.ledgerviews import Ledger, Summary, print_ledger, summary, would_create
+from bkbox.cli.ledgerviews import (
+    Ledger,
+    LostLedger,
+    Summary,
+    print_ledger,
+    print_lost,
+    summary,
+    would_create,
+)
 from bkbox.cli.options import (
     confirm,
     custom_of,
@@ -35,6 +43,7 @@ from bkbox.client import connect
 from bkbox.errors import NoSuchLedgerError
 from bkbox.ids import LedgerId
 from bkbox.wire.ledger import DigestType, LedgerMetadata, LedgerState
+from bkbox.words import counted
 
 
 @click.group(no_args_is_help=True)
@@ -53,14 +62,20 @@ for _command in (read, write, recover, explain, end):
 
 @ledger.command("list", no_args_is_help=True)
 @metadata_option
+@click.option(
+    "--lost",
+    is_flag=True,
+    help="Only ledgers that were ended with loss accepted, and what each of them lost.",
+)
 @output_option
-@prints(list[Summary])
-def list_ledgers(metadata: str, output: Format) -> None:
+@prints(list[Summary], list[LostLedger])
+def list_ledgers(metadata: str, lost: bool, output: Format) -> None:
     """List all ledgers of the cluster.
 
     \b
     Example:
       bkbox ledger list --metadata sqlite:cluster.db
+      bkbox ledger list --lost --metadata sqlite:cluster.db
     """
 
     async def go() -> list[LedgerMetadata]:
@@ -72,7 +87,9 @@ def list_ledgers(metadata: str, output: Format) -> None:
             return found
 
     found = asyncio.run(go())
-    if output != "table":
+    if lost:
+        print_lost(found, output)
+    elif output != "table":
         print_document([asdict(summary(each)) for each in found], output)
     else:
         print_table(
@@ -179,7 +196,10 @@ def create(
 @yes_option
 @outcome_option
 def delete(ledger_id: LedgerId, metadata: str, dry_run: bool, yes: bool) -> None:
-    """Delete a ledger; its entries go for good.
+    """Delete a ledger: its metadata at once, its entries when the bookies empty their trash.
+
+    No client can open it from then on. Bookies put its entries into the trash at their next collection
+    (gc_interval_s) and remove them for good gc_trash_s later. See "bkbox gc".
 
     \b
     Example:
@@ -191,8 +211,8 @@ def delete(ledger_id: LedgerId, metadata: str, dry_run: bool, yes: bool) -> None
             found = await client.metadata(ledger_id)
             if dry_run:
                 message(
-                    f"would delete ledger {ledger_id} ({found.state.name}, {found.length} bytes on "
-                    f"{len(found.bookies())} bookies); nothing was changed"
+                    f"would delete ledger {ledger_id} ({found.state.name}, {counted(found.length, 'byte')} on "
+                    f"{counted(len(found.bookies()), 'bookie')}); nothing was changed"
                 )
                 return
             confirm(f"Delete ledger {ledger_id} ({found.state.name})?", yes=yes)

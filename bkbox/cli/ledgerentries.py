@@ -18,7 +18,8 @@ from pathlib import Path
 import click
 
 from bkbox.cli.entries import batches, input_options
-from bkbox.cli.ledgerviews import would_create
+from bkbox.cli.exits import ExitCode
+from bkbox.cli.ledgerviews import loss_warnings, would_create
 from bkbox.cli.options import (
     custom_of,
     dry_run_option,
@@ -31,6 +32,7 @@ from bkbox.cli.output import Format, message, output_option, print_document, pri
 from bkbox.client import LedgerWriter, connect
 from bkbox.ids import LedgerId
 from bkbox.wire.ledger import DigestType
+from bkbox.words import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +133,7 @@ def write(
         print_document(asdict(result), output)
     else:
         click.echo(result.ledger_id)
-        message(f"{result.entries} entries, {result.bytes} bytes")
+        message(f"{counted(result.entries, 'entry')}, {counted(result.bytes, 'byte')}")
 
 
 @click.command(no_args_is_help=True)
@@ -144,21 +146,30 @@ def write(
 @click.option(
     "--to", "last", type=click.IntRange(min=0), help="Last entry [default: the last one]."
 )
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="End with exit code 8 where the ledger was ended with loss accepted.",
+)
 @output_option
+@click.pass_context
 @prints(ReadEntry)
 def read(
+    ctx: click.Context,
     ledger_id: LedgerId,
     metadata: str,
     password: bytes | None,
     first: int,
     last: int | None,
+    strict: bool,
     output: Format,
 ) -> None:
     """Write a ledger's entries to standard output, one after the other as they are.
 
     Reads an open ledger up to what its writer has confirmed, and does not disturb the writer. With
     -o json or yaml each entry is one line with its ids and its payload in base64. Without a password given
-    the one in the metadata store is used.
+    the one in the metadata store is used. Of a ledger that an operator has ended with loss accepted, standard
+    error says what is lost.
 
     \b
     Example:
@@ -166,10 +177,13 @@ def read(
       bkbox ledger read 7 --metadata sqlite:cluster.db --from 10 --to 19 -o json
     """
 
-    async def go() -> None:
+    async def go() -> list[str]:
         stdout = sys.stdout.buffer
         async with connect(metadata) as client:
             reader = await client.open_ledger(ledger_id, password=password, recovery=False)
+            warnings = loss_warnings(reader.metadata)
+            for each in warnings:  # first: a hole may end the reading
+                message(each)
             async for entry in reader.read(first, last):
                 if output != "table":
                     document = ReadEntry(
@@ -184,8 +198,10 @@ def read(
                 else:
                     stdout.write(entry.payload)
             stdout.flush()
+            return warnings
 
-    asyncio.run(go())
+    if asyncio.run(go()) and strict:
+        ctx.exit(ExitCode.LOSS)
 
 
 @asynccontextmanager

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Iterable
+from dataclasses import asdict
 from typing import Any
 
 import click
@@ -37,6 +38,7 @@ from bkbox.protocol.ending import text_of
 from bkbox.protocol.events import NoAnswer
 from bkbox.protocol.survey import Report, coverage, fragments_of, highest_entry
 from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.loss import losses_of
 
 
 @click.command(no_args_is_help=True)
@@ -177,6 +179,7 @@ def survey_view(found: Survey) -> dict[str, object]:
         **_recovery(found.diagnosis),
         "answers": answers(found, _asked_about(found)),
         "advice": _advice(found),
+        "losses": [asdict(record) for record in losses_of(metadata)],
     }
 
 
@@ -189,6 +192,7 @@ def _print_survey(found: Survey) -> None:
             ("E WQ AQ", f"{metadata.ensemble_size} {metadata.write_quorum} {metadata.ack_quorum}"),
             ("last entry", found.diagnosis.end),
             ("last add confirmed", found.diagnosis.lac),
+            *(("loss", record.text) for record in losses_of(metadata)),
         ]
     )
     click.echo()

@@ -13,13 +13,14 @@ import json
 import os
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import click
 
 from bkbox.cli.exits import ExitCode
+from bkbox.cli.ledgerviews import loss_warnings
 from bkbox.cli.logforget import forget
 from bkbox.cli.logwrite import log_argument, write
 from bkbox.cli.options import (
@@ -38,14 +39,21 @@ from bkbox.cli.output import (
     print_table,
     prints,
 )
-from bkbox.client import connect
+from bkbox.client import Client, connect
 from bkbox.client.log import (
     Log,
     Position,
     Record,
     logs,
 )
-from bkbox.errors import InvalidIdError, LedgerError, MetadataError, NoSuchLogError
+from bkbox.errors import (
+    InvalidIdError,
+    LedgerError,
+    MetadataError,
+    NoSuchLedgerError,
+    NoSuchLogError,
+)
+from bkbox.words import counted
 
 
 @click.group(no_args_is_help=True)
@@ -117,20 +125,29 @@ def _records_option(command: Any) -> Any:
     "--to", "end", type=_PositionType(), help="Position to end before [default: the end]."
 )
 @click.option("-f", "--follow", is_flag=True, help="Go on with what is written, until Ctrl-C.")
+@click.option(
+    "--strict",
+    is_flag=True,
+    help="End with exit code 8 where a ledger of the log was ended with loss accepted.",
+)
 @_records_option
+@click.pass_context
 def read(
+    ctx: click.Context,
     name: str,
     metadata: str,
     password: bytes | None,
     first: Position | str,
     end: Position | str | None,
     follow: bool,
+    strict: bool,
     output: Format,
 ) -> None:
     """Write a log's records to standard output, one after the other as they are.
 
     Reads up to what its writer has confirmed, and does not disturb the writer. With -o json or yaml
-    each record is one line with its position, time and payload in base64.
+    each record is one line with its position, time and payload in base64. Where an operator has ended
+    a ledger of the log with loss accepted, or has forgotten one, standard error says so.
 
     \b
     Example:
@@ -140,13 +157,32 @@ def read(
     if follow and end is not None:
         raise click.UsageError("--follow has no end, and --to says one")
 
-    async def go() -> None:
+    async def go() -> bool:
+        """Whether something is lost."""
         async with connect(metadata) as client:
             found = Log(client, name, password=password)
             begin = await found.end() if first == "end" else _position(first)
+            warnings = await _loss_warnings(client, found)
+            for each in warnings:
+                message(each)
             await _print(found.tail(begin) if follow else found.read(begin, _position(end)), output)
+            return bool(warnings)
 
-    asyncio.run(go())
+    if asyncio.run(go()) and strict:
+        ctx.exit(ExitCode.LOSS)
+
+
+async def _loss_warnings(client: Client, log: Log) -> list[str]:
+    """What is lost of a log, as far as records of it say."""
+    try:
+        info = await log.info()
+    except LedgerError:  # its end cannot be told; reading says why, once it comes there
+        return []
+    found = [f"warning: ledger {each} of log {log.name} was lost" for each in info.lost]
+    for ledger in info.ledgers:
+        with suppress(NoSuchLedgerError):  # reading it says so
+            found += loss_warnings(await client.metadata(ledger))
+    return found
 
 
 @log.command(no_args_is_help=True)
@@ -276,7 +312,7 @@ def truncate(name: str, metadata: str, before: Position | str, dry_run: bool, ye
                 return
             confirm(f"Forget the records of log {name} before {position}?", yes=yes)
             left = await found.truncate(position)
-        message(f"log {name} begins at {left.start} and has {len(left.ledgers)} ledgers")
+        message(f"log {name} begins at {left.start} and has {counted(len(left.ledgers), 'ledger')}")
 
     asyncio.run(go())
 
@@ -348,7 +384,7 @@ async def _summary(log: Log) -> LogSummary | None:
 @yes_option
 @outcome_option
 def delete(name: str, metadata: str, dry_run: bool, yes: bool) -> None:
-    """Delete a log with all its ledgers; its records go for good.
+    """Delete a log with all its ledgers, each as "bkbox ledger delete" does.
 
     \b
     Example:
@@ -361,10 +397,10 @@ def delete(name: str, metadata: str, dry_run: bool, yes: bool) -> None:
             info = await found.info()
             if dry_run:
                 message(
-                    f"would delete log {name} and its {len(info.ledgers)} ledgers; nothing was changed"
+                    f"would delete log {name} and its {counted(len(info.ledgers), 'ledger')}; nothing was changed"
                 )
                 return
-            confirm(f"Delete log {name} and its {len(info.ledgers)} ledgers?", yes=yes)
+            confirm(f"Delete log {name} and its {counted(len(info.ledgers), 'ledger')}?", yes=yes)
             await found.delete()
         message(f"deleted log {name}")
 

@@ -16,6 +16,7 @@ from bkbox.client.log import Compression, Log, LogOptions, LogWriter
 from bkbox.errors import ConfigError, InvalidIdError
 from bkbox.metadata.loglists import log_name
 from bkbox.wire.ledger import DigestType
+from bkbox.words import counted
 
 
 class _NameType(click.ParamType[str]):
@@ -120,7 +121,7 @@ def write(
 
     done = asyncio.run(go())
     left_out = "" if done.repeated is None else f", {done.repeated} were there before"
-    message(f"{done.written} records{left_out}")
+    message(f"{counted(done.written, 'record')}{left_out}")
     if output != "table":
         print_document(asdict(done), output)
 

@@ -23,6 +23,7 @@ from bkbox.model.search import Result, Statistics, search
 from bkbox.model.termination import closable
 from bkbox.model.trace import Line
 from bkbox.values import replaced
+from bkbox.words import counted
 
 _CORRECTIONS = {
     "D3": "fragments_at_close",
@@ -289,7 +290,7 @@ def _show(found: Answer) -> None:
         click.echo(f"{found.answer}: {_counts(found.statistics)}")
         return
     broken = "" if found.broken is None else f"{found.broken}, "
-    click.echo(f"{found.answer}: {broken}trace of {len(found.trace)} states")
+    click.echo(f"{found.answer}: {broken}trace of {counted(len(found.trace), 'state')}")
     for number, line in enumerate(found.trace, 1):
         click.echo(f"{number:3}  {line.words}")
         for change in line.changes:

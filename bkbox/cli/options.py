@@ -16,6 +16,7 @@ from bkbox import metadatauri
 from bkbox.errors import InvalidIdError
 from bkbox.ids import LedgerId, ledger_id
 from bkbox.wire.ledger import ACK_AFTER, DigestType
+from bkbox.words import quoted, rate_of
 
 PASSWORD_VARIABLE = "BKBOX_LEDGER_PASSWORD"  # noqa: S105 - a name, not a password
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -23,18 +24,12 @@ FILE = click.Path(dir_okay=False, path_type=Path)
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-_RATE = re.compile(r"(\d+)(|B|KiB|MiB|GiB)(/s)?", re.IGNORECASE)
-_SHIFTS = {"": 0, "B": 0, "KIB": 10, "MIB": 20, "GIB": 30}
-
-
 def bytes_per_second(text: str) -> int:
-    """The type of an option or argument that is a rate: 50MiB, 800KiB, none (0)."""
-    if text == "none":
-        return 0
-    found = _RATE.fullmatch(text)
-    if found is None:
-        raise click.BadParameter(f"{text!r} is not a rate: write it as 50MiB or 800KiB, or none")
-    return int(found[1]) << _SHIFTS[found[2].upper()]
+    """The type of an option or argument that is a rate (rate_of): 50MiB, 800KiB; none or 0 is no limit, and 0 here."""
+    try:
+        return rate_of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 _DURATION = re.compile(r"(\d+)([smh])")
@@ -45,13 +40,20 @@ def duration_s(text: str) -> int:
     """The type of an option that is a time in seconds: 90s, 10m, 2h."""
     found = _DURATION.fullmatch(text)
     if found is None:
-        raise click.BadParameter(f"{text!r} is not a time: write it as 90s, 10m or 2h")
+        raise click.BadParameter(f"{quoted(text)} is not a time: write it as 90s, 10m or 2h")
     return int(found[1]) * _SECONDS[found[2]]
 
 
 def ledger_argument(command: F) -> F:
     """The argument LEDGER, an id, passed to the command as ``ledger_id``."""
     return click.argument("ledger_id", metavar="LEDGER", type=_parse_ledger)(command)
+
+
+def optional_ledger_argument(command: F) -> F:
+    """The same where the command has another way to say which; None: not given."""
+    return click.argument("ledger_id", metavar="[LEDGER]", required=False, type=_parse_ledger)(
+        command
+    )
 
 
 def config_option(command: F) -> F:

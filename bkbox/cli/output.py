@@ -10,9 +10,11 @@ import functools
 import json
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
+from enum import Enum
+from pathlib import PurePath
 from typing import Any, Literal, TypeVar
 
 import click
@@ -20,6 +22,7 @@ import click
 from bkbox.admin.status import Stage
 from bkbox.errors import BookieNotRunningError, MetadataUnavailableError
 from bkbox.logs.control import in_json, in_lines, in_one_line
+from bkbox.words import quoted
 
 Format = Literal["table", "json", "yaml"]
 Row = Sequence[object]
@@ -182,13 +185,21 @@ def size(count: int) -> str:
 
 
 def _text(cell: object) -> str:
-    if cell is None:
-        return "-"
-    if isinstance(cell, bool):
-        return "yes" if cell else "no"
-    if isinstance(cell, (list, tuple)):
-        return ", ".join(map(str, cell)) or "-"
-    return str(cell)
+    """A value for people: never the repr of an object."""
+    match cell:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if cell else "no"
+        case list() | tuple() | set() | frozenset():
+            return ", ".join(map(_text, cell)) or "-"
+        case Mapping():
+            return ", ".join(f"{name} = {_text(value)}" for name, value in cell.items()) or "-"
+        case Enum():
+            return str(cell.value)
+        case str() | int() | float() | PurePath():
+            return str(cell)
+    return quoted(cell)
 
 
 def _print_rich(columns: Sequence[str], cells: Sequence[Sequence[str]], title: str) -> None:

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from bkbox.cli.output import message, size
+from bkbox.words import counted
 
 _EVERY_S = 10.0
 
@@ -59,8 +60,10 @@ class ProgressBar:
             message(self._line())
 
     def _line(self) -> str:
-        of = "" if self._total is None else f" of {self._total:,}"
-        line = f"{self._stage}: {self._ledgers:,}{of} ledgers, {_bytes(self._size)}"
+        done = counted(self._ledgers, "ledger")
+        if self._total is not None:
+            done = f"{self._ledgers:,} of {counted(self._total, 'ledger')}"
+        line = f"{self._stage}: {done}, {_bytes(self._size)}"
         passed_s = time.monotonic() - self._began_s
         if self._total and self._ledgers:
             left_s = passed_s * (self._total - self._ledgers) / self._ledgers

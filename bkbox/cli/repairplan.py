@@ -23,6 +23,7 @@ from bkbox.cli.output import (
     prints,
 )
 from bkbox.cli.progressbar import ProgressBar
+from bkbox.words import counted
 
 _SHOWN = 20
 
@@ -117,7 +118,7 @@ def repair(
         steps = read_plan(plan_file)
     if write_plan_to is not None:
         write_plan(write_plan_to, steps)
-        message(f"{len(steps)} steps: {write_plan_to}")
+        message(f"{counted(len(steps), 'step')}: {write_plan_to}")
         return
     able = [step for step in steps if step.action not in BY_PERSONS]
     left = len(steps) - len(able)
@@ -127,21 +128,22 @@ def repair(
     if not able:
         message(
             "nothing is to be done"
-            + (f" but for {left} steps that are left to people" if left else "")
+            + (f" but for {counted(left, 'step', 'that are')} left to people" if left else "")
         )
         return
     ledgers = len({step.ledger_id for step in able})
-    confirm(f"Carry out {len(able)} steps on {ledgers} ledgers?", yes=yes)
+    confirm(f"Carry out {counted(len(able), 'step')} on {counted(ledgers, 'ledger')}?", yes=yes)
     found = _carry_out(metadata, able, left, bytes_per_second(rate), engine)
     if output != "table":
         print_document(asdict(found), output)
     else:
         message(
-            f"{found.ledgers} ledgers are as planned, {found.copies} copies were made, {found.bytes} bytes"
+            f"{counted(found.ledgers, 'ledger', 'are')} as planned, {counted(found.copies, 'copy', 'were')} made, "
+            f"{counted(found.bytes, 'byte')}"
         )
         print_not_done([*found.failed, *found.not_shown])
     if left:
-        message(f"{left} steps are left to people: see them with --dry-run")
+        message(f"{counted(left, 'step', 'are')} left to people: see them with --dry-run")
     if found.failed:
         ctx.exit(ExitCode.FAILED)
     if found.not_shown:

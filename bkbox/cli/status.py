@@ -19,6 +19,7 @@ from bkbox.cli.output import (
     watch_option,
 )
 from bkbox.cli.target import Target, target_option
+from bkbox.words import quoted
 
 
 @click.command()
@@ -119,7 +120,7 @@ def _quotas(quotas: Quotas) -> str:
     """The fullest, and those that are over."""
     shown = [use for use in quotas.owners if use.over] or quotas.owners[:1]
     each = ", ".join(
-        f"{use.owner!r} has {size(use.bytes)} of {size(use.bytes_max)}" for use in shown[:5]
+        f"{quoted(use.owner)} has {size(use.bytes)} of {size(use.bytes_max)}" for use in shown[:5]
     )
     total = len(quotas.owners) + quotas.others
     over = sum(use.over for use in quotas.owners)

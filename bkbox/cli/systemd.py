@@ -19,6 +19,7 @@ from bkbox.cli.output import Format, message, output_option, print_document, pri
 from bkbox.config import Config
 from bkbox.errors import ConfigError, HostError
 from bkbox.metadatauri import SqliteUri
+from bkbox.words import quoted
 
 _UNITS = Path(__file__).parent / "units"
 _CONFIG_FOLDER = Path("/etc/bkbox")
@@ -142,7 +143,7 @@ def _service_of(config_file: Path) -> tuple[str, str]:
             [f"{config_file}: the services read {_CONFIG_FOLDER}/NAME.toml: put it there"]
         )
     if not all(character.isalnum() or character in "-_." for character in name):
-        raise ConfigError([f"{config_file}: {name!r} cannot be a part of a service's name"])
+        raise ConfigError([f"{config_file}: {quoted(name)} cannot be a part of a service's name"])
     return name, "bkbox.service" if name == "bkbox" else f"bkbox@{name}.service"
 
 

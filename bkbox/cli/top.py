@@ -29,6 +29,7 @@ from bkbox.cli.output import (
     size,
 )
 from bkbox.cli.progressbar import ProgressBar
+from bkbox.words import counted
 
 _CHUNK_LEDGERS = 2_000
 _REPORTS = ("size", "age", "owner", "skew")
@@ -88,8 +89,9 @@ def top(metadata: str, by: str, number: int, engine: Opened, output: Format) -> 
         return
     _print(found, by, number)
     if found.unreadable:
+        named = ", ".join(map(str, found.unreadable[:20]))
         message(
-            f"the metadata of {len(found.unreadable)} ledgers cannot be read: {found.unreadable[:20]}"
+            f"the metadata of {counted(len(found.unreadable), 'ledger')} cannot be read: {named}"
         )
 
 

@@ -44,6 +44,7 @@ from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.words import quoted
 
 
 def connect(
@@ -63,7 +64,7 @@ async def _connected(
     uri: str, rng: random.Random | None, options: dict[str, Any]
 ) -> AsyncIterator[Client]:
     if not isinstance(uri, str):
-        raise ConfigError([f"metadata URI {uri!r}: give text, such as sqlite:PATH"])
+        raise ConfigError([f"metadata URI {quoted(uri)}: give text, such as sqlite:PATH"])
     async with (
         await metadata_store.connect(uri) as store,
         Client(store, ClientOptions(**options), rng or random.Random()) as client,  # noqa: S311
@@ -231,7 +232,8 @@ class Client:
         )
 
     async def delete_ledger(self, ledger: int) -> None:
-        """Delete a ledger; one that does not exist counts as deleted. Raises MetadataError."""
+        """Delete the metadata of a ledger: no client can open it from then on, and bookies remove its entries later
+        (docs/space.md). One that does not exist counts as deleted. Raises MetadataError."""
         self._binding.check()
         await self._store.delete_ledger(ledger_id(ledger))
 
@@ -334,12 +336,14 @@ def _check_types(digest_type: object, password: object, custom: Mapping[str, obj
     problems = []
     if not isinstance(digest_type, DigestType):
         kinds = ", ".join(f"DigestType.{kind.name}" for kind in DigestType)
-        problems.append(f"digest type {digest_type!r} is not one of {kinds}")
+        problems.append(f"digest type {quoted(digest_type)} is not one of {kinds}")
     if not isinstance(password, bytes):
         problems.append(f"the password is of type {type(password).__name__}: give bytes")
     for key, value in custom.items():
         if not isinstance(key, str) or not isinstance(value, bytes):
-            problems.append(f"custom metadata {key!r} = {value!r}: keys are text and values bytes")
+            problems.append(
+                f"custom metadata {quoted(key)} = {quoted(value)}: keys are text and values bytes"
+            )
     if problems:
         raise ConfigError(problems)
 
@@ -348,7 +352,9 @@ def _check_ack_after(custom: Mapping[str, bytes], *, deferred_sync: bool) -> Non
     wanted = custom.get(ACK_AFTER, b"sync")
     if wanted != b"sync":
         raise ConfigError(
-            [f"custom metadata {ACK_AFTER} = {wanted!r}: the one value that there is is 'sync'"]
+            [
+                f"custom metadata {ACK_AFTER} = {quoted(wanted)}: the one value that there is is 'sync'"
+            ]
         )
     if ACK_AFTER in custom and deferred_sync:
         raise ConfigError(

@@ -3,18 +3,18 @@
 1. Recovery is tried once more: what it can close needs nobody's word.
 2. Every bookie of the ledger that can be reached is fenced, and asked again. Would more be lost now than was agreed to,
    nothing is closed.
-3. What was found behind the LAC, and the no-op entries, are written in order to all of their write sets that take
+3. What was given up is kept in the ledger's custom metadata (wire/loss.py): before no-op entries are written, else
+   with step 5.
+4. What was found behind the LAC, and the no-op entries, are written in order to all of their write sets that take
    them, one at least.
-4. The ledger is closed by CAS from IN_RECOVERY. What was given up is kept in its custom metadata (ENDED), where it
-   stays as long as the ledger does.
+5. The ledger is closed by CAS from IN_RECOVERY.
 
-Step 3 and 4 may be interrupted anywhere: the ledger is then in recovery, and recovery or another ending goes on.
+It may be interrupted anywhere: the ledger is then in recovery, and recovery or another ending goes on.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
@@ -25,27 +25,29 @@ from bkbox.client.survey import Survey, Surveyor
 from bkbox.errors import NothingToEndError, RecoveryAbortedError, VersionConflictError
 from bkbox.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.metadata.base import Versioned
-from bkbox.protocol.ending import Ending, ending, text_of
+from bkbox.protocol.ending import Ending, count_of, ending, text_of
 from bkbox.protocol.events import describe
 from bkbox.protocol.survey import write_set_of
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.loss import LossRecord, with_loss
 
 log = logging.getLogger(__name__)
 
-ENDED = "bkbox.ended"
-"""Key of the custom metadata of a ledger that was ended with loss accepted: JSON with the wall-clock ms, the end, and
-the entry ids that were given up and plugged."""
+_RANGES_KEPT = 1000
+"""Ranges of entries that a record lists, of each kind."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """``thin``: entries written on fewer bookies than the ack quorum; ``unfenced``: bookies that were not reached."""
+    """``thin``: entries written on fewer bookies than the ack quorum; ``unfenced``: bookies that were not reached.
+    ``record``: what was given up; None where recovery closed the ledger, by this or by another client."""
 
     metadata: LedgerMetadata
     thin: int
     unfenced: tuple[BookieId, ...]
+    record: LossRecord | None = None
 
 
 class Ender:
@@ -68,8 +70,8 @@ class Ender:
         """What it would come to now; nothing is changed."""
         return await self._look(await self._read())
 
-    async def end(self, agreed: Ending, at_ms: int) -> Ended:
-        """Do what was agreed to.
+    async def end(self, agreed: Ending, at_ms: int, by: str = "", run: str = "") -> Ended:
+        """Do what was agreed to. ``at_ms``, ``by`` and ``run`` are for the record (LossRecord).
 
         Raises NothingToEndError; RecoveryAbortedError: nothing was closed, because more would be lost, or no bookie
         takes an entry; MetadataError.
@@ -94,8 +96,27 @@ class Ender:
                 f"ledger {self._access.ledger_id} was not ended: more would be lost by now than was agreed to (it "
                 f"would end at entry {plan.end}); run the command again to see it"
             )
+        record = record_of(plan, survey, at_ms, by, run)
+        is_noted = plan.plug and bool(plan.holes)
+        if is_noted:
+            # First: a no-op entry that is there looks like one that was found.
+            found = await self._store(with_loss(found.value, record), found.version)
         thin, length = await self._write(plan, survey)
-        return Ended(await self._close(found, plan, length, at_ms), thin, unfenced)
+        if not plan.closes:
+            return Ended(found.value, thin, unfenced, record)
+        noted = found.value if is_noted else with_loss(found.value, record)
+        closed = replace(
+            noted.with_state(LedgerState.CLOSED), last_entry=EntryId(plan.end), length=length
+        )
+        try:
+            found = await self._store(closed, found.version)
+        except RecoveryAbortedError:
+            now = await self._read()
+            if now.value.state is not LedgerState.CLOSED:
+                raise
+            return Ended(now.value, thin, unfenced)  # another recovery was faster: its end counts
+        log.warning("ledger %d was ended with loss accepted: %s", closed.ledger_id, record.text)
+        return Ended(found.value, thin, unfenced, record)
 
     async def _look(self, found: Versioned[LedgerMetadata]) -> tuple[Ending, Survey]:
         """A hole is one only where every bookie of its write set was asked for that very entry."""
@@ -187,30 +208,33 @@ class Ender:
 
     # ---- the end --------------------------------------------------------------------------------
 
-    async def _close(
-        self, found: Versioned[LedgerMetadata], plan: Ending, length: int, at_ms: int
-    ) -> LedgerMetadata:
-        record = {
-            "at_ms": at_ms,
-            "end": plan.end,
-            "lost": text_of(plan.acknowledged, most=1000),
-            "dropped": text_of(plan.dropped, most=1000),
-            "plugged": text_of(plan.holes, most=1000) if plan.plug else "",
-        }
-        custom = dict(found.value.custom) | {ENDED: json.dumps(record).encode()}
-        after = replace(
-            found.value.with_state(LedgerState.CLOSED), custom=tuple(sorted(custom.items()))
-        )
-        if plan.closes:
-            after = replace(after, last_entry=EntryId(plan.end), length=length)
+    async def _store(self, metadata: LedgerMetadata, version: int) -> Versioned[LedgerMetadata]:
         try:
-            await self._access.store.write_ledger(after, found.version)
+            return await self._access.store.write_ledger(metadata, version)
         except VersionConflictError:
-            now = await self._read()
-            if now.value.state is LedgerState.CLOSED:
-                return now.value  # another recovery has closed it: its end counts
             raise RecoveryAbortedError(
-                f"ledger {self._access.ledger_id} was not closed: its metadata changed meanwhile; run the command again"
+                f"ledger {metadata.ledger_id} was not ended: its metadata changed meanwhile; run the command again"
             ) from None
-        log.warning("ledger %d was ended with loss accepted: %s", self._access.ledger_id, record)
-        return after
+
+
+def record_of(plan: Ending, survey: Survey, at_ms: int, by: str, run: str) -> LossRecord:
+    """What carrying out the plan gives up."""
+    silent = {
+        str(report.bookie): report.silence
+        for report in survey.reports.values()
+        if not report.alive or report.limbo
+    }
+    return LossRecord(
+        at_ms=at_ms,
+        end=plan.end,
+        lost=text_of(plan.acknowledged, most=_RANGES_KEPT),
+        dropped=text_of(plan.dropped, most=_RANGES_KEPT),
+        plugged=text_of(plan.holes, most=_RANGES_KEPT) if plan.plug else "",
+        by=by,
+        run=run,
+        last_add_confirmed=plan.diagnosis.lac if plan.closes else plan.end,
+        lost_entries=count_of(plan.acknowledged),
+        doubtful=text_of(plan.doubtful, most=_RANGES_KEPT),
+        unknown_after=plan.unknown_after,
+        silent=silent,
+    )

@@ -24,6 +24,7 @@ from bkbox.wire.codes import Code
 from bkbox.wire.frames import PREFIX_BYTES, frame_end
 from bkbox.wire.service_info import HostPort
 from bkbox.wire.v3_format import Operation
+from bkbox.words import error_text, quoted
 
 if TYPE_CHECKING:
     import ssl
@@ -107,7 +108,7 @@ class Greeting:
                 # Java's bookie regrets, once it speaks TLS, that nobody has authenticated before. It goes on.
                 answer = await first.answer()
             if not isinstance(answer, v3.AuthResponse) or answer.code is not Code.EOK:
-                raise AuthenticationError(f"the bookie does not let {self._user!r} in")
+                raise AuthenticationError(f"the bookie does not let {quoted(self._user)} in")
             if answer.message is None or answer.message.plugin != applicant.plugin:
                 raise AuthenticationError(
                     f"the bookie does not authenticate by {self._auth}: it may not be what it says it is"
@@ -128,7 +129,7 @@ def tls_context(options: ClientOptions) -> ssl.SSLContext:
         try:
             return Path(path).read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise BootError(f"{path} cannot be read: {error}") from None
+            raise BootError(f"{path} cannot be read: {error_text(error)}") from None
 
     key = None
     if options.tls_key_file is not None:

@@ -34,6 +34,7 @@ from bkbox.errors import AuthenticationError
 from bkbox.ids import BookieId
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire.service_info import HostPort
+from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 
@@ -173,7 +174,7 @@ class BookieLink:
             stream = await self._opened()
         except (OSError, TimeoutError, AuthenticationError) as error:
             if self._greeting is not None:
-                log.warning("bookie %s: %s", self._bookie, str(error) or "no answer in time")
+                log.warning("bookie %s: %s", self._bookie, error_text(error))
         finally:
             self._connecting = None
             backlog, self._backlog = self._backlog, []

@@ -14,6 +14,7 @@ from typing import Any, Literal, TypeVar
 
 from bkbox.errors import ConfigError
 from bkbox.limits import FRAME_BYTES_MAX
+from bkbox.words import quoted
 
 _T = TypeVar("_T")
 
@@ -133,17 +134,17 @@ class ClientOptions:
 
     def __post_init__(self) -> None:
         if self.protocol not in ("v2", "v3"):
-            raise ConfigError([f"protocol {self.protocol!r} is not one of v2, v3"])
+            raise ConfigError([f"protocol {quoted(self.protocol)} is not one of v2, v3"])
         if self.topology_script is not None and self.rack_map is not None:
             raise ConfigError(["topology_script and rack_map both say racks: give one of them"])
         if self.auth != "none" and not (self.auth_user and self.auth_secret_file):
-            raise ConfigError([f"auth = {self.auth!r} needs auth_user and auth_secret_file"])
+            raise ConfigError([f"auth = {quoted(self.auth)} needs auth_user and auth_secret_file"])
         if (self.tls_certificate_file is None) != (self.tls_key_file is None):
             raise ConfigError(["tls_certificate_file and tls_key_file belong together"])
         if self.tls not in ("off", "start", "direct"):
-            raise ConfigError([f"tls {self.tls!r} is not one of off, start, direct"])
+            raise ConfigError([f"tls {quoted(self.tls)} is not one of off, start, direct"])
         if self.auth not in ("none", "sasl", "token"):
-            raise ConfigError([f"auth {self.auth!r} is not one of none, sasl, token"])
+            raise ConfigError([f"auth {quoted(self.auth)} is not one of none, sasl, token"])
         positive = (
             "add_timeout_s",
             "read_timeout_s",
@@ -153,7 +154,7 @@ class ClientOptions:
         )
         if wrong := [name for name in positive if not getattr(self, name) > 0]:
             raise ConfigError(
-                [f"{name} = {getattr(self, name)!r} has to be above 0" for name in wrong]
+                [f"{name} = {quoted(getattr(self, name))} has to be above 0" for name in wrong]
             )
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from bkbox.client.driver import LedgerAccess
@@ -61,6 +62,7 @@ class Surveyor:
         self._version = version
         self._slots = asyncio.Semaphore(READS_AT_ONCE)
         self._reads: dict[BookieId, dict[int, Answer]] = {}
+        self._reports: dict[BookieId, Report] = {}
 
     async def survey(self, *, whole_tail: bool = False) -> Survey:
         """``whole_tail``: read on behind where a recovery would stop, to the last entry that anybody is known to have,
@@ -68,8 +70,9 @@ class Surveyor:
         """
         bookies = sorted(self._metadata.bookies())
         self._reads = {bookie: {} for bookie in bookies}
-        reports = dict(zip(bookies, await asyncio.gather(*map(self._ask, bookies)), strict=True))
-        await asyncio.gather(*(self._read_unlisted(report) for report in reports.values()))
+        answers = await asyncio.gather(*map(self._ask, bookies))
+        reports = self._reports = dict(zip(bookies, answers, strict=True))
+        await asyncio.gather(*(self._read_unlisted(report) for report in answers))
         if self._metadata.state is not LedgerState.CLOSED:
             await self._read_tail(reports, whole=whole_tail)
         return Survey(self._metadata, self._version, reports)
@@ -106,8 +109,11 @@ class Surveyor:
 
     async def _note(self, bookie: BookieId, entry: int) -> None:
         async with self._slots:
-            answer, _ = await self.read(bookie, entry)
+            answer, found = await self.read(bookie, entry)
         self._reads[bookie][entry] = answer
+        if found is not None and found.lac > self._reports[bookie].lac:
+            # The last entry says most, but where it cannot be read another one has to.
+            self._reports[bookie] = replace(self._reports[bookie], lac=found.lac)
 
     async def _read_everywhere(self, entries: Iterable[int]) -> None:
         wanted = [
@@ -182,13 +188,12 @@ class Surveyor:
         if not isinstance(reply.response, v3.ReadLacResponse):
             return
         digests = self._access.digests
-        try:
-            if reply.response.lac_body is not None:
+        if reply.response.lac_body is not None:
+            with suppress(DigestError):
                 yield digests.verify_lac(reply.response.lac_body)
-            if reply.response.last_entry is not None:
+        if reply.response.last_entry is not None:
+            with suppress(DigestError):
                 yield digests.verify(reply.response.last_entry, None).lac
-        except DigestError:
-            return
 
 
 def _limbo(answer: Answer, *others: Answer) -> bool | None:

@@ -35,6 +35,7 @@ from bkbox.ids import BookieId
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadatauri import ZNODE_PREFIX
 from bkbox.wire.service_info import split_bookie_id
+from bkbox.words import error_text, quoted
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ class ScriptTopology:
             except TimeoutError:
                 self._failed(host, f"no answer within {SCRIPT_TIMEOUT_S:g} s")
             except (OSError, ValueError) as error:
-                self._failed(host, str(error))
+                self._failed(host, error_text(error))
 
     def _failed(self, host: str, why: str) -> None:
         self._failed_at[host] = asyncio.get_running_loop().time()
@@ -161,7 +162,7 @@ def _one_rack(output: str) -> str:
         raise ValueError(f"it printed {len(words)} words for one address")
     rack = words[0].removesuffix("/")
     if not rack.startswith("/"):
-        raise ValueError(f"it printed {words[0]!r}, and a rack is a path such as /rack1")
+        raise ValueError(f"it printed {quoted(words[0])}, and a rack is a path such as /rack1")
     return rack
 
 
@@ -219,7 +220,9 @@ class MapTopology:
             try:
                 self._racks = parse_rack_map(await self._read())
             except (OSError, MetadataError, EncodingError) as error:
-                self._say(f"rack map {self._name}: {error}; what was read before, if any, is kept")
+                self._say(
+                    f"rack map {self._name}: {error_text(error)}; what was read before, if any, is kept"
+                )
 
 
 def _map_of_file(name: str) -> MapTopology:
@@ -231,7 +234,7 @@ def _map_of_file(name: str) -> MapTopology:
     try:
         parse_rack_map(file.read_bytes())
     except (OSError, EncodingError) as error:
-        raise ConfigError([f"rack map {name}: {error}"]) from None
+        raise ConfigError([f"rack map {name}: {error_text(error)}"]) from None
     return MapTopology(name, read)
 
 
@@ -247,7 +250,7 @@ def parse_rack_map(data: bytes) -> dict[BookieId, str]:
         raise EncodingError("a rack map is an object of groups")
     for group, bookies in groups.items():
         if not isinstance(bookies, dict):
-            raise EncodingError(f"group {group!r} is no object of bookies")
+            raise EncodingError(f"group {quoted(group)} is no object of bookies")
         for bookie, info in bookies.items():
             rack = info.get("rack") if isinstance(info, dict) else None
             if rack is not None and not isinstance(rack, str):

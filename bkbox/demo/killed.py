@@ -85,7 +85,10 @@ async def kill(scene: Scene) -> Told:
         for entry, then, since in zip(sample, held, now, strict=True)
         if then.answer is Code.EOK and then != since
     ]
-    must(not lost, f"{bookie.name} had entries {lost[:5]} and does not give them any more")
+    must(
+        not lost,
+        f"{bookie.name} had entries {', '.join(map(str, lost[:5]))} and does not give them any more",
+    )
     kept = sum(each.answer is Code.EOK for each in held)
     show.proved(
         f"{bookie.name} is back and knows what happened to it: a process crash, in which nothing that "

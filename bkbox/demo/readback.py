@@ -9,6 +9,7 @@ from bkbox.demo.scene import Scene, Told, ask, must
 from bkbox.demo.show import Advance, amount
 from bkbox.demo.source import Stored
 from bkbox.wire.codes import Code
+from bkbox.words import quoted
 
 _FIRST_SHOWN, _LAST_SHOWN = 12, 4
 _SAMPLE_ENTRIES = 100
@@ -78,4 +79,4 @@ def _print(scene: Scene) -> None:
 
 
 def _printable(name: str) -> str:
-    return "".join(letter if letter.isprintable() else ascii(letter)[1:-1] for letter in name)
+    return "".join(letter if letter.isprintable() else quoted(letter)[1:-1] for letter in name)

@@ -12,6 +12,7 @@ from bkbox.config import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BootError
 from bkbox.supervisor.ground import bind
+from bkbox.words import counted, error_text
 
 _CONNECT_S = 3.0
 
@@ -39,7 +40,7 @@ def running(config: Config, status: Status) -> Iterator[Finding]:
             yield warn(
                 "processes",
                 f"{process.role} {process.name}",
-                f"was started again {process.restarts} times since the bookie began",
+                f"was started again {counted(process.restarts, 'time')} since the bookie began",
                 "journalctl -u bkbox -p warning",
             )
     for disk in status.disks:
@@ -83,7 +84,7 @@ def _reached(listen: str) -> Finding:
     try:
         socket.create_connection((host.strip("[]"), int(number)), _CONNECT_S).close()
     except OSError as error:
-        why = f"nobody answers there, though the bookie runs: {error}"
+        why = f"nobody answers there, though the bookie runs: {error_text(error)}"
         return fail("port", listen, why, "look for a rule of the firewall: nft list ruleset")
     return ok("port", listen, "it answers")
 

@@ -16,6 +16,7 @@ from bkbox.storage import marker as markers
 from bkbox.storage.files import Files
 from bkbox.storage.identity import read_identity
 from bkbox.storage.lock import LOCK_NAME
+from bkbox.words import counted, error_text
 
 _MEMORY = frozenset({"tmpfs", "ramfs"})
 _LAYERS = frozenset({"overlay", "aufs"})
@@ -55,7 +56,7 @@ def check(config: Config, host: HostFiles, files: Files, *, running: bool) -> It
             yield fail(
                 "disk",
                 str(folder),
-                f"cannot be looked at: {error}",
+                f"cannot be looked at: {error_text(error)}",
                 f"ls -ld {folder}, as the user that runs the bookie",
             )
     yield from _shared_devices(host, config.disks)
@@ -172,7 +173,7 @@ def _errors(host: HostFiles, mount: Mount, folder: Path) -> Iterator[Finding]:
         yield fail(
             "file system",
             str(folder),
-            f"ext4 has met {count} errors on {mount.source} since it was last checked",
+            f"ext4 has met {counted(count, 'error')} on {mount.source} since it was last checked",
             f"stop the bookie, then: umount {mount.point} && e2fsck -f {mount.source}",
         )
 

@@ -25,6 +25,7 @@ from bkbox.wire import v2, v3
 from bkbox.wire.auth import AUTH_DISABLED_PLUGIN, AuthMessage
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import LENGTH, PREFIX_BYTES
+from bkbox.words import quoted
 
 log = logging.getLogger(__name__)
 
@@ -238,7 +239,9 @@ class Doorstep:
                 raise AuthenticationError("authentication without TLS, which is required")
             answer = self._examine(request.message)
             if answer is None:
-                raise AuthenticationError(f"plugin {request.message.plugin[:80]!r} is not offered")
+                raise AuthenticationError(
+                    f"plugin {quoted(request.message.plugin[:80])} is not offered"
+                )
             self._send(v2.encode_response(v2.AuthResponse(header.version, answer)))
             return
         self._refuse_in_between()

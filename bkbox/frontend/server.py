@@ -47,6 +47,7 @@ from bkbox.security.rates import Bucket, Buckets
 from bkbox.security.refusals import Refusals
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
+from bkbox.words import error_text, quoted
 
 if TYPE_CHECKING:
     from bkbox.frontend.door import Door, Visitor
@@ -306,7 +307,9 @@ class Frontend:
                         session, TimeoutError("whoever comes has to prove who it is from now on")
                     )
             elif not admittance.still_knows(guard.identity, guard.plugin):
-                self._end(session, TimeoutError(f"{guard.identity!r} may not come in any more"))
+                self._end(
+                    session, TimeoutError(f"{quoted(guard.identity)} may not come in any more")
+                )
             else:
                 self._regard(session, guard)
 
@@ -344,7 +347,7 @@ class Frontend:
         try:
             self._listener.listen(_BACKLOG)
         except OSError as error:
-            raise SystemExit(f"cannot listen: {error}") from error
+            raise SystemExit(f"cannot listen: {error_text(error)}") from error
         self._listener.setblocking(False)
         ask_whether_there(self._listener)
         self._turns.watch(self._listener, self._accept)

@@ -16,6 +16,7 @@ import struct
 from typing import Any, ClassVar, dataclass_transform
 
 from bkbox.errors import BugError
+from bkbox.words import error_text, quoted
 
 _LENGTH = struct.Struct("=I")
 
@@ -68,7 +69,7 @@ class _Fields:
     def __init__(self, **values: Any) -> None:
         if not self._required <= values.keys() <= self._names:
             raise BugError(
-                f"control message {type(self).__name__} with fields {sorted(values)} is not known"
+                f"control message {type(self).__name__} with fields {', '.join(sorted(values))} is not known"
             )
         vars(self).update(values)
 
@@ -798,5 +799,5 @@ def decode(data: bytes) -> Message:
         if kind is not None:
             return kind(payload=data[_LENGTH.size + length :], **values)
     except _UNDECODABLE as error:
-        raise BugError(f"a control message cannot be decoded: {error!r}") from error
-    raise BugError(f"control message {name!r} is not known")
+        raise BugError(f"a control message cannot be decoded: {error_text(error)}") from error
+    raise BugError(f"control message {quoted(name)} is not known")

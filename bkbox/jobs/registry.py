@@ -18,6 +18,7 @@ from typing import Any
 
 from bkbox.errors import EncodingError, JobRefusedError, NoSuchJobError
 from bkbox.jobs.job import Job, JobAction, JobKind, JobState, Rate, from_json, to_json, with_report
+from bkbox.words import counted
 
 ENDED_MAX = 200
 AUTOMATIC_ENDED_MAX = 20
@@ -149,7 +150,8 @@ class Registry:
             if job.kind in _NOT_RESUMED:
                 after = _failed(after, now_ms, "interrupted: its process ended; start it again")
             elif crashes >= _CRASHES_MAX and job.kind is not JobKind.LIMBO:
-                text = f"interrupted: the repair process ended {crashes} times while it ran, see the bookie's log"
+                times = counted(crashes, "time")
+                text = f"interrupted: the repair process ended {times} while it ran, see the bookie's log"
                 after = _failed(after, now_ms, text)
             self._jobs[job.id] = after
 

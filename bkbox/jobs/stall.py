@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.jobs.registry import Registry
+from bkbox.words import counted
 
 STUCK_MINUTES = 10
 """A job that took no turn for so long is stuck, whatever it waits for."""
@@ -49,8 +50,8 @@ def stalls(
     if last is not None and last.counts.get("segments_kept") and not last.counts.get("bytes_freed"):
         kept = last.counts["segments_kept"]
         text = (
-            f"the last compaction (job {last.id}) freed nothing: {kept} segments with garbage stay; bkbox gc status "
-            "says why"
+            f"the last compaction (job {last.id}) freed nothing: garbage stays in {counted(kept, 'segment')}; "
+            "bkbox gc status says why"
         )
         found.append(Stall(text, last.id))
     return found

@@ -29,6 +29,7 @@ from contextlib import suppress
 from typing import Literal, NamedTuple
 
 from bkbox.logs.trace import present
+from bkbox.words import error_text, quoted
 
 Layout = Literal["console", "json"]
 
@@ -82,7 +83,9 @@ class _Handler(logging.Handler):
             try:
                 line = render.format(record)
             except Exception as error:  # noqa: BLE001 - a line that cannot be made must not end the log
-                line = f"a line of the log cannot be made: {error!r}: {record.msg!r}"
+                line = (
+                    f"a line of the log cannot be made: {error_text(error)}: {quoted(record.msg)}"
+                )
             try:
                 sys.stderr.write(f"{line}\n")
                 sys.stderr.flush()

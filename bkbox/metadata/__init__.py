@@ -14,6 +14,7 @@ from bkbox.errors import ConfigError, OperatorError
 from bkbox.metadata import sqlite
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadatauri import SqliteUri, ZooKeeperUri
+from bkbox.words import quoted
 
 WAIT_S = 30.0
 
@@ -63,4 +64,4 @@ def _parsed(uri: str) -> SqliteUri | ZooKeeperUri:
     try:
         return metadatauri.parse(uri)
     except metadatauri.WrongUriError as error:
-        raise ConfigError([f"metadata URI {uri!r}: {error}"]) from None
+        raise ConfigError([f"metadata URI {quoted(uri)}: {error}"]) from None

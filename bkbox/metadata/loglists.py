@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from bkbox.errors import InvalidIdError
 from bkbox.metadata.underreplication import Candidacy
+from bkbox.words import quoted
 
 if TYPE_CHECKING:
     from bkbox.metadata.base import Versioned
@@ -31,7 +32,8 @@ def log_name(text: str) -> str:
     """The name of a log. Raises InvalidIdError."""
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         raise InvalidIdError(
-            f"{text!r} is no name of a log: 1 to 128 letters, digits, '.', '_' and '-', the first a letter or digit"
+            f"{quoted(text)} is no name of a log: 1 to 128 letters, digits, '.', '_' and '-', the first a letter "
+            "or digit"
         )
     return text
 

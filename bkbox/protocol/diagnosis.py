@@ -14,7 +14,7 @@ from enum import Enum
 
 from bkbox.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.protocol.quorum import QuorumSizes, ReadOutcome, read_outcome
-from bkbox.protocol.survey import Report, Reports, evidence_of, highest_lac, write_set_of
+from bkbox.protocol.survey import Reports, evidence_of, highest_lac, write_set_of
 from bkbox.wire.codes import Evidence
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 
@@ -34,7 +34,8 @@ class Diagnosis:
     """``lac``: the highest LAC known. ``found``: entries above it that recovery may write back, all of them up to
     ``end`` where it closes, else up to where it stops. It may also close anywhere from ``end_at_least`` on: of an
     entry that was not acknowledged, and that one bookie has, the first to answer decides. ``entry``: the one it stops
-    at, None while fencing. ``silent``: bookies that cannot tell and would have to, each with why.
+    at, None while fencing. ``silent``: bookies that cannot tell and would have to, each with why. ``forgotten``:
+    bookies in limbo alone keep it from ending, so that no bookie that comes back can help.
     """
 
     metadata: LedgerMetadata
@@ -47,6 +48,7 @@ class Diagnosis:
     silent: tuple[tuple[BookieId, str], ...] = ()
     limbo: tuple[BookieId, ...] = ()
     asked: tuple[BookieId, ...] = ()
+    forgotten: bool = False
 
     @property
     def stuck(self) -> bool:
@@ -90,7 +92,8 @@ class Diagnosis:
             )
         return (
             f"bookies in limbo cannot remember, so waiting does not help: '{end}' shows what would be lost by ending "
-            f"the ledger at the last entry found, the same without --dry-run does it"
+            f"the ledger at the last entry found, the same without --dry-run does it; "
+            f"'bkbox ledger end --stuck --dry-run' shows all ledgers like it"
         )
 
 
@@ -156,14 +159,29 @@ def _stopped(
     asked: tuple[BookieId, ...],
     why: dict[BookieId, str],
 ) -> Diagnosis:
-    limbo = tuple(bookie for bookie in why if _in_limbo(reports[bookie]))
+    limbo = tuple(bookie for bookie in why if reports[bookie].limbo)
+    sizes = QuorumSizes(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+    positions = {at for at, bookie in enumerate(asked) if bookie in limbo}
+    match prospect:
+        case Prospect.NO_FENCE:
+            forgotten = sizes.contain_ack_quorum(positions)
+        case Prospect.NO_END:
+            forgotten = len(positions) >= sizes.ack_quorum
+        case _:
+            forgotten = bool(limbo) and all(reports[bookie].alive for bookie in why)
     return Diagnosis(
-        metadata, prospect, lac, found, None, None, entry, tuple(why.items()), limbo, asked
+        metadata,
+        prospect,
+        lac,
+        found,
+        None,
+        None,
+        entry,
+        tuple(why.items()),
+        limbo,
+        asked,
+        forgotten,
     )
-
-
-def _in_limbo(report: Report) -> bool:
-    return bool(report.limbo)
 
 
 def _bookies(count: int) -> str:

@@ -8,6 +8,10 @@ operator may end it with what was found, once he has seen what is lost:
 - with ``plug`` it ends at the last entry found at all, and every entry id up to there that nobody has gets an entry
   with an empty payload and a valid digest, so that readers come past it. In a closed ledger only that is done.
 
+What is lost is said as far as it is known. In a closed ledger every entry up to its last one was promised. In any other
+those up to the LAC were, and behind that every one may have been, up to the first of which WQ - AQ + 1 bookies say that
+they do not have it; where there is none such, nobody knows how far the loss goes.
+
 A bookie that did not answer may have what is given up. What it has behind the end is not read any more; of an id that
 was plugged readers may then get one or the other.
 """
@@ -18,7 +22,16 @@ from dataclasses import dataclass
 
 from bkbox.ids import NO_ENTRY, EntryId
 from bkbox.protocol.diagnosis import Diagnosis, diagnose
-from bkbox.protocol.survey import Reports, coverage, fragments_of, highest_entry, joined
+from bkbox.protocol.quorum import QuorumSizes
+from bkbox.protocol.survey import (
+    Reports,
+    coverage,
+    evidence_of,
+    fragments_of,
+    highest_entry,
+    joined,
+)
+from bkbox.wire.codes import Evidence
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 
 
@@ -27,9 +40,11 @@ class Ending:
     """What ending a ledger comes to. Ranges of entry ids are ascending and apart from each other.
 
     ``end``: its last entry then. ``holes``: ids up to there that no bookie gives: they become no-op entries with
-    ``plug``, and stay unreadable without. ``acknowledged``: entries given up of which an LAC says that they were
-    acknowledged, those in holes included. ``dropped``: entries behind the end that some bookie has; whether they were
-    acknowledged nobody can tell.
+    ``plug``, and stay unreadable without. ``acknowledged``: entries that no bookie gives, or that are given up, of
+    which it is known that they were acknowledged: all up to the LAC are, and all of a closed ledger. ``doubtful``:
+    those behind the LAC that no bookie gives and that may have been acknowledged. ``dropped``: entries behind the end
+    that some bookie has. ``unknown_after``: entries after this one may have been acknowledged as well, and no bookie
+    can tell; None: there were none.
     """
 
     diagnosis: Diagnosis
@@ -38,6 +53,8 @@ class Ending:
     holes: tuple[range, ...]
     acknowledged: tuple[range, ...]
     dropped: tuple[range, ...]
+    doubtful: tuple[range, ...] = ()
+    unknown_after: EntryId | None = None
 
     @property
     def metadata(self) -> LedgerMetadata:
@@ -61,18 +78,30 @@ class Ending:
                     f"--plug puts no-op entries there"
                 )
         elif not self.diagnosis.stuck and not (self.plug and self.holes):
+            holes = (
+                f"; entries {text_of(self.holes)} are found nowhere: --plug puts no-op entries there"
+                if self.holes
+                else ""
+            )
             return (
-                f"recovery can close ledger {number} at entry {self.diagnosis.end} and loses nothing: "
-                f"bkbox ledger recover {number}"
+                f"recovery can close ledger {number} at entry {self.diagnosis.end} and gives nothing up: "
+                f"bkbox ledger recover {number}{holes}"
             )
         return ""
 
     def gives_up_more_than(self, other: Ending) -> bool:
-        """Whether this one loses or drops an entry, or plugs an id, that the other one does not."""
-        mine = [*self.acknowledged, *self.dropped, *self.holes]
-        others = [*other.acknowledged, *other.dropped, *other.holes]
-        agreed = tuple(sorted(others, key=lambda each: each.start))
-        return self.end < other.end or any(_without(each, agreed) for each in mine)
+        """Whether this one loses or drops an entry, or plugs an id, that the other one does not; or does not know where
+        the loss ends, and the other one does."""
+        agreed = tuple(sorted(other._given_up, key=lambda each: each.start))
+        return (
+            self.end < other.end
+            or (self.unknown_after is not None and other.unknown_after is None)
+            or any(_without(each, agreed) for each in self._given_up)
+        )
+
+    @property
+    def _given_up(self) -> list[range]:
+        return [*self.acknowledged, *self.doubtful, *self.dropped, *self.holes]
 
 
 def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> Ending:
@@ -83,7 +112,7 @@ def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> Ending:
     top = high if closed else max(high, found.lac)
     absent = _absent(metadata, reports, top)
     if closed:
-        return Ending(found, plug, high, absent, (), ())
+        return Ending(found, plug, high, absent, absent, ())
     end = high if plug else _last_present(found.lac, top, absent)
     # With ``plug`` as well: an id at the very end that nobody has is no entry found.
     while end > NO_ENTRY and _covers(absent, end):
@@ -99,7 +128,10 @@ def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> Ending:
             ]
         )
     )
-    return Ending(found, plug, end, holes, acknowledged, dropped)
+    bound = _never_acknowledged(metadata, reports, found.lac, top)
+    doubtful = _within(absent, range(found.lac + 1, top + 1 if bound is None else bound))
+    unknown_after = EntryId(top) if bound is None else None
+    return Ending(found, plug, end, holes, acknowledged, dropped, doubtful, unknown_after)
 
 
 def text_of(ranges: tuple[range, ...], most: int = 10) -> str:
@@ -110,6 +142,27 @@ def text_of(ranges: tuple[range, ...], most: int = 10) -> str:
     ]
     left = len(ranges) - len(shown)
     return ", ".join(shown) + (f" and {left} more ranges" if left else "")
+
+
+def count_of(ranges: tuple[range, ...]) -> int:
+    """How many entries these are."""
+    return sum(map(len, ranges))
+
+
+def _never_acknowledged(
+    metadata: LedgerMetadata, reports: Reports, lac: int, top: int
+) -> EntryId | None:
+    """The first entry behind the LAC that was never acknowledged, and so none after it; None where the bookies that can
+    tell are too few to know.
+
+    Behind ``top`` no bookie has anything, so each write set is asked once there.
+    """
+    sizes = QuorumSizes(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
+    for entry in range(lac + 1, top + 1 + sizes.ensemble_size):
+        negatives = evidence_of(metadata, reports, entry).count(Evidence.NEGATIVE)
+        if negatives >= sizes.negative_threshold:
+            return EntryId(entry)
+    return None
 
 
 def _absent(metadata: LedgerMetadata, reports: Reports, top: int) -> tuple[range, ...]:

@@ -26,6 +26,7 @@ from bkbox.repair.segments import (
     store_all,
     survey,
 )
+from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -128,7 +129,7 @@ class _Disk:
             log.error("a batch ends early: %s", error)
             if not copied:
                 raise
-        self._work.say(f"removing {len(copied)} segments")
+        self._work.say(f"removing {counted(len(copied), 'segment')}")
         await store_all(self._work, self._disk)
         unreadable = await survey(self._work, self._disk, self._bad[:REGIONS_MAX])
         self._bad.clear()
@@ -142,7 +143,7 @@ class _Disk:
                 self._work.count("segments_removed")
                 self._work.count("bytes_freed", reply.bytes)
         if unreadable:
-            self._work.say(f"refilling {len(unreadable)} entries")
+            self._work.say(f"refilling {counted(len(unreadable), 'entry')}")
             await refill(self._work, self._environment, unreadable, named=True)
 
     async def _copy(self, segment: int) -> bool:

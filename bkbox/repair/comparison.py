@@ -27,6 +27,7 @@ from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import DigestManager, VerifiedEntry, master_key
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
+from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -168,7 +169,7 @@ class Comparison:
         ):
             if what:
                 entry, why = min(what.items())
-                text = f"{len(what)} entries differ between the bookies; entry {entry}: {why}"
+                text = f"{counted(len(what), 'entry', 'differ')} between the bookies; entry {entry}: {why}"
                 self._work.block(ledger, text, advice)
                 return
 
@@ -194,4 +195,4 @@ def _verified(digests: DigestManager, data: bytes, entry: int) -> VerifiedEntry 
 def _shown(copy: _Copy) -> str:
     if copy.entry is None:
         return "one with a wrong digest"
-    return f"{len(copy.entry.payload)} bytes that end at {copy.entry.length}"
+    return f"{counted(len(copy.entry.payload), 'byte')} ending at {copy.entry.length}"

@@ -33,6 +33,7 @@ from bkbox.repair.runs import (
 from bkbox.repair.window import ByteWindow
 from bkbox.wire.codes import Code
 from bkbox.wire.ledger import LedgerMetadata
+from bkbox.words import counted
 
 _FIRST_GUESS_BYTES = 4 << 10
 """What an entry is taken to have before one was seen."""
@@ -51,7 +52,7 @@ class CopyResult:
         """For people: the first few entries and their answers."""
         shown = [f"entry {entry}: {why}" for entry, why in sorted(self.failed.items())[:3]]
         rest = len(self.failed) - len(shown)
-        return "; ".join(shown) + (f"; and {rest} more entries" if rest else "")
+        return "; ".join(shown) + (f"; and {counted(rest, 'more entry')}" if rest else "")
 
 
 class Copier:

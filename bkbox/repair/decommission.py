@@ -46,6 +46,7 @@ from bkbox.repair.replication import ReplicationSettings, settings_of
 from bkbox.repair.replicator import Replicator
 from bkbox.repair.resting import rest
 from bkbox.repair.waits import Waits
+from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -75,7 +76,7 @@ class Survey:
         if not problems:
             return ""
         lines = [
-            f"bookie {self.bookie} cannot be decommissioned: {len(problems)} ledgers cannot do without it"
+            f"bookie {self.bookie} cannot be decommissioned: {counted(len(problems), 'ledger')} cannot do without it"
         ]
         lines += [f"ledger {each.ledger}: {each.problem}" for each in problems[:_NAMED_MAX]]
         if len(problems) > _NAMED_MAX:
@@ -250,7 +251,7 @@ class Decommission:
         if left and all(self._waits.has_quarantined(ledger) for ledger in left):
             named = ", ".join(map(str, left[:_NAMED_MAX]))
             raise OperatorError(
-                f"{len(left)} ledgers still name bookie {self._bookie} and cannot do without it: {named}; why is said "
+                f"{counted(len(left), 'ledger')} cannot do without bookie {self._bookie}: {named}; why is said "
                 f"with each of them among the blockers; all others are copied"
             )
 

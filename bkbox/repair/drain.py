@@ -29,6 +29,7 @@ from bkbox.ipc.messages import LIMBO
 from bkbox.jobs.work import Work
 from bkbox.repair.environment import Environment
 from bkbox.repair.pace import retry_wait_s
+from bkbox.words import counted
 
 _FEW_BYTES = 1 << 20
 """So little may be left to the supervisor, who lets clients wait for it."""
@@ -98,7 +99,7 @@ class _Drainer:
             if not left:
                 return
             order = self._environment.order
-            self._work.say(f"{left} ledgers cannot move now")
+            self._work.say(f"{counted(left, 'ledger')} cannot move now")
             await self._rest(
                 retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, self._environment.rng)
             )

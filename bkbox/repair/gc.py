@@ -33,6 +33,7 @@ from bkbox.repair.compaction import compact
 from bkbox.repair.environment import Environment
 from bkbox.repair.segments import ask
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -181,7 +182,9 @@ class _Run:
     ) -> None:
         emptied = self._of("emptied")
         asked = [ledger for ledger in unlisted if ledger not in emptied]
-        self._work.say(f"reading the metadata of {len(asked)} ledgers that are in no list")
+        self._work.say(
+            f"reading the metadata of {counted(len(asked), 'ledger', 'that are')} in no list"
+        )
         exists = []
         for ledger in asked:
             if await self._read(ledger) is None:
@@ -209,7 +212,7 @@ class _Run:
         ]
         if not wanted:
             return
-        self._work.say(f"reading the metadata of {len(wanted)} ledgers")
+        self._work.say(f"reading the metadata of {counted(len(wanted), 'ledger')}")
         marked = await self._environment.store.underreplicated()
         for ledger in wanted:
             metadata = await self._read(ledger)

@@ -31,6 +31,7 @@ from bkbox.repair.environment import Environment
 from bkbox.repair.pace import Bucket
 from bkbox.security.quotas import Quotas, Use
 from bkbox.wire.owner import owner_of
+from bkbox.words import error_text, quoted
 
 log = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class QuotaWatch:
         try:
             owned = await self._by_owner(await self._held())
         except (BkboxError, TimeoutError) as error:
-            problem = str(error) or type(error).__name__
+            problem = error_text(error)
             if problem != self._problem:
                 log.warning("who is over quota is as it was: %s", problem)
             self._problem = problem
@@ -194,13 +195,13 @@ class QuotaWatch:
         for use in over:
             if use.owner not in self._over:
                 log.warning(
-                    "owner %r has %d bytes here and may have %d: adds to its ledgers are refused",
-                    _shown(use.owner),
+                    "owner %s has %d bytes here and may have %d: adds to its ledgers are refused",
+                    quoted(_shown(use.owner)),
                     use.bytes,
                     use.bytes_max,
                 )
         for owner in self._over - {use.owner for use in over}:
-            log.warning("owner %r may add again", _shown(owner))
+            log.warning("owner %s may add again", quoted(_shown(owner)))
         self._over = {use.owner for use in over}
 
 

@@ -16,6 +16,7 @@ from bkbox.repair.environment import Environment
 from bkbox.repair.window import WINDOW_BYTES, ByteWindow
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import holds
+from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -65,7 +66,7 @@ async def _copy(
     work.count("entries_refilled", len(entries) - len(failed))
     if failed:
         entry, why = min(failed.items())
-        reason = f"{len(failed)} entries cannot be read here or brought back; entry {entry}: {why}"
+        reason = f"{counted(len(failed), 'entry')} cannot be read here or brought back; entry {entry}: {why}"
         work.block(ledger, reason, _ADVICE)
     else:
         work.unblock(ledger)

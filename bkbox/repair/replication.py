@@ -39,6 +39,7 @@ from bkbox.repair.parallel import in_parallel
 from bkbox.repair.replicator import Replicator
 from bkbox.repair.resting import rest
 from bkbox.repair.waits import Waits
+from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -125,7 +126,7 @@ class ReplicationWorker:
         return whole > 0
 
     def _say(self, left: int) -> None:
-        waiting = f"{left} ledgers are marked" if left else "nothing is marked"
+        waiting = f"{counted(left, 'ledger', 'are')} marked" if left else "nothing is marked"
         quarantined = self._waits.quarantined()
         self._work.say(f"{waiting}, {quarantined} of them quarantined" if quarantined else waiting)
 

@@ -24,7 +24,6 @@ from __future__ import annotations
 import asyncio
 import logging
 
-from bkbox.client.ending import ENDED
 from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
 from bkbox.ids import LedgerId
 from bkbox.ipc import messages
@@ -37,6 +36,8 @@ from bkbox.repair.pace import retry_wait_s
 from bkbox.repair.recovery import why_stuck
 from bkbox.repair.window import WINDOW_BYTES, ByteWindow
 from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.loss import losses_of
+from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class Runner:
             self._working[ledger] = (disk, task)
         self._work.expect(ledgers=self._ledgers)
         if limbo:
-            log.warning("%d ledgers are in limbo", len(limbo))
+            log.warning("%s in limbo", counted(len(limbo), "ledger", "are"))
 
     def working_on(self, disk: AsyncChannel) -> int:
         """How many ledgers of a disk have not left limbo yet."""
@@ -187,10 +188,11 @@ class Runner:
             failed, answers = len(result.failed), result.describe()
             self._work.count("entries_missing", -failed)
         if not plan.may_leave_limbo(metadata, self._me, missing=failed, unverified=0):
-            return f"{failed} entries are missing: {answers}", _COPY_ADVICE.format(ledger)
-        ended = dict(metadata.custom).get(ENDED)
-        if ended is not None:
-            log.warning("ledger %d was ended with loss accepted: %s", ledger, ended.decode())
+            return f"{counted(failed, 'entry', 'are')} missing: {answers}", _COPY_ADVICE.format(
+                ledger
+            )
+        for record in losses_of(metadata):
+            log.warning("ledger %d was ended with loss accepted: %s", ledger, record.text)
         await disk.call(messages.ClearLimbo(ledger=ledger))
         return None
 

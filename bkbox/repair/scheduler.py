@@ -20,6 +20,7 @@ from bkbox.repair.governor import SHARE_LEAST, Governor, Usual
 from bkbox.repair.jobs import Code
 from bkbox.repair.pace import Pacer
 from bkbox.repair.running import RunningJob
+from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 
@@ -122,10 +123,10 @@ class Scheduler:
         if isinstance(error, JobCancelledError):
             state = JobState.CANCELLED
         elif isinstance(error, BkboxError):
-            state, text = JobState.FAILED, str(error) or type(error).__name__
+            state, text = JobState.FAILED, error_text(error)
         elif error is not None:
             log.error("job %d ended by a fault of bkbox itself", number, exc_info=error)
-            state, text = JobState.FAILED, f"a fault of bkbox itself: {error!r}"
+            state, text = JobState.FAILED, f"a fault of bkbox itself: {error_text(error)}"
         self._report({**job.report(), "state": state.value, "error": text[:1000]})
 
     # ---- beside the jobs ----------------------------------------------------------------------------

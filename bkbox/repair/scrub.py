@@ -18,6 +18,7 @@ from bkbox.repair.comparison import Comparison
 from bkbox.repair.environment import Environment
 from bkbox.repair.refill import refill
 from bkbox.repair.segments import REGIONS_MAX, Region, ask, sealed_segments, survey
+from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 
@@ -115,7 +116,7 @@ class _Disk:
 
     async def _refill(self, entries: list[tuple[int, int]], *, named: bool) -> None:
         if entries:
-            self._work.say(f"refilling {len(entries)} entries of disk {self._name}")
+            self._work.say(f"refilling {counted(len(entries), 'entry')} of disk {self._name}")
             await refill(self._work, self._environment, entries, named=named)
 
     async def _note(self, segment: int, bad: list[Region]) -> None:

@@ -33,6 +33,7 @@ from bkbox.repair.runs import (
 from bkbox.repair.window import ByteWindow
 from bkbox.wire.codes import Evidence
 from bkbox.wire.ledger import LedgerMetadata
+from bkbox.words import counted
 
 _RUN_ENTRIES = 1_024
 _GROUP_ENTRIES = 64
@@ -234,7 +235,7 @@ class FragmentCopier:
         refused = await store(self._pool, target, run)
         if refused:
             first, answer = min(refused.items())
-            more = f" and {len(refused) - 1} more entries" if len(refused) > 1 else ""
+            more = f" and {counted(len(refused) - 1, 'more entry')}" if len(refused) > 1 else ""
             raise AddFailedError(
                 f"entry {first}{more} of ledger {self._sources.ledger} could not be written: "
                 f"{describe([(target, answer)])}"

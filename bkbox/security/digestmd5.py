@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 
 from bkbox.errors import AuthenticationError
 from bkbox.security.exchange import Step
+from bkbox.words import quoted
 
 PLUGIN = "sasl"
 """Name on the wire. Source: SASLBookieAuthProvider.java."""
@@ -77,7 +78,9 @@ class Server:
             _response(session, said, "AUTHENTICATE:").encode(), said["response"].lower().encode()
         )
         if not good or user not in self._users:
-            raise AuthenticationError(f"DIGEST-MD5: user {user[:80]!r} or the password is wrong")
+            raise AuthenticationError(
+                f"DIGEST-MD5: user {quoted(user[:80])} or the password is wrong"
+            )
         return Step(f"rspauth={_response(session, said, ':')}".encode(), user)
 
 
@@ -113,7 +116,9 @@ class Client:
                 "DIGEST-MD5: a challenge without a nonce or with another algorithm"
             )
         if "auth" not in said.get("qop", "auth").split(","):
-            raise AuthenticationError(f"DIGEST-MD5: the bookie wants qop {said['qop'][:40]!r}")
+            raise AuthenticationError(
+                f"DIGEST-MD5: the bookie wants qop {quoted(said['qop'][:40])}"
+            )
         sent = {
             "charset": "utf-8",
             "username": self._user,

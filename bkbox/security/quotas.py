@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 
 from bkbox.security.roles import EVERYBODY, NAME_CHARACTERS_MAX
 from bkbox.values import value
+from bkbox.words import quoted
 
 _SIZE = re.compile(r"([0-9]{1,15})\s*([A-Za-z]*)")
 _SHIFTS = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
@@ -60,22 +61,27 @@ def parse_quota(text: str) -> tuple[str, int]:
     owner, equals, size = text.rpartition("=")
     owner = owner.strip()
     if not equals or not owner or len(owner) > NAME_CHARACTERS_MAX:
-        raise ValueError(f"{text[:80]!r} is not of the form OWNER=SIZE, for example analytics=500G")
+        raise ValueError(
+            f"{quoted(text[:80])} is not of the form OWNER=SIZE, for example analytics=500G"
+        )
     return owner, _bytes(text, size.strip())
 
 
 def _bytes(text: str, size: str) -> int:
     found = _SIZE.fullmatch(size)
     if found is None:
-        raise ValueError(f"{text[:80]!r}: {size[:20]!r} is not a size, for example 500G")
+        raise ValueError(
+            f"{quoted(text[:80])}: {quoted(size[:20])} is not a size, for example 500G"
+        )
     shift = _SHIFTS.get(found[2].upper())
     if shift is None:
         raise ValueError(
-            f"{text[:80]!r}: {found[2][:20]!r} is none of the units K, M, G, T and P, which are powers of 1024"
+            f"{quoted(text[:80])}: {quoted(found[2][:20])} is none of the units K, M, G, T and P, which are powers of "
+            "1024"
         )
     count = int(found[1]) << shift
     if not 0 < count < 1 << 63:
-        raise ValueError(f"{text[:80]!r}: a quota is from 1 byte to 8191P")
+        raise ValueError(f"{quoted(text[:80])}: a quota is from 1 byte to 8191P")
     return count
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from bkbox.words import quoted
+
 log = logging.getLogger("bkbox.refused")
 
 _LOG_EVERY_S = 60.0
@@ -30,4 +32,4 @@ class Refusals:
             self._last.clear()
         self._last[who, what] = now_s, 0
         again = f", and {since} times since the last such line" if since else ""
-        log.warning("refused: %s for %r at %s%s", what, who, peer, again)
+        log.warning("refused: %s for %s at %s%s", what, quoted(who), peer, again)

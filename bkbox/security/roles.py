@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from enum import Flag, auto
 
 from bkbox.values import value
+from bkbox.words import quoted
 
 
 class Need(Flag):
@@ -70,7 +71,9 @@ def parse_role(text: str) -> tuple[str, Need]:
     needs = Need(0)
     for word in words.split(","):
         if word.strip() not in ROLES:
-            raise ValueError(f"{text!r}: {word.strip()!r} is none of the roles {', '.join(ROLES)}")
+            raise ValueError(
+                f"{quoted(text)}: {quoted(word.strip())} is none of the roles {', '.join(ROLES)}"
+            )
         needs |= ROLES[word.strip()]
     return identity, needs
 
@@ -79,7 +82,9 @@ def parse_rate(text: str) -> tuple[str, int]:
     """``NAME=NUMBER``. Raises ValueError."""
     identity, number = _split(text, "NAME=NUMBER, for example broker=10000")
     if not (number.isascii() and number.isdecimal() and 0 < int(number[:12]) < 10**9):
-        raise ValueError(f"{text!r}: {number[:20]!r} is not a number from 1 to 999999999")
+        raise ValueError(
+            f"{quoted(text)}: {quoted(number[:20])} is not a number from 1 to 999999999"
+        )
     return identity, int(number)
 
 
@@ -88,5 +93,5 @@ def _split(text: str, form: str) -> tuple[str, str]:
     identity, equals, rest = text.rpartition("=")
     identity = identity.strip()
     if not equals or not identity or len(identity) > NAME_CHARACTERS_MAX:
-        raise ValueError(f"{text[:80]!r} is not of the form {form}")
+        raise ValueError(f"{quoted(text[:80])} is not of the form {form}")
     return identity, rest.strip()

@@ -7,6 +7,7 @@ import stat
 from pathlib import Path
 
 from bkbox.errors import BootError
+from bkbox.words import error_text, quoted
 
 _BYTES_MAX = 64 * 1024
 """All of it has to fit into one control message."""
@@ -43,7 +44,7 @@ def read_text(path: Path, what: str) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise BootError(f"{what} {path} cannot be read: {error}") from error
+        raise BootError(f"{what} {path} cannot be read: {error_text(error)}") from error
 
 
 def read_word(path: Path, what: str) -> str:
@@ -70,7 +71,7 @@ def read_users(path: Path, what: str) -> dict[str, str]:
             raise BootError(f"{what} {path}, line {number}: has to be NAME:SECRET, each name once")
         if len(secret) < _SECRET_CHARACTERS_MIN:
             raise BootError(
-                f"{what} {path}, line {number}: the secret of {name!r} has less than "
+                f"{what} {path}, line {number}: the secret of {quoted(name)} has less than "
                 f"{_SECRET_CHARACTERS_MIN} characters"
             )
         users[name] = secret

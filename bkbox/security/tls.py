@@ -15,6 +15,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from bkbox.errors import BootError
+from bkbox.words import error_text
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
 """Of TLS 1.2; those of 1.3 are all good."""
@@ -76,7 +77,7 @@ def _load_ca(context: ssl.SSLContext, ca: str) -> None:
     try:
         context.load_verify_locations(cadata=ca)
     except (ssl.SSLError, ValueError) as error:
-        raise BootError(f"tls_ca_file holds no certificates in PEM: {error}") from None
+        raise BootError(f"tls_ca_file holds no certificates in PEM: {error_text(error)}") from None
 
 
 def _reason(error: ssl.SSLError) -> str:

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 
 from bkbox.errors import AuthenticationError
 from bkbox.security.exchange import Step
+from bkbox.words import quoted
 
 PLUGIN = "bkbox-token"
 
@@ -55,7 +56,7 @@ class Server:
             not hmac.compare_digest(expected.encode(), said["proof"].encode())
             or user not in self._tokens
         ):
-            raise AuthenticationError(f"token: user {user[:80]!r} or the token is wrong")
+            raise AuthenticationError(f"token: user {quoted(user[:80])} or the token is wrong")
         return Step(_message(proof=_proof(token, "server", nonce, self._nonce, user)), user)
 
 

@@ -40,6 +40,7 @@ from bkbox.storage.records import (
 from bkbox.storage.segment import SEGMENT_HEADER_BYTES, ScannedRecord, Unwritten
 from bkbox.storage.survey import Survey
 from bkbox.values import value
+from bkbox.words import counted
 
 STEP_BYTES = 1 << 20
 STEP_RECORDS = 1_024
@@ -207,6 +208,6 @@ def remove_segment(store: DiskStore, compaction: Compaction, survey: Survey) -> 
         return "the index was not looked through since the copies were stored"
     found = survey.live.get(segment)
     if found is not None:
-        return f"{found.entries} entries lie in it by the index"
+        return f"{counted(found.entries, 'entry', 'lie')} in it by the index"
     store.retire(segment)
     return ""

@@ -29,6 +29,7 @@ from bkbox.storage.records import (
     is_state,
 )
 from bkbox.storage.segment import RECORD_HEADER_BYTES
+from bkbox.words import quoted
 
 Changes = dict[bytes, bytes | None]
 """Values to be put by key, None where the key is deleted."""
@@ -179,7 +180,7 @@ class StoredIndex:
         if value is None:
             return None
         if len(value) < 1 + LAC_PACKET.size or value[:1] != _VERSION:
-            raise self._cannot_decode(f"explicit LAC {value!r}")
+            raise self._cannot_decode(f"explicit LAC {quoted(value)}")
         return value[1:]
 
     def stamp(self) -> Stamp:
@@ -220,18 +221,18 @@ class StoredIndex:
 
     def _decode_run(self, key: bytes, value: bytes) -> Run:
         if len(key) != _RUN_KEY.size:
-            raise self._cannot_decode(f"run {key!r}")
+            raise self._cannot_decode(f"run {quoted(key)}")
         _, ledger, first = _RUN_KEY.unpack(key)
         if max(ledger, first) > MAX_ID:
-            raise self._cannot_decode(f"run {key!r}")
+            raise self._cannot_decode(f"run {quoted(key)}")
         try:
             return Run(ledger, first, value)
         except DamagedError as error:
-            raise self._cannot_decode(f"run {key!r} ({error})") from error
+            raise self._cannot_decode(f"run {quoted(key)} ({error})") from error
 
     def _decode_state(self, value: bytes) -> LedgerRecord:
         if value[:1] != _VERSION or not is_state(value[1:]):
-            raise self._cannot_decode(f"ledger state {value!r}")
+            raise self._cannot_decode(f"ledger state {quoted(value)}")
         return decode_state(value[1:])
 
     def _cannot_decode(self, what: str) -> IndexDamagedError:

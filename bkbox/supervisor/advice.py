@@ -10,6 +10,7 @@ from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.configschema import address_of
 from bkbox.configvalues import is_loopback
 from bkbox.jobs.job import JobState
+from bkbox.words import counted, quoted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
@@ -73,8 +74,8 @@ def _of_what_disks_say(disks: tuple[DiskStatus, ...], config: str) -> Iterator[S
             )
         if tidiness is not None and tidiness.quarantined:
             yield StatusWarning(
-                f"disk {disk.path}: parts of {tidiness.quarantined} segments cannot be read; a scrub brings back from "
-                "peers what was in them",
+                f"disk {disk.path}: parts of {counted(tidiness.quarantined, 'segment')} cannot be read; a scrub brings "
+                "back from peers what was in them",
                 f"bkbox scrub run {config}",
             )
 
@@ -154,7 +155,9 @@ def _of_jobs(bookie: Supervisor, config: str) -> Iterator[StatusWarning]:
         if job.state is JobState.FAILED:
             yield StatusWarning(f"{name} failed: {job.error}", show)
         elif job.blocked and not job.state.ended:
-            yield StatusWarning(f"{name}: {job.blocked} ledgers cannot go on by themselves", show)
+            yield StatusWarning(
+                f"{name}: {counted(job.blocked, 'ledger')} cannot go on without help", show
+            )
     for stall in bookie.jobs.stalls():
         show = "bkbox job list" if stall.job is None else f"bkbox job show {stall.job}"
         yield StatusWarning(stall.text, f"{show} {config}")
@@ -168,7 +171,9 @@ def _of_limbo(status: Status, config: str) -> Iterator[StatusWarning]:
             if limbo.job is None
             else f"bkbox job watch {limbo.job} {config}"
         )
-        yield StatusWarning(f"{limbo.ledgers} ledgers are in limbo: repair is at work", command)
+        yield StatusWarning(
+            f"{counted(limbo.ledgers, 'ledger', 'are')} in limbo: repair is at work", command
+        )
 
 
 _OWNERS_WARNED_OF = 10
@@ -178,8 +183,8 @@ def _of_quotas(bookie: Supervisor, status: Status) -> Iterator[StatusWarning]:
     quotas = status.quotas
     for use in [use for use in quotas.owners if use.over][:_OWNERS_WARNED_OF]:
         yield StatusWarning(
-            f"the ledgers of owner {use.owner!r} take {use.bytes} bytes here and may take {use.bytes_max}: adds to "
-            "them are refused until some are deleted, or `quotas` in the configuration gives it more",
+            f"the ledgers of owner {quoted(use.owner)} take {use.bytes} bytes here and may take {use.bytes_max}: adds "
+            "to them are refused until some are deleted, or `quotas` in the configuration gives it more",
             f"bkbox top --by owner --metadata '{bookie.config.metadata}'",
         )
     if quotas.problem:

@@ -21,6 +21,7 @@ from bkbox.admin.members import url_of
 from bkbox.admin.paths import admin_socket_path
 from bkbox.configvalues import split_address
 from bkbox.supervisor.published import admin_endpoint
+from bkbox.words import error_text
 
 if TYPE_CHECKING:
     from zeroconf import ServiceInfo
@@ -56,7 +57,7 @@ async def announced(bookie: Supervisor) -> AsyncIterator[None]:
 
 def _log_failure(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
-        log.warning("the bookie is not announced: %s: %s", type(error).__name__, error)
+        log.warning("the bookie is not announced: %s", error_text(error))
 
 
 async def _announce(bookie: Supervisor) -> None:
@@ -83,7 +84,7 @@ async def _announce(bookie: Supervisor) -> None:
             finally:
                 await zeroconf.async_close()
         except (OSError, Error) as error:  # the interface may come up later
-            reason = str(error) or type(error).__name__
+            reason = error_text(error)
             log.warning("the bookie is not announced, next try in %.0f s: %s", pause_s, reason)
             await asyncio.sleep(pause_s)
             pause_s = min(2 * pause_s, _AGAIN_MAX_S)

@@ -41,6 +41,7 @@ from bkbox.supervisor.directories import Directory, DirState
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.draining import ANSWER_S, Drains, same_folder
 from bkbox.supervisor.ground import Ground
+from bkbox.words import counted, error_text
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
@@ -156,15 +157,18 @@ class DiskChanges:
         try:
             await bookie.bring_up(self._base, disk)
         except (BkboxError, OSError) as error:
-            said.append(f"warning: its worker is not up yet, and is tried again: {error}")
+            said.append(
+                f"warning: its worker is not up yet, and is tried again: {error_text(error)}"
+            )
         bookie.keep_disk(self._base, disk)
         await self.drains.tell_room()
         return said
 
     # ---- replace ------------------------------------------------------------------------------------
 
-    async def replace(self, old: Disk, path: Path) -> list[str]:
-        """Put an empty disk in the place of one that has failed; what there is to say about it."""
+    async def replace(self, old: Disk, path: Path, *, dry_run: bool = False) -> list[str]:
+        """Put an empty disk in the place of one that has failed; what there is to say about it. With ``dry_run`` all
+        that could refuse it is looked at, and nothing is changed."""
         async with self._one:
             if old.in_service and not old.trouble:
                 raise DiskChangeError(
@@ -175,6 +179,8 @@ class DiskChanges:
             socket_before = admin_socket_path(self._bookie.config)
             said = self._require_usable(path)
             await self._look(config, path)
+            if dry_run:
+                return said
             if old.child is not None:
                 old.child.kill()
             await self._end_worker(old)
@@ -214,9 +220,10 @@ class DiskChanges:
             if len(bookie.disks) == 1:
                 raise DiskChangeError(f"{disk.path} is the only disk of the bookie")
             if not disk.draining:
+                ledgers = disk.stats.get("ledgers")
+                held = "ledgers" if ledgers is None else counted(ledgers, "ledger")
                 raise DiskChangeError(
-                    f"{disk.path} holds {disk.stats.get('ledgers', 'some')} ledgers and takes new ones: drain it first "
-                    f"(bkbox disk drain {disk.path})"
+                    f"{disk.path} holds {held} and takes new ones: drain it first (bkbox disk drain {disk.path})"
                 )
             async with bookie.moving.lock:  # nobody puts anything on it meanwhile
                 await self._require_empty(disk)
@@ -272,7 +279,7 @@ class DiskChanges:
         left += len(moves.leaving)
         if left:
             raise DiskChangeError(
-                f"{left} ledgers are left on {disk.path}: see how its drain does (bkbox job "
+                f"{counted(left, 'ledger', 'are')} left on {disk.path}: see how its drain does (bkbox job "
                 f"list), or begin it again (bkbox disk drain {disk.path})"
             )
 

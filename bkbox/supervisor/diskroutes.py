@@ -23,6 +23,7 @@ from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import DiskChangeError
 from bkbox.jobs.job import Job, JobAction, JobKind, to_json
 from bkbox.supervisor.report import CLASSES
+from bkbox.words import counted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.diskchanges import DiskChanges
@@ -71,7 +72,8 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
     async def replace(asked: Asked) -> object:
         found, _jobs = changes()
         told = asked.told(ReplaceDisk)
-        return await found.replace(found.drains.find(told.disk), Path(told.path))
+        disk = found.drains.find(told.disk)
+        return await found.replace(disk, Path(told.path), dry_run=told.dry_run)
 
     async def remove(asked: Asked) -> object:
         found, _jobs = changes()
@@ -190,5 +192,5 @@ def _state(disk: Disk, path: Path) -> tuple[str, str, str]:
 
 
 def _of_limbo(limbo: int, read_only: Sequence[str]) -> str:
-    said = [f"{limbo} ledgers in limbo: repair is at work"] if limbo else []
+    said = [f"{counted(limbo, 'ledger')} in limbo: repair is at work"] if limbo else []
     return "; ".join([*said, *(f"takes no entries: {reason}" for reason in read_only)])

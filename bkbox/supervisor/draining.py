@@ -21,6 +21,7 @@ from bkbox.supervisor import drainmark
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.newledgers import news_of_room
 from bkbox.supervisor.process import Child
+from bkbox.words import error_text
 
 if TYPE_CHECKING:
     from bkbox.admin.disks import DrainPlan
@@ -55,7 +56,7 @@ class Drains:
         except BkboxError as error:
             reply = refusal(error)
         except OSError as error:  # a process that does not answer in time
-            reply = refusal(DiskChangeError(f"{type(error).__name__}: {error}"))
+            reply = refusal(DiskChangeError(f"{type(error).__name__}: {error_text(error)}"))
         reply.call = call.call
         repair.control.send(reply)
 

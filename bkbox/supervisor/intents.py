@@ -20,6 +20,7 @@ from bkbox.errors import BkboxError, DiskChangeError, DiskError
 from bkbox.ipc import messages
 from bkbox.storage.files import Files, unlink_durably
 from bkbox.storage.sealed import read_document, write_document
+from bkbox.words import error_text
 
 if TYPE_CHECKING:
     from bkbox.supervisor.disks import Disk
@@ -40,7 +41,11 @@ def read_mark(files: Files, path: Path) -> tuple[frozenset[str], frozenset[str]]
             return frozenset(), frozenset()
         return INTENTS.intersection(fields["bookie"]), INTENTS.intersection(fields["disk"])
     except (DiskError, KeyError, TypeError) as error:
-        log.error("%s cannot be read: the disk takes no entries: %s", path / READONLY_NAME, error)
+        log.error(
+            "%s cannot be read: the disk takes no entries: %s",
+            path / READONLY_NAME,
+            error_text(error),
+        )
         return frozenset(), frozenset({OPERATOR})
 
 

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 from bkbox.errors import BkboxError
 from bkbox.supervisor.process import Child, Exit
+from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class Keeper:
             try:
                 await revive()
             except (BkboxError, OSError) as error:
-                log.error("%s cannot be brought back: %s", what, error)
+                log.error("%s cannot be brought back: %s", what, error_text(error))
 
     def stop(self) -> None:
         for task in self._tasks:

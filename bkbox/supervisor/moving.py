@@ -52,6 +52,7 @@ from bkbox.errors import BkboxError, ConnectionLostError, LedgerNotMovedError
 from bkbox.ipc import messages
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.process import Child
+from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class Moving:
             try:
                 left = await self._leave_and_copy(ledger, source, target, since)
             except (BkboxError, TimeoutError) as error:
-                return await self._stay(ledger, source, str(error))
+                return await self._stay(ledger, source, error_text(error))
             try:
                 if left.known:
                     commit = messages.EndArrival(
@@ -96,7 +97,7 @@ class Moving:
                     await _call(target, commit)
                 await self._ask(ledger, source, target)
             except (BkboxError, TimeoutError) as error:
-                return await self._settle_one(ledger, source, target, str(error))
+                return await self._settle_one(ledger, source, target, error_text(error))
             return messages.Moved(moved=True)
 
     async def _obstacle(self, ledger: int, source: Disk, target: Disk) -> str:
@@ -107,7 +108,7 @@ class Moving:
         try:
             found = await _call(source, messages.ListMoves())
         except (BkboxError, TimeoutError) as error:
-            return f"disk {source.path} does not answer: {error}"
+            return f"disk {source.path} does not answer: {error_text(error)}"
         assert isinstance(found, messages.MovesAre)
         return "it is about to leave already" if str(ledger) in found.leaving else ""
 
@@ -180,7 +181,7 @@ class Moving:
             try:
                 source.in_doubt = await self._settle_disk(source, by_name)
             except (BkboxError, TimeoutError) as error:
-                source.in_doubt = str(error) or "its worker does not answer"
+                source.in_doubt = error_text(error)
             if source.in_doubt:
                 log.error("disk %s is in doubt: %s", source.path, source.in_doubt)
 

@@ -10,6 +10,8 @@ import logging
 import socket
 from collections.abc import Mapping, MutableMapping
 
+from bkbox.words import error_text
+
 log = logging.getLogger(__name__)
 
 _SEND_TIMEOUT_S = 0.5
@@ -59,7 +61,9 @@ class ServiceManager:
                 sock.sendto("\n".join(lines).encode(), address)
         except OSError as error:
             if not self._warned:
-                log.warning("the service manager at %s cannot be told: %s", self._address, error)
+                log.warning(
+                    "the service manager at %s cannot be told: %s", self._address, error_text(error)
+                )
             self._warned = True
             return False
         self._warned = False

@@ -18,6 +18,7 @@ from bkbox.configchanges import Change
 from bkbox.configschema import SCHEMA, is_live
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
+from bkbox.words import quoted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
@@ -48,7 +49,11 @@ def reload(
         bookie.quotas.configured()
     for change in changes:
         log.warning(
-            "%s is now %r (%s), was %r", change.key, change.after, change.source, change.before
+            "%s is now %s (%s), was %s",
+            change.key,
+            quoted(change.after),
+            change.source,
+            quoted(change.before),
         )
     return changes
 

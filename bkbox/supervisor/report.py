@@ -15,6 +15,7 @@ from bkbox.kernel import kernel_in_use
 from bkbox.protocol.boot import DiskClass
 from bkbox.supervisor.advice import warnings_of
 from bkbox.supervisor.schedule import PERIODIC
+from bkbox.words import counted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.disks import Disk
@@ -152,7 +153,8 @@ def _boot_reasons(bookie: Supervisor) -> tuple[str, ...]:
     done = bookie.phase_one
     if done.ledgers_seen:
         reasons.append(
-            f"phase one: {done.fenced} ledgers fenced, {done.limbo} of them in limbo, of {done.ledgers_seen} seen"
+            f"phase one: {counted(done.fenced, 'ledger')} fenced, {done.limbo} of them in limbo, of "
+            f"{done.ledgers_seen} seen"
         )
     return tuple(reasons)
 

@@ -16,6 +16,7 @@ from bkbox.admin.status import Autorecovery, Cookies
 from bkbox.errors import BkboxError
 from bkbox.ids import BookieId
 from bkbox.supervisor import cookies, cookieview
+from bkbox.words import error_text
 
 if TYPE_CHECKING:
     from bkbox.config import Config
@@ -97,7 +98,7 @@ async def _noting(look: Awaitable[None], failed: Callable[[str], None]) -> None:
     try:
         await look
     except (BkboxError, OSError) as error:
-        failed(str(error) or type(error).__name__)
+        failed(error_text(error))
 
 
 async def _count(tree: UnderReplication) -> int:

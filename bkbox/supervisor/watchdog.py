@@ -25,6 +25,7 @@ from bkbox.storage.files import Files
 from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.process import Child
 from bkbox.supervisor.pulse import Pulse
+from bkbox.words import counted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.replaying import Replays
@@ -169,12 +170,12 @@ class Attendance:
             left = "" if eta_s is None else f", about {duration(eta_s)} left"
             return f"starting: {self._phase}{left}"
         serving = sum(disk.in_service for disk in bookie.disks)
-        words = [f"{serving} of {len(bookie.disks)} disks in service"]
+        words = [f"{serving} of {counted(len(bookie.disks), 'disk')} in service"]
         if not (bookie.writable and bookie.takes_new_ledgers):
             words.append("takes no new ledgers")
         limbo = sum(int(disk.stats.get("limbo_ledgers", 0)) for disk in bookie.disks)
         if limbo:
-            words.append(f"{limbo} ledgers in limbo")
+            words.append(f"{counted(limbo, 'ledger')} in limbo")
         return f"serving on {bookie.listen}: {', '.join(words)}"
 
     def _eta_s(self, now: float) -> float | None:

@@ -23,6 +23,7 @@ from struct import Struct
 from typing import NamedTuple
 
 from bkbox.errors import EncodingError
+from bkbox.words import quoted
 
 _HEADER = Struct(">ii56x")
 _GROUP = Struct(">qqii")
@@ -159,5 +160,7 @@ def _checked(fields: tuple[int, int, int, int]) -> Group:
         and (group.last_start - group.first_start) % group.period == 0
     )
     if group.first_start < 0 or group.size < 1 or not (single or repeated):
-        raise EncodingError(f"an availability list with the impossible group {tuple(group)}")
+        raise EncodingError(
+            f"an availability list with the impossible group {quoted(tuple(group))}"
+        )
     return group

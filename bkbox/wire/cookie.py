@@ -21,6 +21,7 @@ from typing import NamedTuple
 from bkbox.errors import CookieMismatchError, EncodingError
 from bkbox.wire import textformat
 from bkbox.wire.protobuf import Field, Kind, Label, Message
+from bkbox.words import quoted
 
 CURRENT_LAYOUT = 5
 _LAYOUT_PLAIN = 3
@@ -103,7 +104,9 @@ def decode(data: bytes) -> Cookie:
     first, *rest = re.split("\r\n|\n|\r", textformat.text_of(data), maxsplit=1)
     number = first.strip()
     if not re.fullmatch(r"[+-]?[0-9]{1,9}", number):
-        raise EncodingError(f"a cookie begins with its layout version, not with {first[:20]!r}")
+        raise EncodingError(
+            f"a cookie begins with its layout version, not with {quoted(first[:20])}"
+        )
     layout = int(number)
     body = "".join(rest)
     if layout < _LAYOUT_PLAIN:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from bkbox.errors import EncodingError
 from bkbox.wire.textformat import text_of
+from bkbox.words import quoted
 
 FORMAT_VERSION = 2
 
@@ -34,5 +35,5 @@ def decode(data: bytes) -> LedgerLayout:
     lines = text_of(data).split("\n")
     match = re.fullmatch(r"([^:]*):([+-]?[0-9]{1,9}):*", lines[1]) if len(lines) > 1 else None
     if lines[0] not in ("1", "2") or match is None:
-        raise EncodingError(f"LAYOUT cannot be read: {data[:100]!r}")
+        raise EncodingError(f"LAYOUT cannot be read: {quoted(data[:100])}")
     return LedgerLayout(match[1], int(match[2]), int(lines[0]))

@@ -25,6 +25,7 @@ from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId, bookie_id
 from bkbox.wire import protobuf, textformat
 from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.protobuf import UNKNOWN, Field, Kind, Label, Message, Values
+from bkbox.words import quoted
 
 _KEY = b"BookieMetadataFormatVersion\t"
 _VERSION_LINE = re.compile(rb"([+-]?[0-9]{1,9})\n")
@@ -240,7 +241,7 @@ def _decode_v1(ledger_id: LedgerId, text: str) -> LedgerMetadata:
 
 def _number(text: str) -> int:
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text):
-        raise EncodingError(f"{text!r} is no number")
+        raise EncodingError(f"{quoted(text)} is no number")
     return int(text)
 
 

@@ -29,6 +29,7 @@ from bkbox.wire.protobuf import (
     decode_utf8,
     enum_member,
 )
+from bkbox.words import quoted
 
 _ESCAPES = {
     "a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "'": 39, '"': 34, "?": 63,
@@ -161,7 +162,7 @@ class _Reader:
     def _name(self) -> str:
         token = self._next()
         if token.kind != "name":
-            raise EncodingError(f"a field name is wanted where {token.text!r} stands")
+            raise EncodingError(f"a field name is wanted where {quoted(token.text)} stands")
         return token.text
 
     def _values(self, field: Field, depth: int) -> Iterator[Any]:
@@ -225,7 +226,7 @@ class _Reader:
     def _skip_scalar(self) -> None:
         token = self._next()
         if token.kind in ("mark", "end"):
-            raise EncodingError(f"a value is wanted where {token.text!r} stands")
+            raise EncodingError(f"a value is wanted where {quoted(token.text)} stands")
         while token.kind == "string" and self._peek().kind == "string":
             self._next()
 
@@ -244,7 +245,7 @@ def _tokens(text: str) -> Iterator[_Token]:
     while at < len(text):
         match = _TOKEN.match(text, at)
         if match is None:
-            raise EncodingError(f"text format: nothing begins with {text[at : at + 10]!r}")
+            raise EncodingError(f"text format: nothing begins with {quoted(text[at : at + 10])}")
         at = match.end()
         kind = match.lastgroup
         assert kind is not None
@@ -264,7 +265,7 @@ def _enum_by_name(field: Field, name: str) -> Any:
 def _integer(field: Field, token: str) -> int:
     match = _INTEGER.fullmatch(token)
     if match is None:
-        raise EncodingError(f"field {field.name} is no number: {token!r}")
+        raise EncodingError(f"field {field.name} is no number: {quoted(token)}")
     sign, hexadecimal, octal, decimal = match.groups()
     digits, base = (hexadecimal, 16) if hexadecimal else (octal, 8) if octal else (decimal, 10)
     bits = 63 if field.kind is Kind.INT64 else 31
@@ -298,7 +299,7 @@ def _escaped(match: re.Match[str]) -> bytes:
             raise EncodingError(f"no such character: {match[0]}")
         return _utf8(chr(code))
     if match["letter"] not in _ESCAPES:
-        raise EncodingError(f"unknown escape {match[0]!r}")
+        raise EncodingError(f"unknown escape {quoted(match[0])}")
     return bytes((_ESCAPES[match["letter"]],))
 
 

@@ -14,6 +14,7 @@ from bkbox.errors import EncodingError
 from bkbox.wire import protobuf, textformat
 from bkbox.wire.protobuf import Field, Kind, Label, Message
 from bkbox.wire.textformat import text_of
+from bkbox.words import quoted
 
 _LEDGER = Message(
     "UnderreplicatedLedgerFormat",
@@ -111,5 +112,5 @@ def encode_recovery_delay(seconds: int) -> bytes:
 def decode_recovery_delay(data: bytes) -> int:
     """Seconds. Raises EncodingError."""
     if not re.fullmatch(rb"[+-]?[0-9]{1,9}", data):
-        raise EncodingError(f"lostBookieRecoveryDelay is no number: {data[:20]!r}")
+        raise EncodingError(f"lostBookieRecoveryDelay is no number: {quoted(data[:20])}")
     return int(data)

@@ -27,6 +27,7 @@ from bkbox.storage.reserve import Reserve
 from bkbox.storage.scrub import ScrubState, read_scrub, verify, write_scrub
 from bkbox.storage.survey import Survey
 from bkbox.values import replaced
+from bkbox.words import quoted
 from bkbox.worker.groups import Groups
 
 log = logging.getLogger(__name__)
@@ -169,11 +170,14 @@ class Space:
         live = {} if survey is None else {each: survey.live[each].bytes for each in survey.live}
         room = self._store.space()
         free, total = room.free, room.total
+        written_to = [each for each in self._store.log.segments() if each not in sizes]
         return {
             "instance_id": self._store.identity.instance_id,
             "segment": self._store.log.position.segment,
             "segments": len(sizes),
             "segment_bytes": sum(sizes.values()),
+            "active_segments": len(written_to),
+            "active_bytes": sum(map(self._store.log.size_of, written_to)),
             "reclaimable_bytes": None
             if survey is None
             else sum(max(0, size - live.get(segment, 0)) for segment, size in sizes.items()),
@@ -433,7 +437,7 @@ def _after(call: messages.ChangeLedgers, record: LedgerRecord) -> LedgerRecord |
         case "trash" | "restore" | "empty" | "forget":
             return None
         case _:
-            raise BugError(f"nothing that is done to ledgers: {call.action!r}")
+            raise BugError(f"nothing that is done to ledgers: {quoted(call.action)}")
 
 
 def _standing(record: LedgerRecord | None) -> str:

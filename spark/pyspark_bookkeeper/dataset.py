@@ -19,6 +19,7 @@ from bkbox.errors import MetadataError, OperatorError, VersionConflictError
 from bkbox.ids import LedgerId
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.loglists import DATASET_PREFIX, log_name
+from bkbox.words import error_text, quoted
 
 _FORMAT = 1
 
@@ -91,7 +92,7 @@ class Datasets:
             fields = json.loads(data)
             if fields["format"] != _FORMAT:
                 raise MetadataError(
-                    f"dataset {name} has format {fields['format']!r}, this version reads {_FORMAT}"
+                    f"dataset {name} has format {quoted(fields['format'])}, this version reads {_FORMAT}"
                 )
             found = Dataset(
                 fields["instance"],
@@ -102,7 +103,7 @@ class Datasets:
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MetadataError(
-                f"the document of dataset {name} cannot be read: {error!r}"
+                f"the document of dataset {name} cannot be read: {error_text(error)}"
             ) from None
         if found.instance != await self._store.instance_id():
             raise MetadataError(

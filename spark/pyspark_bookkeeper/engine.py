@@ -18,6 +18,7 @@ from pyspark import SparkConf, SparkContext
 
 from bkbox.audit.engine import Job, run_chunk
 from bkbox.errors import BkboxError, OperatorError
+from bkbox.words import error_text
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -80,4 +81,8 @@ def _last_words(error: Exception) -> str:
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
     lines = [line for line in lines if not line.startswith("An error occurred while calling")]
     told = [line for line in lines if line.startswith("bkbox.errors.")]
-    return told[-1].removeprefix("bkbox.errors.") if told else (lines[0] if lines else repr(error))
+    return (
+        told[-1].removeprefix("bkbox.errors.")
+        if told
+        else (lines[0] if lines else error_text(error))
+    )

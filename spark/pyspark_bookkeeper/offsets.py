@@ -11,6 +11,7 @@ import json
 from collections.abc import Mapping
 
 from bkbox.errors import ConfigError
+from bkbox.words import quoted
 
 EARLIEST, LATEST = -2, -1
 
@@ -23,7 +24,9 @@ def parse_offsets(option: str, text: str) -> Mapping[int, int] | int:
         return {int(ledger): _entry(entry) for ledger, entry in json.loads(text).items()}
     except (ValueError, AttributeError) as error:
         raise ConfigError(
-            [f'option {option} = {text!r} is not earliest, latest or JSON as {{"7": 100}}: {error}']
+            [
+                f'option {option} = {quoted(text)} is not earliest, latest or JSON as {{"7": 100}}: {error}'
+            ]
         ) from None
 
 
@@ -59,5 +62,5 @@ def stop_of(offsets: Mapping[int, int] | int, ledger: int, stop: int) -> int:
 
 def _entry(value: object) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or value < EARLIEST:
-        raise ValueError(f"{value!r} is not the id of an entry, -1 or -2")
+        raise ValueError(f"{quoted(value)} is not the id of an entry, -1 or -2")
     return value

@@ -14,6 +14,7 @@ from typing import Any
 from bkbox.client.options import ClientOptions
 from bkbox.errors import ConfigError
 from bkbox.wire.ledger import DigestType
+from bkbox.words import quoted
 
 CLIENT_PREFIX = "bookkeeper.client."
 """What follows is a field of ClientOptions."""
@@ -196,7 +197,7 @@ def _values(kind: type[Any], given: Mapping[str, Any], problems: list[str]) -> d
             try:
                 values[each.name] = each.metadata["parse"](str(value))
             except ValueError as error:
-                problems.append(f"option {each.metadata['name']} = {str(value)!r}: {error}")
+                problems.append(f"option {each.metadata['name']} = {quoted(str(value))}: {error}")
         else:
             problems.append(_unknown(key, [each.metadata["name"] for each in known.values()]))
     values["client"] = client
@@ -219,15 +220,15 @@ def _client_option(name: str, text: str, client: dict[str, Any], problems: list[
     try:
         client[found] = text if default is None else parse(text)
     except ValueError as error:
-        problems.append(f"option {CLIENT_PREFIX}{found} = {text!r}: {error}")
+        problems.append(f"option {CLIENT_PREFIX}{found} = {quoted(text)}: {error}")
 
 
 def _unknown(name: str, known: list[str]) -> str:
     near = difflib.get_close_matches(name.lower(), [each.lower() for each in known], 1, 0.5)
     by_lower = {each.lower(): each for each in known}
     if near:
-        return f"option {name!r} is not known: did you mean {by_lower[near[0]]!r}?"
-    return f"option {name!r} is not known; known are {', '.join(sorted(known))}"
+        return f"option {quoted(name)} is not known: did you mean {quoted(by_lower[near[0]])}?"
+    return f"option {quoted(name)} is not known; known are {', '.join(sorted(known))}"
 
 
 def _sound(kind: type[Any], values: dict[str, Any], problems: list[str]) -> dict[str, Any]:

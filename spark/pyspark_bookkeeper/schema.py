@@ -33,6 +33,7 @@ from pyspark.sql.types import (
 )
 
 from bkbox.errors import ConfigError
+from bkbox.words import quoted
 
 _ALWAYS = (
     StructField("ledger_id", LongType()),
@@ -66,12 +67,12 @@ def check_schema(asked: StructType, known: StructType) -> None:
     for each in asked.fields:
         if each.name not in types:
             problems.append(
-                f"there is no column {each.name!r}: there are {', '.join(types)}"
+                f"there is no column {quoted(each.name)}: there are {', '.join(types)}"
                 + ("" if "state" in types else " (and others with includeMetadata)")
             )
         elif each.dataType != types[each.name]:
             problems.append(
-                f"column {each.name!r} is of type {types[each.name].simpleString()}, "
+                f"column {quoted(each.name)} is of type {types[each.name].simpleString()}, "
                 f"not {each.dataType.simpleString()}"
             )
     if problems:

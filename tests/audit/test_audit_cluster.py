@@ -225,7 +225,7 @@ def test_the_command(cluster: Cluster, tmp_path: Path) -> None:
     assert len(plan.read_text().splitlines()) == 2
     assert "1 copy" in bkbox(*given, "--plan", str(plan), "--dry-run").stdout
     told = bkbox(*given, "--plan", str(plan), "--yes").stderr
-    assert "1 ledgers are as planned, 1 copies were made" in told
+    assert "1 ledger is as planned, 1 copy was made" in told
     done = bkbox("audit", "--metadata", cluster.uri, "-o", str(folder), "--no-orphans", "--read")
     assert "nothing is wrong" in done.stderr
     assert "billing" in bkbox("top", "--metadata", cluster.uri, "--by", "owner").stdout

@@ -7,6 +7,7 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkbox.audit.compare import CopyComparer, copy_of
 from bkbox.audit.kernel import (
     Copy,
     Disagreement,
@@ -18,10 +19,15 @@ from bkbox.audit.kernel import (
     merged_racks,
     ranges_of,
     runs_over,
+    without_copy,
 )
+from bkbox.audit.plan import Action, Step
 from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.protocol.repair import expected_entries
+from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.loss import LossRecord, with_loss
+from bkbox.wire.write_set import write_set
 
 A, B, C, D = (BookieId(f"{name}:3181") for name in "abcd")
 RACKS = {A: "/r1", B: "/r1", C: "/r2"}
@@ -178,3 +184,140 @@ def test_runs_join_what_lies_together_among_the_expected(
                 wanted.append([entry])
         joins = entry in faulty
     assert found == [(run[0], run[-1], len(run)) for run in wanted]
+
+
+# ---- entries without a copy, ledgers without an end --------------------------------------------------
+
+
+def test_entries_without_any_copy_are_one_row_of_their_ledger_and_nothing_to_copy() -> None:
+    looks = {
+        A: faults(range(1, 8), kind=Fault.UNREADABLE, why="answered EIO"),
+        B: Look(in_limbo=True, withheld=[range(3), range(5, 6)]),
+        D: Look(is_gone=True),
+    }
+    found = judged(metadata(A, B, D), looks)
+    (row,) = found.no_copy
+    assert (row.entries, row.ranges) == (3, "1-2, 5")
+    assert row.why == f"{A}: answered EIO; {B} is in limbo; {D} is gone"
+    assert [run[2:5] for run in found.runs[Fault.UNREADABLE]] == [(3, 4, 2), (6, 7, 2)]
+
+
+def test_an_entry_that_a_silent_bookie_may_have_is_not_without_a_copy() -> None:
+    looks = {A: faults(range(10)), B: Look(why_silent="no answer"), C: faults(range(10))}
+    found = judged(metadata(A, B, C), looks)
+    assert found.no_copy == []
+    assert len(found.runs[Fault.MISSING]) == 2
+
+
+def test_a_striped_ledger_lacks_what_two_neighbours_have_lost() -> None:
+    looks = {A: faults(*(range(n, n + 1) for n in range(9))), B: faults(range(9))}
+    (row,) = judged(metadata(A, B, C, write_quorum=2, entries=9), looks).no_copy
+    assert (row.entries, row.ranges) == (3, "0, 3, 6")
+
+
+@given(st.data())
+def test_what_has_no_copy_is_what_brute_force_finds(data: st.DataObject) -> None:
+    names = (A, B, C, D)
+    size = data.draw(st.integers(1, 4))
+    quorum = data.draw(st.integers(1, size))
+    striped = metadata(*names[:size], write_quorum=quorum, entries=14, ack_quorum=1)
+    looks, gives = {}, {}
+    for bookie in names[:size]:
+        kind = data.draw(st.sampled_from(["lists", "limbo", "gone", "silent"]))
+        lacks = data.draw(st.sets(st.integers(0, 13)))
+        parts = ranges_of(sorted(lacks))
+        looks[bookie] = {
+            "lists": faults(*parts) if parts else Look(),
+            "limbo": Look(in_limbo=True, withheld=parts),
+            "gone": Look(is_gone=True),
+            "silent": Look(why_silent="no answer"),
+        }[kind]
+        every = set(range(14))
+        gives[bookie] = set() if kind == "gone" else every if kind == "silent" else every - lacks
+    expected = [
+        entry
+        for entry in range(14)
+        if not any(entry in gives[names[at]] for at in write_set(entry, size, quorum))
+    ]
+    assert without_copy(striped, looks) == ranges_of(expected)
+
+
+def opened(*ensemble: BookieId) -> LedgerMetadata:
+    return replace(metadata(*ensemble), state=LedgerState.OPEN, last_entry=EntryId(-1), length=0)
+
+
+def test_an_open_ledger_with_an_ack_quorum_in_limbo_is_blocked() -> None:
+    limbo = Look(in_limbo=True)
+    assert judged(opened(A, B, C), {A: limbo}).blocked == []
+    (row,) = judged(opened(A, B, C), {A: limbo, B: limbo}).blocked
+    assert (row.limbo, row.gone, row.state) == ([A, B], [], "OPEN")
+    (row,) = judged(opened(A, B, C), {A: limbo, B: Look(is_gone=True)}).blocked
+    assert (row.limbo, row.gone) == ([A], [B])
+    assert judged(metadata(A, B, C), {A: limbo, B: limbo}).blocked == []
+
+
+def test_a_silent_bookie_of_an_open_ledger_is_unknown() -> None:
+    found = judged(opened(A, B, C), {A: Look(why_silent="no answer")})
+    assert found.runs[Fault.UNKNOWN] == [(7, A, 0, -1, 0, "no answer")]
+
+
+def test_a_ledger_that_was_ended_with_loss_is_listed() -> None:
+    ended = with_loss(metadata(A, B, C), LossRecord(5, 9, lost="3", lost_entries=1, by="me"))
+    (row,) = judged(ended, {}).ended
+    assert (row.at_ms, row.by, row.end, row.lost, row.lost_entries) == (5, "me", 9, "3", 1)
+    assert judged(ended, {}).is_clean
+
+
+# ---- which of two copies has the wrong size -----------------------------------------------------------
+
+
+def entry(number: int, payload: bytes, length: int) -> VerifiedEntry:
+    return VerifiedEntry(LedgerId(7), EntryId(number), EntryId(number - 1), length, payload)
+
+
+def compared(
+    *windows: tuple[dict[int, VerifiedEntry], dict[int, VerifiedEntry]],
+) -> list[Disagreement]:
+    """Of A and B; each entry is 10 bytes where they do not say otherwise."""
+    comparer = CopyComparer(metadata(A, B, ack_quorum=1, entries=40))
+    for at, (of_a, of_b) in enumerate(windows):
+        numbers = range(10 * at, 10 * at + 10)
+        right = {n: entry(n, b"%010d" % n, 10 * n + 10) for n in numbers}
+        comparer.add({A: [*(right | of_a).values()], B: [*(right | of_b).values()]})
+    return comparer.finish()
+
+
+def test_the_lengths_around_prove_which_copy_has_the_wrong_size() -> None:
+    short = {4: entry(4, b"short", 45)}
+    no_length = {4: entry(4, b"short", 50)}
+    swollen = {4: entry(4, b"%010d" % 4, 90)}
+    for wrong in (short, no_length, swollen):
+        (found,) = compared((wrong, {}))
+        assert (found.proved, found.proof) == (found.copies[B], "length")
+        assert found.right(2) == (found.copies[B], "length")
+
+
+def test_a_window_begins_and_ends_anywhere() -> None:
+    first, last = {0: entry(0, b"short", 5)}, {9: entry(9, b"short", 95)}
+    assert compared((first, {}))[0].proof == "length", "nothing is before it"
+    # By what is before both fit: the next window decides.
+    (found,) = compared((last, {}), ({}, {}))
+    assert (found.entry, found.proved, found.proof) == (9, found.copies[B], "length")
+    (found,) = compared(({}, {}), ({10: entry(10, b"short", 105)}, {}))
+    assert (found.entry, found.proof) == (10, "length")
+    (found,) = compared((last, {}))
+    assert found.proved is None, "nothing is behind it"
+
+
+def test_where_both_fit_nothing_is_proved() -> None:
+    same_size = {4: entry(4, b"x" * 10, 50)}
+    (found,) = compared((same_size, {}))
+    assert found.proved is None
+    two = compared(({4: entry(4, b"short", 45)}, {5: entry(5, b"short", 55)}))
+    assert [each.proved is None for each in two] == [True, False]
+
+
+def test_a_plan_tells_copies_apart_that_differ_in_the_length_alone() -> None:
+    good, bad = copy_of(entry(4, b"x", 50)), copy_of(entry(4, b"x", 90))
+    step = Step(Action.OVERWRITE, 7, A, 4, 4, 1, f"{good.sha256}/50", "")
+    assert (step.means(good), step.means(bad)) == (True, False)

@@ -96,7 +96,7 @@ def test_list(uri: str) -> None:
     c = ["c:3", "-", "down", "-", "-"]
     title = ["bookie", "address", "mode", "version", "admin"]
     assert [[line.split() for line in each.stdout.splitlines()] for each in shown] == [
-        [title, a, b],
+        [title, a, b, c],
         [title, a],
         [title, b],
         [title, a, b, c],
@@ -105,7 +105,7 @@ def test_list(uri: str) -> None:
     assert json.loads(cluster(uri, "list", "--all", "-o", "json").stdout) == [
         {"id": name, "mode": "down", **unknown} for name in ("a:1", "b:2", "c:3")
     ]
-    assert json.loads(cluster(uri, "list", "-o", "json").stdout) == []
+    assert json.loads(cluster(uri, "list", "--rw", "-o", "json").stdout) == []
 
 
 def test_no_cluster(uri: str) -> None:

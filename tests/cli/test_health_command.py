@@ -80,7 +80,7 @@ def test_a_bookie_is_healthy_once_nothing_is_missing(bookies: list[BookieProcess
         waiting.communicate()
 
     lose_disk(first)
-    wait_for(lambda: "1 ledgers are in limbo" in str(health(first)), "ledger 1 to be repaired")
+    wait_for(lambda: "1 ledger is in limbo" in str(health(first)), "ledger 1 to be repaired")
     status, waits_for = health(first, "--exit-when-healthy", "--timeout", "2s")
     assert status == 1
     assert "in limbo" in waits_for[0], "nobody else has ledger 2"

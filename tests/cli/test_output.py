@@ -8,7 +8,8 @@ import sys
 
 import pytest
 
-from bkbox.cli.output import print_document, print_fields, print_table, size
+from bkbox.cli.output import _text, print_document, print_fields, print_table, size
+from bkbox.jobs.job import JobState
 
 LONG = "x" * 300
 
@@ -58,3 +59,21 @@ def test_json_is_one_document(capsys: pytest.CaptureFixture[str]) -> None:
 )
 def test_sizes(count: int, text: str) -> None:
     assert size(count) == text
+
+
+def test_a_cell_is_never_the_repr_of_an_object() -> None:
+    class Odd:
+        pass
+
+    cells: list[tuple[object, str]] = [
+        (None, "-"),
+        ([], "-"),
+        ({}, "-"),
+        ({"a": 1, "b": ["x", None]}, "a = 1, b = x, -"),
+        (("a", True), "a, yes"),
+        (b"\xff", "0xff"),
+        (TimeoutError("timed out"), "timed out"),
+        (JobState.DONE, "done"),
+        (Odd(), "a value of type Odd"),
+    ]
+    assert [_text(cell) for cell, _ in cells] == [text for _, text in cells]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Coroutine
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ import pytest
 from tinybookie import Cluster, TinyBookie, cluster
 
 from bkbox.client import Client
-from bkbox.client.ending import ENDED
+from bkbox.client.ending import Ender
 from bkbox.errors import NothingToEndError, RecoveryAbortedError
 from bkbox.ids import EntryId, LedgerId
+from bkbox.metadata.base import Versioned
 from bkbox.protocol.diagnosis import Prospect
 from bkbox.protocol.ending import ending
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.loss import ENDED, losses_of
 
 pytestmark = pytest.mark.usefixtures("protocol")
 
@@ -295,5 +298,64 @@ def test_more_loss_than_was_agreed_to_ends_nothing(tmp_path: Path) -> None:
                 await ender.end(plan, at_ms=0)
             assert (await client.metadata(ledger)).state is LedgerState.IN_RECOVERY
             assert (await client.metadata(ledger)).last_entry == EntryId(-1)
+
+    go(test())
+
+
+def test_what_is_plugged_is_recorded_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A no-op entry looks like one that was found: a second try could not tell any more what was lost."""
+
+    async def test() -> None:
+        async with cluster(tmp_path) as made, made.client() as client:
+            async with await client.create_ledger() as writer:
+                await writer.append_many([b"%d" % entry for entry in range(5)])
+                await made.every_copy_of(writer.metadata, 5)
+            for bookie in made.bookies.values():
+                forget(bookie, writer.ledger_id, 2)
+            ender = await client.ender(writer.ledger_id, plug=True)
+            plan, _ = await ender.plan()
+            write = Ender._write
+
+            async def interrupted(*given: Any) -> tuple[int, int]:
+                await write(*given)
+                raise asyncio.CancelledError
+
+            with monkeypatch.context() as patch, pytest.raises(asyncio.CancelledError):
+                patch.setattr(Ender, "_write", interrupted)
+                await ender.end(plan, at_ms=1)
+            (record,) = losses_of(await client.metadata(writer.ledger_id))
+            assert (record.lost, record.plugged, record.unknown_after) == ("2", "2", None)
+            with pytest.raises(NothingToEndError, match="every entry is found"):
+                await ender.end((await ender.plan())[0], at_ms=2)
+
+    go(test())
+
+
+def test_a_change_of_the_metadata_meanwhile_leaves_no_hole_plugged_without_a_record(
+    tmp_path: Path,
+) -> None:
+    async def test() -> None:
+        async with cluster(tmp_path) as made, made.client() as client:
+            async with await client.create_ledger() as writer:
+                await writer.append_many([b"%d" % entry for entry in range(5)])
+                await made.every_copy_of(writer.metadata, 5)
+            for bookie in made.bookies.values():
+                forget(bookie, writer.ledger_id, 2)
+            ender = await client.ender(writer.ledger_id, plug=True)
+            plan, _ = await ender.plan()
+            read = ender._read
+
+            async def outdated() -> Versioned[LedgerMetadata]:
+                found = await read()
+                changed = replace(found.value, custom=(("another", b"worker"),))
+                await client.store.write_ledger(changed, found.version)
+                return found
+
+            ender._read = outdated
+            with pytest.raises(RecoveryAbortedError, match="its metadata changed"):
+                await ender.end(plan, at_ms=1)
+            assert not any(2 in b.ledgers[writer.ledger_id].entries for b in made.bookies.values())
 
     go(test())

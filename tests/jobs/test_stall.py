@@ -65,6 +65,6 @@ def test_a_compaction_that_frees_nothing() -> None:
     registry = Registry()
     run(registry, JobKind.COMPACTION, "done", 0, counts={"segments_kept": 2})
     [text] = told(registry, 0)
-    assert "freed nothing: 2 segments with garbage stay; bkbox gc status says why" in text
+    assert "freed nothing: garbage stays in 2 segments; bkbox gc status says why" in text
     run(registry, JobKind.COMPACTION, "done", 0, counts={"segments_kept": 2, "bytes_freed": 5})
     assert told(registry, 0) == []

@@ -354,3 +354,51 @@ def test_every_entry_is_kept_or_named(has: set[int], lac: int, plug: bool) -> No
     )
     if not plug and found.end > lac:
         assert all(entry in has for entry in range(lac + 1, found.end + 1))
+
+
+def three(*, lac: int = -1, **has: Any) -> Ending:
+    """``b1=…``: its entries; None: it is in limbo with nothing."""
+    found = [
+        report(name, limbo=True) if entries is None else report(name, entries, lac=EntryId(lac))
+        for name, entries in has.items()
+    ]
+    return ending(ledger(3, 3, 2), reports(*found), plug=False)
+
+
+@pytest.mark.parametrize(
+    ("found", "doubtful", "unknown_after"),
+    [
+        (three(b1=None, b2=None, b3=None), set(), -1),
+        (three(b1=range(5), b2=None, b3=None, lac=3), set(), 4),
+        (three(b1=(0, 5), b2=None, b3=None, lac=2), {3, 4}, 5),
+        (three(b1=(0, 1), b2=(0, 1), b3=None, lac=0), set(), None),
+        (three(b1=(0,), b2=(0,), b3=None, lac=3), set(), None),
+    ],
+)
+def test_how_far_the_loss_is_known(
+    found: Ending, doubtful: set[int], unknown_after: int | None
+) -> None:
+    assert (ids(found.doubtful), found.unknown_after) == (doubtful, unknown_after)
+
+
+@given(st.lists(st.sets(st.integers(0, 8)), min_size=3, max_size=3), st.integers(-1, 8))
+@settings(max_examples=200, deadline=None)
+def test_no_acknowledged_entry_is_left_out(had: list[set[int]], forgets: int) -> None:
+    """Every bookie in limbo may have had anything; whatever two of three had was acknowledged, in order."""
+    acknowledged = -1
+    while sum(acknowledged + 1 in each for each in had) >= 2:
+        acknowledged += 1
+    kept = {f"b{at + 1}": None if at <= forgets % 4 - 1 else has for at, has in enumerate(had)}
+    found = three(**kept)
+    if found.nothing_to_do:
+        return
+    named = ids(found.acknowledged) | ids(found.doubtful) | ids(found.dropped)
+    for entry in range(acknowledged + 1):
+        is_kept = entry <= found.end and not any(entry in hole for hole in found.holes)
+        unknown = found.unknown_after is not None and entry > found.unknown_after
+        assert is_kept or entry in named or unknown, (entry, found)
+
+
+def test_all_of_a_closed_ledger_was_promised() -> None:
+    found = plan((0, 2), closed_at=3, plug=True)
+    assert (ids(found.acknowledged), found.unknown_after) == ({1, 3}, None)

@@ -97,7 +97,7 @@ def test_what_nothing_decides_is_named_and_let_alone(start_cluster: StartCluster
     for bookie in (a, c):
         [blocker] = scrub(bookie).blockers
         assert blocker.ledger == 1
-        assert "1 entries differ between the bookies; entry 4" in blocker.reason
+        assert "1 entry differs between the bookies; entry 4" in blocker.reason
         assert all(each.bookie_id in blocker.reason for each in bookies)
         assert "nothing proves which copy is right" in blocker.what_to_do
     assert content_of(c, 1, 4).endswith(other)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from bkbox.cli.exits import ExitCode
 from tests.harness.processes import bkbox
 from tests.space.tidying import Cluster
 
@@ -32,7 +33,11 @@ def test_an_operator_frees_a_disk(cluster: Cluster) -> None:
         return done.stdout + done.stderr
 
     gone, kept = cluster.write(PAYLOADS, ledgers=2)
-    assert "not known yet" in text("gc", "status")
+    shown = text("gc", "status")
+    assert "not known yet" in shown
+    [disk] = run("gc", "status")["disks"]
+    assert disk["active_segments"] >= 1
+    assert disk["active_bytes"] > 0
     cluster.delete(gone)
     text("job", "watch", str(run("gc", "run", "--dry-run")["id"]))
     [disk] = run("gc", "status")["disks"]
@@ -51,6 +56,9 @@ def test_an_operator_frees_a_disk(cluster: Cluster) -> None:
     assert "done" in text("job", "watch", str(run("scrub", "run")["id"]))
     [disk] = run("scrub", "status")["disks"]
     assert disk["scrub_completed_ms"] > 0
-    shown = text("gc", "explain", str(disk["segments"] + 3))
-    assert "state" in shown
+    words = ("gc", "explain", "99999", "--config", str(cluster.bookies[0].config))
+    for output in ("table", "json"):
+        done = bkbox(*words, "-o", output, check=False)
+        assert (done.returncode, done.stdout) == (ExitCode.NOT_FOUND, "")
+        assert "no disk in service has a segment 99999" in done.stderr
     assert kept

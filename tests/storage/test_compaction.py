@@ -301,7 +301,7 @@ def test_a_damaged_segment_stays_until_its_entries_are_refilled(disk: Disk) -> N
     compaction = copy_out(store, 1)
     store.checkpoint()
     [region] = compaction.bad
-    assert "1 entries lie in it" in remove_segment(store, compaction, look_through(store))
+    assert "1 entry lies in it" in remove_segment(store, compaction, look_through(store))
     with pytest.raises(DamagedError):
         store.read_entry(1, 4)
     survey = Survey(store, {1: [region]})

@@ -194,7 +194,10 @@ def test_a_disk_that_fails_is_replaced_while_the_rest_serves(make: Make, tmp_pat
     on_bad, on_good = (disk["ledgers"] for disk in disks(bookie))
     assert on_bad >= 2
     assert on_good >= 2
-    assert "works: drain it" in refused(bookie, "disk", "replace", str(bad), str(bad), "--yes")
+    for more in ("--yes", "--dry-run", "--output=json"):  # the last one: it does not even ask
+        said = refused(bookie, "disk", "replace", str(bad), str(bad), more)
+        assert "works: drain it" in said
+        assert "Go on?" not in said
     bad.rename(bookie.root / "pulled out")
     bookie.worker(0).kill()
     wait_for(lambda: state_of(bookie, bad) == "failed", "the failure to be seen", timeout=60)
@@ -208,6 +211,8 @@ def test_a_disk_that_fails_is_replaced_while_the_rest_serves(make: Make, tmp_pat
     assert "failed" in refused(bookie, "disk", "drain", str(bad))
     assert "is not there" in refused(bookie, "disk", "replace", str(bad), str(bad), "--yes")
     bad.mkdir()
+    command(bookie, "disk", "replace", str(bad), str(bad), "--dry-run")
+    assert state_of(bookie, bad) == "failed", "nothing was changed"
     command(bookie, "disk", "replace", str(bad), str(bad), "--yes")
     view = disks(bookie)[0]
     assert (view["state"], view["crash_class"]) == ("in service", "disk replaced")

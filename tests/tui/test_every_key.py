@@ -180,7 +180,7 @@ async def limits(seen: Seen, key: Key) -> None:
     await seen.press("home", key.key)
     await seen.asked()
     await seen.press(*"fast", "enter")
-    await seen.told("'fast' is no size")
+    await seen.told("fast is not a rate")
     await seen.closed()
     assert seen.bookie.acts == []
     await seen.press(key.key)

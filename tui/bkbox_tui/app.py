@@ -20,6 +20,7 @@ from textual.widgets import ContentSwitcher, Footer, Static, Tab, Tabs
 
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import Job, JobAction, JobState
+from bkbox.words import error_text, rate_of
 from bkbox_tui.dialogs import HelpScreen, Page, Question
 from bkbox_tui.explain import explained
 from bkbox_tui.keys import KEYS, PANELS, keys_of
@@ -35,7 +36,6 @@ from bkbox_tui.sources import Bookie, Source
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import Top, TopBar
-from bkbox_tui.words import bytes_of
 
 EVERY_S = 1.0
 """Between two looks."""
@@ -142,7 +142,7 @@ class Tui(App[None]):
         try:
             write(self._recorder)
         except OSError as error:
-            self.notify(f"the recording ended: {error}", severity="error")
+            self.notify(f"the recording ended: {error_text(error)}", severity="error")
             self._end_recording()
 
     def _draw(self) -> None:
@@ -340,14 +340,14 @@ class Tui(App[None]):
             if said is None:
                 return
             try:
-                limit = bytes_of(said)
+                limit = rate_of(said.strip())
             except ValueError as error:
                 self.notify(str(error), severity="error")
                 return
             self._act(job, JobAction.RATE, limit)
 
         self.push_screen(
-            Question(f"Bytes a second for job {job.id}, as 50MiB; 0 for no limit:"), answered
+            Question(f"Bytes a second for job {job.id}, as 50MiB; none for no limit:"), answered
         )
 
     def _job(self) -> Job | None:

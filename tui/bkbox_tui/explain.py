@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from bkbox.wire.loss import LossRecord
 from bkbox_tui.words import amount
 
 
@@ -19,6 +20,7 @@ def explained(view: Mapping[str, Any]) -> str:
     ]
     if view["reason"]:
         lines.append(f"blocked by: {view['reason']}")
+    lines += [f"[X] {LossRecord(**each).text}" for each in view.get("losses", ())]
     for each in view["fragments"]:
         lines += ["", *_fragment(each)]
     lines += ["", *map(_bookie, view["bookies"])]

@@ -71,24 +71,3 @@ def bar(share: float | None, width: int) -> str:
         return "·" * width
     full = round(min(1.0, max(0.0, share)) * width)
     return "█" * full + "░" * (width - full)
-
-
-def bytes_of(text: str) -> int:
-    """``50MiB``, ``1.5 GiB``, ``1000`` as bytes. ValueError that says what is expected."""
-    bare = text.strip()
-    for power, unit in reversed(list(enumerate(_UNITS))):
-        if bare.endswith(unit):
-            return int(_number(bare.removesuffix(unit), text) * 1024**power)
-    return int(_number(bare, text))
-
-
-def _number(digits: str, text: str) -> float:
-    try:
-        number = float(digits)
-    except ValueError:
-        number = -1.0
-    if not 0 <= number < 1e15:
-        raise ValueError(
-            f"{text!r} is no size: write a number and a unit, as 50MiB; 0 for no limit"
-        )
-    return number

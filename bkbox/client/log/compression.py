@@ -10,6 +10,7 @@ from enum import IntEnum
 from typing import Any
 
 from bkbox.errors import CompressionError, EncodingError
+from bkbox.words import error_text
 
 
 class Compression(IntEnum):
@@ -48,7 +49,7 @@ def decompress(kind: Compression, data: bytes, size: int) -> bytes:
         raise
     except Exception as error:
         raise EncodingError(
-            f"what is compressed with {kind.name} cannot be read: {error}"
+            f"what is compressed with {kind.name} cannot be read: {error_text(error)}"
         ) from error
     if len(found) != size:
         raise EncodingError(f"{kind.name} gives {len(found)} bytes or more instead of {size}")

@@ -28,6 +28,7 @@ from bkbox.client.log.compression import Compression, compress, decompress
 from bkbox.errors import EncodingError
 from bkbox.limits import FRAME_BYTES_MAX
 from bkbox.values import value
+from bkbox.words import error_text
 
 MAGIC = b"bkl"
 FORMAT = 1
@@ -134,7 +135,9 @@ def _records(rest: bytes) -> Iterable[RawRecord]:
                 raise EncodingError("the records of an entry of a log are cut off")
             yield RawRecord(payload, timestamp_ms, writer_id, sequence)
     except (struct.error, UnicodeDecodeError) as error:
-        raise EncodingError(f"the records of an entry of a log cannot be read: {error}") from None
+        raise EncodingError(
+            f"the records of an entry of a log cannot be read: {error_text(error)}"
+        ) from None
 
 
 def _encode(kind: Kind, state_entry: int, rest: bytes, compression: Compression) -> bytes:

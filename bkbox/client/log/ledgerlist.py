@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from bkbox.client.log.position import BEGINNING, Position
 from bkbox.errors import BugError, EncodingError, InvalidIdError
 from bkbox.ids import EntryId, LedgerId
+from bkbox.words import error_text, quoted
 
 FORMAT = 1
 MAY_BE_OPEN = 2
@@ -112,7 +113,7 @@ def decode(data: bytes) -> LedgerList:
         fields = json.loads(data)
         if fields["format"] != FORMAT:
             raise EncodingError(
-                f"a list of a log has format {fields['format']!r}; this version of bkbox reads {FORMAT}"
+                f"a list of a log has format {quoted(fields['format'])}; this version of bkbox reads {FORMAT}"
             )
         found = LedgerList(
             str(fields["instance"]),
@@ -124,7 +125,7 @@ def decode(data: bytes) -> LedgerList:
             tuple(LedgerId(int(each)) for each in fields.get("lost", ())),
         )
     except (ValueError, TypeError, KeyError, InvalidIdError) as error:
-        raise EncodingError(f"a list of a log cannot be read: {error!r}") from None
+        raise EncodingError(f"a list of a log cannot be read: {error_text(error)}") from None
     if list(found.ledgers) != sorted(set(found.ledgers)):
         raise EncodingError("the ledgers in a list of a log do not ascend")
     return found

@@ -37,6 +37,7 @@ from bkbox.errors import (
     VersionConflictError,
 )
 from bkbox.ids import LedgerId
+from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 
@@ -102,7 +103,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
                 if found is not None and found.value.epoch == present.epoch + 1:
                     continue  # nobody else has opened it: what is left of it has the state
             if isinstance(error, (LedgerFencedError, LedgerClosedError, LogTruncatedError)):
-                text = f"somebody else has opened the log {stored.name} as its writer: {error}"
+                text = f"somebody else has opened the log {stored.name} as its writer: {error_text(error)}"
                 raise NotLeaderError(text) from error
             raise
         return Opened(present.epoch + 1, writer, sequences)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from bkbox.client.log.compression import Compression, check
 from bkbox.errors import ConfigError
 from bkbox.wire.ledger import DigestType
+from bkbox.words import quoted
 
 
 def wall_clock_ms() -> int:
@@ -60,7 +61,7 @@ class LogOptions:
     def __post_init__(self) -> None:
         positive = ("roll_bytes", "roll_s", "batch_bytes", "window_bytes")
         problems = [
-            f"{name} = {getattr(self, name)!r} has to be above 0"
+            f"{name} = {quoted(getattr(self, name))} has to be above 0"
             for name in positive
             if not getattr(self, name) > 0
         ]

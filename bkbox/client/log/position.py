@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from bkbox.errors import InvalidIdError
 from bkbox.ids import MAX_ID, EntryId, LedgerId
+from bkbox.words import quoted
 
 _TEXT = re.compile(r"(\d{1,19}):(\d{1,19})(?:\.(\d{1,9}))?")
 
@@ -35,7 +36,7 @@ class Position(NamedTuple):
         numbers = [int(number or 0) for number in found.groups()] if found else [MAX_ID + 1]
         if found is None or max(numbers) > MAX_ID:
             raise InvalidIdError(
-                f"{text!r} is no position in a log: write LEDGER:ENTRY or LEDGER:ENTRY.RECORD, such as 7:12.3"
+                f"{quoted(text)} is no position in a log: write LEDGER:ENTRY or LEDGER:ENTRY.RECORD, such as 7:12.3"
             )
         return cls(LedgerId(numbers[0]), EntryId(numbers[1]), numbers[2])
 

@@ -14,6 +14,7 @@ import json
 from bkbox.client.log.position import Position
 from bkbox.errors import EncodingError
 from bkbox.ids import EntryId, LedgerId
+from bkbox.words import error_text
 
 WRITERS_MAX = 10_000
 STATE_BYTES_MAX = 4 << 20
@@ -63,7 +64,7 @@ class Sequences:
                 position = Position(LedgerId(int(ledger)), EntryId(int(entry)), int(record))
                 found.note(str(name), int(sequence), position)
         except (ValueError, TypeError, KeyError) as error:
-            raise EncodingError(f"the state of a log cannot be read: {error!r}") from None
+            raise EncodingError(f"the state of a log cannot be read: {error_text(error)}") from None
         return found
 
 

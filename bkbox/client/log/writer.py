@@ -46,6 +46,7 @@ from bkbox.errors import (
     WindowFullError,
 )
 from bkbox.ids import EntryId
+from bkbox.words import quoted
 
 log = logging.getLogger(__name__)
 
@@ -132,8 +133,8 @@ class LogWriter(ClosedAtEnd):
         """
         if not writer_id or len(writer_id.encode()) > WRITER_ID_BYTES_MAX or sequence < 0:
             raise SequenceError(
-                f"writer id {writer_id[:300]!r} and sequence number {sequence}: an id has 1 to {WRITER_ID_BYTES_MAX} "
-                "bytes, and numbers begin at 0"
+                f"writer id {quoted(writer_id[:300])} and sequence number {sequence}: an id has 1 to "
+                f"{WRITER_ID_BYTES_MAX} bytes, and numbers begin at 0"
             )
         # Nothing is waited for before the record has its place: one that another overtakes would count as repeated.
         self._binding.check()

@@ -19,6 +19,7 @@ from bkbox.metadatauri import ZooKeeperUri, query_of
 from bkbox.wire import layout as layouts
 from bkbox.wire.layout import LedgerLayout
 from bkbox.wire.paths import PathLayout
+from bkbox.words import quoted
 
 DEFAULT_LAYOUT = PathLayout.HIERARCHICAL
 
@@ -96,7 +97,7 @@ async def instance_id(zk: Connection, root: str) -> str:
     try:
         return str(UUID(node.data.decode("ascii").strip()))
     except ValueError:
-        raise MetadataError(f"znode {path} is no instance id: {node.data[:100]!r}") from None
+        raise MetadataError(f"znode {path} is no instance id: {quoted(node.data[:100])}") from None
 
 
 async def _create_layout(zk: Connection, uri: ZooKeeperUri) -> None:

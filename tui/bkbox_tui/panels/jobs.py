@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 
 from bkbox.jobs.job import Job, JobState
+from bkbox.words import counted
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
@@ -77,7 +78,7 @@ def _details(job: Job) -> list[str]:
         "",
         f"job {job.id}: {job.kind.value} {arguments}".rstrip() + f", {job.state.value}",
         f"{job.step or 'nothing said'}; {limit}",
-        f"done: {amount(job.done.ledgers)} ledgers, {amount(job.done.entries)} entries, {size(job.done.bytes)}",
+        f"done: {counted(job.done.ledgers, 'ledger')}, {counted(job.done.entries, 'entry')}, {size(job.done.bytes)}",
     ]
     if job.error:
         lines.append(f"error: {job.error}")

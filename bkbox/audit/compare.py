@@ -1,0 +1,91 @@
+"""Compares the copies of the entries of one ledger, window by window, and finds which of different ones is right.
+
+The length field of an entry is the payload bytes of the ledger up to and including it. So what lies before an entry and
+what lies after it say together how long the ledger was there: a copy whose own size or length does not fit between its
+neighbours is wrong (bkbox/protocol/agreement.py). The last entry of a window therefore waits for the first of the next
+where its copies differ.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+
+from bkbox.audit.kernel import Copy, Disagreement
+from bkbox.ids import BookieId
+from bkbox.protocol.agreement import agreement
+from bkbox.wire.digest import VerifiedEntry
+from bkbox.wire.ledger import LedgerMetadata
+
+Copies = dict[BookieId, VerifiedEntry]
+
+
+class CopyComparer:
+    """Of one ledger. ``found``: entries whose copies differ, ascending; complete after ``finish``."""
+
+    def __init__(self, metadata: LedgerMetadata) -> None:
+        self.found: list[Disagreement] = []
+        self._metadata = metadata
+        self._ends: dict[int, int] = {-1: 0}
+        """The ledger's length after the last entry that was looked at, where it is known."""
+        self._waiting: tuple[int, Copies] | None = None
+
+    def add(self, good: Mapping[BookieId, Sequence[VerifiedEntry]]) -> None:
+        """The copies of the next window with a good digest, each list ascending."""
+        lists = list(good.values())
+        if self._waiting is None and all(each == lists[0] for each in lists[1:]):
+            if lists and lists[0]:
+                self._ends = {lists[0][-1].entry_id: lists[0][-1].length}
+            return
+        by_entry: dict[int, Copies] = {}
+        for bookie, entries in good.items():
+            for entry in entries:
+                by_entry.setdefault(entry.entry_id, {})[bookie] = entry
+        if self._waiting is not None:
+            by_entry[self._waiting[0]] = self._waiting[1]
+            self._waiting = None
+        numbers = sorted(by_entry)
+        for number in numbers:
+            copies = by_entry[number]
+            if _differ(copies) and number == numbers[-1] != self._metadata.last_entry:
+                self._waiting = (number, copies)
+            else:
+                self._compare(number, copies, by_entry.get(number + 1, {}))
+
+    def finish(self) -> list[Disagreement]:
+        """After the last window."""
+        if self._waiting is not None:
+            self._compare(*self._waiting, {})
+            self._waiting = None
+        return self.found
+
+    def _compare(self, number: int, copies: Copies, after: Copies) -> None:
+        first = next(iter(copies.values()))
+        if not _differ(copies):
+            self._ends = {number: first.length}
+            return
+        begins_at = self._ends.get(number - 1)
+        ends_at = None
+        if after and not _differ(after):
+            following = next(iter(after.values()))
+            ends_at = following.length - len(following.payload)
+        verdict = agreement(self._metadata, number, copies, begins_at=begins_at, ends_at=ends_at)
+        self._ends = {} if verdict.right is None else {number: copies[verdict.right].length}
+        self.found.append(
+            Disagreement(
+                number,
+                {bookie: copy_of(each) for bookie, each in copies.items()},
+                None if verdict.right is None else copy_of(copies[verdict.right]),
+                verdict.proof,
+            )
+        )
+
+
+def copy_of(entry: VerifiedEntry) -> Copy:
+    """What it has to agree in with the other copies."""
+    return Copy(hashlib.sha256(entry.payload).hexdigest(), entry.length)
+
+
+def _differ(copies: Copies) -> bool:
+    first, *others = copies.values()
+    return any((each.length, each.payload) != (first.length, first.payload) for each in others)

@@ -1,0 +1,111 @@
+"""Counts, rates, values and errors in the words of a message."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from enum import Enum
+from pathlib import PurePath
+
+_RATE = re.compile(r"(\d+)(B|KiB|MiB|GiB)(/s)?", re.IGNORECASE | re.ASCII)
+_SHIFTS = {"B": 0, "KIB": 10, "MIB": 20, "GIB": 30}
+
+_IRREGULAR = {"entry": "entries", "copy": "copies"}
+
+
+_SINGULAR_VERBS = {
+    "are": "is",
+    "that are": "that is",
+    "were": "was",
+    "have": "has",
+    "differ": "differs",
+    "lack": "lacks",
+    "lie": "lies",
+}
+
+
+def counted(count: int, noun: str, verb: str = "") -> str:
+    """A number with its noun, singular for one: ``1 ledger``, ``2,000 entries``. ``verb``: what follows, in the plural:
+    ``1 ledger is``."""
+    if count == 1:
+        return f"1 {noun} {_SINGULAR_VERBS.get(verb, verb)}".rstrip()
+    return f"{count:,} {plural_of(noun)} {verb}".rstrip()
+
+
+def plural_of(noun: str) -> str:
+    """Of a noun, or of words that end with one: ``more entries``."""
+    last = noun.split()[-1]
+    return noun.removesuffix(last) + _IRREGULAR.get(last, f"{last}s")
+
+
+def rate_of(text: str) -> int:
+    """Bytes per second of a rate as a person types it: ``50MiB``; 0 for ``none`` and ``0``, which are no limit.
+
+    Raises ValueError, which says what to type.
+    """
+    if text in ("none", "0"):
+        return 0
+    found = _RATE.fullmatch(text)
+    if found is None:
+        hint = f"; {text} bytes per second are {text}B" if text.isdecimal() else ""
+        raise ValueError(
+            f"{text} is not a rate: write it as 50MiB or 800KiB (per second), or none for no limit{hint}"
+        )
+    return int(found[1]) << _SHIFTS[found[2].upper()]
+
+
+def quoted(value: object) -> str:
+    """A value inside a message, as the person who wrote it would know it: text in quotes, with control characters
+    escaped; bytes as text, or in hexadecimal; None, truth values, lists and mappings as JSON has them. Never the repr
+    of an object."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case str():
+            return str.__repr__(value)
+        case bytes() | bytearray() | memoryview():
+            return _bytes(bytes(value))
+        case Enum():
+            return quoted(value.value)
+        case int() | float() | PurePath():
+            return str(value)
+        case list() | tuple():
+            return f"[{', '.join(map(quoted, value))}]"
+        case Mapping():
+            return f"{{{', '.join(f'{quoted(k)}: {quoted(v)}' for k, v in value.items())}}}"
+        case BaseException():
+            return error_text(value)
+    return f"a value of type {type(value).__name__}"
+
+
+def _bytes(data: bytes) -> str:
+    try:
+        return str.__repr__(data.decode())
+    except UnicodeDecodeError:
+        return f"0x{data.hex()}"
+
+
+def error_text(error: BaseException) -> str:
+    """What an error says, for people: its text, else the name of its kind in words; never its repr.
+
+    An OSError says what the system says, and about which file; a KeyError what is missing.
+    """
+    if isinstance(error, OSError) and error.strerror:
+        said = error.strerror
+        if said.startswith("Connect call failed"):  # with the address, as a tuple: asyncio's
+            said = "cannot connect" if type(error) is OSError else _in_words(type(error).__name__)
+        return f"{said}: {error.filename}" if error.filename else said
+    if isinstance(error, KeyError) and error.args:
+        return f"{error.args[0]} is missing"  # its own text is a repr
+    if isinstance(error, TimeoutError) and not str(error):
+        return "no answer in time"
+    return str(error).strip() or _in_words(type(error).__name__)
+
+
+def _in_words(name: str) -> str:
+    """``ConnectionResetError`` is 'connection reset'."""
+    name = name.removesuffix("Error").removesuffix("Exception") or name
+    words = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in name)
+    return words.strip()

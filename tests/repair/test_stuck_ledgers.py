@@ -1,0 +1,70 @@
+"""A power cut of all hosts under `ack_after = write`: what is stuck is listed, ended together, and leaves limbo."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bkbox.cli.exits import ExitCode
+from bkbox.client import connect
+from tests.harness.cluster import pretend_another_boot
+from tests.harness.processes import bkbox, wait_for
+from tests.repair.copies import Cluster
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Iterator[Cluster]:
+    found = Cluster(tmp_path)
+    found.start(2, ack_after="write", repair_retry_initial_s=0.2, repair_retry_max_s=0.5)
+    yield found
+    found.close()
+
+
+async def write(uri: str, ledgers: int, *, close: bool) -> list[int]:
+    found = []
+    async with connect(uri) as client:
+        for _ in range(ledgers):
+            writer = await client.create_ledger(2, 2, 2)
+            await writer.append_many([b"%d" % entry for entry in range(5)])
+            await (writer.close() if close else writer.abort())
+            found.append(writer.ledger_id)
+    return found
+
+
+def test_all_that_a_power_cut_leaves_stuck_is_ended_together(cluster: Cluster) -> None:
+    stuck = asyncio.run(write(cluster.uri, 3, close=False))
+    closed = asyncio.run(write(cluster.uri, 1, close=True))
+    for bookie in cluster.bookies:
+        bookie.kill()
+        pretend_another_boot(bookie.disks)
+    for bookie in cluster.bookies:
+        bookie.start(wait=False)
+    for bookie in cluster.bookies:
+        bookie.wait_ready()
+    there = ("--metadata", cluster.uri)
+
+    shown = json.loads(bkbox("ledger", "end", "--stuck", "--dry-run", *there, "-o", "json").stdout)
+    assert [each["ledger_id"] for each in shown["ledgers"]] == stuck
+    assert all("is in limbo and cannot tell" in each["reason"] for each in shown["ledgers"])
+    refused = bkbox("ledger", "end", "--stuck", *there, check=False)
+    assert (refused.returncode, "--accept-loss" in refused.stderr) == (ExitCode.USAGE, True)
+    report = json.loads(
+        bkbox("ledger", "end", "--stuck", "--accept-loss", "--yes", *there, "-o", "json").stdout
+    )
+    assert report["not_ended"] == []
+    assert {each["record"]["end"] for each in report["ledgers"]} == {4}
+    assert {each["record"]["unknown_after"] for each in report["ledgers"]} == {4}
+    for bookie in cluster.bookies:
+        wait_for(
+            lambda bookie=bookie: bookie.status()["limbo"]["ledgers"] == 0,  # type: ignore[misc]
+            "limbo to end",
+            timeout=60,
+        )
+    for number in (*stuck, *closed):
+        assert bkbox("ledger", "read", str(number), *there).stdout == "01234"
+    lost = json.loads(bkbox("ledger", "list", "--lost", *there, "-o", "json").stdout)
+    assert [each["ledger_id"] for each in lost] == stuck

@@ -189,7 +189,7 @@ class StoredIndex:
         if value is None:
             return Stamp()
         if len(value) != 1 + _STAMP.size or value[:1] != _VERSION:
-            raise self._cannot_decode(f"stamp {value!r}")
+            raise self._cannot_decode(f"stamp {quoted(value)}")
         return Stamp(*_STAMP.unpack_from(value, 1))
 
     def forget(self, changes: Changes, ledger: int) -> None:

@@ -23,6 +23,7 @@ from typing import Any
 
 from bkbox.errors import DamagedError
 from bkbox.values import replaced, value
+from bkbox.words import error_text
 
 WITNESS_NAME = "WITNESS"
 
@@ -73,7 +74,9 @@ def decode_record(data: bytes) -> BookieRecord:
     try:
         return record_of(json.loads(data))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise DamagedError(f"the record of the bookie's disks cannot be read: {error}") from error
+        raise DamagedError(
+            f"the record of the bookie's disks cannot be read: {error_text(error)}"
+        ) from error
 
 
 def record_fields(record: BookieRecord) -> dict[str, Any]:

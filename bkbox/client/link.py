@@ -183,9 +183,15 @@ class BookieLink:
                     item.fail(NoAnswer.NOT_REACHED)
         if stream is not None:
             self._stream = stream
-            for item in backlog:
-                if not item.is_over:
-                    stream.send(item)
+            try:
+                for item in backlog:
+                    if not item.is_over:
+                        stream.send(item)
+            except BaseException:
+                for item in backlog:
+                    item.fail(NoAnswer.CONNECTION_LOST)
+                stream.abort()
+                raise
 
     async def _opened(self) -> Stream | None:
         """A connection, None where nobody knows the address. Raises OSError, TimeoutError, AuthenticationError."""

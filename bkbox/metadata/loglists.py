@@ -31,9 +31,16 @@ def log_name(text: str) -> str:
     """The name of a log. Raises InvalidIdError."""
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         raise InvalidIdError(
-            f"{text!r} is no name of a log: 1 to 128 letters, digits, '.', '_' and '-', the first a letter or digit"
+            f"{_shown(text)} is no name of a log: 1 to 128 letters, digits, '.', '_' and '-', the first a letter or "
+            "digit"
         )
     return text
+
+
+def _shown(text: object) -> str:
+    if isinstance(text, str):
+        return repr(text[:200])
+    return f"what is of type {type(text).__name__}"
 
 
 class LogLists(ABC):

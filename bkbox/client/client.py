@@ -178,7 +178,10 @@ class Client:
             ),
             lambda: arguments.integer("ack_quorum", 1 if ack_quorum is None else ack_quorum),
             lambda: arguments.flag("deferred_sync", deferred_sync),
-            lambda: arguments.seconds("explicit_lac_interval_s", explicit_lac_interval_s or 0.0),
+            lambda: (
+                explicit_lac_interval_s is None
+                or arguments.seconds("explicit_lac_interval_s", explicit_lac_interval_s)
+            ),
         )
         own_id = None if ledger is None else arguments.ledger(ledger)
         _check_ack_after(custom, deferred_sync=deferred_sync)

@@ -121,9 +121,13 @@ class BookieLink:
             if self._connecting is None:
                 self._connecting = loop.create_task(self._connect())
 
+    def refuse(self) -> None:
+        """Answer everything from now on with NOT_REACHED."""
+        self._closed = True
+
     async def close(self) -> None:
         """Answer what is outstanding and close the connection."""
-        self._closed = True
+        self.refuse()
         if self._sweep is not None:
             self._sweep.cancel()
         if self._connecting is not None:

@@ -375,11 +375,7 @@ class LedgerWriter(ClosedAtEnd):
             closing.exception()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() and not self._was_left:
-            text = (
-                f"the writer of ledger {self.ledger_id} was not closed before its event loop ended"
-            )
-            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
+        was_lost = task.cancelled() and not self._was_left
         self._driver.stop()
         self._tending.stop()
         self._was_left = True
@@ -391,6 +387,11 @@ class LedgerWriter(ClosedAtEnd):
             self._fail_pending(self._end)
             self._end_close(self._end)
         self._on_end(self)
+        if was_lost:
+            text = (
+                f"the writer of ledger {self.ledger_id} was not closed before its event loop ended"
+            )
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)  # may be an error: last
 
     def _why_ended(self, task: asyncio.Task[None]) -> BaseException:
         crash = None if task.cancelled() else task.exception()

@@ -283,13 +283,14 @@ class LogWriter(ClosedAtEnd):
     def _ended(self, task: asyncio.Task[None]) -> None:
         """However the task ended: nothing is written any more, and nothing may wait for that."""
         self._roll_timer.cancel()
-        if task.cancelled() and not self._was_left:
+        if not task.cancelled():
+            if (error := task.exception()) is not None:
+                self._fail(error)
+            return
+        self._fail(HandleClosedError(f"the writer of log {self._name} was abandoned"))
+        if not self._was_left:
             text = f"the writer of log {self._name} was not closed before its event loop ended"
-            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
-        if task.cancelled():
-            self._fail(HandleClosedError(f"the writer of log {self._name} was abandoned"))
-        elif (error := task.exception()) is not None:
-            self._fail(error)
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)  # may be an error: last
 
     async def _work(self) -> bool:
         """One step; whether there is another."""

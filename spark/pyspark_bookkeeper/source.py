@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -11,6 +13,8 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from bkbox.errors import OperatorError
+from pyspark_bookkeeper.interpreter import missing_module
 from pyspark_bookkeeper.options import read_options, write_options
 from pyspark_bookkeeper.schema import check_schema, schema_of
 
@@ -31,6 +35,7 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Raises ConfigError."""
+        need_arrow()
         from pyspark_bookkeeper.batch import BatchReader
 
         options = read_options(self.options, streaming=False)
@@ -39,6 +44,7 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         """Raises ConfigError."""
+        need_arrow()
         from pyspark_bookkeeper.stream import StreamReader
 
         options = read_options(self.options, streaming=True)
@@ -47,12 +53,22 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raises ConfigError, MetadataError."""
+        need_arrow()
         from pyspark_bookkeeper.writing import BatchWriter
 
         return BatchWriter(write_options(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 Spark's name
         """Raises ConfigError, MetadataError."""
+        need_arrow()
         from pyspark_bookkeeper.writing import StreamWriter
 
         return StreamWriter(write_options(self.options), schema, overwrite=overwrite)
+
+
+def need_arrow() -> None:
+    """Raises OperatorError where the Python that Spark runs lacks pyarrow: it need not be the one of the program."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise OperatorError(missing_module(str(error), sys.executable)) from error

@@ -22,6 +22,11 @@ from pyspark_bookkeeper.schema import check_schema, schema_of
 class DefaultSource(DataSource):
     """What needs Arrow and the client is imported where it is needed: Spark asks every source for its name."""
 
+    def __init__(self, options: dict[str, str]) -> None:
+        """Raises OperatorError where modules are missing: what Spark says of that later is that a worker crashed."""
+        super().__init__(options)
+        need_arrow()
+
     @classmethod
     def name(cls) -> str:
         """For ``format``."""
@@ -35,7 +40,6 @@ class DefaultSource(DataSource):
 
     def reader(self, schema: StructType) -> DataSourceReader:
         """Raises ConfigError."""
-        need_arrow()
         from pyspark_bookkeeper.batch import BatchReader
 
         options = read_options(self.options, streaming=False)
@@ -44,7 +48,6 @@ class DefaultSource(DataSource):
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 Spark's name
         """Raises ConfigError."""
-        need_arrow()
         from pyspark_bookkeeper.stream import StreamReader
 
         options = read_options(self.options, streaming=True)
@@ -53,14 +56,12 @@ class DefaultSource(DataSource):
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
         """Raises ConfigError, MetadataError."""
-        need_arrow()
         from pyspark_bookkeeper.writing import BatchWriter
 
         return BatchWriter(write_options(self.options), schema, overwrite=overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 Spark's name
         """Raises ConfigError, MetadataError."""
-        need_arrow()
         from pyspark_bookkeeper.writing import StreamWriter
 
         return StreamWriter(write_options(self.options), schema, overwrite=overwrite)

@@ -30,7 +30,7 @@ from bkbox.client.log import LeaderElection, Log, LogFile, LogOptions, LogWriter
 from bkbox.client.log.handler import BookKeeperHandler
 from bkbox.errors import BkboxError
 
-HANG_S = 60.0
+HANG_S = 30.0
 """A call that takes longer hangs."""
 
 WAIT_S = 0.2
@@ -40,6 +40,7 @@ MAY_WAIT = {
     "LedgerReader.tail": "for more entries",
     "LedgerReader.read_last_add_confirmed_and_entry": "as long as it is told",
     "LedgerWriter.append": "an entry_id that leaves a gap",
+    "LedgerWriter.append_nowait": "an entry_id that leaves a gap",
     "LedgerWriter.drain": "an entry_id that leaves a gap",
     "Client.watch": "for a change",
     "Log.tail": "for more records",

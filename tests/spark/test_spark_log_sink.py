@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from pyspark_bookkeeper.writing import BatchWriter, StreamWriter
 from bkbox.client.log import Log, LogWriter
 from bkbox.client.log.log import logs
 from bkbox.errors import AddFailedError, ConfigError, EntryTooLargeError, NotLeaderError
+from tests.harness.java import CHECKOUT
 from tests.repair.copies import Cluster, Hands
 from tests.spark.sparkledgers import closed, in_cluster, reader, rows, values
 from tests.spark.test_spark_stream import finished, stream
@@ -184,6 +186,11 @@ def test_with_spark_as_a_batch_and_as_a_stream(
         frame.write.format("bookkeeper").option("metadata.uri", cluster.uri).option(
             "log", "of-spark"
         ).mode("overwrite").save()
+    for mode in ("error", "ignore"):  # as docs/spark.md says
+        with pytest.raises(Exception, match="cannot be written with"):
+            frame.write.format("bookkeeper").option("metadata.uri", cluster.uri).option(
+                "log", "of-spark"
+            ).mode(mode).save()
     source = closed(cluster.uri, 30)
     followed = stream(
         spark, cluster.uri, ledgers=source, startingOffsets="earliest", maxEntriesPerTrigger=10
@@ -203,6 +210,19 @@ def test_with_spark_as_a_batch_and_as_a_stream(
     wanted = [value for _, _, value in rows(reader(spark, cluster.uri, ledgers=source).load())]
     assert records(cluster.uri, "streamed") == wanted, "in order, as each batch is one partition"
     assert left_over(cluster.uri) == []
+
+
+def test_the_example(spark: Any, cluster: Cluster, tmp_path: Path) -> None:
+    async def write(ours: Hands, *payloads: bytes) -> None:
+        async with await Log(ours.client, "orders").open_writer() as log:
+            await log.append_many(payloads)
+
+    example = runpy.run_path(str(CHECKOUT / "examples/spark_log.py"))
+    for number in range(2):
+        payloads = (b"urgent %d" % number, b"later")
+        in_cluster(cluster.uri, lambda ours, payloads=payloads: write(ours, *payloads))
+        example["run"](spark, cluster.uri, "orders", "shouted", "urgent", str(tmp_path / "c"))
+    assert records(cluster.uri, "shouted") == [b"URGENT 0", b"URGENT 1"]
 
 
 def test_passwords_of_single_ledgers(spark: Any, cluster: Cluster) -> None:

@@ -14,7 +14,6 @@ import operator
 import types
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
-from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from bkbox.errors import ConfigError, InvalidArgumentError, InvalidIdError, UnknownOptionError
@@ -153,7 +152,7 @@ def _real(value: object) -> float | None:
     if isinstance(value, bool) or not hasattr(value, "__float__"):
         return None
     try:
-        return float(value)  # type: ignore[arg-type]
+        return float(value)
     except (TypeError, ValueError, OverflowError):
         return None
 
@@ -199,7 +198,6 @@ def option_problems(options: object, above_0: Collection[str]) -> list[str]:
     return found
 
 
-@cache
 def _hints(kind: type[Any]) -> Mapping[str, Any]:
     hints = get_type_hints(kind)
     return {each.name: hints[each.name] for each in dataclasses.fields(kind)}

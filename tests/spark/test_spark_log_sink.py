@@ -187,7 +187,7 @@ def test_with_spark_as_a_batch_and_as_a_stream(
             "log", "of-spark"
         ).mode("overwrite").save()
     for mode in ("error", "ignore"):  # as docs/spark.md says
-        with pytest.raises(Exception, match="cannot be written with"):
+        with pytest.raises(Exception, match="cannot be written in the"):
             frame.write.format("bookkeeper").option("metadata.uri", cluster.uri).option(
                 "log", "of-spark"
             ).mode(mode).save()

@@ -61,6 +61,10 @@ class InvalidIdError(CallerError):
     """A ledger id, entry id or bookie id that cannot exist."""
 
 
+class InvalidArgumentError(CallerError):
+    """An argument of a call is of a wrong type or out of range; the message names it. Nothing was done."""
+
+
 class QuorumSizeError(CallerError):
     """Ensemble size, write quorum and ack quorum do not fit: E >= WQ >= AQ >= 1."""
 
@@ -95,6 +99,10 @@ class ConfigError(CallerError):
     def __init__(self, problems: list[str] | str) -> None:
         self.problems = problems.splitlines() if isinstance(problems, str) else problems
         super().__init__("\n".join(self.problems))
+
+
+class UnknownOptionError(ConfigError, TypeError):
+    """A ``connect`` or a data source was given an option that there is not; among ``problems`` is the nearest one."""
 
 
 class NoSuchJobError(CallerError):

@@ -5,6 +5,7 @@ A value of these types has passed its check; nothing downstream checks it again.
 
 from __future__ import annotations
 
+import operator
 import re
 from typing import NewType
 
@@ -47,13 +48,14 @@ def entry_id(value: int | str) -> EntryId:
 
 def _number(what: str, value: int | str) -> int:
     """In ASCII digits: ``int`` takes those of all scripts, blanks and underscores too, so that ids which people cannot
-    tell apart from others would name them."""
-    if isinstance(value, str) and not _DIGITS.fullmatch(value):
-        raise InvalidIdError(f"{what} id {quoted(value[:40])} is not a number")
-    try:
+    tell apart from others would name them. Nothing is rounded: 5.5 is no id, nor is True."""
+    if isinstance(value, str):
+        if not _DIGITS.fullmatch(value):
+            raise InvalidIdError(f"{what} id {quoted(value[:40])} is not a number")
         return int(value)
-    except (ValueError, TypeError):
-        raise InvalidIdError(f"{what} id {quoted(value)} is not a number") from None
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise InvalidIdError(f"{what} id of type {type(value).__name__} is not a number")
+    return operator.index(value)
 
 
 def bookie_id(text: str) -> BookieId:

@@ -22,6 +22,7 @@ from bkbox.audit.kernel import Fault, Judgement, judge, merged_owners, merged_ra
 from bkbox.audit.look import Learnt, Looker
 from bkbox.audit.patience import Patience
 from bkbox.audit.rows import Orphaned, OwnerBytes, RackCopies, Run
+from bkbox.audit.selection import Condition, parse_select
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.client.pool import BookiePool
@@ -94,6 +95,8 @@ class AuditJob:
     read_all: bool
     rate: int = 0
     client: Mapping[str, Any] = field(default_factory=dict)
+    select: str = ""
+    """Only ledgers whose metadata fit this condition (selection.py)."""
 
     async def run(self, chunk: Chunk) -> Result:
         """Raises MetadataUnavailableError, and MetadataError for a store that cannot be read at all."""
@@ -105,7 +108,8 @@ class AuditJob:
                 client.pool, self.registered, _learnt(self.uri), spend, read_all=self.read_all
             )
             result = Result()
-            audit = _Audit(self, store, looker, result)
+            fits = parse_select(self.select) if self.select else lambda _metadata: True
+            audit = _Audit(self, store, looker, result, fits)
             ids = (LedgerId(each) for some in chunk.ledgers for each in some)
             judged = await in_parallel(ids, audit.one, LEDGERS_AT_ONCE)
             orphans = await self._probe(chunk.absent, store, client.pool, result)
@@ -164,13 +168,16 @@ class _Audit:
     store: MetadataStore
     looker: Looker
     result: Result
+    fits: Condition
     unread: list[Run] = field(default_factory=list)
 
     async def one(self, ledger: LedgerId) -> Judgement | None:
-        """None where it was deleted, or its metadata cannot be read."""
+        """None where it was deleted, is not among those that are wanted, or its metadata cannot be read."""
         judgement = None
         try:
             found = await self.store.read_ledger(ledger)
+            if not self.fits(found.value):
+                return None
             for _ in range(_LOOKS_MAX):
                 looked = await self.looker.look(found.value)
                 self.result.copies += looked.copies

@@ -19,6 +19,7 @@ from bkbox.audit.engine import Engine
 from bkbox.audit.job import TABLES, AuditJob, Chunk, Result
 from bkbox.audit.kernel import merged_owners, merged_racks, ranges_of
 from bkbox.audit.rows import OwnerBytes, RackCopies
+from bkbox.audit.selection import parse_select
 from bkbox.client.options import ClientOptions
 from bkbox.client.topology import topology_of
 from bkbox.errors import OperatorError
@@ -122,13 +123,17 @@ async def plan_audit(
     rate: int = 0,
     client: Mapping[str, Any] | None = None,
     chunk_ledgers: int = CHUNK_LEDGERS,
+    select: str = "",
 ) -> AuditPlan:
     """Look at who is there, and cut the ids of all ledgers into chunks. ``rate``: see AuditJob; ``client``: fields of
-    ClientOptions.
+    ClientOptions; ``select``: only ledgers that fit this condition, and no orphans, which have no metadata.
 
     With ``orphans`` one ledger id is drawn, so that it is known which have been given so far. Raises MetadataError,
     ConfigError.
     """
+    if select:
+        parse_select(select)
+        orphans = False
     options = ClientOptions(**(client or {}))
     async with await stores.connect(uri) as store:
         bound = await store.new_ledger_id() if orphans else None
@@ -136,7 +141,7 @@ async def plan_audit(
         racks = await _racks(store, options)
         runs = [run async for page in store.ledger_ranges() for run in ranges_of(page)]
     chunks, too_long = cut(runs, bound, chunk_ledgers)
-    job = AuditJob(uri, registered, racks, read_all, rate, dict(client or {}))
+    job = AuditJob(uri, registered, racks, read_all, rate, dict(client or {}), select)
     return AuditPlan(job, chunks, sum(chunk.ledger_count for chunk in chunks), too_long)
 
 

@@ -45,6 +45,11 @@ class Opened(Protocol):
 @click.option(
     "--read", "read_all", is_flag=True, help="Read every copy of every entry and check it."
 )
+@click.option(
+    "--select",
+    metavar="CONDITION",
+    help='Only ledgers whose metadata fit, as "owner = billing"; ids that no ledger has are not probed.',
+)
 @click.option("--no-orphans", is_flag=True, help="Do not probe ids that no ledger has.")
 @click.option(
     "--rate",
@@ -69,6 +74,7 @@ def audit(
     metadata: str,
     folder: Path,
     read_all: bool,
+    select: str | None,
     no_orphans: bool,
     rate: str,
     rack_map: str | None,
@@ -88,6 +94,7 @@ def audit(
     \b
     Example:
       bkbox audit --metadata zk://zk1:2181/ledgers --read -o /var/lib/bkbox/audit
+      bkbox audit --metadata zk://zk1:2181/ledgers --select "owner = billing and state = CLOSED" -o audit
       bkbox audit --metadata zk://zk1:2181/ledgers --engine spark --master spark://host:7077 -o audit
     """
     from bkbox.audit.extras import need_arrow
@@ -104,6 +111,7 @@ def audit(
             orphans=not no_orphans,
             rate=bytes_per_second(rate),
             client=client,
+            select=select or "",
         )
     )
     with ProgressBar() as progress, engine() as chosen:

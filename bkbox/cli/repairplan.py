@@ -104,7 +104,7 @@ def repair(
     \b
     Example:
       bkbox repair --metadata zk://zk1:2181/ledgers --from-audit audit --write-plan plan.csv
-      bkbox repair --metadata zk://zk1:2181/ledgers --plan plan.csv --rate 50MiB
+      bkbox repair --metadata zk://zk1:2181/ledgers --plan plan.csv --rate 50MiB --yes
     """
     if (from_audit is None) == (plan_file is None):
         raise click.UsageError("give either --from-audit or --plan")

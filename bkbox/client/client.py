@@ -6,21 +6,25 @@ finds the last entry and closes the ledger; whoever opens it without disturbs no
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import random
 import warnings
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, Unpack
 
 from bkbox import metadata as metadata_store
+from bkbox.client import arguments
 from bkbox.client.addresses import Addresses
 from bkbox.client.binding import Binding
 from bkbox.client.connecting import Connecting
 from bkbox.client.driver import LedgerAccess, run
 from bkbox.client.ending import Ender
 from bkbox.client.health import Health
-from bkbox.client.options import ClientOptions
+from bkbox.client.inner import Inner
+from bkbox.client.options import ClientOptions, ConnectOptions
 from bkbox.client.placement import Placer
 from bkbox.client.pool import BookiePool
 from bkbox.client.reader import LedgerReader
@@ -29,6 +33,7 @@ from bkbox.client.survey import Survey, Surveyor
 from bkbox.client.topology import topology_of
 from bkbox.client.writer import LedgerWriter
 from bkbox.errors import (
+    BkboxError,
     BugError,
     ConfigError,
     LedgerExistsError,
@@ -36,7 +41,7 @@ from bkbox.errors import (
     UnauthorizedError,
     WrongDigestTypeError,
 )
-from bkbox.ids import BookieId, EntryId, LedgerId, ledger_id
+from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata.base import MetadataStore, Versioned
 from bkbox.protocol import writer
 from bkbox.protocol.effects import Recovered
@@ -44,11 +49,15 @@ from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
-from bkbox.words import quoted
+
+log = logging.getLogger(__name__)
+
+CLEANUP_S = 10.0
+"""How long the rest of a call that was cancelled may take."""
 
 
 def connect(
-    uri: str, *, rng: random.Random | None = None, **options: Any
+    uri: str, *, rng: random.Random | None = None, **options: Unpack[ConnectOptions]
 ) -> AbstractAsyncContextManager[Client]:
     """A client of the cluster whose metadata is at this URI (``sqlite:PATH``, ``zk://HOST:PORT/ledgers``), as a context
     manager.
@@ -61,13 +70,23 @@ def connect(
 
 @asynccontextmanager
 async def _connected(
-    uri: str, rng: random.Random | None, options: dict[str, Any]
+    uri: str, rng: random.Random | None, options: Mapping[str, object]
 ) -> AsyncIterator[Client]:
-    if not isinstance(uri, str):
-        raise ConfigError([f"metadata URI {quoted(uri)}: give text, such as sqlite:PATH"])
+    wrong = arguments.problems(
+        lambda: arguments.instance(
+            "metadata URI", uri, str, "text, such as sqlite:PATH or zk://HOST:PORT/ledgers"
+        ),
+        lambda: rng is None or arguments.instance("rng", rng, random.Random),
+    )
+    try:
+        checked = arguments.made_of(ClientOptions, options)
+    except ConfigError as error:
+        raise type(error)([*wrong, *error.problems]) from None
+    if wrong:
+        raise ConfigError(wrong)
     async with (
         await metadata_store.connect(uri) as store,
-        Client(store, ClientOptions(**options), rng or random.Random()) as client,  # noqa: S311
+        Client(store, checked, rng or random.Random()) as client,  # noqa: S311
     ):
         yield client
 
@@ -85,10 +104,12 @@ class Client:
         self._pool = BookiePool(Addresses(store).find, options, rng)
         self._placer = Placer(store, self._pool, topology_of(options, store), rng)
         self._writers: set[LedgerWriter] = set()
+        self._cleanups: set[asyncio.Task[None]] = set()
         self._binding.closed = False
 
     async def close(self) -> None:
-        """Abandon writers that are still open (ResourceWarning) and close all connections. Raises ForkedError,
+        """Abandon writers that are still open (ResourceWarning), end the rest of what was cancelled and close all
+        connections. Raises ForkedError,
         WrongLoopError; where the event loop was closed, another one may do it."""
         if not self._binding.outlived_its_loop:
             self._binding.check_place()
@@ -96,6 +117,8 @@ class Client:
         left = [handle for handle in self._writers if not handle.was_left]
         for handle in tuple(self._writers):
             await handle.abort()
+        if self._cleanups and not self._binding.outlived_its_loop:
+            await asyncio.wait(tuple(self._cleanups))
         await self._pool.close()
         for handle in left:
             text = f"the writer of ledger {handle.ledger_id} was not closed"
@@ -144,14 +167,29 @@ class Client:
         are legal and unwise.
         """
         self._binding.check()
-        _check_types(digest_type, password, custom or {})
-        _check_ack_after(custom or {}, deferred_sync=deferred_sync)
+        custom = {} if custom is None else custom
+        _check_creation(
+            digest_type,
+            password,
+            custom,
+            lambda: arguments.integer("ensemble_size", ensemble_size, 1, arguments.INT32_MAX),
+            lambda: arguments.integer(
+                "write_quorum", ensemble_size if write_quorum is None else write_quorum
+            ),
+            lambda: arguments.integer("ack_quorum", 1 if ack_quorum is None else ack_quorum),
+            lambda: arguments.flag("deferred_sync", deferred_sync),
+            lambda: (
+                explicit_lac_interval_s is None
+                or arguments.seconds("explicit_lac_interval_s", explicit_lac_interval_s)
+            ),
+        )
+        own_id = None if ledger is None else arguments.ledger(ledger)
+        _check_ack_after(custom, deferred_sync=deferred_sync)
         write_quorum = ensemble_size if write_quorum is None else write_quorum
         ack_quorum = write_quorum // 2 + 1 if ack_quorum is None else ack_quorum
         sizes = QuorumSizes(ensemble_size, write_quorum, ack_quorum)
         for text in sizes.warnings():
             warnings.warn(text, UserWarning, stacklevel=2)
-        own_id = None if ledger is None else ledger_id(ledger)
         ensemble = await self._placer.ensemble(sizes)
         while True:
             metadata = LedgerMetadata(
@@ -163,11 +201,11 @@ class Client:
                 fragments=(Fragment(EntryId(0), ensemble),),
                 digest_type=digest_type,
                 password=password,
-                custom=tuple(sorted((custom or {}).items())),
+                custom=tuple(sorted(custom.items())),
                 creator_token=self._rng.getrandbits(62) + 1,
             )
             try:
-                created = await self._store.create_ledger(metadata)
+                created = await self._created(metadata)
                 break
             except LedgerExistsError:
                 if own_id is not None:
@@ -197,11 +235,17 @@ class Client:
         Raises UnauthorizedError, WrongDigestTypeError, RecoveryAbortedError (nothing was closed, try
         again), NoSuchLedgerError, MetadataError.
         """
+        arguments.flag("recovery", recovery)
+        if digest_type is not None:
+            kinds = ", ".join(f"DigestType.{kind.name}" for kind in DigestType)
+            arguments.instance("digest_type", digest_type, DigestType, f"one of {kinds}")
         found = await self._find(ledger, password)
         stored = found.value.digest_type
-        if digest_type not in (None, stored) and stored is not None:
+        if None not in (digest_type, stored) and digest_type is not stored:
+            assert digest_type is not None
+            assert stored is not None
             raise WrongDigestTypeError(
-                f"the entries of ledger {ledger} have digests of type {stored.name}, not {DigestType(digest_type).name}"
+                f"the entries of ledger {ledger} have digests of type {stored.name}, not {digest_type.name}"
             )
         if recovery:
             found = await self._recovered(found, password)
@@ -223,6 +267,7 @@ class Client:
 
     async def ender(self, ledger: int, password: bytes | None = None, *, plug: bool) -> Ender:
         """What ends a ledger that recovery cannot close, with loss accepted. Raises as ``survey``."""
+        arguments.flag("plug", plug)
         found = await self._find(ledger, password, latest=True)
         return Ender(
             self._access(found.value, password),
@@ -235,26 +280,31 @@ class Client:
         """Delete the metadata of a ledger: no client can open it from then on, and bookies remove its entries later
         (docs/space.md). One that does not exist counts as deleted. Raises MetadataError."""
         self._binding.check()
-        await self._store.delete_ledger(ledger_id(ledger))
+        await self._store.delete_ledger(arguments.ledger(ledger))
 
     async def ledgers(self) -> AsyncGenerator[LedgerId, None]:
         """The ids of all ledgers, ascending. Raises MetadataError."""
         self._binding.check()
-        async for page in self._store.ledger_ranges():
-            for ledger in page:
-                yield ledger
+        async with Inner(self._store.ledger_ranges()) as pages:
+            async for page in pages:
+                for ledger in page:
+                    yield ledger
 
     async def metadata(self, ledger: int) -> LedgerMetadata:
         """The metadata of a ledger. Raises NoSuchLedgerError, MetadataError."""
         self._binding.check()
-        return (await self._store.read_ledger(ledger_id(ledger))).value
+        return (await self._store.read_ledger(arguments.ledger(ledger))).value
 
-    async def watch(self, ledger: int) -> AsyncGenerator[LedgerMetadata | None, None]:
+    def watch(self, ledger: int) -> AsyncGenerator[LedgerMetadata | None, None]:
         """The metadata of a ledger now and after each change, the newest where several come at once; None while there
         is no such ledger. Ends when the metadata store is closed. Raises MetadataError."""
+        return self._watch(arguments.ledger(ledger))
+
+    async def _watch(self, ledger: LedgerId) -> AsyncGenerator[LedgerMetadata | None, None]:
         self._binding.check()
-        async for found in self._store.watch_ledger(ledger_id(ledger)):
-            yield None if found is None else found.value
+        async with Inner(self._store.watch_ledger(ledger)) as changes:
+            async for found in changes:
+                yield None if found is None else found.value
 
     def health(self) -> dict[BookieId, Health]:
         """The bookies that this client holds something against (health.py)."""
@@ -286,11 +336,33 @@ class Client:
         self, ledger: int, password: bytes | None, *, latest: bool = False
     ) -> Versioned[LedgerMetadata]:
         self._binding.check()
-        found = await self._store.read_ledger(ledger_id(ledger), latest=latest)
+        number = arguments.ledger(ledger)
+        arguments.password(password)
+        found = await self._store.read_ledger(number, latest=latest)
         stored = found.value.password
         if None not in (password, stored) and password != stored:
             raise UnauthorizedError(f"the password is not that of ledger {ledger}")
         return found
+
+    async def _created(self, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
+        """The stored metadata of a ledger that is new. Where the caller is cancelled meanwhile, the ledger is deleted
+        again: its id would be known to no one."""
+        creating = asyncio.ensure_future(self._store.create_ledger(metadata))
+        try:
+            return await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            self.leave(self._take_back(creating))
+            raise
+
+    async def _take_back(self, creating: asyncio.Future[Versioned[LedgerMetadata]]) -> None:
+        await self._store.delete_ledger((await creating).value.ledger_id)
+
+    def leave(self, work: Coroutine[Any, Any, None]) -> None:
+        """Do the rest of a call that was cancelled: beside what follows, for CLEANUP_S at most. ``close`` waits for it.
+        A failure is a line in the log."""
+        task = asyncio.get_running_loop().create_task(_bounded(work))
+        self._cleanups.add(task)
+        task.add_done_callback(self._cleanups.discard)
 
     async def _recovered(
         self, found: Versioned[LedgerMetadata], password: bytes | None
@@ -331,19 +403,36 @@ class Client:
         )
 
 
-def _check_types(digest_type: object, password: object, custom: Mapping[str, object]) -> None:
+async def _bounded(work: Coroutine[Any, Any, None]) -> None:
+    try:
+        async with asyncio.timeout(CLEANUP_S):
+            await work
+    except (BkboxError, TimeoutError) as error:
+        log.info("what a cancelled call has left behind stays: %s", error_text(error))
+
+
+def _check_creation(
+    digest_type: object,
+    password: object,
+    custom: Mapping[str, object],
+    *others: Callable[[], object],
+) -> None:
     """What is stored for good is worth a look: callers need not be checked by mypy."""
-    problems = []
+    problems = arguments.problems(*others)
     if not isinstance(digest_type, DigestType):
         kinds = ", ".join(f"DigestType.{kind.name}" for kind in DigestType)
-        problems.append(f"digest type {quoted(digest_type)} is not one of {kinds}")
+        problems.append(f"digest type {arguments.shown(digest_type)} is not one of {kinds}")
     if not isinstance(password, bytes):
         problems.append(f"the password is of type {type(password).__name__}: give bytes")
+    if not isinstance(custom, Mapping):
+        problems.append(f"custom metadata {arguments.shown(custom)}: give a dict")
+        custom = {}
     for key, value in custom.items():
         if not isinstance(key, str) or not isinstance(value, bytes):
-            problems.append(
-                f"custom metadata {quoted(key)} = {quoted(value)}: keys are text and values bytes"
-            )
+            named = f"{arguments.shown(key)} = {arguments.shown(value)}"
+            problems.append(f"custom metadata {named}: keys are text and values bytes")
+        elif not arguments.is_unicode(key):
+            problems.append(f"custom metadata {quoted(key)}: the key has half a surrogate pair")
     if problems:
         raise ConfigError(problems)
 
@@ -351,9 +440,10 @@ def _check_types(digest_type: object, password: object, custom: Mapping[str, obj
 def _check_ack_after(custom: Mapping[str, bytes], *, deferred_sync: bool) -> None:
     wanted = custom.get(ACK_AFTER, b"sync")
     if wanted != b"sync":
+        shown = wanted.decode(errors="replace")
         raise ConfigError(
             [
-                f"custom metadata {ACK_AFTER} = {quoted(wanted)}: the one value that there is is 'sync'"
+                f"custom metadata {ACK_AFTER} = {quoted(shown)}: the one value that there is is 'sync'"
             ]
         )
     if ACK_AFTER in custom and deferred_sync:

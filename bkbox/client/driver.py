@@ -140,6 +140,11 @@ class Driver:
                     self._outcomes.append(effect)
                     self._wake.set()
 
+    def crash(self, error: BaseException) -> None:
+        """Something that nothing expected: ``step`` raises it."""
+        self._crash = self._crash or error
+        self._wake.set()
+
     async def step(self) -> list[Outcome]:
         """Wait for something to handle, handle it, and return the outcomes that there are."""
         while not (self._events or self._outcomes or self._crash):
@@ -215,8 +220,9 @@ class Driver:
         )
 
     def _force_answered(self, token: int, reply: asyncio.Future[Reply]) -> None:
-        answer, _, connection, _ = reply.result()
-        self.post(ForceAnswered(token, answer, connection))
+        if not reply.cancelled():
+            answer, _, connection, _ = reply.result()
+            self.post(ForceAnswered(token, answer, connection))
 
     def _send_read(self, effect: SendRead) -> None:
         fence_key = self._access.master_key if effect.fence else None
@@ -294,8 +300,13 @@ class Driver:
 
         def replied(done: asyncio.Future[Reply]) -> None:
             del self._reads[done]
-            if not done.cancelled():
+            if done.cancelled():
+                return
+            try:
                 self.post(event(done.result()))
+            except Exception as error:
+                self.crash(error)  # nothing else would tell the machine, which waits for it
+                raise
 
         self._reads[reply] = read_of
         reply.add_done_callback(replied)
@@ -325,11 +336,11 @@ class Driver:
         self._tasks.discard(task)
         if task.cancelled():
             return
-        self._crash = task.exception()
-        if self._crash is None:
+        error = task.exception()
+        if error is None:
             self.post(task.result())
         else:
-            self._wake.set()
+            self.crash(error)
 
 
 def _held_bytes(frames: AddFrames, first: int, last: int) -> int:

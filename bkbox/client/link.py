@@ -122,9 +122,13 @@ class BookieLink:
             if self._connecting is None:
                 self._connecting = loop.create_task(self._connect())
 
+    def refuse(self) -> None:
+        """Answer everything from now on with NOT_REACHED."""
+        self._closed = True
+
     async def close(self) -> None:
         """Answer what is outstanding and close the connection."""
-        self._closed = True
+        self.refuse()
         if self._sweep is not None:
             self._sweep.cancel()
         if self._connecting is not None:
@@ -184,9 +188,15 @@ class BookieLink:
                     item.fail(NoAnswer.NOT_REACHED)
         if stream is not None:
             self._stream = stream
-            for item in backlog:
-                if not item.is_over:
-                    stream.send(item)
+            try:
+                for item in backlog:
+                    if not item.is_over:
+                        stream.send(item)
+            except BaseException:
+                for item in backlog:
+                    item.fail(NoAnswer.CONNECTION_LOST)
+                stream.abort()
+                raise
 
     async def _opened(self) -> Stream | None:
         """A connection, None where nobody knows the address. Raises OSError, TimeoutError, AuthenticationError."""

@@ -10,8 +10,9 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypedDict, TypeVar
 
+from bkbox.client.arguments import option_problems
 from bkbox.errors import ConfigError
 from bkbox.limits import FRAME_BYTES_MAX
 from bkbox.words import quoted
@@ -133,29 +134,64 @@ class ClientOptions:
     """As whom, and the file with the password or token; its mode has to be 0600."""
 
     def __post_init__(self) -> None:
-        if self.protocol not in ("v2", "v3"):
-            raise ConfigError([f"protocol {quoted(self.protocol)} is not one of v2, v3"])
+        problems = option_problems(self, _ABOVE_0)
+        if problems:
+            raise ConfigError(problems)
+        if self.frame_bytes_max not in _FRAME_BYTES:
+            low, high = _FRAME_BYTES.start, _FRAME_BYTES.stop - 1
+            problems.append(f"frame_bytes_max = {self.frame_bytes_max} is outside {low}..{high}")
         if self.topology_script is not None and self.rack_map is not None:
-            raise ConfigError(["topology_script and rack_map both say racks: give one of them"])
+            problems.append("topology_script and rack_map both say racks: give one of them")
         if self.auth != "none" and not (self.auth_user and self.auth_secret_file):
-            raise ConfigError([f"auth = {quoted(self.auth)} needs auth_user and auth_secret_file"])
+            problems.append(f"auth = {quoted(self.auth)} needs auth_user and auth_secret_file")
         if (self.tls_certificate_file is None) != (self.tls_key_file is None):
-            raise ConfigError(["tls_certificate_file and tls_key_file belong together"])
-        if self.tls not in ("off", "start", "direct"):
-            raise ConfigError([f"tls {quoted(self.tls)} is not one of off, start, direct"])
-        if self.auth not in ("none", "sasl", "token"):
-            raise ConfigError([f"auth {quoted(self.auth)} is not one of none, sasl, token"])
-        positive = (
-            "add_timeout_s",
-            "read_timeout_s",
-            "connect_timeout_s",
-            "window_bytes",
-            "read_ahead_bytes",
-        )
-        if wrong := [name for name in positive if not getattr(self, name) > 0]:
-            raise ConfigError(
-                [f"{name} = {quoted(getattr(self, name))} has to be above 0" for name in wrong]
-            )
+            problems.append("tls_certificate_file and tls_key_file belong together")
+        if problems:
+            raise ConfigError(problems)
+
+
+_ABOVE_0 = (
+    *("add_timeout_s", "read_timeout_s", "connect_timeout_s", "window_bytes", "read_ahead_bytes"),
+    *("speculative_read_s", "speculative_poll_s", "backoff_initial_s", "backoff_max_s"),
+)
+"""Options of which 0 would mean that nothing is ever done, or that it is tried without a pause."""
+
+_FRAME_BYTES = range(1 << 8, 1 << 31)
+"""Sizes of frames: what the other fields of a request need, and what its length can say."""
+
+
+class ConnectOptions(TypedDict, total=False):
+    """The fields of ClientOptions, as ``connect`` takes them by name."""
+
+    protocol: Literal["v2", "v3"]
+    add_timeout_s: float
+    read_timeout_s: float
+    connect_timeout_s: float
+    speculative_read_s: float
+    speculative_poll_s: float
+    batch_reads: bool
+    sticky_reads: bool
+    closest_to: str | None
+    quarantine_failures: int
+    quarantine_s: float
+    explicit_lac_interval_s: float
+    window_bytes: int
+    read_ahead_bytes: int
+    tail_wait_s: float
+    tail_poll_s: float
+    backoff_initial_s: float
+    backoff_max_s: float
+    topology_script: str | None
+    rack_map: str | None
+    frame_bytes_max: int
+    tls: Literal["off", "start", "direct"]
+    tls_ca_file: str | None
+    tls_certificate_file: str | None
+    tls_key_file: str | None
+    tls_check_host_name: bool
+    auth: Literal["none", "sasl", "token"]
+    auth_user: str
+    auth_secret_file: str | None
 
 
 class Backoff:

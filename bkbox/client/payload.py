@@ -12,6 +12,6 @@ def payload_of(given: object) -> bytes:
         return given
     try:
         return memoryview(given).tobytes()  # type: ignore[arg-type]
-    except TypeError:
+    except (TypeError, ValueError, BufferError):  # a memoryview that was released is a ValueError
         hint = "encode it, with .encode()" if isinstance(given, str) else "give bytes"
         raise PayloadTypeError(f"a payload is of type {type(given).__name__}: {hint}") from None

@@ -12,9 +12,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from bkbox.client import arguments
 from bkbox.client.driver import ADD_OVERHEAD_BYTES
 from bkbox.errors import EntryIdError, HandleClosedError
-from bkbox.ids import EntryId, LedgerId, entry_id
+from bkbox.ids import EntryId, LedgerId
 
 Future = asyncio.Future[EntryId]
 
@@ -84,7 +85,7 @@ class Pending:
     def is_next(self, wanted: int) -> bool:
         """Whether an entry with this id can be sent now, and does not come too early. Raises EntryIdError,
         InvalidIdError."""
-        number = entry_id(wanted)
+        number = arguments.entry(wanted)
         if self._early is None:
             if self.next_entry:
                 raise EntryIdError(

@@ -79,6 +79,7 @@ class BookiePool:
         self._links: dict[tuple[BookieId, Lane], BookieLink] = {}
         self._numbers = Numbers()
         self._is_v3 = options.protocol == "v3"
+        self._is_closed = False
         self._greeting: Greeting | None = None
         if options.tls != "off" or options.auth != "none":
             self._greeting = Greeting(options)
@@ -270,7 +271,8 @@ class BookiePool:
 
     async def close(self) -> None:
         """Close all connections; what is outstanding on them is answered CONNECTION_LOST."""
-        for link in self._links.values():
+        self._is_closed = True
+        for link in tuple(self._links.values()):
             await link.close()
 
     # ---- shared ---------------------------------------------------------------------------------
@@ -301,6 +303,8 @@ class BookiePool:
                 self._greeting,
             )
             self._links[bookie, lane] = link
+            if self._is_closed:
+                link.refuse()
         return link
 
 

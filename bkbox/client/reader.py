@@ -13,16 +13,17 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
+from bkbox.client import arguments
 from bkbox.client.batch import BatchReads
 from bkbox.client.driver import LedgerAccess, run
 from bkbox.client.durable import durable_upto
+from bkbox.client.inner import Inner
 from bkbox.client.options import jittered
 from bkbox.client.readorder import ReadOrder
 from bkbox.client.watching import LedgerWatch
 from bkbox.errors import BugError, LedgerError, MetadataError, NoSuchEntryError, UnknownEntryError
-from bkbox.ids import NO_ENTRY, EntryId, LedgerId, entry_id
+from bkbox.ids import NO_ENTRY, EntryId, LedgerId
 from bkbox.protocol.effects import EntryFound, LacFound, Polled
 from bkbox.protocol.lac import LacReader
 from bkbox.protocol.longpoll import LongPoll
@@ -92,6 +93,7 @@ class LedgerReader:
         entry up to which every one is known to be on the disks of an ack quorum (durable.py).
         Raises UnknownEntryError if too few of them can tell, NoSuchLedgerError, MetadataError.
         """
+        arguments.flag("persisted", persisted)
         lac = await self._ask_for_lac(explicit=False)
         return await durable_upto(self._access, self._metadata, lac) if persisted else lac
 
@@ -118,10 +120,11 @@ class LedgerReader:
         Raises UnknownEntryError if no bookie can tell, NoSuchLedgerError, MetadataError, and as
         ``read_entry``.
         """
-        wanted = entry_id(entry)
+        wanted = arguments.entry(entry)
+        wait_s = arguments.seconds("timeout_s", timeout_s)
         await self._refresh()
         loop = asyncio.get_running_loop()
-        deadline = loop.time() + timeout_s
+        deadline = loop.time() + wait_s
         async with self._watch() as watch:
             while wanted > self.last_add_confirmed and not self.is_closed:
                 left_s = max(deadline - loop.time(), 0.0)
@@ -162,8 +165,9 @@ class LedgerReader:
         Raises NoSuchEntryError (also for an entry past the end or the LAC), UnknownEntryError,
         MetadataError; InvalidIdError for an id below 0.
         """
-        await self._must_be_confirmed(entry_id(entry))
-        return await self._read(EntryId(entry))
+        wanted = arguments.entry(entry)
+        await self._must_be_confirmed(wanted)
+        return await self._read(wanted)
 
     async def read_last(self) -> Entry | None:
         """The last entry that is confirmed, None if there is none. Raises as ``read_entry``."""
@@ -179,11 +183,10 @@ class LedgerReader:
         One request where every bookie holds every entry, else a read of one entry. Raises as
         ``read_entry``.
         """
-        await self._must_be_confirmed(entry_id(first))
-        count = min(max_count, self.last_add_confirmed - first + 1)
-        if max_bytes is None:
-            max_bytes = self._access.options.frame_bytes_max
-        return await self._read_some(EntryId(first), count, max_bytes)
+        start, max_count, max_bytes = self._batch(first, max_count, max_bytes)
+        await self._must_be_confirmed(start)
+        count = min(max_count, self.last_add_confirmed - start + 1)
+        return await self._read_some(start, count, max_bytes)
 
     async def read_columns(
         self, first: int, max_count: int, max_bytes: int | None = None
@@ -194,51 +197,57 @@ class LedgerReader:
         where no bookie gave the first entry, of which ``read_batch`` knows more. Raises as
         ``read_last_add_confirmed``; NoSuchEntryError for an entry past the end or the LAC.
         """
-        await self._must_be_confirmed(entry_id(first))
+        start, max_count, max_bytes = self._batch(first, max_count, max_bytes)
+        await self._must_be_confirmed(start)
         self._access.binding.check()
-        count = min(max_count, self.last_add_confirmed - first + 1)
-        if max_bytes is None:
-            max_bytes = self._access.options.frame_bytes_max
-        return await self._batches.read_columns(self._metadata, EntryId(first), count, max_bytes)
+        count = min(max_count, self.last_add_confirmed - start + 1)
+        return await self._batches.read_columns(self._metadata, start, count, max_bytes)
 
-    async def read(self, first: int = 0, last: int | None = None) -> AsyncGenerator[Entry, None]:
+    def _batch(self, first: int, max_count: int, max_bytes: int | None) -> tuple[EntryId, int, int]:
+        """The arguments of a batch read, checked."""
+        start = arguments.entry(first)
+        count = arguments.integer("max_count", max_count, 0)
+        if max_bytes is None:
+            return start, count, self._access.options.frame_bytes_max
+        return start, count, arguments.integer("max_bytes", max_bytes, 0)
+
+    def read(self, first: int = 0, last: int | None = None) -> AsyncGenerator[Entry, None]:
         """The entries from ``first`` to ``last`` (None: the last there is), in order.
 
         Reads ahead of its consumer, within ``read_ahead_bytes``. Raises as ``read_entry``, after
         the entries before the one that failed.
         """
-        async with aclosing(self.read_batches(first, last)) as batches:
-            async for entries in batches:
-                for entry in entries:
-                    yield entry
+        return _each(self.read_batches(first, last))
 
     def __aiter__(self) -> AsyncGenerator[Entry, None]:
         """``read()``: ``async for entry in reader``."""
         return self.read()
 
-    async def read_batches(
+    def read_batches(
         self, first: int = 0, last: int | None = None
     ) -> AsyncGenerator[list[Entry], None]:
-        """The same in lists as they come, none of them empty; for whoever can use many at once."""
-        start = entry_id(first)
+        """The same in lists as they come, none of them empty; for callers that can use many at once."""
+        end = None if last is None else arguments.last_entry(last)
+        return self._confirmed(arguments.entry(first), end)
+
+    async def _confirmed(
+        self, start: EntryId, last: EntryId | None
+    ) -> AsyncGenerator[list[Entry], None]:
         if last is None:
             last = await self.read_last_add_confirmed()
         elif start <= last:
-            await self._must_be_confirmed(entry_id(last))
-        async with aclosing(self._read_all(start, last)) as batches:
+            await self._must_be_confirmed(last)
+        async with Inner(self._read_all(start, last)) as batches:
             async for entries in batches:
                 yield entries
 
-    async def read_unconfirmed(self, first: int, last: int) -> AsyncGenerator[Entry, None]:
+    def read_unconfirmed(self, first: int, last: int) -> AsyncGenerator[Entry, None]:
         """The entries from ``first`` to ``last`` as far as any bookie has them, confirmed or not.
 
         What is not confirmed may not be in the ledger once it is closed. Raises as ``read_entry``,
         NoSuchEntryError where no bookie has one.
         """
-        async with aclosing(self._read_all(entry_id(first), last)) as batches:
-            async for entries in batches:
-                for entry in entries:
-                    yield entry
+        return _each(self._read_all(arguments.entry(first), arguments.last_entry(last)))
 
     async def _read_all(self, start: EntryId, last: int) -> AsyncGenerator[list[Entry], None]:
         ahead: deque[tuple[range, asyncio.Task[list[Entry]]]] = deque()
@@ -310,20 +319,22 @@ class LedgerReader:
             raise BugError(f"a read of entry {entry} ended with {outcome}")
         return outcome.entry
 
-    async def tail(self, first: int = 0) -> AsyncGenerator[Entry, None]:
+    def tail(self, first: int = 0) -> AsyncGenerator[Entry, None]:
         """The entries from ``first`` on, as they become readable, until the ledger is closed and
         read.
 
         Bookies hold the question for the next entry until there is one. Raises as ``read`` and
         ``read_last_add_confirmed``; NoSuchLedgerError once it is deleted.
         """
-        next_entry = entry_id(first)
+        return self._tail(arguments.entry(first))
+
+    async def _tail(self, next_entry: EntryId) -> AsyncGenerator[Entry, None]:
         await self.read_last_add_confirmed()
         async with self._watch() as watch:
             while True:
                 end = self.last_add_confirmed
                 if next_entry <= end:
-                    async with aclosing(self.read(next_entry, end)) as entries:
+                    async with Inner(self.read(next_entry, end)) as entries:
                         async for entry in entries:
                             yield entry
                     next_entry = EntryId(end + 1)
@@ -368,3 +379,10 @@ class LedgerReader:
         if version > self._version:
             self._metadata = metadata
             self._version = version
+
+
+async def _each(batches: AsyncGenerator[list[Entry], None]) -> AsyncGenerator[Entry, None]:
+    async with Inner(batches) as lists:
+        async for entries in lists:
+            for entry in entries:
+                yield entry

@@ -77,9 +77,13 @@ class Stream(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def _flush(self) -> None:
-        while not self._paused and self._transport is not None and (pieces := self._pieces()):
-            # Not writelines: Python 3.12's does not tell the protocol when to pause.
-            self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        try:
+            while not self._paused and self._transport is not None and (pieces := self._pieces()):
+                # Not writelines: Python 3.12's does not tell the protocol when to pause.
+                self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        except BaseException:
+            self.abort()  # what was taken off the outbox is not on the wire
+            raise
 
     def _pieces(self) -> list[Buffer]:
         """What is to be written next, nothing if all is."""

@@ -21,12 +21,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
-from typing import Any, TypeVar
+from typing import TypeVar, Unpack
 
 from bkbox.client import client as asynchronous
 from bkbox.client.health import Health
 from bkbox.client.log.log import Log as AsyncLog
 from bkbox.client.loopthread import LoopThread
+from bkbox.client.options import ConnectOptions
 from bkbox.client.reader import Entry
 from bkbox.client.reader import LedgerReader as AsyncReader
 from bkbox.client.synclog import BlockingWriter, Log, LogWriter, handed_over
@@ -40,7 +41,9 @@ __all__ = ["connect", "Client", "LedgerWriter", "LedgerReader", "Log", "LogWrite
 
 
 @contextlib.contextmanager
-def connect(uri: str, *, timeout_s: float | None = None, **options: Any) -> Iterator[Client]:
+def connect(
+    uri: str, *, timeout_s: float | None = None, **options: Unpack[ConnectOptions]
+) -> Iterator[Client]:
     """A client of the cluster whose metadata is at this URI; ``options`` are the fields of ClientOptions."""
     thread = LoopThread()
     try:
@@ -246,8 +249,8 @@ class LedgerReader:
         return self._thread.call(self._reader.read_batch(first, max_count, max_bytes), timeout_s)
 
     def read(self, first: int = 0, last: int | None = None) -> Iterator[Entry]:
-        for entries in self._thread.iterate(self._reader.read_batches(first, last)):
-            yield from entries
+        batches = self._thread.iterate(self._reader.read_batches(first, last))
+        return _each(batches)
 
     def __iter__(self) -> Iterator[Entry]:
         return self.read()
@@ -257,3 +260,8 @@ class LedgerReader:
 
     def tail(self, first: int = 0) -> Iterator[Entry]:
         return self._thread.iterate(self._reader.tail(first))
+
+
+def _each(batches: Iterator[list[Entry]]) -> Iterator[Entry]:
+    for entries in batches:
+        yield from entries

@@ -16,6 +16,7 @@ from bkbox.client.log.reader import Record
 from bkbox.client.log.writer import LogWriter as AsyncLogWriter
 from bkbox.client.loopthread import LoopThread
 from bkbox.client.writer import LedgerWriter as AsyncWriter
+from bkbox.errors import HandleClosedError
 
 T = TypeVar("T")
 W = TypeVar("W", bound=AsyncWriter | AsyncLogWriter)
@@ -59,6 +60,9 @@ async def handed_over(
     future.set_running_or_notify_cancel()
 
     def done(_: asyncio.Future[T]) -> None:
+        if appended.cancelled():
+            future.set_exception(HandleClosedError("the client was closed meanwhile"))
+            return
         error = appended.exception()
         if error is not None:
             future.set_exception(error)
@@ -126,6 +130,10 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
     @property
     def epoch(self) -> int:
         return self._writer.epoch
+
+    @property
+    def payload_bytes_max(self) -> int:
+        return self._writer.payload_bytes_max
 
     def append(
         self,

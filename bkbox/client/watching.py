@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from bkbox.client.inner import Inner
 from bkbox.errors import HandleClosedError, NoSuchLedgerError
 from bkbox.ids import LedgerId
 from bkbox.metadata.base import MetadataStore
@@ -74,11 +75,12 @@ class LedgerWatch:
             await asyncio.gather(working, change, return_exceptions=True)
 
     async def _follow(self) -> None:
-        async for found in self._store.watch_ledger(self._ledger):
-            if found is None:
-                raise NoSuchLedgerError(f"ledger {self._ledger} was deleted")
-            if found.version > self._version:
-                self._version = found.version
-                self._adopt(found.value, found.version)
-                self._changed.set()
+        async with Inner(self._store.watch_ledger(self._ledger)) as changes:
+            async for found in changes:
+                if found is None:
+                    raise NoSuchLedgerError(f"ledger {self._ledger} was deleted")
+                if found.version > self._version:
+                    self._version = found.version
+                    self._adopt(found.value, found.version)
+                    self._changed.set()
         raise HandleClosedError("the metadata store was closed")

@@ -16,6 +16,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from bkbox.client import arguments
 from bkbox.client.closing import ClosedAtEnd
 from bkbox.client.driver import Driver, LedgerAccess
 from bkbox.client.durable import must_be_durable
@@ -23,7 +24,13 @@ from bkbox.client.payload import payload_of
 from bkbox.client.pending import Pending
 from bkbox.client.pool import ADD_FRAME_OVERHEAD_BYTES
 from bkbox.client.tending import Tending
-from bkbox.errors import EntryTooLargeError, HandleClosedError, WindowFullError
+from bkbox.errors import (
+    BkboxError,
+    BugError,
+    EntryTooLargeError,
+    HandleClosedError,
+    WindowFullError,
+)
 from bkbox.ids import EntryId, LedgerId
 from bkbox.protocol import writer
 from bkbox.protocol.effects import Acked, Closed, CloseFailed, Failed, Forced, Outcome
@@ -120,6 +127,7 @@ class LedgerWriter(ClosedAtEnd):
         LedgerClosedError, AddFailedError, UnauthorizedError, MetadataError.
         """
         if self._is_full() or entry_id is not None:
+            payload = self._checked(payload)
             await self.drain(entry_id=entry_id)
         return await self.append_nowait(payload, entry_id=entry_id)
 
@@ -135,7 +143,7 @@ class LedgerWriter(ClosedAtEnd):
         futures: list[asyncio.Future[EntryId]] = []
         held = 0
         try:
-            for payload in payloads:
+            for payload in arguments.iterable("payloads", payloads):
                 if self._is_full() or pending.next_entry - first_to_come >= _APPENDS_PER_TURN:
                     if held:
                         futures.append(pending.promise(held))
@@ -217,7 +225,14 @@ class LedgerWriter(ClosedAtEnd):
         """Have what was appended sent."""
         gathered = self._pending.take()
         if gathered and self._machine.failure is None:
-            self._driver.feed(Append(gathered))
+            self._feed(Append(gathered))
+
+    def _feed(self, event: Append | Force | Close) -> None:
+        """Have the machine handle an event; what it breaks at ends the task, and with it everything that waits."""
+        try:
+            self._driver.feed(event)
+        except Exception as error:  # noqa: BLE001 - the task raises it
+            self._driver.crash(error)
 
     def _must_be_open(self) -> None:
         if self._machine.failure is not None:
@@ -238,11 +253,13 @@ class LedgerWriter(ClosedAtEnd):
         future: asyncio.Future[EntryId] = asyncio.get_running_loop().create_future()
         self._forces.append(future)
         self._hand_over()
-        self._driver.feed(Force())
+        self._feed(Force())
         return await future
 
     async def drain(self, *, entry_id: int | None = None) -> None:
         """Wait until the window has room, for the entry with this id if it is given, or the writer has failed."""
+        if entry_id is not None:
+            arguments.entry(entry_id)
         self._access.binding.check_place()
         while self._is_full(is_early=entry_id is not None and entry_id > self._pending.next_entry):
             self._room.clear()
@@ -282,6 +299,7 @@ class LedgerWriter(ClosedAtEnd):
         Raises LedgerFencedError, LedgerClosedError or MetadataError if the ledger could not be
         closed: what was confirmed is in it all the same; ForkedError, WrongLoopError.
         """
+        arguments.flag("durable", durable)
         self._access.binding.check_place()
         if self._end is not None:
             raise self._end
@@ -297,7 +315,7 @@ class LedgerWriter(ClosedAtEnd):
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
             self._hand_over()
-            self._driver.feed(Close())
+            self._feed(Close())
         return await asyncio.shield(self._closing)
 
     async def abort(self) -> None:
@@ -357,11 +375,7 @@ class LedgerWriter(ClosedAtEnd):
             closing.exception()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        if task.cancelled() and not self._was_left:
-            text = (
-                f"the writer of ledger {self.ledger_id} was not closed before its event loop ended"
-            )
-            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
+        was_lost = task.cancelled() and not self._was_left
         self._driver.stop()
         self._tending.stop()
         self._was_left = True
@@ -369,10 +383,23 @@ class LedgerWriter(ClosedAtEnd):
             if self._closing is not None and not self._closing.done():
                 self._closing.set_result(self._machine.metadata)
         else:
-            crash = None if task.cancelled() else task.exception()
-            self._end = crash or HandleClosedError(
-                f"the writer of ledger {self.ledger_id} was abandoned"
-            )
+            self._end = self._why_ended(task)
             self._fail_pending(self._end)
             self._end_close(self._end)
         self._on_end(self)
+        if was_lost:
+            text = (
+                f"the writer of ledger {self.ledger_id} was not closed before its event loop ended"
+            )
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)  # may be an error: last
+
+    def _why_ended(self, task: asyncio.Task[None]) -> BaseException:
+        crash = None if task.cancelled() else task.exception()
+        if crash is None:
+            return HandleClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
+        if isinstance(crash, BkboxError):
+            return crash
+        text = f"the writer of ledger {self.ledger_id} broke: {type(crash).__name__}: {crash}"
+        bug = BugError(text)
+        bug.__cause__ = crash
+        return bug

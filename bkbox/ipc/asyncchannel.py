@@ -8,7 +8,7 @@ import os
 import socket
 from collections.abc import Callable, Sequence
 
-from bkbox.errors import ConnectionLostError
+from bkbox.errors import BugError, ConnectionLostError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import FDS_MAX, MESSAGE_BYTES_MAX, Handler, raise_refusal
 from bkbox.ipc.messages import Message, Refused
@@ -104,7 +104,7 @@ class AsyncChannel:
     def _take(self, data: bytes, fds: list[int]) -> None:
         """Descriptors are for ``on_message``: a reply has none, whatever a process that was taken over sends along."""
         try:
-            message = messages.decode(data)
+            message = self._decoded(data)
             waiting = self._calls.get(message.call) if message.call else None
             if waiting is not None and not waiting.done():
                 waiting.set_result(message)
@@ -114,6 +114,14 @@ class AsyncChannel:
         finally:
             for fd in fds:
                 os.close(fd)
+
+    def _decoded(self, data: bytes) -> Message:
+        """Raises BugError. It may have been the reply to any of the calls, so none of them is waited for any more."""
+        try:
+            return messages.decode(data)
+        except BugError:
+            self.close()
+            raise
 
     def close(self) -> None:
         """Close this end; calls that wait fail with ConnectionLostError."""

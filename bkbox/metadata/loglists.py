@@ -32,8 +32,8 @@ def log_name(text: str) -> str:
     """The name of a log. Raises InvalidIdError."""
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         raise InvalidIdError(
-            f"{quoted(text)} is no name of a log: 1 to 128 letters, digits, '.', '_' and '-', the first a letter "
-            "or digit"
+            f"{quoted(text[:200] if isinstance(text, str) else text)} is no name of a log: 1 to 128 letters, digits, '.', '_' and '-', the first a letter or "
+            "digit"
         )
     return text
 

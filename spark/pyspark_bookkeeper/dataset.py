@@ -4,6 +4,9 @@ Ledgers are *published* by replacing the document with compare-and-set: readers 
 were taken off (``overwrite``) are doomed until they are deleted, so that nothing is left behind by who is interrupted.
 For each writer of a stream the document has the number of its last batch: one that comes again is recognised.
 
+What Spark writes to a log goes through such a document of the log's: the ledgers of a job are published there, in an
+order, and then their entries are appended to the log (logsink.py). ``queue`` has those of which that is not done yet.
+
 As stored: JSON under the name ``dataset.NAME`` among the lists of logs, ledgers as ``1,5-9``. A document of 1 MiB, what
 ZooKeeper takes, has room for 100,000 ledgers and more.
 """
@@ -11,7 +14,7 @@ ZooKeeper takes, has room for 100,000 ledgers and more.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 
 from bkbox.audit.selection import format_ledgers, parse_ledgers
@@ -34,6 +37,9 @@ class Dataset:
     doomed: frozenset[int] = frozenset()
     batches: dict[str, int] = field(default_factory=dict)
     swept: dict[str, int] = field(default_factory=dict)
+    queue: tuple[tuple[int, int], ...] = ()
+    """Of a log: ledgers whose entries are to be appended, in this order, and the sequence number of the first one."""
+    next_sequence: int = 0
 
 
 Change = Callable[[Dataset], Dataset]
@@ -100,6 +106,8 @@ class Datasets:
                 _ids(fields["doomed"]),
                 {str(writer): int(batch) for writer, batch in fields["batches"].items()},
                 {str(writer): int(ledger) for writer, ledger in fields["swept"].items()},
+                tuple((int(ledger), int(first)) for ledger, first in fields.get("queue", ())),
+                int(fields.get("next_sequence", 0)),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise MetadataError(
@@ -129,21 +137,72 @@ def published(
     return change
 
 
+def queued(new: Sequence[tuple[int, int]], *, writer: str = "", batch: int = -1) -> Change:
+    """What publishes ledgers, each with its number of entries, to be appended to a log in this order; nothing where
+    this writer's batch is there already."""
+
+    def change(before: Dataset) -> Dataset:
+        if writer and before.batches.get(writer, -1) >= batch:
+            return before
+        queue, number = list(before.queue), before.next_sequence
+        for ledger, entries in new:
+            if ledger not in before.ledgers | before.doomed:  # the answer to this change was lost
+                queue.append((ledger, number))
+                number += entries
+        return replace(
+            before,
+            ledgers=before.ledgers | {ledger for ledger, _ in queue},
+            queue=tuple(queue),
+            next_sequence=number,
+            batches={**before.batches, writer: batch} if writer else before.batches,
+        )
+
+    return change
+
+
+def appended(ledger: int) -> Change:
+    """All entries of a ledger are in the log: it has to be deleted."""
+
+    def change(before: Dataset) -> Dataset:
+        left = tuple(each for each in before.queue if each[0] != ledger)
+        if left == before.queue:
+            return before
+        return replace(
+            before,
+            queue=left,
+            ledgers=before.ledgers - {ledger},
+            doomed=before.doomed | {ledger},
+        )
+
+    return change
+
+
+def of_log(name: str) -> str:
+    """The name of a log's document among those of datasets, none of which has a colon in its name."""
+    return f"log:{log_name(name)}"
+
+
 def _document(name: str) -> str:
-    return DATASET_PREFIX + log_name(name)
+    kind, colon, rest = name.partition(":")
+    return (
+        f"{DATASET_PREFIX}{kind}{colon}{log_name(rest)}"
+        if colon
+        else DATASET_PREFIX + log_name(name)
+    )
 
 
 def _encode(found: Dataset) -> bytes:
-    return json.dumps(
-        {
-            "format": _FORMAT,
-            "instance": found.instance,
-            "ledgers": format_ledgers(sorted(found.ledgers)),
-            "doomed": format_ledgers(sorted(found.doomed)),
-            "batches": found.batches,
-            "swept": found.swept,
-        }
-    ).encode()
+    fields: dict[str, object] = {
+        "format": _FORMAT,
+        "instance": found.instance,
+        "ledgers": format_ledgers(sorted(found.ledgers)),
+        "doomed": format_ledgers(sorted(found.doomed)),
+        "batches": found.batches,
+        "swept": found.swept,
+    }
+    if found.next_sequence:
+        fields |= {"queue": found.queue, "next_sequence": found.next_sequence}
+    return json.dumps(fields).encode()
 
 
 def _ids(text: str) -> frozenset[int]:

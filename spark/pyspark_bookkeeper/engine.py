@@ -6,8 +6,6 @@ under way when the pipeline is left, by Ctrl-C too, is cancelled as a group.
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from itertools import islice
@@ -19,6 +17,7 @@ from pyspark import SparkConf, SparkContext
 from bkbox.audit.engine import Job, run_chunk
 from bkbox.errors import BkboxError, OperatorError
 from bkbox.words import error_text
+from pyspark_bookkeeper.interpreter import choose_python, missing_in
 
 C = TypeVar("C")
 R = TypeVar("R")
@@ -36,8 +35,7 @@ class SparkEngine:
     name = "spark"
 
     def __init__(self, master: str | None = None, **settings: str) -> None:
-        # Else tasks run the first python3 on PATH, which need not be this one.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        choose_python()
         self._is_own = SparkContext._active_spark_context is None
         conf = SparkConf().setMaster(master or "local[*]").setAppName("bkbox")
         conf.set("spark.ui.showConsoleProgress", "false")
@@ -78,6 +76,9 @@ class SparkEngine:
 
 def _last_words(error: Exception) -> str:
     """The line of a failed task that says what it was, out of all that Spark says around it."""
+    missing = missing_in(str(error))
+    if missing is not None:
+        return missing
     lines = [line.strip(": ") for line in str(error).splitlines() if line.strip(": ")]
     lines = [line for line in lines if not line.startswith("An error occurred while calling")]
     told = [line for line in lines if line.startswith("bkbox.errors.")]

@@ -15,7 +15,7 @@ AT_ONCE = 32
 async def extent_of(client: Client, ledger: int, options: ReadOptions) -> Extent:
     """All of a ledger that can be read now. Raises UnauthorizedError, MetadataError, NoSuchLedgerError,
     UnknownEntryError (an open ledger whose bookies do not say its LAC)."""
-    reader = await client.open_ledger(ledger, options.password.encode(), recovery=False)
+    reader = await client.open_ledger(ledger, options.password_of(ledger), recovery=False)
     metadata = reader.metadata
     if metadata.state is not LedgerState.CLOSED:
         last = await reader.read_explicit_last_add_confirmed()

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from bkbox.audit.selection import parse_assign, parse_ledgers, parse_select
 from bkbox.client.client import Client
-from bkbox.errors import NoSuchLedgerError
+from bkbox.errors import NoSuchLedgerError, UnauthorizedError
 from bkbox.ids import LedgerId
 from bkbox.repair.parallel import in_parallel
 from bkbox.wire.ledger import LedgerMetadata
@@ -39,6 +39,11 @@ async def extents(client: Client, options: ReadOptions) -> list[Extent]:
             if options.fail_on_data_loss:
                 raise
             log.warning("left out: ledger %d, which is not there", ledger)
+            return None
+        except UnauthorizedError:
+            if not options.skip_unauthorized:
+                raise
+            log.warning("left out: ledger %d, whose password is another one", ledger)
             return None
         first = first_of(starts, ledger, found.stop)
         stop = min(stop_of(ends, ledger, found.stop), found.stop)

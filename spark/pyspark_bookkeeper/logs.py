@@ -104,7 +104,7 @@ async def place_of(
         """The newest in the first entry from here on that has records; None: there is none."""
         for each in range(index, starts[-1]):
             ledger, entry = place(each)
-            reader = await client.open_ledger(ledger, options.password.encode(), recovery=False)
+            reader = await client.open_ledger(ledger, options.password_of(ledger), recovery=False)
             await reader.read_explicit_last_add_confirmed()
             records = decode((await reader.read_entry(entry)).payload).records
             if records:

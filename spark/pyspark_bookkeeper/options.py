@@ -6,13 +6,17 @@ All problems are told at once, an unknown option with the known one that is near
 
 from __future__ import annotations
 
-import difflib
+import json
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
+from bkbox.client.arguments import is_unicode, unknown
 from bkbox.client.options import ClientOptions
-from bkbox.errors import ConfigError
+from bkbox.errors import ConfigError, InvalidIdError
+from bkbox.ids import MAX_ID, ledger_id
+from bkbox.metadata.loglists import log_name
 from bkbox.wire.ledger import DigestType
 from bkbox.words import quoted
 
@@ -31,26 +35,43 @@ _FROM_SPARK = frozenset({"checkpointlocation", "queryname"})
 """What Spark itself has among the options."""
 
 
+_DIGITS = re.compile(r"-?[0-9]{1,18}")
+
+
 def _text(value: str) -> str:
     if not value:
         raise ValueError("it is empty")
     return value
 
 
-def _count(value: str) -> int:
-    number = int(value)
-    if number < 1:
-        raise ValueError("it has to be at least 1")
+def _unicode(value: str) -> str:
+    if not is_unicode(value):
+        raise ValueError("it cannot be written in UTF-8")
+    return value
+
+
+def _whole(value: str, what: str = "a whole number, as 128") -> int:
+    """In ASCII digits: ``int`` takes more than that, and its message is about Python."""
+    text = value.strip()
+    if not _DIGITS.fullmatch(text):
+        raise ValueError(f"it has to be {what}")
+    return int(text)
+
+
+def _count(value: str, what: str = "a whole number, as 128") -> int:
+    number = _whole(value, what)
+    if not 1 <= number <= MAX_ID:
+        raise ValueError(f"it has to be at least 1 and at most {MAX_ID}")
     return number
 
 
 def _size(value: str) -> int:
-    text = value.strip().lower()
+    text, what = value.strip().lower(), "a size, as 128m or 1g"
     for unit, shift in (("k", 10), ("m", 20), ("g", 30), ("t", 40)):
         for ending in (f"{unit}ib", f"{unit}b", unit):
             if text.endswith(ending):
-                return _count(text.removesuffix(ending).strip()) << shift
-    return _count(text.removesuffix("b").strip())
+                return _count(text.removesuffix(ending), what) << shift
+    return _count(text.removesuffix("b"), what)
 
 
 def _flag(value: str) -> bool:
@@ -61,10 +82,23 @@ def _flag(value: str) -> bool:
 
 
 def _instant(value: str) -> int:
-    number = int(value)
+    number = _whole(value, "milliseconds since 1970, as 1767225600000")
     if number < 0:
-        raise ValueError("it has to be milliseconds since 1970")
+        raise ValueError("it has to be milliseconds since 1970, as 1767225600000")
     return number
+
+
+def _passwords(value: str) -> Mapping[int, bytes]:
+    try:
+        given = json.loads(value)
+    except ValueError:
+        given = None
+    if not isinstance(given, dict) or not all(isinstance(each, str) for each in given.values()):
+        raise ValueError('it has to be JSON as {"7": "password of ledger 7"}')
+    try:
+        return {int(ledger_id(ledger)): text.encode() for ledger, text in given.items()}
+    except (InvalidIdError, UnicodeEncodeError) as error:
+        raise ValueError(str(error)) from None
 
 
 def _strategy(value: str) -> str:
@@ -83,6 +117,17 @@ def _digest(value: str) -> DigestType:
         ) from None
 
 
+def _seconds(value: str) -> float:
+    try:
+        return float(value)
+    except ValueError:
+        raise ValueError("it has to be a number, as 2.5") from None
+
+
+_CLIENT: dict[type, Callable[[str], Any]] = {bool: _flag, int: _whole, float: _seconds}
+"""How values of a client's options are read, by the types of their defaults."""
+
+
 def _option(name: str, parse: Callable[[str], Any], default: Any = MISSING) -> Any:
     metadata = {"name": name, "parse": parse}
     return (
@@ -98,7 +143,8 @@ class CommonOptions:
 
     uri: str = _option("metadata.uri", _text)
     metadata_timeout_ms: int = _option("metadataTimeoutMs", _count, 30_000)
-    password: str = _option("password", str, "")
+    password: str = _option("password", _unicode, "")
+    log: str | None = _option("log", _text, None)
     dataset: str | None = _option("dataset", _text, None)
     client: Mapping[str, Any] = field(default_factory=dict)
     checkpoint: str = ""
@@ -106,12 +152,14 @@ class CommonOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions(CommonOptions):
-    """Of a batch or a stream that reads. ``password``: in UTF-8; ``*_bytes``: sizes, 64m is 64 MiB."""
+    """Of a batch or a stream that reads. ``password``: in UTF-8; ``*_bytes``: sizes, 64m is 64 MiB. ``passwords``: of
+    single ledgers; ``skip_unauthorized``: ledgers with other passwords are left out."""
 
     ledgers: str | None = _option("ledgers", _text, None)
     assign: str | None = _option("assign", _text, None)
     select: str | None = _option("select", _text, None)
-    log: str | None = _option("log", _text, None)
+    passwords: Mapping[int, bytes] | None = _option("passwords", _passwords, None)
+    skip_unauthorized: bool = _option("skipUnauthorized", _flag, False)
     starting_offsets: str = _option("startingOffsets", _text, "")
     ending_offsets: str = _option("endingOffsets", _text, "latest")
     starting_timestamp: int | None = _option("startingTimestamp", _instant, None)
@@ -126,10 +174,14 @@ class ReadOptions(CommonOptions):
     read_timeout_ms: int | None = _option("readTimeoutMs", _count, None)
     num_retries: int = _option("numRetries", _count, 3)
 
+    def password_of(self, ledger: int) -> bytes:
+        """As it is in ``passwords``, else ``password``."""
+        return (self.passwords or {}).get(ledger, self.password.encode())
+
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions(CommonOptions):
-    """Of what writes. Exactly ``dataset`` says where."""
+    """Of what writes. Either ``dataset`` or ``log`` says where."""
 
     ensemble_size: int = _option("ensembleSize", _count, 3)
     write_quorum: int | None = _option("writeQuorum", _count, None)
@@ -153,6 +205,8 @@ def read_options(given: Mapping[str, Any], *, streaming: bool) -> ReadOptions:
     amiss = _OF_BATCHES if streaming else _OF_STREAMS
     why = "a batch: a stream has no end" if streaming else "a stream: a batch reads all there is"
     problems += [f"{names[each]} is for {why}" for each in amiss if each in values]
+    if "log" in values and values.get("skip_unauthorized"):
+        problems.append("skipUnauthorized is not for a log: it would have holes that nothing shows")
     if "log" not in values:
         problems += [
             f"{names[each]} is for a log, whose records carry a time. Ledgers can be chosen by when they were made: "
@@ -174,9 +228,30 @@ def write_options(given: Mapping[str, Any]) -> WriteOptions:
     }
     rest = {key: value for key, value in given.items() if not key.lower().startswith(CUSTOM_PREFIX)}
     values = _values(WriteOptions, rest, problems)
-    if values.get("dataset") is None and not problems:
-        problems.append("option dataset is missing: the name under which the ledgers are published")
+    chosen = [name for name in ("dataset", "log") if name in values]
+    if not chosen and not problems:
+        problems.append(
+            "option dataset is missing: the name under which the ledgers are published (or log: that of a log)"
+        )
+    if len(chosen) == 2:
+        problems.append("dataset and log both say where rows go: give one of them")
+    if "log" in values:
+        problems += _named("log", values["log"])
+        if custom:
+            problems.append(
+                "custom.KEY is for ledgers of a dataset: those of a log are the log's own"
+            )
+    elif chosen:
+        problems += _named("dataset", values["dataset"])
     return WriteOptions(**_sound(WriteOptions, {**values, "custom": custom}, problems))
+
+
+def _named(option: str, name: str) -> list[str]:
+    try:
+        log_name(name)
+    except InvalidIdError as error:
+        return [f"option {option}: {error}"]
+    return []
 
 
 def _values(kind: type[Any], given: Mapping[str, Any], problems: list[str]) -> dict[str, Any]:
@@ -199,7 +274,7 @@ def _values(kind: type[Any], given: Mapping[str, Any], problems: list[str]) -> d
             except ValueError as error:
                 problems.append(f"option {each.metadata['name']} = {quoted(str(value))}: {error}")
         else:
-            problems.append(_unknown(key, [each.metadata["name"] for each in known.values()]))
+            problems.append(unknown(key, [each.metadata["name"] for each in known.values()]))
     values["client"] = client
     if "uri" not in values:
         problems.append("option metadata.uri is missing: the metadata store of the cluster")
@@ -211,24 +286,14 @@ def _client_option(name: str, text: str, client: dict[str, Any], problems: list[
     by_lower = {each.lower(): each for each in kinds}
     found = by_lower.get(name.lower())
     if found is None:
-        problems.append(
-            _unknown(f"{CLIENT_PREFIX}{name}", [CLIENT_PREFIX + each for each in kinds])
-        )
+        problems.append(unknown(f"{CLIENT_PREFIX}{name}", [CLIENT_PREFIX + each for each in kinds]))
         return
     default = kinds[found].default
-    parse: Callable[[str], Any] = _flag if isinstance(default, bool) else type(default)
+    parse: Callable[[str], Any] = _CLIENT.get(type(default), str)
     try:
-        client[found] = text if default is None else parse(text)
+        client[found] = parse(text)
     except ValueError as error:
         problems.append(f"option {CLIENT_PREFIX}{found} = {quoted(text)}: {error}")
-
-
-def _unknown(name: str, known: list[str]) -> str:
-    near = difflib.get_close_matches(name.lower(), [each.lower() for each in known], 1, 0.5)
-    by_lower = {each.lower(): each for each in known}
-    if near:
-        return f"option {quoted(name)} is not known: did you mean {quoted(by_lower[near[0]])}?"
-    return f"option {quoted(name)} is not known; known are {', '.join(sorted(known))}"
 
 
 def _sound(kind: type[Any], values: dict[str, Any], problems: list[str]) -> dict[str, Any]:

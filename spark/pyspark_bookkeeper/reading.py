@@ -63,7 +63,7 @@ class PieceReader:
         """None where the ledger is gone and that is no error."""
         try:
             return await client.open_ledger(
-                piece.ledger_id, self.options.password.encode(), recovery=False
+                piece.ledger_id, self.options.password_of(piece.ledger_id), recovery=False
             )
         except NoSuchLedgerError as error:
             self._lost(f"entries {piece.first} to {piece.last} of ledger {piece.ledger_id}", error)

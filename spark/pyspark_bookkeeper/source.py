@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from pyspark.sql.datasource import (
     DataSource,
     DataSourceReader,
@@ -11,12 +13,19 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
+from bkbox.errors import OperatorError
+from pyspark_bookkeeper.interpreter import missing_module
 from pyspark_bookkeeper.options import read_options, write_options
 from pyspark_bookkeeper.schema import check_schema, schema_of
 
 
 class DefaultSource(DataSource):
     """What needs Arrow and the client is imported where it is needed: Spark asks every source for its name."""
+
+    def __init__(self, options: dict[str, str]) -> None:
+        """Raises OperatorError where modules are missing: what Spark says of that later is that a worker crashed."""
+        super().__init__(options)
+        need_arrow()
 
     @classmethod
     def name(cls) -> str:
@@ -56,3 +65,11 @@ class DefaultSource(DataSource):
         from pyspark_bookkeeper.writing import StreamWriter
 
         return StreamWriter(write_options(self.options), schema, overwrite=overwrite)
+
+
+def need_arrow() -> None:
+    """Raises OperatorError where the Python that Spark runs lacks pyarrow: it need not be the one of the program."""
+    try:
+        import pyarrow  # noqa: F401
+    except ImportError as error:
+        raise OperatorError(missing_module(str(error), sys.executable)) from error

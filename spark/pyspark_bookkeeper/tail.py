@@ -16,7 +16,7 @@ from math import ceil
 from bkbox.audit.selection import parse_ledgers
 from bkbox.client.client import Client
 from bkbox.client.log.stored import StoredList
-from bkbox.errors import ConfigError, NoSuchEntryError, NoSuchLedgerError
+from bkbox.errors import ConfigError, NoSuchEntryError, NoSuchLedgerError, UnauthorizedError
 from bkbox.repair.parallel import in_parallel
 from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of
 from pyspark_bookkeeper.logs import check_reached, ledger_named, place_of, settled
@@ -145,6 +145,10 @@ class LedgersTail(Tail):
                 return await extent_of(client, ledger, self._options)
             except NoSuchLedgerError:
                 if self._options.fail_on_data_loss:
+                    raise
+                return Extent(ledger, 0, 0, 0)
+            except UnauthorizedError:
+                if not self._options.skip_unauthorized:
                     raise
                 return Extent(ledger, 0, 0, 0)
 

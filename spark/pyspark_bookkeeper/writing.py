@@ -6,6 +6,8 @@ what was abandoned: the ledgers of attempts that failed, were killed, or ran bes
 by their custom metadata, among the ids that were given out since the job began. A batch that comes again, as after a
 restart, is recognised by its number and its ledgers are deleted. So every row is there exactly once.
 
+Rows for a log go the same way, and are then appended to it (logsink.py).
+
 An entry is a row's column ``value``, in the order of the task.
 """
 
@@ -28,11 +30,18 @@ from pyspark.sql.datasource import (
 from pyspark.sql.types import BinaryType, StringType, StructType
 
 from bkbox.client.client import Client
-from bkbox.errors import BkboxError, ConfigError, MetadataError, NoSuchLedgerError
+from bkbox.errors import (
+    BkboxError,
+    ConfigError,
+    EntryTooLargeError,
+    MetadataError,
+    NoSuchLedgerError,
+)
 from bkbox.ids import LedgerId
 from bkbox.repair.parallel import in_parallel
 from pyspark_bookkeeper.cluster import connected
-from pyspark_bookkeeper.dataset import Change, Dataset, Datasets, published
+from pyspark_bookkeeper.dataset import Change, Dataset, Datasets, of_log, published, queued
+from pyspark_bookkeeper.logsink import ROW_OVERHEAD_BYTES, append_queue
 from pyspark_bookkeeper.options import WriteOptions
 
 log = logging.getLogger(__name__)
@@ -61,9 +70,8 @@ class _Writes:
 
     def __init__(self, options: WriteOptions, schema: StructType, job: str) -> None:
         check_rows(schema)
-        assert options.dataset is not None
         self._options = options
-        self._dataset = options.dataset
+        self._document = _document_of(options)
         self._job = job
 
     # ---- a task -------------------------------------------------------------------------------------
@@ -91,12 +99,13 @@ class _Writes:
                     "application": b"pyspark",
                     **options.custom,
                     JOB: self._job.encode(),
-                    DATASET: self._dataset.encode(),
+                    DATASET: self._document.encode(),
                 },
             )
             try:
                 found: list[bytes] | None = first
                 while found is not None:
+                    self._must_fit(found, writer.payload_bytes_max)
                     await writer.append_many(found)
                     entries += len(found)
                     size += sum(map(len, found))
@@ -109,7 +118,43 @@ class _Writes:
                 raise
         return Sealed(writer.ledger_id, entries, size)
 
+    def _must_fit(self, values: list[bytes], entry_bytes_max: int) -> None:
+        """Raises EntryTooLargeError here, where the job fails, and not when it is published already."""
+        if self._options.log is None:
+            return
+        room, largest = entry_bytes_max - ROW_OVERHEAD_BYTES, max(map(len, values))
+        if largest > room:
+            raise EntryTooLargeError(
+                f"a row of {largest} bytes does not fit into an entry of log {self._options.log}: {room} are allowed"
+            )
+
     # ---- the driver ---------------------------------------------------------------------------------
+
+    def _change(
+        self, messages: Sequence[WriterCommitMessage | None], *, writer: str = "", batch: int = -1
+    ) -> Change:
+        """What publishes the ledgers of a job, for a dataset that is added to or for a log."""
+        sealed = [each for each in messages if isinstance(each, Sealed)]
+        found = [(each.ledger_id, each.entries) for each in sealed if each.ledger_id is not None]
+        if self._options.log is not None:
+            return queued(found, writer=writer, batch=batch)
+        return published(
+            [ledger for ledger, _ in found], overwrite=False, writer=writer, batch=batch
+        )
+
+    async def _publish(self, client: Client, change: Change) -> Dataset:
+        """The document after the change; what of it is for a log is in the log then."""
+        found = await Datasets(client.store).change(self._document, change)
+        if self._options.log is not None:
+            try:
+                await append_queue(client, self._options.log, self._options)
+            except BkboxError as error:
+                error.add_note(
+                    f"the rows are published, and the next job that writes to log {self._options.log} appends them: "
+                    "do not write them again"
+                )
+                raise
+        return found
 
     async def _delete_abandoned(
         self, client: Client, found: Dataset | None, first_id: int, bound: int
@@ -148,6 +193,13 @@ class BatchWriter(_Writes, DataSourceArrowWriter):
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, uuid4().hex)
+        if overwrite and options.log is not None:
+            raise ConfigError(
+                [
+                    f"a log is appended to: mode has to be append (`bkbox log truncate {options.log} POSITION` "
+                    "takes records off its front)"
+                ]
+            )
         self._overwrite = overwrite
         self._first_id = asyncio.run(self._draw())
 
@@ -158,7 +210,9 @@ class BatchWriter(_Writes, DataSourceArrowWriter):
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
         """Publish."""
-        change = published(_ledgers(messages), overwrite=self._overwrite)
+        change = self._change(messages)
+        if self._overwrite:
+            change = published(_ledgers(messages), overwrite=True)
         asyncio.run(self._end(change))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
@@ -169,10 +223,10 @@ class BatchWriter(_Writes, DataSourceArrowWriter):
         async with connected(self._options) as client:
             datasets = Datasets(client.store)
             if change is None:
-                found = await datasets.find(self._dataset)
+                found = await datasets.find(self._document)
             else:
-                found = await datasets.change(self._dataset, change)
-                await datasets.bury(self._dataset)
+                found = await self._publish(client, change)
+                await datasets.bury(self._document)
             bound = await client.store.new_ledger_id()
             await self._delete_abandoned(client, found, self._first_id, bound)
 
@@ -198,18 +252,18 @@ class StreamWriter(_Writes, DataSourceStreamArrowWriter):
     async def _begin(self) -> None:
         async with connected(self._options) as client:
             datasets = Datasets(client.store)
-            found = await datasets.find(self._dataset)
+            found = await datasets.find(self._document)
             if found is not None and self._name in found.swept:
                 return
             first_id = await client.store.new_ledger_id()
             await datasets.change(
-                self._dataset,
+                self._document,
                 lambda now: replace(now, swept={self._name: first_id, **now.swept}),
             )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
         """Publish, unless this batch was published before."""
-        change = published(_ledgers(messages), overwrite=False, writer=self._name, batch=batchId)
+        change = self._change(messages, writer=self._name, batch=batchId)
         asyncio.run(self._end(change))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
@@ -219,12 +273,19 @@ class StreamWriter(_Writes, DataSourceStreamArrowWriter):
     async def _end(self, change: Change) -> None:
         async with connected(self._options) as client:
             datasets = Datasets(client.store)
-            found = await datasets.change(self._dataset, change)
+            found = await self._publish(client, change)
             bound = await client.store.new_ledger_id()
             await self._delete_abandoned(client, found, found.swept[self._name], bound)
             await datasets.change(
-                self._dataset, lambda now: replace(now, swept={**now.swept, self._name: bound})
+                self._document, lambda now: replace(now, swept={**now.swept, self._name: bound})
             )
+
+
+def _document_of(options: WriteOptions) -> str:
+    if options.log is not None:
+        return of_log(options.log)
+    assert options.dataset is not None
+    return options.dataset
 
 
 def check_rows(schema: StructType) -> None:

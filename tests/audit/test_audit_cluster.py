@@ -229,3 +229,25 @@ def test_the_command(cluster: Cluster, tmp_path: Path) -> None:
     done = bkbox("audit", "--metadata", cluster.uri, "-o", str(folder), "--no-orphans", "--read")
     assert "nothing is wrong" in done.stderr
     assert "billing" in bkbox("top", "--metadata", cluster.uri, "--by", "owner").stdout
+
+
+def test_only_ledgers_whose_metadata_fit(tmp_path: Path, cluster: Cluster) -> None:
+    from tests.spark.sparkledgers import closed
+
+    mine = [closed(cluster.uri, 3, custom={"owner": b"select-me"}) for _ in range(3)]
+    closed(cluster.uri, 3, custom={"owner": b"other"})
+    plan = asyncio.run(
+        plan_audit(
+            cluster.uri, read_all=True, orphans=True, client=QUICK, select="owner = select-me"
+        )
+    )
+    folder = tmp_path / "selected"
+    summary = run_audit(LocalEngine(), plan, folder, Silent(), wall_ms=lambda: 0)
+    assert (summary.ledgers, summary.entries, summary.ids_probed) == (3, 9, 0)
+    found = rows_of("ledgers", read_table(folder, "ledgers"))
+    assert [row.ledger_id for row in found] == mine
+    arguments = ("audit", "--metadata", cluster.uri, "-o", str(tmp_path / "cli"))
+    done = bkbox(*arguments, "--select", "owner = select-me")
+    assert "3 ledgers, 9 entries" in done.stdout
+    refused = bkbox(*arguments, "--select", "owner is me", check=False)
+    assert "is no condition" in refused.stderr

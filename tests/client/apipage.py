@@ -12,7 +12,6 @@ from typing import Any
 from bkbox import client, errors
 from bkbox.client import health, log, sync
 from bkbox.client.log import handler
-from bkbox.wire import ledger
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
 
@@ -33,6 +32,9 @@ SECTIONS: dict[str, tuple[str, list[Any]]] = {
             client.LedgerReader,
             client.Entry,
             client.ClientOptions,
+            client.LedgerMetadata,
+            client.LedgerState,
+            client.DigestType,
             health.Health,
         ],
     ),
@@ -54,7 +56,6 @@ SECTIONS: dict[str, tuple[str, list[Any]]] = {
         ],
     ),
     "bkbox.client.sync": (inspect.getdoc(sync) or "", []),
-    "bkbox.wire.ledger": ("", [ledger.LedgerMetadata, ledger.LedgerState, ledger.DigestType]),
     "bkbox.errors": (inspect.getdoc(errors) or "", []),
 }
 
@@ -66,7 +67,31 @@ def page() -> str:
         if text:
             parts.append(_prose(text) + "\n\n")
         parts += map(_thing, things)
+    parts.append(f"### BkboxError\n\n{_prose(inspect.getdoc(errors.BkboxError) or '')}\n\n")
+    parts += map(_kind_of_error, _cases(errors.BkboxError))
     return re.sub(r"\n{3,}", "\n\n", "".join(parts)).rstrip("\n") + "\n"
+
+
+def _kind_of_error(kind: type[errors.BkboxError]) -> str:
+    parts = [f"### {kind.__name__}\n\n{_prose(inspect.getdoc(kind) or '')}\n\n"]
+    for error in leaves(kind):
+        bases = [base.__name__ for base in error.__bases__ if base is not kind]
+        named = f"{error.__name__}({', '.join(bases)})" if bases else error.__name__
+        text = _prose(inspect.getdoc(error) or "", indent="  ")
+        if error.may_have_taken_effect:
+            text += " `may_have_taken_effect`."
+        parts.append(f"- **`{named}`** {text}\n")
+    return "".join(parts) + "\n"
+
+
+def leaves(kind: type[errors.BkboxError]) -> list[type[errors.BkboxError]]:
+    """All errors of a kind, each behind the one that it is a case of."""
+    return [each for child in _cases(kind) for each in (child, *leaves(child))]
+
+
+def _cases(kind: type[errors.BkboxError]) -> list[type[errors.BkboxError]]:
+    """Those of the tree itself: what other modules raise among themselves is no part of the interface."""
+    return [each for each in kind.__subclasses__() if each.__module__ == errors.__name__]
 
 
 def _thing(thing: Any) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 
+from bkbox import errors
 from tests.client.apipage import PAGE, SECTIONS, page
 
 
@@ -22,3 +24,11 @@ def test_everything_public_is_described() -> None:
                     and "client" in member.__module__
                 ):
                     assert inspect.getdoc(member), f"{thing.__name__}.{name}"
+
+
+def test_every_error_is_listed() -> None:
+    text = PAGE.read_text()
+    for name, error in vars(errors).items():
+        if inspect.isclass(error) and issubclass(error, errors.BkboxError):
+            assert re.search(rf"\b{name}\b", text), f"docs/api.md does not list {name}"
+            assert inspect.getdoc(error), name

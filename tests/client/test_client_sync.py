@@ -163,7 +163,7 @@ def test_records_may_be_handed_over(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("facade", "original", "lacks"),
     [
-        (sync.Client, asynchronous.Client, "close ender placer pool rng store survey"),
+        (sync.Client, asynchronous.Client, "close ender leave placer pool rng store survey"),
         (
             sync.LedgerWriter,
             asynchronous.LedgerWriter,

@@ -136,3 +136,23 @@ def test_more_than_a_socket_buffer_is_queued_in_order() -> None:
         return type(await waiting)
 
     assert with_server(serve, client) is Done
+
+
+def test_a_message_that_does_not_decode_ends_the_calls_that_wait() -> None:
+    """It may have been the reply to any of them: without a time-out they would wait for ever."""
+
+    async def run() -> None:
+        ours, theirs = channel.pair()
+        asyncio.get_running_loop().set_exception_handler(
+            lambda *_: None
+        )  # the defect is told there
+        end = AsyncChannel(ours)
+        waiting = asyncio.ensure_future(end.call(GetStats()))
+        await asyncio.sleep(0)
+        theirs.send(b"nonsense")
+        with pytest.raises(ConnectionLostError):
+            await asyncio.wait_for(waiting, 30)
+        assert end.closed
+        theirs.close()
+
+    asyncio.run(run())

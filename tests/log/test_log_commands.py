@@ -18,6 +18,7 @@ from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
 from bkbox.client import sync
 from bkbox.client.log.handler import BookKeeperHandler
+from bkbox.errors import CallerError
 from tests.client.tinybookie import Bookies, bookies
 from tests.harness.documents import document
 from tests.harness.processes import BKBOX
@@ -182,3 +183,33 @@ def test_a_handler_never_holds_up_who_logs(made: Bookies) -> None:
         lines = [entry.payload for entry in client.log("service").read()]
     assert any(b"lines were dropped" in line for line in lines)
     assert len(lines) == 12_001 - handler.dropped + 1
+
+
+def test_a_line_that_is_too_long_is_dropped_and_holds_up_no_other(made: Bookies) -> None:
+    handler = BookKeeperHandler(made.uri, "service", add_timeout_s=60)
+    try:
+        for text in ("before", "x" * (6 << 20), "behind", "half a pair: \ud800"):
+            handler.emit(logging.LogRecord("app", logging.INFO, "", 0, text, (), None))
+        handler.flush(60)
+    finally:
+        handler.close()
+    assert handler.dropped == 1
+    with sync.connect(made.uri) as client:
+        found = [record.payload for record in client.log("service").read()]
+    assert [line for line in found if b"dropped" not in line] == [
+        b"before",
+        b"behind",
+        b"half a pair: \\ud800",
+    ]
+    assert any(b"1 lines were dropped" in line for line in found)
+
+
+def test_arguments_of_the_handler() -> None:
+    for uri, name, given in (
+        (5, "service", {}),
+        ("sqlite:x", "not/a/name", {}),
+        ("sqlite:x", "service", {"options": {}}),
+        ("sqlite:x", "service", {"add_timeout": 5}),
+    ):
+        with pytest.raises(CallerError):
+            BookKeeperHandler(uri, name, **given)  # type: ignore[arg-type]

@@ -91,6 +91,43 @@ def test_what_does_not_fit(options: dict[str, str], problem: str) -> None:
         read_options({**URI, **options}, streaming=False)
 
 
+@pytest.mark.parametrize(
+    ("option", "value", "wanted"),
+    [
+        ("maxBytesPerPartition", "abc", "a size, as 128m or 1g"),
+        ("maxBytesPerPartition", "1.5m", "a size, as 128m or 1g"),
+        ("maxBytesPerPartition", "", "a size, as 128m or 1g"),
+        ("minPartitions", "two", "a whole number, as 128"),
+        ("minPartitions", "\u0663", "a whole number, as 128"),
+        ("minPartitions", "0", "at least 1"),
+        ("numRetries", "99999999999999999999", "a whole number, as 128"),
+        ("startingTimestamp", "-5", "milliseconds since 1970"),
+        ("failOnDataLoss", "yes", "true or false"),
+        ("passwords", "[1]", "JSON as"),
+        ("passwords", '{"x": "y"}', "ledger id 'x' is not a number"),
+        ("bookkeeper.client.window_bytes", "8m", "a whole number, as 128"),
+        ("bookkeeper.client.read_timeout_s", "soon", "a number, as 2.5"),
+    ],
+)
+def test_values_that_cannot_be_read(option: str, value: str, wanted: str) -> None:
+    """Each says what it has to be, and nothing of Python."""
+    with pytest.raises(ConfigError) as caught:
+        read_options({**URI, "ledgers": "1", option: value}, streaming=False)
+    found = [text for text in caught.value.problems if text.startswith(f"option {option} = ")]
+    assert wanted in found[0]
+    assert "literal" not in str(caught.value)
+
+
+def test_passwords() -> None:
+    given = {"password": "p", "passwords": '{"7": "seven"}', "skipUnauthorized": "true"}
+    found = read_options({**URI, "ledgers": "1", **given}, streaming=False)
+    assert (found.password_of(7), found.password_of(8)) == (b"seven", b"p")
+    assert found.skip_unauthorized
+    assert problems(log="a", skipUnauthorized="true") == [
+        "skipUnauthorized is not for a log: it would have holes that nothing shows"
+    ]
+
+
 def test_a_stream_has_no_end() -> None:
     given = {"endingOffsets": "latest", "endingTimestamp": "5"}
     assert problems(streaming=True, log="a", **given) == [
@@ -117,6 +154,15 @@ def test_writing() -> None:
     assert found.custom == {"owner": b"billing"}
     with pytest.raises(ConfigError, match="option dataset is missing"):
         write_options(URI)
+    assert write_options({**URI, "log": "orders"}).log == "orders"
+    for wrong, told in (
+        ({"dataset": "d", "log": "l"}, "give one of them"),
+        ({"log": "l", "custom.owner": "x"}, "custom.KEY is for ledgers of a dataset"),
+        ({"log": "not/a/name"}, "option log: 'not/a/name' is no name"),
+        ({"dataset": "log:orders"}, "option dataset: 'log:orders' is no name"),
+    ):
+        with pytest.raises(ConfigError, match=told):
+            write_options({**URI, **wrong})
     with pytest.raises(ConfigError, match="'ensemble' is not known: did you mean 'ensembleSize'"):
         write_options({**URI, "dataset": "d", "ensemble": "3"})
 

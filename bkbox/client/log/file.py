@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from types import TracebackType
 from typing import Self
 
+from bkbox.client import arguments
 from bkbox.client.log.position import Position
 from bkbox.client.log.reader import Record
 
@@ -22,6 +23,7 @@ class LogFile:
 
     async def read(self, size: int = -1) -> bytes:
         """So many bytes, fewer only at the end; negative: all that come. Raises as the records do."""
+        size = arguments.integer("size", size)
         while not self._ended and (size < 0 or len(self._held) < size):
             await self._more()
         return self._take(len(self._held) if size < 0 else size)

@@ -11,11 +11,14 @@ import logging
 import queue
 import threading
 import time
-from typing import Any
+from typing import Unpack
 
+from bkbox.client import arguments
 from bkbox.client.log.options import LogOptions
+from bkbox.client.options import ClientOptions, ConnectOptions
 from bkbox.client.sync import LogWriter, connect
 from bkbox.errors import BkboxError
+from bkbox.metadata.loglists import log_name
 
 LINES_MAX = 10_000
 """Lines that wait."""
@@ -27,17 +30,24 @@ _PAUSE_S_MAX = 10.0
 class BookKeeperHandler(logging.Handler):
     """Writes to the log ``name`` of the cluster at ``uri``; ``options``: those of its writer, ``client``: the fields of
     ClientOptions. ``dropped``: lines that were lost. Give the log one process: a second one that opens it ends the
-    first as its writer."""
+    first as its writer. Raises InvalidArgumentError, InvalidIdError, ConfigError."""
 
     def __init__(
-        self, uri: str, name: str, options: LogOptions | None = None, **client: Any
+        self,
+        uri: str,
+        name: str,
+        options: LogOptions | None = None,
+        **client: Unpack[ConnectOptions],
     ) -> None:
         super().__init__()
+        arguments.instance("uri", uri, str, "text, such as sqlite:PATH")
+        self._options = LogOptions() if options is None else options
+        arguments.instance("options", self._options, LogOptions, "LogOptions(...)")
+        arguments.made_of(ClientOptions, client)
         self.dropped = 0
         self._told = 0
         self._uri = uri
-        self._name = name
-        self._options = options or LogOptions()
+        self._name = log_name(name)
         self._client = client
         self._lines: queue.Queue[tuple[bytes, int] | None] = queue.Queue(LINES_MAX)
         self._ended = threading.Event()
@@ -48,7 +58,8 @@ class BookKeeperHandler(logging.Handler):
         if threading.current_thread() is self._thread or record.name.startswith("bkbox."):
             return  # what the client says about writing this must not be written here
         try:
-            line = (self.format(record).encode(), int(record.created * 1000))
+            text = self.format(record).encode(errors="backslashreplace")
+            line = (text, arguments.integer("time in ms", int(record.created * 1000)))
         except Exception:  # noqa: BLE001 - a line that cannot be formatted must not end who logs
             self.handleError(record)
             return
@@ -101,7 +112,10 @@ class BookKeeperHandler(logging.Handler):
         return batch
 
     def _write(self, writer: LogWriter, batch: list[tuple[bytes, int] | None]) -> None:
-        lines = [line for line in batch if line is not None]
+        given = [line for line in batch if line is not None]
+        # One that is too long for an entry would be tried again for ever, and with it all behind it.
+        lines = [line for line in given if len(line[0]) <= writer.payload_bytes_max]
+        self.dropped += len(given) - len(lines)
         dropped = self.dropped
         if dropped > self._told and lines:
             lines.insert(0, (b"%d lines were dropped" % (dropped - self._told), lines[0][1]))

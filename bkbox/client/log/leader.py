@@ -11,6 +11,7 @@ import asyncio
 from types import TracebackType
 from typing import Self
 
+from bkbox.client import arguments
 from bkbox.client.client import Client
 from bkbox.errors import MetadataError
 from bkbox.metadata.loglists import log_name
@@ -22,6 +23,7 @@ class LeaderElection:
     """Stands for the leadership of a log, as long as the context lasts. ``candidate``: how others see who leads."""
 
     def __init__(self, client: Client, name: str, candidate: str) -> None:
+        arguments.instance("candidate", candidate, str, "text")
         self._lists = client.store.logs
         self._name = log_name(name)
         self._candidacy = self._lists.candidacy(self._name, candidate)

@@ -6,11 +6,12 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from bkbox.client import arguments
 from bkbox.client.client import Client
 from bkbox.client.log.ledgerlist import LedgerList
 from bkbox.client.log.opening import open_as_writer
 from bkbox.client.log.options import LogOptions
-from bkbox.client.log.position import BEGINNING, Position
+from bkbox.client.log.position import BEGINNING, Position, checked
 from bkbox.client.log.reader import LogReader, Record
 from bkbox.client.log.stored import StoredList
 from bkbox.client.log.writer import LogWriter
@@ -20,7 +21,7 @@ from bkbox.errors import (
     NoSuchLedgerError,
     VersionConflictError,
 )
-from bkbox.ids import EntryId, LedgerId, ledger_id
+from bkbox.ids import EntryId, LedgerId
 from bkbox.metadata.loglists import DATASET_PREFIX, log_name
 
 _PATIENCE_S = 1.0
@@ -56,6 +57,7 @@ class Log:
     the metadata store says. Raises InvalidIdError (the name)."""
 
     def __init__(self, client: Client, name: str, *, password: bytes | None = None) -> None:
+        arguments.password(password)
         self._client = client
         self._stored = StoredList(client.store, log_name(name))
         self._reader = LogReader(client, self._stored, password)
@@ -71,7 +73,9 @@ class Log:
         Raises LogLedgerLostError, NotEnoughBookiesError, RecoveryAbortedError (too few bookies of its last ledgers can
         be reached: try again), NotLeaderError (somebody else did so right after), UnauthorizedError, MetadataError.
         """
-        options = options or LogOptions()
+        if options is None:
+            options = LogOptions()
+        arguments.instance("options", options, LogOptions, "LogOptions(...)")
         opened = await open_as_writer(self._client, self._stored, options)
         return LogWriter(self._client, self._stored, options, opened)
 
@@ -83,15 +87,15 @@ class Log:
         Raises LogTruncatedError (``start`` is gone, or is truncated while it is read), LogLedgerLostError,
         NoSuchLogError, and as LedgerReader.read; EncodingError for what is not a log's entry.
         """
-        return self._reader.read(start, end)
+        return self._reader.read(_place("start", start), _place("end", end))
 
     def tail(self, start: Position | None = None) -> AsyncGenerator[Record, None]:
         """The same, and then whatever comes, until the log is deleted (NoSuchLogError)."""
-        return self._reader.tail(start)
+        return self._reader.tail(_place("start", start))
 
     async def last(self, count: int) -> list[Record]:
         """The last records that are confirmed, so many at most, in order. Raises as ``read``."""
-        return await self._reader.last(count)
+        return await self._reader.last(arguments.integer("count", count, 0))
 
     def __aiter__(self) -> AsyncGenerator[Record, None]:
         """``read()``."""
@@ -115,6 +119,7 @@ class Log:
         Readers and the writer may go on meanwhile. Raises InvalidIdError (it lies behind the end), NoSuchLogError,
         MetadataError.
         """
+        checked("before", before)
         found = (await self._stored.read()).value
         if not await self._is_written(found, before):
             raise InvalidIdError(
@@ -157,7 +162,7 @@ class Log:
         Raises NoSuchLedgerError (it is not a ledger of the log), LedgerExistsError (it is there, and so are its
         records), NoSuchLogError, MetadataError.
         """
-        gone = ledger_id(ledger)
+        gone = arguments.ledger(ledger)
         while True:
             found = await self._stored.read()
             if gone not in found.value.ledgers:
@@ -202,6 +207,10 @@ class Log:
         return max(
             found.start, Position(found.ledgers[0], EntryId(0)) if found.ledgers else BEGINNING
         )
+
+
+def _place(name: str, position: Position | None) -> Position | None:
+    return None if position is None else checked(name, position)
 
 
 def _lost(found: LedgerList, ledger: LedgerId) -> LostLedger:

@@ -19,6 +19,7 @@ import logging
 from dataclasses import dataclass
 
 from bkbox.client.client import Client
+from bkbox.client.inner import Inner
 from bkbox.client.log.entry import Kind, decode, encode_state
 from bkbox.client.log.ledgerlist import LedgerList
 from bkbox.client.log.options import LogOptions
@@ -29,6 +30,7 @@ from bkbox.client.options import jittered
 from bkbox.client.writer import LedgerWriter
 from bkbox.errors import (
     BugError,
+    EncodingError,
     LedgerClosedError,
     LedgerFencedError,
     LogTruncatedError,
@@ -90,6 +92,9 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
             pause_s = min(2 * pause_s, 1.0)
             await asyncio.sleep(jittered(pause_s, client.rng))
             continue
+        except asyncio.CancelledError:
+            client.leave(discard(client, stored, writer))
+            raise
         except BaseException:
             await writer.abort()
             raise
@@ -176,13 +181,22 @@ async def read_state(
         if last is None:
             continue  # nothing was ever written to it
         sequences = Sequences()
-        async for entry in reader.read(decode(last.payload).state_entry):
-            found = decode(entry.payload)
-            if found.kind is Kind.STATE:
-                sequences = Sequences.decode(found.state)
-            for number, record in enumerate(found.records):
-                if record.writer_id:
-                    position = Position(ledger, entry.entry_id, number)
-                    sequences.note(record.writer_id, record.sequence, position)
+        async with Inner(reader.read(_state_entry(last.payload))) as entries:
+            async for entry in entries:
+                found = decode(entry.payload)
+                if found.kind is Kind.STATE:
+                    sequences = Sequences.decode(found.state)
+                for number, record in enumerate(found.records):
+                    if record.writer_id:
+                        position = Position(ledger, entry.entry_id, number)
+                        sequences.note(record.writer_id, record.sequence, position)
         return sequences
     return Sequences()
+
+
+def _state_entry(payload: bytes) -> int:
+    """Raises EncodingError."""
+    number = decode(payload).state_entry
+    if number < 0:
+        raise EncodingError(f"an entry of a log says that its state is in entry {number}")
+    return number

@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bkbox.client.arguments import option_problems
 from bkbox.client.log.compression import Compression, check
 from bkbox.errors import ConfigError
 from bkbox.wire.ledger import DigestType
-from bkbox.words import quoted
 
 
 def wall_clock_ms() -> int:
@@ -59,12 +59,10 @@ class LogOptions:
     """Dates records that come without a time."""
 
     def __post_init__(self) -> None:
-        positive = ("roll_bytes", "roll_s", "batch_bytes", "window_bytes")
-        problems = [
-            f"{name} = {quoted(getattr(self, name))} has to be above 0"
-            for name in positive
-            if not getattr(self, name) > 0
-        ]
+        problems = option_problems(self, _ABOVE_0)
         if problems:
             raise ConfigError(problems)
         check(self.compression)
+
+
+_ABOVE_0 = ("roll_bytes", "roll_s", "batch_bytes", "window_bytes")

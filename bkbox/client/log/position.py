@@ -5,11 +5,11 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from bkbox.client import arguments
 from bkbox.errors import InvalidIdError
 from bkbox.ids import MAX_ID, EntryId, LedgerId
-from bkbox.words import quoted
 
-_TEXT = re.compile(r"(\d{1,19}):(\d{1,19})(?:\.(\d{1,9}))?")
+_TEXT = re.compile(r"([0-9]{1,19}):([0-9]{1,19})(?:\.([0-9]{1,9}))?")
 
 
 class Position(NamedTuple):
@@ -32,14 +32,26 @@ class Position(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> Position:
         """Raises InvalidIdError."""
-        found = _TEXT.fullmatch(text)
+        found = _TEXT.fullmatch(text) if isinstance(text, str) else None
         numbers = [int(number or 0) for number in found.groups()] if found else [MAX_ID + 1]
         if found is None or max(numbers) > MAX_ID:
             raise InvalidIdError(
-                f"{quoted(text)} is no position in a log: write LEDGER:ENTRY or LEDGER:ENTRY.RECORD, such as 7:12.3"
+                f"{arguments.shown(text)} is no position in a log: write LEDGER:ENTRY or LEDGER:ENTRY.RECORD, such as "
+                "7:12.3"
             )
         return cls(LedgerId(numbers[0]), EntryId(numbers[1]), numbers[2])
 
 
 BEGINNING = Position(LedgerId(0), EntryId(0))
 """Before everything."""
+
+
+def checked(name: str, position: Position) -> Position:
+    """A position that was given as an argument. Raises InvalidArgumentError, InvalidIdError."""
+    arguments.instance(
+        name, position, Position, "a Position, as of a Record or Position.parse(text)"
+    )
+    arguments.ledger(position.ledger_id)
+    arguments.entry(position.entry_id)
+    arguments.integer("record", position.record, 0)
+    return position

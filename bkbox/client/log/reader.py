@@ -7,9 +7,9 @@ reader that is ahead of that waits (``tail``) or ends (``read``). A reader that 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
 
 from bkbox.client.client import Client
+from bkbox.client.inner import Inner
 from bkbox.client.log.entry import RawRecord, decode
 from bkbox.client.log.ledgerlist import LedgerList
 from bkbox.client.log.position import BEGINNING, Position
@@ -58,7 +58,7 @@ class LogReader:
             if end is not None and ledger == end.ledger_id:
                 last = min(last, end.entry_id)
             if first <= last:
-                async with aclosing(reader.read(first, last)) as entries:
+                async with Inner(reader.read(first, last)) as entries:
                     async for entry in entries:
                         for record in _records(entry, at):
                             if end is not None and record.position >= end:
@@ -78,11 +78,10 @@ class LogReader:
                 records = []  # what lies behind is not settled yet
             while end >= 0 and len(records) < count:
                 first = EntryId(max(end - (count - len(records)) + 1, 0))
-                before = [
-                    record
-                    async for entry in reader.read(first, end)
-                    for record in _records(entry, found.start)
-                ]
+                async with Inner(reader.read(first, end)) as entries:
+                    before = [
+                        record async for entry in entries for record in _records(entry, found.start)
+                    ]
                 records, end = before + records, EntryId(first - 1)
             if len(records) >= count and reader.is_closed:
                 break
@@ -90,14 +89,14 @@ class LogReader:
 
     async def tail(self, start: Position | None) -> AsyncGenerator[Record, None]:
         """Records from ``start`` on (None: what is left), as they become readable, until the log is deleted."""
-        async with aclosing(self._stored.watch()) as lists:
+        async with Inner(self._stored.watch()) as lists:
             at: Position | None = None
             async for found in lists:
                 if at is None:
                     self._must_be_left(found, start)
                 at = self._start(found, start if at is None else at)
                 while (ledger := _next(found, at)) is not None:
-                    async with aclosing(self._tail_ledger(ledger, at)) as records:
+                    async with Inner(self._tail_ledger(ledger, at)) as records:
                         async for record in records:
                             yield record
                     at = Position(LedgerId(ledger + 1), EntryId(0))
@@ -106,7 +105,7 @@ class LogReader:
         reader = await self.open(ledger)
         first = at.entry_id if ledger == at.ledger_id else EntryId(0)
         try:
-            async with aclosing(reader.tail(first)) as entries:
+            async with Inner(reader.tail(first)) as entries:
                 async for entry in entries:
                     for record in _records(entry, at):
                         yield record

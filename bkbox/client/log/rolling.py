@@ -115,14 +115,18 @@ class Rolling:
                 else:
                     self.next, writer = writer, None
             self._rolled()
-        except BkboxError as error:
+        except asyncio.CancelledError:
+            if writer is not None:
+                self._client.leave(discard(self._client, self._stored, writer))
+            raise
+        except Exception as error:
             self._failed(error)
             if writer is not None:
                 await self._let_go(writer)
+            if not isinstance(error, BkboxError):
+                raise
         finally:
             self._preparing = None
-            if writer is not None:
-                await writer.abort()  # cancelled, it may be in the list: it stays
 
     async def _let_go(self, writer: LedgerWriter) -> None:
         """A ledger that was not added, as this writer was too late."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 
+from bkbox.client.inner import Inner
 from bkbox.client.log.ledgerlist import LedgerList, decode, encode
 from bkbox.errors import (
     EncodingError,
@@ -102,13 +103,14 @@ class StoredList:
 
     async def watch(self) -> AsyncGenerator[LedgerList, None]:
         """The list now and after each change. Raises NoSuchLogError once it is deleted, MetadataError."""
-        async for found in self._store.logs.watch(self.name):
-            if found is None:
-                raise NoSuchLogError(f"there is no log {self.name}")
-            changed = (await self._decoded(found)).value
-            if changed.deleted:
-                raise NoSuchLogError(f"the log {self.name} was deleted")
-            yield changed
+        async with Inner(self._store.logs.watch(self.name)) as lists:
+            async for found in lists:
+                if found is None:
+                    raise NoSuchLogError(f"there is no log {self.name}")
+                changed = (await self._decoded(found)).value
+                if changed.deleted:
+                    raise NoSuchLogError(f"the log {self.name} was deleted")
+                yield changed
 
     async def _decoded(self, found: Versioned[bytes]) -> Versioned[LedgerList]:
         try:

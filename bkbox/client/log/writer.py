@@ -15,15 +15,17 @@ import asyncio
 import logging
 import warnings
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Sized
 from itertools import repeat
 from typing import NamedTuple
 
+from bkbox.client import arguments
 from bkbox.client.binding import Binding
 from bkbox.client.client import Client
 from bkbox.client.closing import ClosedAtEnd
 from bkbox.client.log.entry import (
     HEADER,
+    RECORD_OVERHEAD_BYTES,
     WRITER_ID_BYTES_MAX,
     RawRecord,
     encode_records,
@@ -37,8 +39,10 @@ from bkbox.client.log.stored import StoredList
 from bkbox.client.payload import payload_of
 from bkbox.errors import (
     BkboxError,
+    BugError,
     EntryTooLargeError,
     HandleClosedError,
+    InvalidArgumentError,
     LedgerClosedError,
     LedgerFencedError,
     NotLeaderError,
@@ -46,7 +50,6 @@ from bkbox.errors import (
     WindowFullError,
 )
 from bkbox.ids import EntryId
-from bkbox.words import quoted
 
 log = logging.getLogger(__name__)
 
@@ -105,6 +108,11 @@ class LogWriter(ClosedAtEnd):
         return self._epoch
 
     @property
+    def payload_bytes_max(self) -> int:
+        """The largest payload of a record that it takes, by ``append``."""
+        return self._entry_bytes_max - RECORD_OVERHEAD_BYTES
+
+    @property
     def failure(self) -> BaseException | None:
         """What ended the writer; None: nothing yet."""
         return self._failure
@@ -118,6 +126,9 @@ class LogWriter(ClosedAtEnd):
         EntryTooLargeError, PayloadTypeError, HandleClosedError, WrongLoopError, ForkedError, and what ended the
         writer: NotLeaderError, AddFailedError, MetadataError.
         """
+        if timestamp_ms is not None:
+            arguments.integer("timestamp_ms", timestamp_ms)
+        payload = payload_of(payload)
         await self.drain()
         return await self.append_nowait(payload, timestamp_ms=timestamp_ms)
 
@@ -131,11 +142,7 @@ class LogWriter(ClosedAtEnd):
         Returns None for a repetition of which it is only known that it is in the log. Raises SequenceError, else as
         ``append``.
         """
-        if not writer_id or len(writer_id.encode()) > WRITER_ID_BYTES_MAX or sequence < 0:
-            raise SequenceError(
-                f"writer id {quoted(writer_id[:300])} and sequence number {sequence}: an id has 1 to "
-                f"{WRITER_ID_BYTES_MAX} bytes, and numbers begin at 0"
-            )
+        writer_id, sequence = _producer(writer_id, sequence)
         # Nothing is waited for before the record has its place: one that another overtakes would count as repeated.
         self._binding.check()
         self._must_be_open()
@@ -152,6 +159,7 @@ class LogWriter(ClosedAtEnd):
 
     def last_sequence(self, writer_id: str) -> int | None:
         """The last sequence number of this writer id, None for none: where to go on."""
+        arguments.instance("writer id", writer_id, str, "text")
         under_way = self._submitted.get(writer_id)
         known = self._sequences.last(writer_id)
         return under_way[0] if under_way is not None else known[0] if known is not None else None
@@ -162,10 +170,10 @@ class LogWriter(ClosedAtEnd):
         """Append records without waiting in between; returns their positions once all are acknowledged.
         ``timestamps_ms``: one for each; None: now. Raises as ``append``; those before the one that failed are in the
         log."""
-        times = repeat(None) if timestamps_ms is None else timestamps_ms
+        dated = _dated(payloads, timestamps_ms)
         futures: list[asyncio.Future[Position]] = []
         try:
-            for payload, timestamp_ms in zip(payloads, times, strict=False):
+            for payload, timestamp_ms in dated:
                 await self.drain()
                 futures.append(self.append_nowait(payload, timestamp_ms=timestamp_ms))
             return [await future for future in futures]
@@ -206,12 +214,14 @@ class LogWriter(ClosedAtEnd):
     ) -> asyncio.Future[Position]:
         self._must_be_open()
         if timestamp_ms is None:
-            timestamp_ms = self._options.clock_ms()
+            timestamp_ms = arguments.integer("the time of clock_ms", self._options.clock_ms())
+        else:
+            timestamp_ms = arguments.integer("timestamp_ms", timestamp_ms)
         record = RawRecord(payload_of(payload), timestamp_ms, writer_id, sequence)
         size = record.size
         if size > self._entry_bytes_max:
             raise EntryTooLargeError(
-                f"a record of {len(payload)} bytes comes to {size}, {self._entry_bytes_max} are allowed "
+                f"a record of {len(record.payload)} bytes comes to {size}, {self._entry_bytes_max} are allowed "
                 f"(log {self._name})"
             )
         future: asyncio.Future[Position] = self._loop.create_future()
@@ -271,13 +281,16 @@ class LogWriter(ClosedAtEnd):
         await self._all_settled()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
+        """However the task ended: nothing is written any more, and nothing may wait for that."""
         self._roll_timer.cancel()
-        if task.cancelled() and not self._was_left:
+        if not task.cancelled():
+            if (error := task.exception()) is not None:
+                self._fail(error)
+            return
+        self._fail(HandleClosedError(f"the writer of log {self._name} was abandoned"))
+        if not self._was_left:
             text = f"the writer of log {self._name} was not closed before its event loop ended"
-            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)
-        error = None if task.cancelled() else task.exception()
-        if error is not None:
-            self._fail(error)
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)  # may be an error: last
 
     async def _work(self) -> bool:
         """One step; whether there is another."""
@@ -296,7 +309,7 @@ class LogWriter(ClosedAtEnd):
             if self._since_state >= STATE_EVERY_BYTES and len(self._sequences):
                 self._send_state()
             else:
-                self._send(self._cut())
+                self._send_next()
             await asyncio.sleep(0)  # who else is there has its turn
             if self._rolling.next is not None:
                 await self._switch()
@@ -319,6 +332,15 @@ class LogWriter(ClosedAtEnd):
             room -= waiting.size
             batch.append(waiting)
         return batch
+
+    def _send_next(self) -> None:
+        batch = self._cut()
+        try:
+            self._send(batch)
+        except BaseException as error:
+            self._fail(error)
+            self._fail_all(batch)  # no longer in the queue
+            raise
 
     def _send_state(self) -> None:
         entry = self._entries
@@ -388,6 +410,10 @@ class LogWriter(ClosedAtEnd):
         """Nothing more is written; returns what has ended the writer."""
         if self._failure is not None:
             return self._failure
+        if not isinstance(error, BkboxError):
+            bug = BugError(f"the writer of log {self._name} broke: {type(error).__name__}: {error}")
+            bug.__cause__ = error
+            error = bug
         if isinstance(error, (LedgerFencedError, LedgerClosedError)):
             text = f"somebody else has opened the log {self._name} as its writer: {error}"
             error = NotLeaderError(text)
@@ -431,3 +457,46 @@ class LogWriter(ClosedAtEnd):
         self._roll_timer = self._loop.call_later(self._options.roll_s, self._wake.set)
         self._roll_at = self._loop.time() + self._options.roll_s
         await begin(self._ledger, self._sequences, self._options)
+
+
+def _producer(writer_id: str, sequence: int) -> tuple[str, int]:
+    """A writer id and a sequence number. Raises SequenceError."""
+    wrong = arguments.problems(
+        lambda: arguments.instance("writer id", writer_id, str, "text"),
+        lambda: arguments.integer("sequence number", sequence, 0),
+    )
+    if not wrong and (
+        not 1 <= len(writer_id.encode(errors="replace")) <= WRITER_ID_BYTES_MAX
+        or not arguments.is_unicode(writer_id)
+    ):
+        text = f"writer id {arguments.shown(writer_id)}: an id has 1 to {WRITER_ID_BYTES_MAX} bytes of UTF-8"
+        wrong.append(text)
+    if wrong:
+        raise SequenceError("; ".join(wrong))
+    return writer_id, arguments.integer("sequence number", sequence)
+
+
+def _dated(
+    payloads: Iterable[bytes], timestamps_ms: Iterable[int] | None
+) -> Iterator[tuple[bytes, int | None]]:
+    """Each payload with its time. Raises InvalidArgumentError, at once where both have a length."""
+    if timestamps_ms is None:
+        return zip(arguments.iterable("payloads", payloads), repeat(None), strict=False)
+    if isinstance(payloads, Sized) and isinstance(timestamps_ms, Sized):
+        records, times = len(payloads), len(timestamps_ms)
+        if records != times:
+            raise InvalidArgumentError(
+                f"timestamps_ms has {times} times for {records} records: give one for each"
+            )
+    return _in_step(
+        arguments.iterable("payloads", payloads), arguments.iterable("timestamps_ms", timestamps_ms)
+    )
+
+
+def _in_step(payloads: Iterable[bytes], times: Iterator[int]) -> Iterator[tuple[bytes, int]]:
+    for payload in payloads:
+        try:
+            yield payload, next(times)
+        except StopIteration:
+            text = "timestamps_ms ends before the records do: give one for each"
+            raise InvalidArgumentError(text) from None

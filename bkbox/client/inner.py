@@ -1,0 +1,49 @@
+"""Asynchronous generators within others.
+
+An event loop closes all generators that it knows at its end, all at once. One that is closed by the generator around it
+would be closed twice at the same time, which Python refuses with a RuntimeError. So the loop does not get to know it.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Awaitable
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+T = TypeVar("T")
+
+
+class Inner(Generic[T]):
+    """Iterates a generator that is this context's own, and closes it at the context's end."""
+
+    def __init__(self, items: AsyncIterator[T]) -> None:
+        self._items = items
+        self._is_begun = False
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        close = getattr(self._items, "aclose", None)
+        if close is not None:
+            await close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    def __anext__(self) -> Awaitable[T]:
+        if self._is_begun:
+            return self._items.__anext__()
+        self._is_begun = True
+        hooks = sys.get_asyncgen_hooks()
+        sys.set_asyncgen_hooks(firstiter=None, finalizer=None)
+        try:
+            return self._items.__anext__()  # a generator looks at the hooks here, once
+        finally:
+            sys.set_asyncgen_hooks(*hooks)

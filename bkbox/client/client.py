@@ -49,6 +49,7 @@ from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.words import error_text, quoted
 
 log = logging.getLogger(__name__)
 

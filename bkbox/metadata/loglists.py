@@ -31,9 +31,9 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 def log_name(text: str) -> str:
     """The name of a log. Raises InvalidIdError."""
     if not isinstance(text, str) or not _NAME.fullmatch(text):
+        shown = quoted(text[:200]) if isinstance(text, str) else quoted(text)
         raise InvalidIdError(
-            f"{quoted(text[:200] if isinstance(text, str) else text)} is no name of a log: 1 to 128 letters, digits, '.', '_' and '-', the first a letter or "
-            "digit"
+            f"{shown} is no name of a log: 1 to 128 letters, digits, '.', '_' and '-', the first a letter or digit"
         )
     return text
 

@@ -57,7 +57,7 @@ def test_a_deleted_ledger_goes_and_the_others_stay(cluster: Cluster) -> None:
         read_all(cluster, kept)
         with RawClient(bookie.port) as client:
             assert client.read(gone, 0).code == ENOLEDGER
-            assert client.add(gone, 1_000, b"late") == ENOLEDGER
+            assert client.add(gone, 1_000, b"late") == EFENCED
     read_all(cluster, gone, bookie=1)
 
 

@@ -12,11 +12,12 @@ import inspect
 import json
 import logging
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
 from bkbox.admin.access import Access, Caller
 from bkbox.admin.paths import STATUS_URL
@@ -42,6 +43,7 @@ from bkbox.errors import (
     EncodingError,
     NoSuchRouteError,
 )
+from bkbox.logs.seldom import Seldom
 from bkbox.security.refusals import Refusals
 
 log = logging.getLogger(__name__)
@@ -76,6 +78,9 @@ _LAST = frozenset(
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_MALFORMED = (http_exceptions.HttpProcessingError, web.RequestPayloadError)
+"""aiohttp's names for what is no HTTP: the head of a request, and its body."""
+
 
 def status_route(status: StatusSource) -> Route:
     async def answer(_asked: Asked) -> object:
@@ -88,17 +93,42 @@ def status_route(status: StatusSource) -> Route:
 def runner_of(routes: tuple[Route, ...], access: Callable[[], Access]) -> web.AppRunner:
     """The runner has to be set up, and cleaned up. ``access`` is asked at each request."""
     refusals = Refusals(time.monotonic)
-    app = web.Application(middlewares=[_guard(access, refusals)], client_max_size=BODY_BYTES_MAX)
+    seldom = Seldom(log, time.monotonic)
+    app = web.Application(
+        middlewares=[_guard(access, refusals, seldom)], client_max_size=BODY_BYTES_MAX
+    )
     app[_STREAMS] = set()
     app.on_shutdown.append(_end_streams)
     for route in routes:
-        app.router.add_route(route.method, route.path, _handler(route))
+        app.router.add_route(route.method, route.path, _handler(route, seldom))
+    logging.getLogger("aiohttp.server").addFilter(_without_traceback)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=_IDLE_S)
     app[_RUNNER] = runner
     return runner
 
 
-def _guard(access: Callable[[], Access], refusals: Refusals) -> Any:
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """What callers have sent that is no HTTP takes one short line, and nothing of what it was: there may be tokens in
+    it. A fault of aiohttp's own says where it is."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return True
+    record.exc_info = record.exc_text = None
+    what, record.args = record.getMessage(), None
+    if isinstance(error, _MALFORMED):
+        record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
+        record.msg = f"admin API: {what}: malformed HTTP ({type(error).__name__})"
+    else:
+        record.msg = f"admin API: {what}: {type(error).__name__}{_place(error)}"
+    return True
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _guard(access: Callable[[], Access], refusals: Refusals, seldom: Seldom) -> Any:
     """Around every request, also those that no route takes."""
 
     @web.middleware
@@ -115,8 +145,14 @@ def _guard(access: Callable[[], Access], refusals: Refusals) -> Any:
             return _problem(error)
         except ConnectionError:
             raise  # the client is gone
+        except _MALFORMED as error:
+            text = f"the body is malformed ({type(error).__name__})"
+            return _problem(BadRequestError(text), last=True)
         except Exception as error:
-            log.exception("%s %s", request.method, request.path)
+            text = "%s %s"
+            seldom.say(
+                logging.ERROR, "fault", text, request.method, request.path[:200], exc_info=error
+            )
             return _problem(BugError(f"{type(error).__name__}: {error}"))
 
     return guard
@@ -150,7 +186,9 @@ def _refusal(request: web.Request, error: web.HTTPException) -> HttpRefusedError
     return HttpRefusedError(status, error.reason or status.phrase)
 
 
-def _problem(error: BkboxError | TimeoutError, allow: str | None = None) -> web.Response:
+def _problem(
+    error: BkboxError | TimeoutError, allow: str | None = None, *, last: bool = False
+) -> web.Response:
     found = problem_of(error)
     headers = dict(_HEADERS)
     if found.status == HTTPStatus.UNAUTHORIZED:
@@ -163,12 +201,12 @@ def _problem(error: BkboxError | TimeoutError, allow: str | None = None) -> web.
         headers=headers,
         content_type=CONTENT_TYPE,
     )
-    if found.status in _LAST:
+    if last or found.status in _LAST:
         response.force_close()
     return response
 
 
-def _handler(route: Route) -> Handler:
+def _handler(route: Route, seldom: Seldom) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         caller = request[_CALLER]
         if route.changes and not caller.may_change:
@@ -183,7 +221,9 @@ def _handler(route: Route) -> Handler:
         body = await _body(route, request)
         asked = Asked(request.match_info, query, body, caller.name)
         if route.changes:
-            log.info("%s asks: %s %s", caller.name, request.method, request.path)
+            kind = f"{route.method} {route.path}"  # a flood of one kind hides no other
+            said = caller.name, request.method, request.path
+            seldom.say(logging.INFO, kind, "%s asks: %s %s", *said)
         return await _sent(request, await route.answer(asked))
 
     return handle

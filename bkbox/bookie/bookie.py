@@ -180,7 +180,7 @@ class Bookie:
             v3.ListEntriesRequest: self._take_question,
         }
         self.ledgers = Ledgers(store)
-        self.reader = Reader(store, self.ledgers, self._lacs)
+        self.reader = Reader(store, self.ledgers, self._lacs, lambda: ticks_us() / 1e6)
         self._late = self.reader.late()
         self.read_only = ReadOnly()
 

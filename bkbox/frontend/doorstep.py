@@ -13,11 +13,13 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections.abc import Callable
 
 from bkbox.errors import AuthenticationError, EncodingError, FrameError
 from bkbox.frontend.admittance import CERTIFICATE, OFF, REQUIRED, Admittance
 from bkbox.frontend.tlsend import TlsEnd
+from bkbox.logs.seldom import Seldom
 from bkbox.security import digestmd5
 from bkbox.security.exchange import Examiner
 from bkbox.security.tls import identity_of
@@ -26,7 +28,7 @@ from bkbox.wire.auth import AUTH_DISABLED_PLUGIN, AuthMessage
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import LENGTH, PREFIX_BYTES
 
-log = logging.getLogger(__name__)
+_SELDOM = Seldom(logging.getLogger(__name__), time.monotonic)
 
 _READ_BYTES = 64 * 1024
 _FRAME_BYTES_MAX = 64 * 1024
@@ -263,7 +265,9 @@ class Doorstep:
             raise
         except Exception as error:
             # What strangers send must not end the front-end, whatever a plugin has overlooked.
-            log.exception("plugin %s failed", self._examiner.plugin)
+            _SELDOM.say(
+                logging.ERROR, "plugin", "plugin %s failed", self._examiner.plugin, exc_info=error
+            )
             raise AuthenticationError(f"plugin {self._examiner.plugin} failed") from error
         if step.identity is not None:
             self.identity = step.identity

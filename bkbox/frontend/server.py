@@ -30,7 +30,7 @@ from bkbox.frontend.diskspace import space_of
 from bkbox.frontend.guard import Guard
 from bkbox.frontend.holds import Holds
 from bkbox.frontend.newcomers import Newcomers
-from bkbox.frontend.peers import Peers
+from bkbox.security.peers import Peers
 from bkbox.frontend.penalty import Penalty
 from bkbox.frontend.routing import HELD, Places, Purpose
 from bkbox.frontend.session import Session

@@ -39,7 +39,10 @@ class Caller:
 
 
 class Access(Protocol):
-    """One way in."""
+    """One way in. ``credentials``: what callers are let in by; a stream ends when it changes."""
+
+    @property
+    def credentials(self) -> object: ...
 
     def caller(self, sock: socket.socket, headers: Mapping[str, str]) -> Caller:
         """Who it is. Raises HttpRefusedError for somebody who may not ask anything."""
@@ -47,6 +50,8 @@ class Access(Protocol):
 
 class OwnerOnly:
     """The unix socket."""
+
+    credentials: object = None
 
     def caller(self, sock: socket.socket, headers: Mapping[str, str]) -> Caller:
         refuse_browsers(headers)
@@ -68,6 +73,10 @@ class WithToken:
     token: bytes
     read_token: bytes | None
     hosts: frozenset[str]
+
+    @property
+    def credentials(self) -> object:
+        return self.token, self.read_token
 
     def caller(self, sock: socket.socket, headers: Mapping[str, str]) -> Caller:
         refuse_browsers(headers)

@@ -61,6 +61,7 @@ _IDLE_S = 30.0
 _CONNECTIONS_MAX = 512
 
 _CALLER = web.RequestKey("caller", Caller)
+_CREDENTIALS = web.RequestKey("credentials", object)
 _RUNNER = web.AppKey("runner", web.AppRunner)
 _STREAMS: web.AppKey[set[asyncio.Task[Any]]] = web.AppKey("streams", set)
 _BOOLEANS = {"true": True, "false": False}
@@ -100,7 +101,7 @@ def runner_of(routes: tuple[Route, ...], access: Callable[[], Access]) -> web.Ap
     app[_STREAMS] = set()
     app.on_shutdown.append(_end_streams)
     for route in routes:
-        app.router.add_route(route.method, route.path, _handler(route, seldom))
+        app.router.add_route(route.method, route.path, _handler(route, access, seldom))
     logging.getLogger("aiohttp.server").addFilter(_without_traceback)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=_IDLE_S)
     app[_RUNNER] = runner
@@ -134,7 +135,9 @@ def _guard(access: Callable[[], Access], refusals: Refusals, seldom: Seldom) -> 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            request[_CALLER] = _caller(access(), request)
+            way = access()
+            request[_CALLER] = _caller(way, request)
+            request[_CREDENTIALS] = way.credentials
             return await handler(request)
         except web.HTTPException as error:
             return _problem(_refusal(request, error), error.headers.get("Allow"))
@@ -148,7 +151,7 @@ def _guard(access: Callable[[], Access], refusals: Refusals, seldom: Seldom) -> 
         except _MALFORMED as error:
             text = f"the body is malformed ({type(error).__name__})"
             return _problem(BadRequestError(text), last=True)
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 - a fault is told to the caller, and in the log
             text = "%s %s"
             seldom.say(
                 logging.ERROR, "fault", text, request.method, request.path[:200], exc_info=error
@@ -206,7 +209,7 @@ def _problem(
     return response
 
 
-def _handler(route: Route, seldom: Seldom) -> Handler:
+def _handler(route: Route, access: Callable[[], Access], seldom: Seldom) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         caller = request[_CALLER]
         if route.changes and not caller.may_change:
@@ -224,7 +227,9 @@ def _handler(route: Route, seldom: Seldom) -> Handler:
             kind = f"{route.method} {route.path}"  # a flood of one kind hides no other
             said = caller.name, request.method, request.path
             seldom.say(logging.INFO, kind, "%s asks: %s %s", *said)
-        return await _sent(request, await route.answer(asked))
+        credentials = request[_CREDENTIALS]
+        answer = await route.answer(asked)
+        return await _sent(request, answer, lambda: access().credentials == credentials)
 
     return handle
 
@@ -313,9 +318,12 @@ def _refuse_odd_text(value: object, where: str) -> None:
 # ---- what is answered -------------------------------------------------------------------------------
 
 
-async def _sent(request: web.Request, answer: object) -> web.StreamResponse:
+async def _sent(
+    request: web.Request, answer: object, may_go_on: Callable[[], bool]
+) -> web.StreamResponse:
+    """``may_go_on``: whether what its caller was let in by still counts."""
     if isinstance(answer, Stream):
-        return await _streamed(request, answer)
+        return await _streamed(request, answer, may_go_on)
     if isinstance(answer, Text):
         headers = _HEADERS | {"Content-Type": answer.content_type}
         return web.Response(body=answer.body.encode(), status=answer.status, headers=headers)
@@ -324,7 +332,9 @@ async def _sent(request: web.Request, answer: object) -> web.StreamResponse:
     return web.json_response(answer, headers=_HEADERS)
 
 
-async def _streamed(request: web.Request, answer: Stream) -> web.StreamResponse:
+async def _streamed(
+    request: web.Request, answer: Stream, may_go_on: Callable[[], bool]
+) -> web.StreamResponse:
     response = web.StreamResponse(headers=_HEADERS | {"Content-Type": answer.content_type})
     task = asyncio.current_task()
     assert task is not None
@@ -333,6 +343,9 @@ async def _streamed(request: web.Request, answer: Stream) -> web.StreamResponse:
     try:
         await response.prepare(request)
         async for chunk in answer.chunks:
+            if not may_go_on():
+                response.force_close()
+                break
             async with asyncio.timeout(_SEND_TIMEOUT_S):
                 await response.write(chunk.encode())
     except (TimeoutError, ConnectionError):

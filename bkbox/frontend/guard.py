@@ -15,25 +15,32 @@ from bkbox.wire.codes import Code
 
 
 class Guard:
-    """``identity``: who has been found to be at the other end, and ``plugin``: how; ``peer``: its address."""
+    """``name``: who has been found to be at the other end, and ``plugin``: how; ``peer``: its address; ``counts_as``:
+    what its requests are counted as, where they are bound."""
 
-    __slots__ = ("_refusals", "bucket", "grant", "identity", "peer", "plugin")
+    __slots__ = ("_refusals", "bucket", "counts_as", "grant", "name", "peer", "plugin")
 
     def __init__(
         self,
-        identity: str,
+        name: str,
         plugin: str,
         peer: str,
         grant: Grant,
         bucket: Bucket | None,
         refusals: Refusals,
     ) -> None:
-        self.identity = identity
+        self.name = name
+        self.counts_as = ""
         self.plugin = plugin
         self.peer = peer
         self.grant = grant
         self.bucket = bucket
         self._refusals = refusals
+
+    @property
+    def identity(self) -> str:
+        """See bkbox/security/roles.py."""
+        return f"{self.plugin}:{self.name}"
 
     @property
     def plain(self) -> int:

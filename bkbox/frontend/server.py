@@ -30,7 +30,6 @@ from bkbox.frontend.diskspace import space_of
 from bkbox.frontend.guard import Guard
 from bkbox.frontend.holds import Holds
 from bkbox.frontend.newcomers import Newcomers
-from bkbox.security.peers import Peers
 from bkbox.frontend.penalty import Penalty
 from bkbox.frontend.routing import HELD, Places, Purpose
 from bkbox.frontend.session import Session
@@ -43,8 +42,10 @@ from bkbox.kernel.turns import Turns
 from bkbox.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, HOLD_S
 from bkbox.logs import trace
 from bkbox.logs.seldom import Seldom
-from bkbox.security.rates import Bucket, Buckets
+from bkbox.security.peers import Peers
+from bkbox.security.rates import Buckets
 from bkbox.security.refusals import Refusals
+from bkbox.security.roles import FREE
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
 
@@ -174,8 +175,8 @@ class Frontend:
         if isinstance(error, FrameError):
             self._penalty.blame(session.host)
         self._peers.leave(session.host)
-        if session.guard is not None and session.guard.bucket is not None:
-            self._buckets.close(session.guard.identity)
+        if session.guard is not None:
+            self._give_back(session.guard)
         del self._turns.streams[session.sock.fileno()]
         del self._sessions[session.number]
         session.close()
@@ -297,7 +298,7 @@ class Frontend:
 
     def _admit(self, admittance: Admittance) -> None:
         """Who is let in from now on; those who are here get what they may do now, or have to go."""
-        self._admittance = admittance
+        before, self._admittance = self._admittance, admittance
         for session in self._inside():
             guard = session.guard
             if guard is None:
@@ -305,22 +306,35 @@ class Frontend:
                     self._end(
                         session, TimeoutError("whoever comes has to prove who it is from now on")
                     )
-            elif not admittance.still_knows(guard.identity, guard.plugin):
-                self._end(session, TimeoutError(f"{guard.identity!r} may not come in any more"))
+                elif not self._still_signed(before):
+                    self._end(session, TimeoutError("what signed its certificate counts no more"))
+            elif not admittance.still_admits(guard.plugin, guard.name, before):
+                text = f"what {guard.identity!r} has proved is not enough any more"
+                self._end(session, TimeoutError(text))
             else:
                 self._regard(session, guard)
 
+    def _still_signed(self, before: Admittance) -> bool:
+        """Whether a client that needed no name can still show the certificate that it needed."""
+        now = self._admittance
+        return not now.every_client_is_signed or now.trusts_signers_of(before)
+
     def _regard(self, session: Session, guard: Guard) -> None:
         """Its bucket is given back and taken anew, as the rate may be another one."""
-        if guard.bucket is not None:
-            self._buckets.close(guard.identity)
-        guard.grant = self._admittance.grants.of(guard.identity)
-        guard.bucket = self._bucket(guard.identity)
+        self._give_back(guard)
+        self._grant(guard)
         session.regard()
 
-    def _bucket(self, identity: str) -> Bucket | None:
-        rate = self._admittance.grants.of(identity).requests_per_second
-        return self._buckets.open(identity, rate) if rate else None
+    def _grant(self, guard: Guard) -> None:
+        grants = self._admittance.grants
+        guard.grant = grants.of(guard.identity)
+        guard.counts_as = grants.counts_as(guard.identity)
+        rate = guard.grant.requests_per_second
+        guard.bucket = self._buckets.open(guard.counts_as, rate) if rate else None
+
+    def _give_back(self, guard: Guard) -> None:
+        if guard.bucket is not None:
+            self._buckets.close(guard.counts_as)
 
     def _stats(self) -> dict[str, int]:
         """``held_bytes``: what is held for clients; ``refused``: requests that found too much of it; ``turned_away``:
@@ -431,18 +445,24 @@ class Frontend:
 
     def _come_in(self, visitor: Visitor) -> None:
         """It is known who it is, or need not be."""
-        guard = None
-        if visitor.identity is not None:
-            grant = self._admittance.grants.of(visitor.identity)
-            bucket = self._bucket(visitor.identity)
-            guard = Guard(
-                visitor.identity, visitor.plugin, visitor.peer, grant, bucket, self._refusals
-            )
+        guard, before = None, visitor.admittance
+        if visitor.name is not None:
+            guard = Guard(visitor.name, visitor.plugin, visitor.peer, FREE, None, self._refusals)
+            if not self._admittance.still_admits(visitor.plugin, visitor.name, before):
+                return self._too_late(visitor)
+            self._grant(guard)
+        elif self._admittance.plugins or not self._still_signed(before):
+            return self._too_late(visitor)
         session = self._let_in(visitor.sock, visitor.peer, visitor.host, guard)
         try:
             session.begin_with(visitor.rest, visitor.tls)
         except OSError as error:  # there is no room for what it begins with
             self._end(session, error)
+
+    def _too_late(self, visitor: Visitor) -> None:
+        """What it has proved was enough when it came, and is not any more."""
+        visitor.sock.close()
+        self._gone(visitor, TimeoutError("what it has proved is not enough any more"))
 
     def _gone(self, visitor: Visitor, error: Exception) -> None:
         self._peers.leave(visitor.host)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from bkbox.errors import AuthenticationError
-from bkbox.security.exchange import Step
+from bkbox.security.exchange import Step, shown
 
 PLUGIN = "sasl"
 """Name on the wire. Source: SASLBookieAuthProvider.java."""
@@ -77,7 +77,9 @@ class Server:
             _response(session, said, "AUTHENTICATE:").encode(), said["response"].lower().encode()
         )
         if not good or user not in self._users:
-            raise AuthenticationError(f"DIGEST-MD5: user {user[:80]!r} or the password is wrong")
+            raise AuthenticationError(
+                f"DIGEST-MD5: {shown(user, self._users)} or the password is wrong"
+            )
         return Step(f"rspauth={_response(session, said, ':')}".encode(), user)
 
 
@@ -159,7 +161,7 @@ def _parse(payload: bytes, bytes_max: int) -> dict[str, str]:
             raise AuthenticationError(f"DIGEST-MD5: no directive at byte {at}")
         name, quoted, plain = match[1].lower(), match[2], match[3]
         if name in found:
-            raise AuthenticationError(f"DIGEST-MD5: {name[:40]} is there twice")
+            raise AuthenticationError("DIGEST-MD5: a directive is there twice")
         found[name] = plain if quoted is None else _UNQUOTED.sub(r"\1", quoted)
         at = match.end()
     return found

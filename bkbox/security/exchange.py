@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple, Protocol
 
 
@@ -31,3 +32,8 @@ class Applicant(Protocol):
 
     def step(self, payload: bytes) -> bytes | None:
         """The next message; None: this side knows enough. Raises AuthenticationError."""
+
+
+def shown(user: str, users: Container[str]) -> str:
+    """A user in the log. A name that no user has is not shown: secrets get typed where the name belongs."""
+    return f"user {user!r}" if user in users else "the user"

@@ -17,7 +17,7 @@ import json
 from collections.abc import Mapping
 
 from bkbox.errors import AuthenticationError
-from bkbox.security.exchange import Step
+from bkbox.security.exchange import Step, shown
 
 PLUGIN = "bkbox-token"
 
@@ -55,7 +55,7 @@ class Server:
             not hmac.compare_digest(expected.encode(), said["proof"].encode())
             or user not in self._tokens
         ):
-            raise AuthenticationError(f"token: user {user[:80]!r} or the token is wrong")
+            raise AuthenticationError(f"token: {shown(user, self._tokens)} or the token is wrong")
         return Step(_message(proof=_proof(token, "server", nonce, self._nonce, user)), user)
 
 

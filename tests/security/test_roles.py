@@ -9,7 +9,16 @@ from bkbox.frontend.intake import Intake
 from bkbox.kernel.stream import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
 from bkbox.security.rates import Bucket, Buckets
 from bkbox.security.refusals import Refusals
-from bkbox.security.roles import ALL, FREE, Grant, Grants, Need, parse_rate, parse_role
+from bkbox.security.roles import (
+    ALL,
+    FREE,
+    Grant,
+    Grants,
+    Need,
+    names_without_kind,
+    parse_rate,
+    parse_role,
+)
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from tests.harness import raw
@@ -157,3 +166,27 @@ def test_requests_beyond_the_rate_are_too_many() -> None:
     frame = memoryview(raw.read_frame(1, 0))[4:]
     codes = [v2.decode_response(intake.take(frame)[4:]).code for _ in range(3)]  # type: ignore[index,union-attr]
     assert codes == [Code.ENOLEDGER, Code.ENOLEDGER, Code.ETOOMANYREQUESTS]
+
+
+def test_kinds_of_identities() -> None:
+    lines = [("a", ALL), ("certificate:b", ALL), ("sasl:c", ALL), ("*", Need.READ)]
+    some = ("token:a", "sasl:a", "certificate:a", "certificate:b", "token:b", "sasl:c", "token:c")
+
+    def may_add(*kinds: str) -> set[str]:
+        grants = Grants(lines, (), kinds)
+        return {each for each in some if Need.ADD in grants.of(each).needs}
+
+    users = {"token:a", "sasl:a", "certificate:b", "sasl:c"}
+    assert may_add("token", "sasl", "certificate") == users
+    assert may_add("token", "certificate") == users - {"sasl:a"}
+    assert may_add("certificate") == {"certificate:a", "certificate:b", "sasl:c"}
+    assert names_without_kind(lines) == ["a"]
+    assert names_without_kind([("urn:x", ALL)]) == ["urn:x"]
+
+
+def test_a_user_has_one_bound_by_whatever_way_it_comes_in() -> None:
+    grants = Grants((), [("a", 5), ("token:b", 6), ("*", 7)], ("token", "sasl"))
+    assert grants.counts_as("token:a") == grants.counts_as("sasl:a") == "a"
+    assert grants.counts_as("token:b") == "token:b"
+    assert grants.counts_as("sasl:b") == "sasl:b"
+    assert [grants.of(f"{kind}:b").requests_per_second for kind in ("token", "sasl")] == [6, 7]

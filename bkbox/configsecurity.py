@@ -173,8 +173,8 @@ class SecurityKeys:
     roles: tuple[str, ...] = field(
         metadata=key(
             Texts(_role_problem, "a list of NAME=ROLE,ROLE"),
-            "Who may do what: roles are read, write, replication and admin. token:NAME, sasl:NAME or "
-            "certificate:NAME; NAME alone is a user of auth_users_file, or a certificate where there are no "
+            "Who may do what: roles are read, write, replication and admin. token/NAME, sasl/NAME or "
+            "certificate/NAME; NAME alone is a user of auth_users_file, or a certificate where there are no "
             "users; * is everybody else who is known. Empty: whoever is known may do everything.",
             [],
             live=True,

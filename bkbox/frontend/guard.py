@@ -40,7 +40,7 @@ class Guard:
     @property
     def identity(self) -> str:
         """See bkbox/security/roles.py."""
-        return f"{self.plugin}:{self.name}"
+        return f"{self.plugin}/{self.name}"
 
     @property
     def plain(self) -> int:

@@ -4,8 +4,8 @@
 what reads do. ``replication``: to read, and to recover and copy ledgers, but not to add to them in the ordinary way.
 ``admin``: all of it.
 
-An identity is the kind of proof and a name, ``token:broker``: a certificate that names ``broker`` is another party than
-the user ``broker`` of ``auth_users_file``. In the configuration, one text for each: ``KIND:NAME=ROLE,ROLE``. Without
+An identity is the kind of proof and a name, ``token/broker``: a certificate that names ``broker`` is another party than
+the user ``broker`` of ``auth_users_file``. In the configuration, one text for each: ``KIND/NAME=ROLE,ROLE``. Without
 a kind it is a user of that file, by token or sasl, or, where there are no such users, a certificate. ``*`` stands for
 each other identity that was proved. Without any such text each may do everything.
 """
@@ -57,7 +57,7 @@ FREE = Grant(ALL)
 
 
 class Grants:
-    """Rights by identity. ``grants`` as (KIND:NAME or NAME, needs), ``rates`` as (the same, requests per second);
+    """Rights by identity. ``grants`` as (KIND/NAME or NAME, needs), ``rates`` as (the same, requests per second);
     ``kinds``: those that are configured."""
 
     def __init__(
@@ -86,14 +86,14 @@ class Grants:
         """The name of the line in the configuration that is about it."""
         if identity in lines:
             return identity
-        kind, _, name = identity.partition(":")
+        kind, _, name = identity.partition("/")
         return name if kind in self._without_kind and name in lines else EVERYBODY
 
 
 def names_without_kind(lines: Iterable[tuple[str, object]]) -> list[str]:
     """The names in them that are of no kind, and of one identity."""
     named = (name for name, _ in lines if name != EVERYBODY)
-    return [name for name in named if name.partition(":")[0] not in KINDS]
+    return [name for name in named if name.partition("/")[0] not in KINDS]
 
 
 def parse_role(text: str) -> tuple[str, Need]:

@@ -41,7 +41,7 @@ def order_of(config: Config) -> Admit:
     if unclear and uses_users and CERTIFICATE in config.auth:
         log.warning(
             "roles and requests_per_second: %s are users of auth_users_file, and no certificates: for those write "
-            "certificate:NAME",
+            "certificate/NAME",
             ", ".join(map(repr, unclear)),
         )
     order = {

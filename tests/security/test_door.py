@@ -418,7 +418,7 @@ def test_a_certificate_and_a_user_of_one_name_are_two(tmp_path: Path, authority:
         tls="required",
         clients="asked",
         plugins=("token", "certificate"),
-        roles=("bookkeeper=write", "certificate:copier=write"),
+        roles=("bookkeeper=write", "certificate/copier=write"),
     )
 
     def story(bookie: InProcessBookie) -> None:

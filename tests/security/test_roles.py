@@ -169,24 +169,24 @@ def test_requests_beyond_the_rate_are_too_many() -> None:
 
 
 def test_kinds_of_identities() -> None:
-    lines = [("a", ALL), ("certificate:b", ALL), ("sasl:c", ALL), ("*", Need.READ)]
-    some = ("token:a", "sasl:a", "certificate:a", "certificate:b", "token:b", "sasl:c", "token:c")
+    lines = [("a", ALL), ("certificate/b", ALL), ("sasl/c", ALL), ("*", Need.READ)]
+    some = ("token/a", "sasl/a", "certificate/a", "certificate/b", "token/b", "sasl/c", "token/c")
 
     def may_add(*kinds: str) -> set[str]:
         grants = Grants(lines, (), kinds)
         return {each for each in some if Need.ADD in grants.of(each).needs}
 
-    users = {"token:a", "sasl:a", "certificate:b", "sasl:c"}
+    users = {"token/a", "sasl/a", "certificate/b", "sasl/c"}
     assert may_add("token", "sasl", "certificate") == users
-    assert may_add("token", "certificate") == users - {"sasl:a"}
-    assert may_add("certificate") == {"certificate:a", "certificate:b", "sasl:c"}
+    assert may_add("token", "certificate") == users - {"sasl/a"}
+    assert may_add("certificate") == {"certificate/a", "certificate/b", "sasl/c"}
     assert names_without_kind(lines) == ["a"]
-    assert names_without_kind([("urn:x", ALL)]) == ["urn:x"]
+    assert names_without_kind([("urn/x", ALL)]) == ["urn/x"]
 
 
 def test_a_user_has_one_bound_by_whatever_way_it_comes_in() -> None:
-    grants = Grants((), [("a", 5), ("token:b", 6), ("*", 7)], ("token", "sasl"))
-    assert grants.counts_as("token:a") == grants.counts_as("sasl:a") == "a"
-    assert grants.counts_as("token:b") == "token:b"
-    assert grants.counts_as("sasl:b") == "sasl:b"
-    assert [grants.of(f"{kind}:b").requests_per_second for kind in ("token", "sasl")] == [6, 7]
+    grants = Grants((), [("a", 5), ("token/b", 6), ("*", 7)], ("token", "sasl"))
+    assert grants.counts_as("token/a") == grants.counts_as("sasl/a") == "a"
+    assert grants.counts_as("token/b") == "token/b"
+    assert grants.counts_as("sasl/b") == "sasl/b"
+    assert [grants.of(f"{kind}/b").requests_per_second for kind in ("token", "sasl")] == [6, 7]

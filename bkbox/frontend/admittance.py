@@ -40,13 +40,16 @@ class Admittance:
         signers: frozenset[str] = frozenset(),
         *,
         every_client_is_signed: bool = False,
+        vouches: bool = False,
     ) -> None:
-        """``signers``: certificates that sign those of clients."""
+        """``signers``: certificates that sign those of clients; ``vouches``: whether the metadata store is asked before
+        a client makes a ledger."""
         self.tls = tls
         self.context = context
         self.plugins = plugins
         self.grants = grants or Grants()
         self.every_client_is_signed = every_client_is_signed
+        self.vouches = vouches
         self._users = users or {}
         self._signers = signers
 
@@ -74,6 +77,7 @@ class Admittance:
             grants,
             frozenset(_CERTIFICATES.findall(said["ca"] or "")),
             every_client_is_signed=said["tls"] != OFF and said["client_certificates"] == "required",
+            vouches=said.get("vouches", False),
         )
 
     @property

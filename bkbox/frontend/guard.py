@@ -6,6 +6,7 @@ are not looked at one by one: the connection is told once (``plain``).
 
 from __future__ import annotations
 
+from bkbox.frontend.vouching import Vouching
 from bkbox.kernel.stream import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
 from bkbox.security.rates import Bucket
 from bkbox.security.refusals import Refusals
@@ -16,9 +17,10 @@ from bkbox.wire.codes import Code
 
 class Guard:
     """``name``: who has been found to be at the other end, and ``plugin``: how; ``peer``: its address; ``counts_as``:
-    what its requests are counted as, where they are bound."""
+    what its requests are counted as, where they are bound; ``vouching``: None where any may create
+    ledgers unasked."""
 
-    __slots__ = ("_refusals", "bucket", "counts_as", "grant", "name", "peer", "plugin")
+    __slots__ = ("_refusals", "bucket", "counts_as", "grant", "name", "peer", "plugin", "vouching")
 
     def __init__(
         self,
@@ -28,6 +30,7 @@ class Guard:
         grant: Grant,
         bucket: Bucket | None,
         refusals: Refusals,
+        vouching: Vouching | None = None,
     ) -> None:
         self.name = name
         self.counts_as = ""
@@ -36,6 +39,7 @@ class Guard:
         self.grant = grant
         self.bucket = bucket
         self._refusals = refusals
+        self.vouching = vouching
 
     @property
     def identity(self) -> str:
@@ -54,6 +58,16 @@ class Guard:
             | PLAIN_RECOVERIES * (Need.RECOVER in needs)
         )
 
+    def may_create(self, connection: int, ledger: int, key: bytes | None) -> Code | None:
+        """EOK, or the code to refuse a request with that would create this ledger; None: it has to wait."""
+        if self.vouching is None:
+            return Code.EOK
+        code = self.vouching.verdict(connection, ledger, key)
+        if code in (Code.ENOLEDGER, Code.EUA):
+            why = "that is in no metadata" if code is Code.ENOLEDGER else "with another password"
+            self._refusals.note(self.identity, self.peer, f"to make a ledger {why}")
+        return code
+
     def refusal(self, need: Need) -> Code | None:
         """The code to answer a request with, None for one that may be carried out."""
         if need not in self.grant.needs:
@@ -62,6 +76,11 @@ class Guard:
         if self.bucket is not None and not self.bucket.take():
             return Code.ETOOMANYREQUESTS
         return None
+
+
+def key_of_v2(body: memoryview) -> bytes | None:
+    """The ledger key in a request of version 2, None where it has none."""
+    return getattr(v2.decode_request(body), "master_key", None)
 
 
 def need_of_v2(header: v2.Header) -> Need:

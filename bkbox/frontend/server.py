@@ -34,6 +34,7 @@ from bkbox.frontend.penalty import Penalty
 from bkbox.frontend.routing import HELD, Places, Purpose
 from bkbox.frontend.session import Session
 from bkbox.frontend.shedding import Shedding
+from bkbox.frontend.vouching import PATIENCE_S, Finding, Vouching
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
 from bkbox.kernel.routes import Waiter
@@ -75,6 +76,7 @@ class Frontend:
         self._open: messages.OpenFrontend | None = None
         self._places = Places((), self._turns.common.routes)
         self._holds = Holds(time.monotonic, HOLD_S)
+        self._vouching = Vouching(self._decides, self._check, time.monotonic)
         self._paths: dict[str, str] = {}
         self._awaited: set[int] = set()
         self._new_ledgers = True
@@ -120,6 +122,7 @@ class Frontend:
             self._do_chores(now_s)
         if self._door is not None:
             self._door.tick()
+        self._vouching.tick()
         for come in self._penalty.over():
             self._receive(*come)
         if self._accept_from_s is not None and now_s >= self._accept_from_s:
@@ -128,6 +131,7 @@ class Frontend:
             self._chores_s - now_s if self._sessions else None,
             None if self._door is None else self._door.wait_s(),
             self._penalty.wait_s(),
+            self._vouching.wait_s(),
             None if self._accept_from_s is None else self._accept_from_s - now_s,
         )
         self._beside_s = now_s + min((wait for wait in waits if wait is not None), default=_FAR_S)
@@ -177,6 +181,7 @@ class Frontend:
         self._peers.leave(session.host)
         if session.guard is not None:
             self._give_back(session.guard)
+            self._vouching.forget(session.number)
         del self._turns.streams[session.sock.fileno()]
         del self._sessions[session.number]
         session.close()
@@ -218,6 +223,8 @@ class Frontend:
             self._places.weigh(message.free, message.closed)
             if message.call:
                 self._control.send(messages.Done(call=message.call))
+        elif isinstance(message, messages.LedgerChecked):
+            self._vouching.found(message.ledger, Finding(message.finding), message.payload)
         elif isinstance(message, messages.OverQuota):
             ledgers = (each for (each,) in messages.LEDGER_ID_ITEM.iter_unpack(message.payload))
             self._places.note_over(ledgers, more=message.more)
@@ -327,6 +334,7 @@ class Frontend:
 
     def _grant(self, guard: Guard) -> None:
         grants = self._admittance.grants
+        guard.vouching = self._vouching if self._admittance.vouches else None
         guard.grant = grants.of(guard.identity)
         guard.counts_as = grants.counts_as(guard.identity)
         rate = guard.grant.requests_per_second
@@ -508,8 +516,19 @@ class Frontend:
         return code
 
     def await_place(self, waiter: Waiter) -> None:
-        """Call its ``has_slot`` when more is known of a ledger between two disks."""
-        self._holds.wait(waiter)
+        """Call its ``has_slot`` when more is known of a ledger between two disks, or of one that is to be created."""
+        assert isinstance(waiter, Session)
+        if not self._vouching.wait(waiter.number, waiter):
+            self._holds.wait(waiter)
+
+    def _decides(self, ledger: int) -> bool:
+        """Whether ``route`` knows what becomes of requests for a ledger without creating it."""
+        places = self._places
+        return ledger < 0 or places.find(ledger) is not None or not places.all_listed()
+
+    def _check(self, ledger: int) -> None:
+        self._look_beside(time.monotonic() + PATIENCE_S)
+        self._control.send(messages.CheckLedger(ledger=ledger))
 
     def space(self) -> Space:
         """Room on the bookie's disks, bytes. DiskError."""

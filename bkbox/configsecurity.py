@@ -174,8 +174,8 @@ class SecurityKeys:
         metadata=key(
             Texts(_role_problem, "a list of NAME=ROLE,ROLE"),
             "Who may do what: roles are read, write, replication and admin. token/NAME, sasl/NAME or "
-            "certificate/NAME; NAME alone is a user of auth_users_file, or a certificate where there are no "
-            "users; * is everybody else who is known. Empty: whoever is known may do everything.",
+            "certificate/NAME; NAME alone is the user of that name in auth_users_file, or, where "
+            "there is none, the certificate; * is everybody else who is known. Empty: whoever is known may do everything.",
             [],
             live=True,
         )

@@ -67,7 +67,7 @@ class Admittance:
         grants = Grants(
             [(identity, Need(needs)) for identity, needs in said["roles"]],
             [(identity, rate) for identity, rate in said["rates"]],
-            said["plugins"],
+            said["users"],
         )
         return cls(
             said["tls"],

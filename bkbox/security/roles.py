@@ -6,13 +6,13 @@ what reads do. ``replication``: to read, and to recover and copy ledgers, but no
 
 An identity is the kind of proof and a name, ``token/broker``: a certificate that names ``broker`` is another party than
 the user ``broker`` of ``auth_users_file``. In the configuration, one text for each: ``KIND/NAME=ROLE,ROLE``. Without
-a kind it is a user of that file, by token or sasl, or, where there are no such users, a certificate. ``*`` stands for
+a kind it is the user of that name, by token or sasl, or, where there is no such user, the certificate. ``*`` stands for
 each other identity that was proved. Without any such text each may do everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from enum import Flag, auto
 
 from bkbox.values import value
@@ -38,7 +38,6 @@ ROLES = {
 CERTIFICATE = "certificate"
 SASL = "sasl"
 TOKEN = "token"  # noqa: S105 a name
-KINDS = (SASL, TOKEN, CERTIFICATE)
 """Ways to prove an identity, as the configuration calls them."""
 
 EVERYBODY = "*"
@@ -58,18 +57,17 @@ FREE = Grant(ALL)
 
 class Grants:
     """Rights by identity. ``grants`` as (KIND/NAME or NAME, needs), ``rates`` as (the same, requests per second);
-    ``kinds``: those that are configured."""
+    ``users``: the names that users have."""
 
     def __init__(
         self,
         grants: Sequence[tuple[str, Need]] = (),
         rates: Sequence[tuple[str, int]] = (),
-        kinds: Collection[str] = (TOKEN, SASL),
+        users: Collection[str] = (),
     ) -> None:
         self._needs = dict(grants)
         self._rates = dict(rates)
-        users = {TOKEN, SASL} & set(kinds)
-        self._without_kind = users or {CERTIFICATE}
+        self._users = users
 
     def of(self, identity: str) -> Grant:
         needs = ALL
@@ -87,13 +85,8 @@ class Grants:
         if identity in lines:
             return identity
         kind, _, name = identity.partition("/")
-        return name if kind in self._without_kind and name in lines else EVERYBODY
-
-
-def names_without_kind(lines: Iterable[tuple[str, object]]) -> list[str]:
-    """The names in them that are of no kind, and of one identity."""
-    named = (name for name, _ in lines if name != EVERYBODY)
-    return [name for name in named if name.partition("/")[0] not in KINDS]
+        is_user_s = kind == CERTIFICATE and name in self._users
+        return name if name in lines and not is_user_s else EVERYBODY
 
 
 def parse_role(text: str) -> tuple[str, Need]:

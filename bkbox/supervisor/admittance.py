@@ -18,7 +18,6 @@ from bkbox.errors import BootError
 from bkbox.frontend.admittance import OFF, Admittance
 from bkbox.ipc.channel import MESSAGE_BYTES_MAX
 from bkbox.ipc.messages import Admit
-from bkbox.security.roles import CERTIFICATE, names_without_kind
 from bkbox.security.secretfiles import read_secret, read_text, read_users
 
 if TYPE_CHECKING:
@@ -36,13 +35,6 @@ def order_of(config: Config) -> Admit:
     if "sasl" in config.auth:
         log.warning(
             "auth = sasl is DIGEST-MD5, which is weak: use it inside TLS, and token for clients of bkbox"
-        )
-    unclear = names_without_kind([*config.parsed_roles(), *config.parsed_rates()])
-    if unclear and uses_users and CERTIFICATE in config.auth:
-        log.warning(
-            "roles and requests_per_second: %s are users of auth_users_file, and no certificates: for those write "
-            "certificate/NAME",
-            ", ".join(map(repr, unclear)),
         )
     order = {
         "tls": config.tls,

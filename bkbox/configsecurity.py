@@ -175,7 +175,8 @@ class SecurityKeys:
             Texts(_role_problem, "a list of NAME=ROLE,ROLE"),
             "Who may do what: roles are read, write, replication and admin. token/NAME, sasl/NAME or "
             "certificate/NAME; NAME alone is the user of that name in auth_users_file, or, where "
-            "there is none, the certificate; * is everybody else who is known. Empty: whoever is known may do everything.",
+            "there is none, the certificate; * is everybody else who is known. Empty: whoever is known may do "
+            "everything.",
             [],
             live=True,
         )

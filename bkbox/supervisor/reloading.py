@@ -16,7 +16,7 @@ from bkbox.admin.paths import CONFIG_URL
 from bkbox.admin.routes import Asked, Route
 from bkbox.configchanges import Change
 from bkbox.configschema import SCHEMA, is_live
-from bkbox.errors import BkboxError
+from bkbox.errors import BkboxError, ConfigError
 from bkbox.ipc import messages
 
 if TYPE_CHECKING:
@@ -59,7 +59,8 @@ def on_hangup(bookie: Supervisor, environ: Mapping[str, str]) -> None:
         if not reload(bookie, environ):
             log.warning("SIGHUP: the configuration has not changed")
     except BkboxError as error:
-        log.error("SIGHUP: the configuration is not taken over: %s", error)
+        reason = error.in_one_line() if isinstance(error, ConfigError) else error
+        log.error("SIGHUP: the configuration is not taken over: %s", reason)
 
 
 def _tell_children(bookie: Supervisor) -> None:

@@ -96,10 +96,6 @@ class ConfigError(CallerError):
         self.problems = problems.splitlines() if isinstance(problems, str) else problems
         super().__init__("\n".join(self.problems))
 
-    def in_one_line(self) -> str:
-        """For the log."""
-        return "; ".join(self.problems)
-
 
 class NoSuchJobError(CallerError):
     """There is no job with this id, or it is too long ago."""

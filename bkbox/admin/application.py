@@ -43,8 +43,8 @@ from bkbox.errors import (
     EncodingError,
     NoSuchRouteError,
 )
+from bkbox.logs.refusals import Refusals
 from bkbox.logs.seldom import Seldom
-from bkbox.security.refusals import Refusals
 
 log = logging.getLogger(__name__)
 

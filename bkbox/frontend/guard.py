@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from bkbox.frontend.vouching import Vouching
 from bkbox.kernel.stream import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
+from bkbox.logs.refusals import Refusals
 from bkbox.security.rates import Bucket
-from bkbox.security.refusals import Refusals
 from bkbox.security.roles import Grant, Need
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code

@@ -42,10 +42,10 @@ from bkbox.kernel.stream import Stream
 from bkbox.kernel.turns import Turns
 from bkbox.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, HOLD_S
 from bkbox.logs import trace
+from bkbox.logs.refusals import Refusals
 from bkbox.logs.seldom import Seldom
 from bkbox.security.peers import Peers
 from bkbox.security.rates import Buckets
-from bkbox.security.refusals import Refusals
 from bkbox.security.roles import FREE
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code

@@ -7,6 +7,7 @@ reads its own from its configuration whenever it uses them, and so does every ch
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -16,8 +17,9 @@ from bkbox.admin.paths import CONFIG_URL
 from bkbox.admin.routes import Asked, Route
 from bkbox.configchanges import Change
 from bkbox.configschema import SCHEMA, is_live
-from bkbox.errors import BkboxError, ConfigError
+from bkbox.errors import BkboxError
 from bkbox.ipc import messages
+from bkbox.supervisor.otherwriters import refuse_other_writers
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
@@ -34,6 +36,7 @@ def reload(
     ``dry_run``: only look.
     """
     found = configuration.load(bookie.config.path, environ)
+    refuse_other_writers(found, os.geteuid())
     changes = configchanges.between(bookie.config, found)
     changed = configchanges.applied(bookie.config, found, changes)
     if dry_run:
@@ -59,7 +62,7 @@ def on_hangup(bookie: Supervisor, environ: Mapping[str, str]) -> None:
         if not reload(bookie, environ):
             log.warning("SIGHUP: the configuration has not changed")
     except BkboxError as error:
-        reason = error.in_one_line() if isinstance(error, ConfigError) else error
+        reason = "; ".join(str(error).splitlines())
         log.error("SIGHUP: the configuration is not taken over: %s", reason)
 
 

@@ -13,19 +13,18 @@ import hmac
 import ipaddress
 import os
 import socket
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
+from bkbox.admin.paths import CREDENTIALS
 from bkbox.admin.problems import HttpRefusedError
 from bkbox.configvalues import split_address
 from bkbox.errors import AccessDeniedError, BootError
 from bkbox.security.secretfiles import read_secret
 
-_CREDENTIALS = struct.Struct("3i")
 _TOKEN_BYTES_MIN = 16
 _TOKEN_BYTES_MAX = 4096
 
@@ -55,8 +54,8 @@ class OwnerOnly:
 
     def caller(self, sock: socket.socket, headers: Mapping[str, str]) -> Caller:
         refuse_browsers(headers)
-        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid, uid, _gid = _CREDENTIALS.unpack(raw)
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        pid, uid, _gid = CREDENTIALS.unpack(raw)
         if uid not in (0, os.geteuid()):
             raise HttpRefusedError(
                 HTTPStatus.FORBIDDEN,

@@ -90,12 +90,14 @@ class Vouching:
     def verdict(self, connection: int, ledger: int, key: bytes | None) -> Code | None:
         """EOK for a request that may create the ledger, where there is none yet, else the code to refuse it with; None:
         it has to wait (``wait``) and is to be looked at again."""
+        found = self._keys.get(ledger)
         if self._is_known(ledger):
-            return Code.EOK
+            # Its disk may have refused the request that was vouched for, and would take the key of this one.
+            good = not found or (key is not None and hmac.compare_digest(found, key))
+            return Code.EOK if good else Code.EUA
         refused = self._refused.pop(connection, None)
         if refused is not None and refused[0] == ledger:
             return refused[1]
-        found = self._keys.get(ledger)
         if found is not None:
             self._keys.move_to_end(ledger)
             good = key is not None and (not found or hmac.compare_digest(found, key))

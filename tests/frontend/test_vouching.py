@@ -64,6 +64,9 @@ def test_a_ledger_that_is_there(scene: Scene) -> None:
     assert scene.take(2, 7, OTHER) is Code.EUA
     assert scene.take(3, 7, None) is Code.EUA, "a request without a key has not the right one"
     assert scene.asked == [7], "the key is kept"
+    scene.known = {7}
+    assert scene.take(1, 7) is Code.EOK
+    assert scene.take(2, 7, OTHER) is Code.EUA, "the disk may have refused the right one"
 
 
 def test_a_ledger_whose_metadata_have_no_password_takes_the_first_key(scene: Scene) -> None:

@@ -8,12 +8,15 @@ import socket
 import tempfile
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from itertools import cycle, islice
 from pathlib import Path
 
 import click
 
 from tests.harness.processes import BookieProcess, bkbox, free_port
+
+_CALLERS = 8
 
 TOKEN = "t" * 32
 _BEARER = f"Authorization: Bearer {TOKEN}\r\n".encode()
@@ -94,11 +97,18 @@ def main(seconds: float, per_second: int) -> None:
         tempfile.TemporaryDirectory() as folder,
         bookie_with_port(Path(folder)) as (bookie, port),
     ):
-        before, sent = len(bookie.stderr), 0
-        began_s, requests = time.monotonic(), cycle(REQUESTS)
-        while (gone_s := time.monotonic() - began_s) < seconds:
-            sent += send(port, islice(requests, per_second // 10))
-            time.sleep(max(0.0, sent / per_second - gone_s))
+        before, began_s = len(bookie.stderr), time.monotonic()
+
+        def one(number: int) -> int:
+            sent, requests = 0, cycle((*REQUESTS[number:], *REQUESTS[:number]))
+            while (gone_s := time.monotonic() - began_s) < seconds:
+                sent += send(port, islice(requests, 10))
+                time.sleep(max(0.0, sent * _CALLERS / per_second - gone_s))
+            return sent
+
+        with ThreadPoolExecutor(_CALLERS) as callers:
+            sent = sum(callers.map(one, range(_CALLERS)))
+        gone_s = time.monotonic() - began_s
         said = bookie.stderr[before:]
         bkbox("health", "--config", str(bookie.config), check=False)
         click.echo(

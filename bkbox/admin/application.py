@@ -91,12 +91,15 @@ def status_route(status: StatusSource) -> Route:
     return Route("GET", STATUS_URL, answer, "How the bookie does.", returns=Status)
 
 
-def runner_of(routes: tuple[Route, ...], access: Callable[[], Access]) -> web.AppRunner:
-    """The runner has to be set up, and cleaned up. ``access`` is asked at each request."""
+def runner_of(
+    routes: tuple[Route, ...], access: Callable[[], Access], let_in: Callable[[int], None]
+) -> web.AppRunner:
+    """The runner has to be set up, and cleaned up. ``access`` is asked at each request, and ``let_in`` told the
+    descriptor of each connection whose caller may ask."""
     refusals = Refusals(time.monotonic)
     seldom = Seldom(log, time.monotonic)
     app = web.Application(
-        middlewares=[_guard(access, refusals, seldom)], client_max_size=BODY_BYTES_MAX
+        middlewares=[_guard(access, refusals, seldom, let_in)], client_max_size=BODY_BYTES_MAX
     )
     app[_STREAMS] = set()
     app.on_shutdown.append(_end_streams)
@@ -129,7 +132,9 @@ def _place(error: BaseException) -> str:
     return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
 
 
-def _guard(access: Callable[[], Access], refusals: Refusals, seldom: Seldom) -> Any:
+def _guard(
+    access: Callable[[], Access], refusals: Refusals, seldom: Seldom, let_in: Callable[[int], None]
+) -> Any:
     """Around every request, also those that no route takes."""
 
     @web.middleware
@@ -138,6 +143,8 @@ def _guard(access: Callable[[], Access], refusals: Refusals, seldom: Seldom) -> 
             way = access()
             request[_CALLER] = _caller(way, request)
             request[_CREDENTIALS] = way.credentials
+            if request.transport is not None:
+                let_in(request.transport.get_extra_info("socket").fileno())
             return await handler(request)
         except web.HTTPException as error:
             return _problem(_refusal(request, error), error.headers.get("Allow"))

@@ -42,7 +42,8 @@ _BACKLOG = 100
 _CONNECTIONS_MAX = 1024
 """With those on which TLS has not come to its end; the application refuses requests long before (application.py)."""
 _PER_ADDRESS_MAX = 128
-"""Over TCP, of them: so that half requests from one address keep out no caller at another."""
+"""Over TCP, of those that have not shown a token yet: so that half requests from one address keep out no caller at
+another."""
 _HANDSHAKE_S = 10.0
 _PAUSE_S = 0.005
 """Between two connections over TCP: a TLS handshake takes about a tenth of it, which leaves the rest to the bookie."""
@@ -89,7 +90,7 @@ class AdminServer:
     async def _serve(self) -> None:
         from bkbox.admin.application import runner_of
 
-        self._runner = runner_of(self._routes(), self._access)
+        self._runner = runner_of(self._routes(), self._access, self._callers.let_in)
         await self._runner.setup()
         server = self._runner.server
         assert server is not None
@@ -126,10 +127,12 @@ class AdminServer:
 
 
 class _Callers:
-    """The connections of each address; IPv6 counts by its network of 64 bits."""
+    """The connections of each address that have not shown a token yet; IPv6 counts by its network of 64 bits."""
 
     def __init__(self) -> None:
         self._by_peer: dict[str, list[socket.socket]] = {}
+        self._peers: dict[int, str] = {}
+        """By descriptor, which may be that of another connection by now."""
 
     def admit(self, host: str, sock: socket.socket) -> bool:
         """Count one connection more, unless its address has too many."""
@@ -140,7 +143,15 @@ class _Callers:
         if len(of_peer) >= _PER_ADDRESS_MAX:
             return False
         of_peer.append(sock)
+        self._peers[sock.fileno()] = peer
         return True
+
+    def let_in(self, descriptor: int) -> None:
+        """The connection with this descriptor has shown a token."""
+        peer = self._peers.pop(descriptor, None)
+        if peer is not None:
+            left = [sock for sock in self._open(peer) if sock.fileno() != descriptor]
+            self._by_peer[peer] = left
 
     def _open(self, peer: str) -> list[socket.socket]:
         return [sock for sock in self._by_peer.get(peer, ()) if sock.fileno() >= 0]

@@ -81,3 +81,10 @@ def _group(number: int) -> str:
         return grp.getgrgid(number).gr_name
     except KeyError:
         return str(number)
+
+
+def create(path: Path, text: str) -> None:
+    """Make a file that its owner alone may write, whatever the umask. Raises OSError, FileExistsError among them."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(text)

@@ -12,7 +12,7 @@ import pytest
 from bkbox.cli.exits import ExitCode
 from bkbox.host.writers import writable_by_others
 from tests.harness.fixtures import MakeBookie, make_bookie
-from tests.harness.processes import bkbox, wait_for
+from tests.harness.processes import bkbox, free_port, wait_for
 
 __all__ = ["make_bookie"]
 
@@ -105,3 +105,16 @@ def test_such_a_bookie_does_not_start_and_the_doctor_says_why(
     bookie.process.send_signal(signal.SIGHUP)
     wait_for(lambda: "SIGHUP: the configuration is not taken over" in bookie.stderr, "the refusal")
     assert bookie.stop() == 0
+
+
+def test_what_init_makes_starts_whatever_the_umask(tmp_path: Path) -> None:
+    config = tmp_path / "new" / "bookie.toml"
+    words = ["init", "--config", str(config), "--metadata", f"sqlite:{tmp_path}/m.db"]
+    words += ["--disk", str(tmp_path / "disk"), "--listen", f"127.0.0.1:{free_port()}"]
+    before = os.umask(0)
+    try:
+        bkbox(*words)
+    finally:
+        os.umask(before)
+    assert problems(config) == []
+    assert config.stat().st_mode & 0o777 == 0o644

@@ -174,8 +174,10 @@ class SecurityKeys:
     roles: tuple[str, ...] = field(
         metadata=key(
             Texts(_role_problem, "a list of NAME=ROLE,ROLE"),
-            "Who may do what: roles are read, write, replication and admin, * is everybody else who is known. Empty: "
-            "whoever is known may do everything.",
+            "Who may do what: roles are read, write, replication and admin. token/NAME, sasl/NAME or "
+            "certificate/NAME; NAME alone is the user of that name in auth_users_file, or, where "
+            "there is none, the certificate; * is everybody else who is known. Empty: whoever is known may do "
+            "everything.",
             [],
             live=True,
         )
@@ -183,7 +185,8 @@ class SecurityKeys:
     requests_per_second: tuple[str, ...] = field(
         metadata=key(
             Texts(_rate_problem, "a list of NAME=NUMBER"),
-            "How many requests somebody may send, over all connections; more are answered ETOOMANYREQUESTS.",
+            "How many requests somebody may send, over all connections; more are answered ETOOMANYREQUESTS. Names are "
+            "those of roles.",
             [],
             live=True,
         )

@@ -9,11 +9,14 @@ from __future__ import annotations
 import base64
 import json
 import re
+import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from urllib.parse import quote
 
 REMOVED = "[removed]"
+
+CLIENT_FILE = "BKBOX_CLIENT_FILE"
 
 _LENGTH_MIN = 4
 """A shorter value would remove half of the text with it; who has such a password has other problems."""
@@ -25,7 +28,10 @@ _NAMES = (
     r"api[_-]?key|access[_-]?key|private[_-]?key|master[_-]?key"
 )
 _NAME = re.compile(rf"(?i)({_NAMES})")
-_FILE_KEY = re.compile(rf"(?i)({_NAMES}|key|keytab).*(file|path)$|(file|path)$")
+_FILE_KEY = re.compile(r"(?i)(file|path)$")
+_PUBLIC_FILE = re.compile(r"(?i)certificate|(^|_)ca_|public")
+"""Of the files that a configuration names, those without secrets. Each other is read, whatever its name says."""
+_FILES_IN_URI = re.compile(r"[?&]([a-z_]+file)=([^&\s]+)")
 
 _AFTER_A_NAME = re.compile(
     rf"""(?ix)
@@ -77,27 +83,48 @@ class Secrets:
 
 
 def known_secrets(values: Mapping[str, object], environ: Mapping[str, str]) -> list[str]:
-    """Secret values that a configuration (its keys) and an environment hold or lead to."""
-    found = [text for name, text in environ.items() if _NAME.search(name)]
-    for name, value in values.items():
+    """Secret values that a configuration (its keys) and an environment hold or lead to: also by a file, by a file that
+    the URI of a metadata store names, and by the TOML file of BKBOX_CLIENT_FILE."""
+    found = []
+    ours = {name: text for name, text in environ.items() if _NAME.search(name)}
+    for name, value in (*values.items(), *ours.items()):
         if not isinstance(value, str) or not value:
             continue
         if _FILE_KEY.search(name):
-            found += _contents(Path(value)) if _NAME.search(name) or "key" in name else []
+            found += [] if _PUBLIC_FILE.search(name) else _contents(Path(value))
         elif _NAME.search(name):
             found.append(value)
+        for inner, path in _FILES_IN_URI.findall(value):
+            found += [] if _PUBLIC_FILE.search(inner) else _contents(Path(path))
+    client_file = environ.get(CLIENT_FILE)
+    if client_file:
+        folder = Path(client_file).parent
+        named = _toml(client_file)
+        files = {
+            key: str(folder / str(file)) for key, file in named.items() if _FILE_KEY.search(key)
+        }
+        found += known_secrets({**named, **files}, {})
     return found
 
 
 def _contents(path: Path) -> list[str]:
-    """A file that holds a secret: as a whole, and line by line."""
+    """A file that holds secrets: as a whole, line by line, and what stands behind the name in NAME:SECRET."""
     try:
         if not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
             return []
         text = path.read_text("utf-8", "replace")
     except OSError:
         return []
-    return [text, *text.splitlines()]
+    lines = text.splitlines()
+    return [text, *lines, *(line.partition(":")[2] for line in lines)]
+
+
+def _toml(path: str) -> dict[str, object]:
+    """Nothing for a file that is none."""
+    try:
+        return tomllib.loads(Path(path).read_text("utf-8", "replace"))
+    except (OSError, ValueError, RecursionError):
+        return {}
 
 
 def _forms(text: str) -> set[str]:

@@ -13,20 +13,19 @@ import hmac
 import ipaddress
 import os
 import socket
-import struct
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
+from bkbox.admin.paths import CREDENTIALS
 from bkbox.admin.problems import HttpRefusedError
 from bkbox.configvalues import split_address
 from bkbox.errors import AccessDeniedError, BootError
 from bkbox.security.secretfiles import read_secret
 from bkbox.words import quoted
 
-_CREDENTIALS = struct.Struct("3i")
 _TOKEN_BYTES_MIN = 16
 _TOKEN_BYTES_MAX = 4096
 
@@ -40,7 +39,10 @@ class Caller:
 
 
 class Access(Protocol):
-    """One way in."""
+    """One way in. ``credentials``: what callers are let in by; a stream ends when it changes."""
+
+    @property
+    def credentials(self) -> object: ...
 
     def caller(self, sock: socket.socket, headers: Mapping[str, str]) -> Caller:
         """Who it is. Raises HttpRefusedError for somebody who may not ask anything."""
@@ -49,10 +51,12 @@ class Access(Protocol):
 class OwnerOnly:
     """The unix socket."""
 
+    credentials: object = None
+
     def caller(self, sock: socket.socket, headers: Mapping[str, str]) -> Caller:
         refuse_browsers(headers)
-        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-        pid, uid, _gid = _CREDENTIALS.unpack(raw)
+        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+        pid, uid, _gid = CREDENTIALS.unpack(raw)
         if uid not in (0, os.geteuid()):
             raise HttpRefusedError(
                 HTTPStatus.FORBIDDEN,
@@ -69,6 +73,10 @@ class WithToken:
     token: bytes
     read_token: bytes | None
     hosts: frozenset[str]
+
+    @property
+    def credentials(self) -> object:
+        return self.token, self.read_token
 
     def caller(self, sock: socket.socket, headers: Mapping[str, str]) -> Caller:
         refuse_browsers(headers)

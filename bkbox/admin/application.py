@@ -12,11 +12,12 @@ import inspect
 import json
 import logging
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
 
-from aiohttp import web
+from aiohttp import http_exceptions, web
 
 from bkbox.admin.access import Access, Caller
 from bkbox.admin.paths import STATUS_URL
@@ -42,7 +43,8 @@ from bkbox.errors import (
     EncodingError,
     NoSuchRouteError,
 )
-from bkbox.security.refusals import Refusals
+from bkbox.logs.refusals import Refusals
+from bkbox.logs.seldom import Seldom
 from bkbox.words import error_text, quoted
 
 log = logging.getLogger(__name__)
@@ -60,6 +62,7 @@ _IDLE_S = 30.0
 _CONNECTIONS_MAX = 512
 
 _CALLER = web.RequestKey("caller", Caller)
+_CREDENTIALS = web.RequestKey("credentials", object)
 _RUNNER = web.AppKey("runner", web.AppRunner)
 _STREAMS: web.AppKey[set[asyncio.Task[Any]]] = web.AppKey("streams", set)
 _BOOLEANS = {"true": True, "false": False}
@@ -77,6 +80,9 @@ _LAST = frozenset(
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+_MALFORMED = (http_exceptions.HttpProcessingError, web.RequestPayloadError)
+"""aiohttp's names for what is no HTTP: the head of a request, and its body."""
+
 
 def status_route(status: StatusSource) -> Route:
     async def answer(_asked: Asked) -> object:
@@ -86,26 +92,60 @@ def status_route(status: StatusSource) -> Route:
     return Route("GET", STATUS_URL, answer, "How the bookie does.", returns=Status)
 
 
-def runner_of(routes: tuple[Route, ...], access: Callable[[], Access]) -> web.AppRunner:
-    """The runner has to be set up, and cleaned up. ``access`` is asked at each request."""
+def runner_of(
+    routes: tuple[Route, ...], access: Callable[[], Access], let_in: Callable[[int], None]
+) -> web.AppRunner:
+    """The runner has to be set up, and cleaned up. ``access`` is asked at each request, and ``let_in`` told the
+    descriptor of each connection whose caller may ask."""
     refusals = Refusals(time.monotonic)
-    app = web.Application(middlewares=[_guard(access, refusals)], client_max_size=BODY_BYTES_MAX)
+    seldom = Seldom(log, time.monotonic)
+    app = web.Application(
+        middlewares=[_guard(access, refusals, seldom, let_in)], client_max_size=BODY_BYTES_MAX
+    )
     app[_STREAMS] = set()
     app.on_shutdown.append(_end_streams)
     for route in routes:
-        app.router.add_route(route.method, route.path, _handler(route))
+        app.router.add_route(route.method, route.path, _handler(route, access, seldom))
+    logging.getLogger("aiohttp.server").addFilter(_without_traceback)
     runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0, keepalive_timeout=_IDLE_S)
     app[_RUNNER] = runner
     return runner
 
 
-def _guard(access: Callable[[], Access], refusals: Refusals) -> Any:
+def _without_traceback(record: logging.LogRecord) -> bool:
+    """What callers have sent that is no HTTP takes one short line, and nothing of what it was: there may be tokens in
+    it. A fault of aiohttp's own says where it is."""
+    error = record.exc_info[1] if record.exc_info else None
+    if error is None:
+        return True
+    record.exc_info = record.exc_text = None
+    what, record.args = record.getMessage(), None
+    if isinstance(error, _MALFORMED):
+        record.levelno, record.levelname = logging.WARNING, logging.getLevelName(logging.WARNING)
+        record.msg = f"admin API: {what}: malformed HTTP ({type(error).__name__})"
+    else:
+        record.msg = f"admin API: {what}: {type(error).__name__}{_place(error)}"
+    return True
+
+
+def _place(error: BaseException) -> str:
+    frames = traceback.extract_tb(error.__traceback__)
+    return f" at {frames[-1].filename}:{frames[-1].lineno}" if frames else ""
+
+
+def _guard(
+    access: Callable[[], Access], refusals: Refusals, seldom: Seldom, let_in: Callable[[int], None]
+) -> Any:
     """Around every request, also those that no route takes."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         try:
-            request[_CALLER] = _caller(access(), request)
+            way = access()
+            request[_CALLER] = _caller(way, request)
+            request[_CREDENTIALS] = way.credentials
+            if request.transport is not None:
+                let_in(request.transport.get_extra_info("socket").fileno())
             return await handler(request)
         except web.HTTPException as error:
             return _problem(_refusal(request, error), error.headers.get("Allow"))
@@ -116,8 +156,14 @@ def _guard(access: Callable[[], Access], refusals: Refusals) -> Any:
             return _problem(error)
         except ConnectionError:
             raise  # the client is gone
-        except Exception as error:
-            log.exception("%s %s", request.method, request.path)
+        except _MALFORMED as error:
+            text = f"the body is malformed ({type(error).__name__})"
+            return _problem(BadRequestError(text), last=True)
+        except Exception as error:  # noqa: BLE001 - a fault is told to the caller, and in the log
+            text = "%s %s"
+            seldom.say(
+                logging.ERROR, "fault", text, request.method, request.path[:200], exc_info=error
+            )
             return _problem(BugError(f"{type(error).__name__}: {error_text(error)}"))
 
     return guard
@@ -151,7 +197,9 @@ def _refusal(request: web.Request, error: web.HTTPException) -> HttpRefusedError
     return HttpRefusedError(status, error.reason or status.phrase)
 
 
-def _problem(error: BkboxError | TimeoutError, allow: str | None = None) -> web.Response:
+def _problem(
+    error: BkboxError | TimeoutError, allow: str | None = None, *, last: bool = False
+) -> web.Response:
     found = problem_of(error)
     headers = dict(_HEADERS)
     if found.status == HTTPStatus.UNAUTHORIZED:
@@ -164,12 +212,12 @@ def _problem(error: BkboxError | TimeoutError, allow: str | None = None) -> web.
         headers=headers,
         content_type=CONTENT_TYPE,
     )
-    if found.status in _LAST:
+    if last or found.status in _LAST:
         response.force_close()
     return response
 
 
-def _handler(route: Route) -> Handler:
+def _handler(route: Route, access: Callable[[], Access], seldom: Seldom) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         caller = request[_CALLER]
         if route.changes and not caller.may_change:
@@ -184,8 +232,12 @@ def _handler(route: Route) -> Handler:
         body = await _body(route, request)
         asked = Asked(request.match_info, query, body, caller.name)
         if route.changes:
-            log.info("%s asks: %s %s", caller.name, request.method, request.path)
-        return await _sent(request, await route.answer(asked))
+            kind = f"{route.method} {route.path}"  # a flood of one kind hides no other
+            said = caller.name, request.method, request.path
+            seldom.say(logging.INFO, kind, "%s asks: %s %s", *said)
+        credentials = request[_CREDENTIALS]
+        answer = await route.answer(asked)
+        return await _sent(request, answer, lambda: access().credentials == credentials)
 
     return handle
 
@@ -276,9 +328,12 @@ def _refuse_odd_text(value: object, where: str) -> None:
 # ---- what is answered -------------------------------------------------------------------------------
 
 
-async def _sent(request: web.Request, answer: object) -> web.StreamResponse:
+async def _sent(
+    request: web.Request, answer: object, may_go_on: Callable[[], bool]
+) -> web.StreamResponse:
+    """``may_go_on``: whether what its caller was let in by still counts."""
     if isinstance(answer, Stream):
-        return await _streamed(request, answer)
+        return await _streamed(request, answer, may_go_on)
     if isinstance(answer, Text):
         headers = _HEADERS | {"Content-Type": answer.content_type}
         return web.Response(body=answer.body.encode(), status=answer.status, headers=headers)
@@ -287,7 +342,9 @@ async def _sent(request: web.Request, answer: object) -> web.StreamResponse:
     return web.json_response(answer, headers=_HEADERS)
 
 
-async def _streamed(request: web.Request, answer: Stream) -> web.StreamResponse:
+async def _streamed(
+    request: web.Request, answer: Stream, may_go_on: Callable[[], bool]
+) -> web.StreamResponse:
     response = web.StreamResponse(headers=_HEADERS | {"Content-Type": answer.content_type})
     task = asyncio.current_task()
     assert task is not None
@@ -296,6 +353,9 @@ async def _streamed(request: web.Request, answer: Stream) -> web.StreamResponse:
     try:
         await response.prepare(request)
         async for chunk in answer.chunks:
+            if not may_go_on():
+                response.force_close()
+                break
             async with asyncio.timeout(_SEND_TIMEOUT_S):
                 await response.write(chunk.encode())
     except (TimeoutError, ConnectionError):

@@ -10,13 +10,14 @@ from __future__ import annotations
 
 import http.client
 import json
+import os
 import socket
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from bkbox.admin.members import Member
-from bkbox.admin.paths import BOOKIES_URL, JOBS_URL, STATUS_URL, short_address
+from bkbox.admin.paths import BOOKIES_URL, CREDENTIALS, JOBS_URL, STATUS_URL, short_address
 from bkbox.admin.remote import Remote
 from bkbox.admin.status import Status, from_json
 from bkbox.documents import from_document
@@ -52,10 +53,25 @@ class _UnixConnection(http.client.HTTPConnection):
             sock.settimeout(self.timeout)
             with short_address(self._path) as address:
                 sock.connect(address)
+                folder_user = os.stat(os.path.dirname(address)).st_uid
+            _refuse_strangers(sock, self._path, folder_user)
         except BaseException:
             sock.close()
             raise
         self.sock = sock
+
+
+def _refuse_strangers(sock: socket.socket, path: Path, folder_user: int) -> None:
+    """A bookie is run by the caller's user, by root, or by the user whose folder the socket is in. Raises
+    AuthenticationError: where others may make sockets, one of them may wait for what operators tell it."""
+    raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
+    pid, user, _group = CREDENTIALS.unpack(raw)
+    if user not in (0, os.geteuid(), folder_user):
+        raise AuthenticationError(
+            f"{path} is not the socket of a bookie of ours: process {pid} of user {user} answers there, and the folder "
+            f"belongs to user {folder_user}; nothing was asked. Remove it, and set run_dir to a folder in which only "
+            "the bookie's user may write"
+        )
 
 
 def fetch_status(address: Address, timeout: float = _TIMEOUT_S) -> Status:

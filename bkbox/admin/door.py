@@ -36,6 +36,10 @@ class Door:
     context: ssl.SSLContext | None
     rate: Bucket
 
+    @property
+    def credentials(self) -> object:
+        return self.access.credentials
+
     def caller(self, sock: socket, headers: Mapping[str, str]) -> Caller:
         """Who it is. Raises HttpRefusedError for somebody who may not ask, or not now."""
         found = self.access.caller(sock, headers)

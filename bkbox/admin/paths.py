@@ -8,6 +8,7 @@ longer. Both sides therefore name the socket through a descriptor of its folder:
 from __future__ import annotations
 
 import os
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
     from bkbox.config import Config
 
 SOCKET_NAME = "admin.sock"
+CREDENTIALS = struct.Struct("3i")
+"""What the kernel says of the other end (SO_PEERCRED): process, user, group."""
 STATUS_URL = "/api/v1/status"
 DISKS_URL = "/api/v1/disks"
 JOBS_URL = "/api/v1/jobs"

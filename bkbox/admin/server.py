@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING
 
 from bkbox.admin.paths import short_address
 from bkbox.errors import BookieRunningError, BootError
+from bkbox.security.peers import peer_of
 from bkbox.words import error_text
 
 if TYPE_CHECKING:
@@ -41,6 +42,9 @@ log = logging.getLogger(__name__)
 _BACKLOG = 100
 _CONNECTIONS_MAX = 1024
 """With those on which TLS has not come to its end; the application refuses requests long before (application.py)."""
+_PER_ADDRESS_MAX = 128
+"""Over TCP, of those that have not shown a token yet: so that half requests from one address keep out no caller at
+another."""
 _HANDSHAKE_S = 10.0
 _PAUSE_S = 0.005
 """Between two connections over TCP: a TLS handshake takes about a tenth of it, which leaves the rest to the bookie."""
@@ -69,6 +73,7 @@ class AdminServer:
         self._runner: web.AppRunner | None = None
         self._serving: asyncio.Task[None] | None = None
         self._arriving: set[asyncio.Task[None]] = set()
+        self._callers = _Callers()
         listener.listen(_BACKLOG)
         asyncio.get_running_loop().add_reader(listener, self._first_client)
 
@@ -86,25 +91,27 @@ class AdminServer:
     async def _serve(self) -> None:
         from bkbox.admin.application import runner_of
 
-        self._runner = runner_of(self._routes(), self._access)
+        self._runner = runner_of(self._routes(), self._access, self._callers.let_in)
         await self._runner.setup()
         server = self._runner.server
         assert server is not None
         loop = asyncio.get_running_loop()
+        over_tcp = self._listener.family != socket.AF_UNIX
         while True:
             try:
-                sock, _ = await loop.sock_accept(self._listener)
+                sock, address = await loop.sock_accept(self._listener)
             except OSError as error:  # no descriptor is left, or the client is gone already
                 log.warning("a connection to the admin API failed: %s", error_text(error))
                 await asyncio.sleep(_AGAIN_S)
                 continue
-            if len(server.connections) + len(self._arriving) >= _CONNECTIONS_MAX:
+            too_many = len(server.connections) + len(self._arriving) >= _CONNECTIONS_MAX
+            if too_many or (over_tcp and not self._callers.admit(address[0], sock)):
                 sock.close()
                 continue
             task = asyncio.ensure_future(_welcome(server, sock, self._context()))
             self._arriving.add(task)
             task.add_done_callback(self._arriving.discard)
-            if self._listener.family != socket.AF_UNIX:
+            if over_tcp:
                 await asyncio.sleep(_PAUSE_S)
 
     async def close(self) -> None:
@@ -118,6 +125,37 @@ class AdminServer:
             await self._runner.cleanup()
         self._listener.close()
         self._on_close()
+
+
+class _Callers:
+    """The connections of each address that have not shown a token yet; IPv6 counts by its network of 64 bits."""
+
+    def __init__(self) -> None:
+        self._by_peer: dict[str, list[socket.socket]] = {}
+        self._peers: dict[int, str] = {}
+        """By descriptor, which may be that of another connection by now."""
+
+    def admit(self, host: str, sock: socket.socket) -> bool:
+        """Count one connection more, unless its address has too many."""
+        if len(self._by_peer) >= _CONNECTIONS_MAX:
+            self._by_peer = {peer: left for peer in self._by_peer if (left := self._open(peer))}
+        peer = peer_of(host)
+        of_peer = self._by_peer[peer] = self._open(peer)
+        if len(of_peer) >= _PER_ADDRESS_MAX:
+            return False
+        of_peer.append(sock)
+        self._peers[sock.fileno()] = peer
+        return True
+
+    def let_in(self, descriptor: int) -> None:
+        """The connection with this descriptor has shown a token."""
+        peer = self._peers.pop(descriptor, None)
+        if peer is not None:
+            left = [sock for sock in self._open(peer) if sock.fileno() != descriptor]
+            self._by_peer[peer] = left
+
+    def _open(self, peer: str) -> list[socket.socket]:
+        return [sock for sock in self._by_peer.get(peer, ()) if sock.fileno() >= 0]
 
 
 async def _welcome(server: web.Server, sock: socket.socket, context: ssl.SSLContext | None) -> None:

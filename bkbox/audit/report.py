@@ -11,6 +11,7 @@ from pathlib import Path
 
 from bkbox.audit.run import FINDINGS, Summary, read_summary
 from bkbox.audit.tables import read_table, rows_of
+from bkbox.logs.control import in_one_line
 from bkbox.words import counted
 
 _SHOWN = 20
@@ -134,15 +135,24 @@ def _cell(value: object) -> str:
 
 def _markdown(verdict: str, summary: Summary, tables: Sequence[_Table]) -> str:
     lines = ["# Audit", "", f"**{verdict}**", ""]
-    lines += [f"- {name}: {text}" for name, text in _facts(summary)]
+    lines += [f"- {name}: {_plain(text)}" for name, text in _facts(summary)]
     for table in tables:
         lines += ["", f"## {table.title}", "", "| " + " | ".join(table.columns) + " |"]
         lines.append("|" + "---|" * len(table.columns))
         for row in table.rows:
-            lines.append("| " + " | ".join(str(cell).replace("|", "\\|") for cell in row) + " |")
+            lines.append("| " + " | ".join(_plain(str(cell)) for cell in row) + " |")
         if table.left_out:
             lines += ["", f"and {counted(table.left_out, 'row')} more in the table itself"]
     return "\n".join(lines) + "\n"
+
+
+_MARKS = {ord(mark): f"\\{mark}" for mark in r"\`*_[]|~$"}
+_MARKS |= {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;"}
+
+
+def _plain(text: str) -> str:
+    """Text that others chose, in Markdown: it is neither HTML nor a link, an image or a cell of its own."""
+    return in_one_line(text).translate(_MARKS).replace("://", "\\://")
 
 
 # ---- HTML -----------------------------------------------------------------------------------------
@@ -155,23 +165,28 @@ border-bottom: 1px solid #d8dde3; overflow-wrap: anywhere } svg { max-width: 100
 """.strip()
 
 
+def _escaped(text: str) -> str:
+    """Text that others chose, in HTML and SVG."""
+    return html.escape(in_one_line(text))
+
+
 def _html(verdict: str, summary: Summary, tables: Sequence[_Table], picture: str) -> str:
     kind = "ok" if summary.is_clean and summary.is_certain else "bad"
     parts = [
         "<!doctype html>",
         f'<html lang="en"><meta charset="utf-8"><title>bkbox audit</title><style>{_STYLE}</style>',
-        f'<h1>Audit</h1><p class="{kind}"><strong>{html.escape(verdict)}</strong></p><table>',
+        f'<h1>Audit</h1><p class="{kind}"><strong>{_escaped(verdict)}</strong></p><table>',
         *(
-            f"<tr><th>{html.escape(name)}</th><td>{html.escape(text)}</td></tr>"
+            f"<tr><th>{_escaped(name)}</th><td>{_escaped(text)}</td></tr>"
             for name, text in _facts(summary)
         ),
         f"</table>{picture}",
     ]
     for table in tables:
-        parts.append(f"<h2>{html.escape(table.title)}</h2><table><tr>")
-        parts += [f"<th>{html.escape(column)}</th>" for column in table.columns]
+        parts.append(f"<h2>{_escaped(table.title)}</h2><table><tr>")
+        parts += [f"<th>{_escaped(column)}</th>" for column in table.columns]
         for row in table.rows:
-            cells = "".join(f"<td>{html.escape(str(cell))}</td>" for cell in row)
+            cells = "".join(f"<td>{_escaped(str(cell))}</td>" for cell in row)
             parts.append(f"</tr><tr>{cells}")
         parts.append("</tr></table>")
         if table.left_out:
@@ -204,13 +219,13 @@ def _picture(folder: Path, summary: Summary) -> str:
     y = 10
     for title, bars, is_bad in groups:
         y += _STEP
-        parts.append(f'<text x="8" y="{y}" font-weight="600">{html.escape(title)}</text>')
+        parts.append(f'<text x="8" y="{y}" font-weight="600">{_escaped(title)}</text>')
         largest = max([value for _, value in bars], default=0) or 1
         for name, value in bars:
             y += _STEP
             width = round(_BAR * value / largest) if value else 0
             colour = "#b5382c" if is_bad else "#2f6fab"
-            parts.append(f'<text x="24" y="{y}">{html.escape(name[:22])}</text>')
+            parts.append(f'<text x="24" y="{y}">{_escaped(name[:22])}</text>')
             if value:
                 parts.append(
                     f'<rect x="{_LEFT}" y="{y - 12}" width="{max(width, 2)}" height="14" fill="{colour}"/>'

@@ -8,7 +8,8 @@ OPEN       known, ordinary adds are taken
 FENCED     known, ordinary adds are refused, for good
 LIMBO      fenced, and entries may be missing that were acknowledged: never say 'no such entry'
 DELETED    the cluster has no such ledger any more, or this bookie no part in it, and its entries
-           were removed; who still writes to it is not acknowledged
+           were removed. It was fenced before: a writer that goes on is told so, and ends; were it told
+           'no such ledger', it would look for another bookie. Reads, fences and LACs: no such ledger
 =========  ====================================================================================
 
 The key is looked at before the standing (LedgerDescriptorImpl.java does the same): a wrong key gets EUA and changes
@@ -17,7 +18,8 @@ add says that somebody counts on this bookie again: it takes a ledger out of the
 into LIMBO, until repair has found out what this bookie has to hold. A ledger whose key is not known (rebuilt from
 version 1 metadata, which has none) takes the first one.
 
-Source: BP-46; wire-protocol facts of BookieImpl.java, HandleFactoryImpl.java, ReadEntryProcessor.java.
+Source: BP-46; BookieImpl.java, HandleFactoryImpl.java (LedgerFencedAndDeletedException), WriteEntryProcessorV3.java,
+ReadEntryProcessorV3.java, WriteLacProcessorV3.java.
 """
 
 from __future__ import annotations
@@ -71,7 +73,7 @@ ADMISSION: dict[tuple[Standing, Request], Verdict] = {
     (Standing.LIMBO, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.LIMBO),
     (Standing.LIMBO, Request.WRITE_LAC): Verdict(Code.EOK, Standing.LIMBO),
     (Standing.LIMBO, Request.FENCE): Verdict(Code.EOK, Standing.LIMBO),
-    (Standing.DELETED, Request.ADD): Verdict(Code.ENOLEDGER, Standing.DELETED),
+    (Standing.DELETED, Request.ADD): Verdict(Code.EFENCED, Standing.DELETED),
     (Standing.DELETED, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.LIMBO),
     (Standing.DELETED, Request.WRITE_LAC): Verdict(Code.ENOLEDGER, Standing.DELETED),
     (Standing.DELETED, Request.FENCE): Verdict(Code.ENOLEDGER, Standing.DELETED),

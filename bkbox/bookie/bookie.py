@@ -186,7 +186,7 @@ class Bookie:
         self.ledgers = Ledgers(store)
         self._marks_active = store.ack_after is AckAfter.WRITE
         self._active = ActiveLedgers(self.ledgers.active)
-        self.reader = Reader(store, self.ledgers, self._lacs)
+        self.reader = Reader(store, self.ledgers, self._lacs, lambda: ticks_us() / 1e6)
         self._late = self.reader.late()
         self.read_only = ReadOnly()
 

@@ -29,6 +29,7 @@ from bkbox.kernel.fetch import FETCHED, LATE, Range
 from bkbox.kernel.reads import ReadBatch
 from bkbox.kernel.v3plain import NO_LAC
 from bkbox.limits import BATCH_READ_BYTES_MAX, FRAME_BYTES_MAX
+from bkbox.logs.seldom import Seldom
 from bkbox.storage.disk import DiskStore
 from bkbox.wire import v2, v3
 from bkbox.wire.availability import encode_folded, encode_runs
@@ -65,7 +66,10 @@ class LateReads:
 class Reader:
     """The reads of one disk."""
 
-    def __init__(self, store: DiskStore, ledgers: Ledgers, lacs: KnownLacs) -> None:
+    def __init__(
+        self, store: DiskStore, ledgers: Ledgers, lacs: KnownLacs, now_s: Callable[[], float]
+    ) -> None:
+        self._seldom = Seldom(log, now_s)
         self._store = store
         self._ledgers = ledgers
         self._lacs = lacs
@@ -152,7 +156,14 @@ class Reader:
                 else None
             )
         except DiskError as error:
-            log.error("ledger %d entry %d cannot be read: %s", ledger, entry_id, error)
+            self._seldom.say(
+                logging.ERROR,
+                "entry",
+                "ledger %d entry %d cannot be read: %s",
+                ledger,
+                entry_id,
+                error,
+            )
             self.unknown += 1
             return Code.EIO, None
         self._one_by_one += 1
@@ -183,7 +194,9 @@ class Reader:
                 return None
             return self._lacs.known(ledger)
         except DiskError as error:
-            log.error("the LAC of ledger %d cannot be read: %s", ledger, error)
+            self._seldom.say(
+                logging.ERROR, "LAC", "the LAC of ledger %d cannot be read: %s", ledger, error
+            )
             return None
 
     def _batch_v2(self, read: v2.BatchReadRequest) -> bytes:
@@ -267,7 +280,13 @@ class Reader:
                 return self._entry_v3(poll)
             lac = self._lacs.known(poll.ledger_id)
         except DiskError as error:
-            log.error("the LAC of ledger %d cannot be read: %s", poll.ledger_id, error)
+            self._seldom.say(
+                logging.ERROR,
+                "LAC",
+                "the LAC of ledger %d cannot be read: %s",
+                poll.ledger_id,
+                error,
+            )
             return bare(poll, Code.EIO)
         if lac is None:
             return bare(poll, Code.ENOENTRY)
@@ -319,7 +338,13 @@ class Reader:
         try:
             return self._store.last_entry_id(ledger)
         except DiskError as error:
-            log.error("the last entry of ledger %d cannot be found: %s", ledger, error)
+            self._seldom.say(
+                logging.ERROR,
+                "last entry",
+                "the last entry of ledger %d cannot be found: %s",
+                ledger,
+                error,
+            )
             return -1
 
     def _explicit_lac(self, ledger: int, code: Code) -> tuple[Code, bytes | None]:
@@ -329,7 +354,9 @@ class Reader:
             if standing(self._ledgers.record(ledger)) is Standing.LIMBO:
                 return Code.EUNKNOWNLEDGERSTATE, packet
         except DiskError as error:
-            log.error("the LAC of ledger %d cannot be read: %s", ledger, error)
+            self._seldom.say(
+                logging.ERROR, "LAC", "the LAC of ledger %d cannot be read: %s", ledger, error
+            )
             return Code.EIO, None
         return (code if packet is None else Code.EOK), packet
 
@@ -354,12 +381,24 @@ class Reader:
                 return Code.ENOLEDGER, b""
             runs = self._store.entries(ledger)
         except DiskError as error:
-            log.error("the entries of ledger %d cannot be listed: %s", ledger, error)
+            self._seldom.say(
+                logging.ERROR,
+                "list",
+                "the entries of ledger %d cannot be listed: %s",
+                ledger,
+                error,
+            )
             return Code.EIO, b""
         data = encode_runs(runs)
         if len(data) > _LIST_BYTES_MAX:
             data = encode_folded(runs)
         if len(data) > _LIST_BYTES_MAX:
-            log.error("the list of the entries of ledger %d has %d bytes", ledger, len(data))
+            self._seldom.say(
+                logging.ERROR,
+                "long list",
+                "the list of the entries of ledger %d has %d bytes",
+                ledger,
+                len(data),
+            )
             return Code.EIO, b""
         return Code.EUNKNOWNLEDGERSTATE if record.limbo else Code.EOK, data

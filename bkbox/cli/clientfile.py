@@ -13,8 +13,9 @@ from typing import Any
 
 from bkbox.client.options import SECURITY, ClientOptions, be_known_as
 from bkbox.errors import ConfigError
+from bkbox.redaction import CLIENT_FILE
 
-VARIABLE = "BKBOX_CLIENT_FILE"
+VARIABLE = CLIENT_FILE
 
 
 def take(environ: Mapping[str, str]) -> None:

@@ -29,6 +29,7 @@ from bkbox.config import Config
 from bkbox.configschema import SCHEMA, is_live, kind_of
 from bkbox.configvalues import REQUIRED
 from bkbox.errors import BookieNotRunningError, ConfigError, EncodingError
+from bkbox.host.writers import create
 
 if TYPE_CHECKING:
     from bkbox.configimport import Remark
@@ -319,8 +320,7 @@ def _require_valid(text: str) -> None:
 
 def _write_new(path: Path, text: str) -> None:
     try:
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        create(path, text)
     except FileExistsError:
         raise ConfigError([f"{path} exists already: remove it or choose another name"]) from None
     except OSError as error:

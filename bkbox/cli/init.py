@@ -14,6 +14,7 @@ from bkbox import metadatauri
 from bkbox.cli.options import FILE, dry_run_option
 from bkbox.cli.output import message, outcome_option
 from bkbox.errors import ConfigError
+from bkbox.host.writers import create
 from bkbox.supervisor import setup
 
 _OWN_OPTIONS = {
@@ -135,9 +136,8 @@ def _write(path: Path, text: str) -> bool:
     any other is somebody's and stays as it is.
     """
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+        create(path, text)
     except FileExistsError:
         if path.read_bytes() == text.encode():
             return False

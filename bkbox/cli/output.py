@@ -129,12 +129,27 @@ def print_document(value: object, output: Format, *, one_of_many: bool = False) 
     document with its mark before it."""
     text = json.dumps(value, indent=None if one_of_many else 2, ensure_ascii=False)
     if output == "yaml":
-        import yaml  # which takes longer to load than all else of a command
-
         # By way of JSON: both are the same then, whatever tuples and enumerations the value holds.
-        text = yaml.safe_dump(json.loads(text), sort_keys=False, allow_unicode=True).rstrip("\n")
+        text = _yaml(json.loads(text)).rstrip("\n")
         text = f"---\n{text}" if one_of_many else text
-    click.echo(in_json(text) if output == "json" else text)
+    click.echo(in_json(text))
+
+
+def _yaml(value: object) -> str:
+    """What a terminal would obey stands in double quotes, where it can be escaped."""
+    import yaml  # which takes longer to load than all else of a command
+
+    class Dumper(yaml.SafeDumper):
+        pass
+
+    def text(dumper: yaml.SafeDumper, found: str) -> yaml.ScalarNode:
+        style = None if in_json(found) == found else '"'
+        return dumper.represent_scalar("tag:yaml.org,2002:str", found, style)
+
+    Dumper.add_representer(str, text)
+    made = yaml.dump(value, Dumper=Dumper, sort_keys=False, allow_unicode=True)
+    assert isinstance(made, str)
+    return made
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "") -> None:

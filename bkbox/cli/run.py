@@ -18,6 +18,7 @@ from bkbox.errors import BkboxError
 from bkbox.kernel import kernel_in_use
 from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.nursery import Nursery
+from bkbox.supervisor.otherwriters import refuse_other_writers
 
 _START_S = 1.0
 """Most starts take less: what writes the log is loaded afterwards."""
@@ -38,6 +39,7 @@ def run(ctx: click.Context, config: Config) -> None:
     Example:
       bkbox run --config /etc/bkbox/bkbox.toml
     """
+    refuse_other_writers(config, os.geteuid())
     os.umask(
         0o077
     )  # nobody else reads what it writes, wherever the permissions of a folder would let them

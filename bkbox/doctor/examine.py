@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
 from bkbox import config as configuration
@@ -18,6 +19,7 @@ from bkbox.errors import BkboxError, BookieNotRunningError
 from bkbox.host.clock import clock
 from bkbox.host.files import HostFiles
 from bkbox.storage.files import RealFiles
+from bkbox.supervisor.otherwriters import other_writers
 
 
 def examine(
@@ -31,7 +33,10 @@ def examine(
     config = None if findings else configuration.load(path, environ)
     if config is None:
         return [*findings, hostchecks.kernel(), *_host(host, None)]
-    findings.append(ok("configuration", str(path), "no problems"))
+    others = other_writers(config, _user_of(config))
+    findings += [fail("configuration", str(path), *each.rsplit(": ", 1)) for each in others]
+    if not others:
+        findings.append(ok("configuration", str(path), "no problems"))
     findings += hostchecks.extras(announce=config.announce)
     status, said = _status(config)
     findings += said
@@ -52,6 +57,14 @@ def _configuration(path: Path, environ: Mapping[str, str]) -> list[Finding]:
         fail("configuration", each.place, each.text, f"bkbox config validate --config {path}")
         for each in configuration.validate(path, environ)
     ]
+
+
+def _user_of(config: Config) -> int:
+    """The user that runs the bookie, by whose disks they are."""
+    for folder in config.disks:
+        with suppress(OSError):
+            return folder.stat().st_uid
+    return os.geteuid()
 
 
 def _status(config: Config) -> tuple[Status | None, list[Finding]]:

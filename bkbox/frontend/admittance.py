@@ -1,32 +1,34 @@
 """Who is let in: what the configuration says of TLS, of authentication and of roles, with the secrets it leads to.
 
-Comes from the supervisor, which reads the files, and again whenever they change; connections that are there keep their
-TLS, and get the roles that hold now.
+Comes from the supervisor, which reads the files, and again whenever they change. Connections that are there keep their
+TLS and get the roles that hold now. They end when what let them in has changed: the user's secret, or the certificates
+that had signed theirs.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import secrets
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bkbox.security.roles import Grants, Need
+from bkbox.security.roles import CERTIFICATE, SASL, TOKEN, Grants, Need
 
 if TYPE_CHECKING:
     import ssl
 
     from bkbox.security.exchange import Examiner
 
-CERTIFICATE = "certificate"
-SASL = "sasl"
-TOKEN = "token"  # noqa: S105 a name
+_CERTIFICATES = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")
 
 OFF, OFFERED, REQUIRED = "off", "offered", "required"
 
 
 class Admittance:
-    """``tls``: OFF, OFFERED or REQUIRED; ``plugins``: ways to prove who one is, none where nobody has to."""
+    """``tls``: _CERTIFICATES = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")
+
+    OFF, OFFERED or REQUIRED; ``plugins``: ways to prove who one is, none where nobody has to."""
 
     def __init__(
         self,
@@ -35,12 +37,21 @@ class Admittance:
         plugins: frozenset[str] = frozenset(),
         users: Mapping[str, str] | None = None,
         grants: Grants | None = None,
+        signers: frozenset[str] = frozenset(),
+        *,
+        every_client_is_signed: bool = False,
+        vouches: bool = False,
     ) -> None:
+        """``signers``: certificates that sign those of clients; ``vouches``: whether the metadata store is asked before
+        a client makes a ledger."""
         self.tls = tls
         self.context = context
         self.plugins = plugins
         self.grants = grants or Grants()
+        self.every_client_is_signed = every_client_is_signed
+        self.vouches = vouches
         self._users = users or {}
+        self._signers = signers
 
     @classmethod
     def from_order(cls, payload: bytes) -> Admittance:
@@ -56,8 +67,18 @@ class Admittance:
         grants = Grants(
             [(identity, Need(needs)) for identity, needs in said["roles"]],
             [(identity, rate) for identity, rate in said["rates"]],
+            said["users"],
         )
-        return cls(said["tls"], context, frozenset(said["plugins"]), said["users"], grants)
+        return cls(
+            said["tls"],
+            context,
+            frozenset(said["plugins"]),
+            said["users"],
+            grants,
+            frozenset(_CERTIFICATES.findall(said["ca"] or "")),
+            every_client_is_signed=said["tls"] != OFF and said["client_certificates"] == "required",
+            vouches=said.get("vouches", False),
+        )
 
     @property
     def is_open(self) -> bool:
@@ -74,6 +95,16 @@ class Admittance:
             return tokens.Server(self._users, secrets.token_hex(16))
         return None
 
-    def still_knows(self, identity: str, plugin: str) -> bool:
-        """Whether somebody who came in by this plugin could do so now."""
-        return plugin in self.plugins and (plugin == CERTIFICATE or identity in self._users)
+    def still_admits(self, plugin: str, name: str, before: Admittance) -> bool:
+        """Whether a client that came in as ``before`` demanded, by this plugin and under this name, could do so now
+        with what it showed then."""
+        if plugin not in self.plugins:
+            return False
+        if plugin == CERTIFICATE:
+            return self.trusts_signers_of(before)
+        secret, secret_before = self._users.get(name), before._users.get(name)
+        return secret is not None and secret == secret_before
+
+    def trusts_signers_of(self, before: Admittance) -> bool:
+        """Whether each certificate that was good enough ``before`` is so now."""
+        return before._signers <= self._signers

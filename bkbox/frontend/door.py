@@ -18,7 +18,7 @@ from bkbox.frontend.doorstep import Doorstep
 from bkbox.frontend.newcomers import Newcomers
 from bkbox.kernel.turns import Source
 from bkbox.limits import VISITORS_MAX
-from bkbox.security.refusals import Refusals
+from bkbox.logs.refusals import Refusals
 
 
 class Loop(Protocol):

@@ -13,21 +13,24 @@ from __future__ import annotations
 
 import logging
 import socket
+import time
 from collections.abc import Callable
 
 from bkbox.errors import AuthenticationError, EncodingError, FrameError
-from bkbox.frontend.admittance import CERTIFICATE, OFF, REQUIRED, Admittance
+from bkbox.frontend.admittance import OFF, REQUIRED, Admittance
 from bkbox.frontend.tlsend import TlsEnd
+from bkbox.logs.seldom import Seldom
 from bkbox.security import digestmd5
 from bkbox.security.exchange import Examiner
-from bkbox.security.tls import identity_of
+from bkbox.security.roles import CERTIFICATE, SASL, TOKEN
+from bkbox.security.tls import name_of
 from bkbox.wire import v2, v3
 from bkbox.wire.auth import AUTH_DISABLED_PLUGIN, AuthMessage
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import LENGTH, PREFIX_BYTES
 from bkbox.words import quoted
 
-log = logging.getLogger(__name__)
+_SELDOM = Seldom(logging.getLogger(__name__), time.monotonic)
 
 _READ_BYTES = 64 * 1024
 _FRAME_BYTES_MAX = 64 * 1024
@@ -41,17 +44,17 @@ Refused = Callable[[str], None]
 
 
 class Doorstep:
-    """``identity`` and ``plugin``: who it is, and how that is known; None as long as it is not, or need not be."""
+    """``name`` and ``plugin``: who it is, and how that is known; None as long as it is not, or need not be."""
 
     def __init__(
         self, sock: socket.socket, peer: str, admittance: Admittance, refused: Refused
     ) -> None:
         self.sock = sock
         self.peer = peer
-        self.identity: str | None = None
+        self.name: str | None = None
         self.plugin = ""
         self.tls: TlsEnd | None = None
-        self._admittance = admittance
+        self.admittance = admittance
         self._refused = refused
         self._data = bytearray()
         self._handshakes = False
@@ -102,13 +105,13 @@ class Doorstep:
     def _begins_tls(self) -> bool:
         """Nothing but START_TLS comes before TLS, or somebody else could have said it."""
         first = not self._frames or self._asked_for_tls
-        may = self.tls is None and self._admittance.tls != OFF and first
+        may = self.tls is None and self.admittance.tls != OFF and first
         return may and self._data[:1] == _TLS_HANDSHAKE
 
     def _may_come_in(self) -> bool:
-        admittance = self._admittance
+        admittance = self.admittance
         if admittance.plugins:
-            return self.identity is not None
+            return self.name is not None
         if self.tls is not None:
             return True
         if admittance.tls == REQUIRED or self._asked_for_tls or len(self._data) < PREFIX_BYTES:
@@ -145,8 +148,8 @@ class Doorstep:
     # ---- TLS ----------------------------------------------------------------------------------------
 
     def _begin_tls(self) -> None:
-        assert self._admittance.context is not None
-        self.tls = TlsEnd(self.sock, self._admittance.context)
+        assert self.admittance.context is not None
+        self.tls = TlsEnd(self.sock, self.admittance.context)
         self.tls.feed(bytes(self._data))
         self._data.clear()
         self._handshakes = True
@@ -156,8 +159,8 @@ class Doorstep:
         if not self.tls.handshake():
             return False
         self._handshakes = False
-        if CERTIFICATE in self._admittance.plugins:
-            self.identity = identity_of(self.tls.peer_certificate())
+        if CERTIFICATE in self.admittance.plugins:
+            self.name = name_of(self.tls.peer_certificate())
             self.plugin = CERTIFICATE
         held, self._held = self._held, []
         for answer in held:
@@ -201,7 +204,7 @@ class Doorstep:
         if isinstance(request, v3.StartTlsRequest):
             self._start_tls(request)
             return
-        in_the_clear = self.tls is None and self._admittance.tls == REQUIRED
+        in_the_clear = self.tls is None and self.admittance.tls == REQUIRED
         if isinstance(request, v3.AuthRequest) and (not in_the_clear or self._asked_for_tls):
             self._authenticate_v3(request)
             return
@@ -210,7 +213,7 @@ class Doorstep:
         self._send(v3.encode_response(v3.Refused(request.header, Code.EUA)))
 
     def _start_tls(self, request: v3.StartTlsRequest) -> None:
-        if self._admittance.tls == OFF or self.tls is not None or self._frames > 1:
+        if self.admittance.tls == OFF or self.tls is not None or self._frames > 1:
             self._refuse_in_between()
             self._send(v3.encode_response(v3.Refused(request.header, Code.EBADREQ)))
             return
@@ -235,7 +238,7 @@ class Doorstep:
         if header.opcode == v2.OP_AUTH:
             request = v2.decode_request(body)
             assert isinstance(request, v2.AuthRequest)
-            if self.tls is None and self._admittance.tls == REQUIRED and not self._asked_for_tls:
+            if self.tls is None and self.admittance.tls == REQUIRED and not self._asked_for_tls:
                 raise AuthenticationError("authentication without TLS, which is required")
             answer = self._examine(request.message)
             if answer is None:
@@ -252,10 +255,10 @@ class Doorstep:
 
     def _examine(self, message: AuthMessage) -> AuthMessage | None:
         """What to answer; None for a plugin that is not offered. Raises AuthenticationError."""
-        if not self._admittance.plugins:
+        if not self.admittance.plugins:
             return AuthMessage(AUTH_DISABLED_PLUGIN, b"")
         if self._examiner is None:
-            self._examiner = self._admittance.examiner(message.plugin)
+            self._examiner = self.admittance.examiner(message.plugin)
             if self._examiner is None:
                 return None
         if message.plugin != self._examiner.plugin:
@@ -266,11 +269,13 @@ class Doorstep:
             raise
         except Exception as error:
             # What strangers send must not end the front-end, whatever a plugin has overlooked.
-            log.exception("plugin %s failed", self._examiner.plugin)
+            _SELDOM.say(
+                logging.ERROR, "plugin", "plugin %s failed", self._examiner.plugin, exc_info=error
+            )
             raise AuthenticationError(f"plugin {self._examiner.plugin} failed") from error
         if step.identity is not None:
-            self.identity = step.identity
-            self.plugin = "sasl" if self._examiner.plugin == digestmd5.PLUGIN else "token"
+            self.name = step.identity
+            self.plugin = SASL if self._examiner.plugin == digestmd5.PLUGIN else TOKEN
         return AuthMessage(message.plugin, step.payload)
 
     # ---- answers ------------------------------------------------------------------------------------

@@ -6,34 +6,45 @@ are not looked at one by one: the connection is told once (``plain``).
 
 from __future__ import annotations
 
+from bkbox.frontend.vouching import Vouching
 from bkbox.kernel.stream import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
+from bkbox.logs.refusals import Refusals
 from bkbox.security.rates import Bucket
-from bkbox.security.refusals import Refusals
 from bkbox.security.roles import Grant, Need
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 
 
 class Guard:
-    """``identity``: who has been found to be at the other end, and ``plugin``: how; ``peer``: its address."""
+    """``name``: who has been found to be at the other end, and ``plugin``: how; ``peer``: its address; ``counts_as``:
+    what its requests are counted as, where they are bound; ``vouching``: None where any may create
+    ledgers unasked."""
 
-    __slots__ = ("_refusals", "bucket", "grant", "identity", "peer", "plugin")
+    __slots__ = ("_refusals", "bucket", "counts_as", "grant", "name", "peer", "plugin", "vouching")
 
     def __init__(
         self,
-        identity: str,
+        name: str,
         plugin: str,
         peer: str,
         grant: Grant,
         bucket: Bucket | None,
         refusals: Refusals,
+        vouching: Vouching | None = None,
     ) -> None:
-        self.identity = identity
+        self.name = name
+        self.counts_as = ""
         self.plugin = plugin
         self.peer = peer
         self.grant = grant
         self.bucket = bucket
         self._refusals = refusals
+        self.vouching = vouching
+
+    @property
+    def identity(self) -> str:
+        """See bkbox/security/roles.py."""
+        return f"{self.plugin}/{self.name}"
 
     @property
     def plain(self) -> int:
@@ -47,6 +58,16 @@ class Guard:
             | PLAIN_RECOVERIES * (Need.RECOVER in needs)
         )
 
+    def may_create(self, connection: int, ledger: int, key: bytes | None) -> Code | None:
+        """EOK, or the code to refuse a request with that would create this ledger; None: it has to wait."""
+        if self.vouching is None:
+            return Code.EOK
+        code = self.vouching.verdict(connection, ledger, key)
+        if code in (Code.ENOLEDGER, Code.EUA):
+            why = "that is in no metadata" if code is Code.ENOLEDGER else "with another password"
+            self._refusals.note(self.identity, self.peer, f"to make a ledger {why}")
+        return code
+
     def refusal(self, need: Need) -> Code | None:
         """The code to answer a request with, None for one that may be carried out."""
         if need not in self.grant.needs:
@@ -55,6 +76,11 @@ class Guard:
         if self.bucket is not None and not self.bucket.take():
             return Code.ETOOMANYREQUESTS
         return None
+
+
+def key_of_v2(body: memoryview) -> bytes | None:
+    """The ledger key in a request of version 2, None where it has none."""
+    return getattr(v2.decode_request(body), "master_key", None)
 
 
 def need_of_v2(header: v2.Header) -> Need:

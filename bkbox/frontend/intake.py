@@ -17,8 +17,8 @@ from typing import NamedTuple, Protocol
 
 from bkbox.errors import DiskError, EncodingError
 from bkbox.frontend.disklink import DiskLink
-from bkbox.frontend.guard import Guard, need_of_v2, need_of_v3
-from bkbox.frontend.routing import Purpose
+from bkbox.frontend.guard import Guard, key_of_v2, need_of_v2, need_of_v3
+from bkbox.frontend.routing import ABSENT, Purpose
 from bkbox.limits import DEFERRED_LEDGERS_MAX
 from bkbox.storage.files import Space
 from bkbox.wire import v2, v3
@@ -51,12 +51,13 @@ class Routed(NamedTuple):
 
 
 class Intake:
-    """The requests of one connection. ``tries_v3``: it is taken for version 3 so far. ``guard``: None where everybody
-    may do everything."""
+    """The requests of one connection, which has this ``number``. ``tries_v3``: it is taken for version 3 so far.
+    ``guard``: None where everybody may do everything."""
 
-    def __init__(self, router: Router, guard: Guard | None = None) -> None:
+    def __init__(self, router: Router, guard: Guard | None = None, number: int = 0) -> None:
         self._router = router
         self._guard = guard
+        self._number = number
         self.tries_v3 = True
         self._deferred: OrderedDict[int, DiskLink] = OrderedDict()
 
@@ -95,6 +96,10 @@ class Intake:
             purpose = Purpose.RECOVER if recovers else Purpose.WRITE
         else:
             purpose = Purpose.RECOVER if header.flags & v2.FLAG_DO_FENCING else Purpose.READ
+        if self._guard is not None and purpose not in ABSENT:
+            code = self._guard.may_create(self._number, header.ledger_id, key_of_v2(body))
+            if code is not Code.EOK:
+                return None if code is None else v2.refuse(body, code)
         target = self._router.route(header.ledger_id, purpose)
         if target is None:
             return None
@@ -116,7 +121,13 @@ class Intake:
                 return _refuse(request, refusal)
         if isinstance(request, v3.BookieInfoRequest):
             return self._info(request)
-        target = self._router.route(request.ledger_id, _purpose(request))
+        purpose = _purpose(request)
+        if self._guard is not None and purpose not in ABSENT:
+            key = getattr(request, "master_key", None)
+            code = self._guard.may_create(self._number, request.ledger_id, key)
+            if code is not Code.EOK:
+                return None if code is None else _refuse(request, code)
+        target = self._router.route(request.ledger_id, purpose)
         if target is None:
             return None
         if isinstance(target, Code):

@@ -13,7 +13,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from bkbox.frontend.peers import peer_of
+from bkbox.security.peers import peer_of
 
 PAUSE_S = 1.0
 FREE_ERRORS = 10

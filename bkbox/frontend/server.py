@@ -30,11 +30,11 @@ from bkbox.frontend.diskspace import space_of
 from bkbox.frontend.guard import Guard
 from bkbox.frontend.holds import Holds
 from bkbox.frontend.newcomers import Newcomers
-from bkbox.frontend.peers import Peers
 from bkbox.frontend.penalty import Penalty
 from bkbox.frontend.routing import HELD, Places, Purpose
 from bkbox.frontend.session import Session
 from bkbox.frontend.shedding import Shedding
+from bkbox.frontend.vouching import PATIENCE_S, Finding, Vouching
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
 from bkbox.kernel.routes import Waiter
@@ -42,9 +42,11 @@ from bkbox.kernel.stream import Stream
 from bkbox.kernel.turns import Turns
 from bkbox.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, HOLD_S
 from bkbox.logs import trace
+from bkbox.logs.refusals import Refusals
 from bkbox.logs.seldom import Seldom
-from bkbox.security.rates import Bucket, Buckets
-from bkbox.security.refusals import Refusals
+from bkbox.security.peers import Peers
+from bkbox.security.rates import Buckets
+from bkbox.security.roles import FREE
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
 from bkbox.words import error_text, quoted
@@ -75,6 +77,7 @@ class Frontend:
         self._open: messages.OpenFrontend | None = None
         self._places = Places((), self._turns.common.routes)
         self._holds = Holds(time.monotonic, HOLD_S)
+        self._vouching = Vouching(self._decides, self._check, time.monotonic)
         self._paths: dict[str, str] = {}
         self._awaited: set[int] = set()
         self._new_ledgers = True
@@ -120,6 +123,7 @@ class Frontend:
             self._do_chores(now_s)
         if self._door is not None:
             self._door.tick()
+        self._vouching.tick()
         for come in self._penalty.over():
             self._receive(*come)
         if self._accept_from_s is not None and now_s >= self._accept_from_s:
@@ -128,6 +132,7 @@ class Frontend:
             self._chores_s - now_s if self._sessions else None,
             None if self._door is None else self._door.wait_s(),
             self._penalty.wait_s(),
+            self._vouching.wait_s(),
             None if self._accept_from_s is None else self._accept_from_s - now_s,
         )
         self._beside_s = now_s + min((wait for wait in waits if wait is not None), default=_FAR_S)
@@ -175,8 +180,9 @@ class Frontend:
         if isinstance(error, FrameError):
             self._penalty.blame(session.host)
         self._peers.leave(session.host)
-        if session.guard is not None and session.guard.bucket is not None:
-            self._buckets.close(session.guard.identity)
+        if session.guard is not None:
+            self._give_back(session.guard)
+            self._vouching.forget(session.number)
         del self._turns.streams[session.sock.fileno()]
         del self._sessions[session.number]
         session.close()
@@ -218,6 +224,8 @@ class Frontend:
             self._places.weigh(message.free, message.closed)
             if message.call:
                 self._control.send(messages.Done(call=message.call))
+        elif isinstance(message, messages.LedgerChecked):
+            self._vouching.found(message.ledger, Finding(message.finding), message.payload)
         elif isinstance(message, messages.OverQuota):
             ledgers = (each for (each,) in messages.LEDGER_ID_ITEM.iter_unpack(message.payload))
             self._places.note_over(ledgers, more=message.more)
@@ -298,7 +306,7 @@ class Frontend:
 
     def _admit(self, admittance: Admittance) -> None:
         """Who is let in from now on; those who are here get what they may do now, or have to go."""
-        self._admittance = admittance
+        before, self._admittance = self._admittance, admittance
         for session in self._inside():
             guard = session.guard
             if guard is None:
@@ -306,24 +314,36 @@ class Frontend:
                     self._end(
                         session, TimeoutError("whoever comes has to prove who it is from now on")
                     )
-            elif not admittance.still_knows(guard.identity, guard.plugin):
-                self._end(
-                    session, TimeoutError(f"{quoted(guard.identity)} may not come in any more")
-                )
+                elif not self._still_signed(before):
+                    self._end(session, TimeoutError("what signed its certificate counts no more"))
+            elif not admittance.still_admits(guard.plugin, guard.name, before):
+                text = f"what {quoted(guard.identity)} has proved is not enough any more"
+                self._end(session, TimeoutError(text))
             else:
                 self._regard(session, guard)
 
+    def _still_signed(self, before: Admittance) -> bool:
+        """Whether a client that needed no name can still show the certificate that it needed."""
+        now = self._admittance
+        return not now.every_client_is_signed or now.trusts_signers_of(before)
+
     def _regard(self, session: Session, guard: Guard) -> None:
         """Its bucket is given back and taken anew, as the rate may be another one."""
-        if guard.bucket is not None:
-            self._buckets.close(guard.identity)
-        guard.grant = self._admittance.grants.of(guard.identity)
-        guard.bucket = self._bucket(guard.identity)
+        self._give_back(guard)
+        self._grant(guard)
         session.regard()
 
-    def _bucket(self, identity: str) -> Bucket | None:
-        rate = self._admittance.grants.of(identity).requests_per_second
-        return self._buckets.open(identity, rate) if rate else None
+    def _grant(self, guard: Guard) -> None:
+        grants = self._admittance.grants
+        guard.vouching = self._vouching if self._admittance.vouches else None
+        guard.grant = grants.of(guard.identity)
+        guard.counts_as = grants.counts_as(guard.identity)
+        rate = guard.grant.requests_per_second
+        guard.bucket = self._buckets.open(guard.counts_as, rate) if rate else None
+
+    def _give_back(self, guard: Guard) -> None:
+        if guard.bucket is not None:
+            self._buckets.close(guard.counts_as)
 
     def _stats(self) -> dict[str, int]:
         """``held_bytes``: what is held for clients; ``refused``: requests that found too much of it; ``turned_away``:
@@ -434,18 +454,24 @@ class Frontend:
 
     def _come_in(self, visitor: Visitor) -> None:
         """It is known who it is, or need not be."""
-        guard = None
-        if visitor.identity is not None:
-            grant = self._admittance.grants.of(visitor.identity)
-            bucket = self._bucket(visitor.identity)
-            guard = Guard(
-                visitor.identity, visitor.plugin, visitor.peer, grant, bucket, self._refusals
-            )
+        guard, before = None, visitor.admittance
+        if visitor.name is not None:
+            guard = Guard(visitor.name, visitor.plugin, visitor.peer, FREE, None, self._refusals)
+            if not self._admittance.still_admits(visitor.plugin, visitor.name, before):
+                return self._too_late(visitor)
+            self._grant(guard)
+        elif self._admittance.plugins or not self._still_signed(before):
+            return self._too_late(visitor)
         session = self._let_in(visitor.sock, visitor.peer, visitor.host, guard)
         try:
             session.begin_with(visitor.rest, visitor.tls)
         except OSError as error:  # there is no room for what it begins with
             self._end(session, error)
+
+    def _too_late(self, visitor: Visitor) -> None:
+        """What it has proved was enough when it came, and is not any more."""
+        visitor.sock.close()
+        self._gone(visitor, TimeoutError("what it has proved is not enough any more"))
 
     def _gone(self, visitor: Visitor, error: Exception) -> None:
         self._peers.leave(visitor.host)
@@ -491,8 +517,19 @@ class Frontend:
         return code
 
     def await_place(self, waiter: Waiter) -> None:
-        """Call its ``has_slot`` when more is known of a ledger between two disks."""
-        self._holds.wait(waiter)
+        """Call its ``has_slot`` when more is known of a ledger between two disks, or of one that is to be created."""
+        assert isinstance(waiter, Session)
+        if not self._vouching.wait(waiter.number, waiter):
+            self._holds.wait(waiter)
+
+    def _decides(self, ledger: int) -> bool:
+        """Whether ``route`` knows what becomes of requests for a ledger without creating it."""
+        places = self._places
+        return ledger < 0 or places.find(ledger) is not None or not places.all_listed()
+
+    def _check(self, ledger: int) -> None:
+        self._look_beside(time.monotonic() + PATIENCE_S)
+        self._control.send(messages.CheckLedger(ledger=ledger))
 
     def space(self) -> Space:
         """Room on the bookie's disks, bytes. DiskError."""

@@ -47,7 +47,7 @@ class Session(Stream):
         guard: Guard | None = None,
     ) -> None:
         super().__init__(number, sock, peer, poll, common, frame_bytes_max, inflight_bytes_max)
-        self._intake = Intake(router, guard)
+        self._intake = Intake(router, guard, number)
         self._router = router
         self.host = host
         self.guard = guard

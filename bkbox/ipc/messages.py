@@ -477,6 +477,20 @@ class Listening(Message):
     """Unasked, front-end to supervisor: the ledgers of the attached disks are known and the port is open."""
 
 
+class CheckLedger(Message):
+    """Unasked, front-end to supervisor: what does the metadata store know of this ledger? LedgerChecked follows."""
+
+    ledger: int
+
+
+class LedgerChecked(Message):
+    """``finding``: the value of one of vouching.Finding; the payload is the ledger's key, empty where its metadata have
+    no password."""
+
+    ledger: int
+    finding: str
+
+
 # ---- supervisor to repair worker --------------------------------------------------------------------
 
 

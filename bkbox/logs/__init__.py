@@ -28,6 +28,7 @@ import time
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
+from bkbox.logs.seldom import BoundLibraries
 from bkbox.logs.trace import present
 from bkbox.words import error_text, quoted
 
@@ -58,6 +59,7 @@ class _Handler(logging.Handler):
 
     def __init__(self, process: str, layout: Layout, hold_s: float) -> None:
         super().__init__()
+        self.addFilter(BoundLibraries(time.monotonic))
         self._process = process
         self._layout = layout
         self._hold_s = hold_s

@@ -1,4 +1,5 @@
-"""Lines that strangers can cause as often as they like: a few of a kind are written, of the others how many there were.
+"""The bound on lines that callers can cause as often as they like: a few of a kind are written, of the others how many
+there were.
 
 A line costs more than a hundred adds, and the disk that it goes to has an end.
 """
@@ -6,33 +7,76 @@ A line costs more than a hundred adds, and the disk that it goes to has an end.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Hashable, Mapping
 
 _AT_ONCE = 10
 _EVERY_S = 1.0
 
 
-class Seldom:
-    """``kind`` is a name of ours. Ten lines of each are written at once, then one a second."""
+class Allowance:
+    """How many lines of each kind may be written: ten at once, then one a second. There are as many kinds as the
+    program has; none is named by a caller."""
 
-    def __init__(self, log: logging.Logger, now_s: Callable[[], float]) -> None:
-        self._log = log
+    def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
-        self._kinds: dict[str, tuple[float, float, int]] = {}
+        self._kinds: dict[Hashable, tuple[float, float, int]] = {}
 
-    def say(
-        self, level: int, kind: str, text: str, *args: object, extra: dict[str, str] | None = None
-    ) -> None:
-        """Write it, with how many of this kind were left out before; or leave it out."""
-        if not self._log.isEnabledFor(level):
-            return
+    def take(self, kind: Hashable) -> int | None:
+        """The number of lines of this kind that were left out since the last one; None: leave out this one, too."""
         now_s = self._now_s()
         at_s, left, untold = self._kinds.get(kind, (now_s, float(_AT_ONCE), 0))
         left = min(float(_AT_ONCE), left + (now_s - at_s) / _EVERY_S)
         if left < 1.0:
             self._kinds[kind] = now_s, left, untold + 1
-            return
+            return None
         self._kinds[kind] = now_s, left - 1.0, 0
+        return untold
+
+
+class Seldom:
+    """A logger with the bound of Allowance."""
+
+    def __init__(self, log: logging.Logger, now_s: Callable[[], float]) -> None:
+        self._log = log
+        self._allowance = Allowance(now_s)
+
+    def say(
+        self,
+        level: int,
+        kind: str,
+        text: str,
+        *args: object,
+        extra: Mapping[str, object] | None = None,
+        exc_info: BaseException | None = None,
+    ) -> None:
+        """Write it, with how many of this kind were left out before; or leave it out."""
+        if not self._log.isEnabledFor(level):
+            return
+        untold = self._allowance.take(kind)
+        if untold is None:
+            return
         if untold:
-            text, args = f"{text} (and %d more like it since the last line)", (*args, untold)
-        self._log.log(level, text, *args, extra=extra)
+            text, args = f"{text}{_UNTOLD}", (*args, untold)
+        self._log.log(level, text, *args, extra=extra, exc_info=exc_info)
+
+
+class BoundLibraries(logging.Filter):
+    """Of a handler: the bound for the lines of libraries, a kind for each place in their code.
+
+    What callers send reaches them before it reaches us (aiohttp, asyncio), and they know no bound.
+    """
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        super().__init__()
+        self._allowance = Allowance(now_s)
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        if record.name.partition(".")[0] == "bkbox":
+            return True
+        untold = self._allowance.take((record.name, record.pathname, record.lineno))
+        if untold:
+            record.msg, record.args = f"{record.getMessage()}{_UNTOLD % untold}", None
+        return untold is not None
+
+
+_UNTOLD = " (and %d more like it since the last line)"

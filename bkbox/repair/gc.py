@@ -12,8 +12,8 @@ there is one, and a store of another cluster.
 
 Then a ledger comes into the trash: it is fenced for good, and all of it is still there. A ledger in the trash that the
 metadata names again, or to which a recovery add comes, leaves it; after ``gc_trash_s``, and the same proofs again in
-another look, its entries are removed. That it was deleted is remembered for ``gc_remember_s``: who still writes to it
-is told that there is no such ledger, also after a restart. The room comes back when the segments are compacted.
+another look, its entries are removed. That it was deleted is remembered for ``gc_remember_s``, also after a restart: a
+writer that goes on is told that it is fenced. The room comes back when the segments are compacted.
 """
 
 from __future__ import annotations

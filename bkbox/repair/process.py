@@ -143,5 +143,5 @@ def _client(store: MetadataStore, order: messages.OpenRepair, rng: random.Random
         )
         return Client(store, options, rng)
     except ConfigError as error:
-        log.error("repair goes on without racks: %s", error)
+        log.error("repair goes on without racks: %s", "; ".join(error.problems))
         return Client(store, ClientOptions(**order.client), rng)

@@ -15,7 +15,7 @@ import re
 from collections.abc import Callable, Mapping
 
 from bkbox.errors import AuthenticationError
-from bkbox.security.exchange import Step
+from bkbox.security.exchange import Step, shown
 from bkbox.words import quoted
 
 PLUGIN = "sasl"
@@ -79,7 +79,7 @@ class Server:
         )
         if not good or user not in self._users:
             raise AuthenticationError(
-                f"DIGEST-MD5: user {quoted(user[:80])} or the password is wrong"
+                f"DIGEST-MD5: {shown(user, self._users)} or the password is wrong"
             )
         return Step(f"rspauth={_response(session, said, ':')}".encode(), user)
 
@@ -164,7 +164,7 @@ def _parse(payload: bytes, bytes_max: int) -> dict[str, str]:
             raise AuthenticationError(f"DIGEST-MD5: no directive at byte {at}")
         name, quoted, plain = match[1].lower(), match[2], match[3]
         if name in found:
-            raise AuthenticationError(f"DIGEST-MD5: {name[:40]} is there twice")
+            raise AuthenticationError("DIGEST-MD5: a directive is there twice")
         found[name] = plain if quoted is None else _UNQUOTED.sub(r"\1", quoted)
         at = match.end()
     return found

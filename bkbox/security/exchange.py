@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import NamedTuple, Protocol
+
+from bkbox.words import quoted
 
 
 class Step(NamedTuple):
@@ -31,3 +34,8 @@ class Applicant(Protocol):
 
     def step(self, payload: bytes) -> bytes | None:
         """The next message; None: this side knows enough. Raises AuthenticationError."""
+
+
+def shown(user: str, users: Container[str]) -> str:
+    """A user in the log. A name that no user has is not shown: secrets get typed where the name belongs."""
+    return f"user {quoted(user)}" if user in users else "the user"

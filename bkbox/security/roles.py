@@ -4,13 +4,15 @@
 what reads do. ``replication``: to read, and to recover and copy ledgers, but not to add to them in the ordinary way.
 ``admin``: all of it.
 
-In the configuration, one text for each identity: ``NAME=ROLE,ROLE``; ``*`` stands for everybody else who has proved who
-they are. Without any such text whoever has proved it may do everything.
+An identity is the kind of proof and a name, ``token/broker``: a certificate that names ``broker`` is another party than
+the user ``broker`` of ``auth_users_file``. In the configuration, one text for each: ``KIND/NAME=ROLE,ROLE``. Without
+a kind it is the user of that name, by token or sasl, or, where there is no such user, the certificate. ``*`` stands for
+each other identity that was proved. Without any such text each may do everything.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from enum import Flag, auto
 
 from bkbox.values import value
@@ -34,6 +36,11 @@ ROLES = {
     "admin": ALL,
 }
 
+CERTIFICATE = "certificate"
+SASL = "sasl"
+TOKEN = "token"  # noqa: S105 a name
+"""Ways to prove an identity, as the configuration calls them."""
+
 EVERYBODY = "*"
 NAME_CHARACTERS_MAX = 256
 
@@ -50,19 +57,37 @@ FREE = Grant(ALL)
 
 
 class Grants:
-    """Who has what. ``grants`` as (identity, needs), ``rates`` as (identity, requests per second)."""
+    """Rights by identity. ``grants`` as (KIND/NAME or NAME, needs), ``rates`` as (the same, requests per second);
+    ``users``: the names that users have."""
 
     def __init__(
-        self, grants: Sequence[tuple[str, Need]] = (), rates: Sequence[tuple[str, int]] = ()
+        self,
+        grants: Sequence[tuple[str, Need]] = (),
+        rates: Sequence[tuple[str, int]] = (),
+        users: Collection[str] = (),
     ) -> None:
         self._needs = dict(grants)
         self._rates = dict(rates)
+        self._users = users
 
     def of(self, identity: str) -> Grant:
         needs = ALL
         if self._needs:
-            needs = self._needs.get(identity, self._needs.get(EVERYBODY, Need(0)))
-        return Grant(needs, self._rates.get(identity, self._rates.get(EVERYBODY, 0)))
+            needs = self._needs.get(self._line(identity, self._needs), Need(0))
+        return Grant(needs, self._rates.get(self._line(identity, self._rates), 0))
+
+    def counts_as(self, identity: str) -> str:
+        """What the requests of an identity are counted as: a user has one bound by whatever way it comes in."""
+        line = self._line(identity, self._rates)
+        return identity if line == EVERYBODY else line
+
+    def _line(self, identity: str, lines: Collection[str]) -> str:
+        """The name of the line in the configuration that is about it."""
+        if identity in lines:
+            return identity
+        kind, _, name = identity.partition("/")
+        is_user_s = kind == CERTIFICATE and name in self._users
+        return name if name in lines and not is_user_s else EVERYBODY
 
 
 def parse_role(text: str) -> tuple[str, Need]:

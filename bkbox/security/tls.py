@@ -98,8 +98,8 @@ _OU_ROLES = re.compile(r"(?:^|;)\s*0:\s*([^,;]+)")
 """Where BookKeeper looks for roles: ``0:ROLE,ROLE;1:CLUSTER,…``. Source: CertUtils.java, BookieAuthZFactory.java."""
 
 
-def identity_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """Who a verified certificate (``SSLObject.getpeercert``) is of: the first role that its organisational unit names
+def name_of(certificate: Mapping[str, Any] | None) -> str | None:
+    """The name in a verified certificate (``SSLObject.getpeercert``): the first role that its organisational unit names
     as BookKeeper's do, else the common name of its subject."""
     fields = dict(field for group in (certificate or {}).get("subject", ()) for field in group)
     role = _OU_ROLES.search(str(fields.get("organizationalUnitName", "")))

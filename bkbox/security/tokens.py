@@ -17,8 +17,7 @@ import json
 from collections.abc import Mapping
 
 from bkbox.errors import AuthenticationError
-from bkbox.security.exchange import Step
-from bkbox.words import quoted
+from bkbox.security.exchange import Step, shown
 
 PLUGIN = "bkbox-token"
 
@@ -56,7 +55,7 @@ class Server:
             not hmac.compare_digest(expected.encode(), said["proof"].encode())
             or user not in self._tokens
         ):
-            raise AuthenticationError(f"token: user {quoted(user[:80])} or the token is wrong")
+            raise AuthenticationError(f"token: {shown(user, self._tokens)} or the token is wrong")
         return Step(_message(proof=_proof(token, "server", nonce, self._nonce, user)), user)
 
 

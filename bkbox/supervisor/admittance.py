@@ -48,6 +48,7 @@ def order_of(config: Config) -> Admit:
         "users": _users(config.auth_users_file) if uses_users else {},
         "roles": [(identity, needs.value) for identity, needs in config.parsed_roles()],
         "rates": config.parsed_rates(),
+        "vouches": bool(config.auth),
     }
     payload = json.dumps(order).encode()
     if len(payload) > MESSAGE_BYTES_MAX - 1024:

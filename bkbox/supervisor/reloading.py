@@ -7,6 +7,7 @@ reads its own from its configuration whenever it uses them, and so does every ch
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,7 @@ from bkbox.configchanges import Change
 from bkbox.configschema import SCHEMA, is_live
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
+from bkbox.supervisor.otherwriters import refuse_other_writers
 from bkbox.words import quoted
 
 if TYPE_CHECKING:
@@ -35,6 +37,7 @@ def reload(
     ``dry_run``: only look.
     """
     found = configuration.load(bookie.config.path, environ)
+    refuse_other_writers(found, os.geteuid())
     changes = configchanges.between(bookie.config, found)
     changed = configchanges.applied(bookie.config, found, changes)
     if dry_run:
@@ -64,7 +67,8 @@ def on_hangup(bookie: Supervisor, environ: Mapping[str, str]) -> None:
         if not reload(bookie, environ):
             log.warning("SIGHUP: the configuration has not changed")
     except BkboxError as error:
-        log.error("SIGHUP: the configuration is not taken over: %s", error)
+        reason = "; ".join(str(error).splitlines())
+        log.error("SIGHUP: the configuration is not taken over: %s", reason)
 
 
 def _tell_children(bookie: Supervisor) -> None:

@@ -45,6 +45,7 @@ from bkbox.host.files import HostFiles
 from bkbox.host.mounts import mount_identity
 from bkbox.ids import BookieId
 from bkbox.ipc import channel, link, messages
+from bkbox.logs.seldom import Seldom
 from bkbox.metadata.base import Registration
 from bkbox.storage import marker as markers
 from bkbox.storage.files import Files, RealFiles
@@ -62,6 +63,7 @@ from bkbox.supervisor.ground import Ground
 from bkbox.supervisor.homes import settle_homes
 from bkbox.supervisor.intents import Intents
 from bkbox.supervisor.keeper import Keeper
+from bkbox.supervisor.ledgerchecks import LedgerChecks
 from bkbox.supervisor.moving import Moving
 from bkbox.supervisor.newledgers import news_of_room
 from bkbox.supervisor.notify import ServiceManager
@@ -303,10 +305,13 @@ class Supervisor:
         def says(message: messages.Message, _fds: list[int]) -> None:
             if isinstance(message, messages.Listening):
                 listening.set()
+            elif isinstance(message, messages.CheckLedger):
+                checks.take(message)
 
         usable = [disk for disk in self.disks if disk.usable and not disk.in_doubt]
         begun = self.nursery.take("frontend", self.config.bookie_id)
-        self.frontend = Child(begun, self.listen, says)
+        self.frontend = frontend = Child(begun, self.listen, says)
+        checks = LedgerChecks(base.store, frontend.control.send, Seldom(log, time.monotonic))
         order = messages.OpenFrontend(
             frame_bytes_max=self.config.frame_bytes_max,
             connection_inflight_bytes_max=self.config.connection_inflight_bytes_max,

@@ -8,6 +8,7 @@ import json
 import ssl
 import threading
 import time
+from collections.abc import AsyncGenerator
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ from typing import Any
 from bkbox.admin import server
 from bkbox.admin.access import WithToken
 from bkbox.admin.door import Door
-from bkbox.admin.routes import Asked, Query, Route
+from bkbox.admin.routes import EVENT_STREAM, Asked, Query, Route, Stream
 from bkbox.errors import JobRefusedError
 from bkbox.security.rates import Bucket
 
@@ -48,7 +49,16 @@ def table(done: list[str]) -> tuple[Route, ...]:
     async def defect(_asked: Asked) -> object:
         raise ZeroDivisionError("of no use")
 
+    async def ticks() -> AsyncGenerator[str, None]:
+        while True:
+            yield "tick\n"
+            await asyncio.sleep(0.02)
+
+    async def stream(_asked: Asked) -> object:
+        return Stream(ticks())
+
     return (
+        Route("GET", "/stream", stream, media=EVENT_STREAM),
         Route(
             "GET",
             "/read/{name}",

@@ -6,6 +6,8 @@ import asyncio
 import os
 import socket
 import stat
+import subprocess
+import sys
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
@@ -19,6 +21,7 @@ from bkbox.admin.client import fetch_status
 from bkbox.admin.paths import SOCKET_NAME, short_address
 from bkbox.admin.status import Boot, Status
 from bkbox.errors import (
+    AuthenticationError,
     BkboxError,
     BookieNotRunningError,
     BookieRunningError,
@@ -193,3 +196,40 @@ async def start_and_close(path: Path) -> None:
 
 def check(fact: bool) -> None:
     assert fact
+
+
+_STRANGER = 65534
+_LISTEN = """
+import os, socket, sys
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(sys.argv[1])
+os.setuid(int(sys.argv[2]))
+listener.listen()
+print("listens", flush=True)
+while True:
+    told, _ = listener.accept()
+    told.settimeout(5)
+    data = told.recv(1)
+    if data:
+        print("heard", flush=True)
+        told.close()
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can be another user")
+def test_another_user_s_socket_is_told_nothing(tmp_path: Path) -> None:
+    path = tmp_path / SOCKET_NAME
+    words = [sys.executable, "-c", _LISTEN, str(path), str(_STRANGER)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as stranger:
+        try:
+            assert stranger.stdout is not None
+            assert stranger.stdout.readline() == "listens\n"
+            with pytest.raises(AuthenticationError, match=f"of user {_STRANGER} answers there"):
+                fetch_status(path)
+            os.chown(tmp_path, _STRANGER, -1)  # and now it is the user of that folder
+            with pytest.raises(BookieNotRunningError):
+                fetch_status(path)
+            assert stranger.stdout.readline() == "heard\n", "the second time only"
+        finally:
+            os.chown(tmp_path, 0, -1)
+            stranger.kill()

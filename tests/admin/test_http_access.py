@@ -240,6 +240,26 @@ def test_what_is_refused_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None
     assert not any("guessed" in text for text in said)
 
 
+def test_a_stream_ends_with_the_token_that_began_it() -> None:
+    with (
+        Serving() as serving,
+        socket.create_connection(("127.0.0.1", serving.port), timeout=20) as caller,
+    ):
+        caller.sendall(
+            f"GET /stream HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {TOKEN}\r\n\r\n".encode()
+        )
+        told = b""
+        while told.count(b"tick") < 3:
+            told += caller.recv(1 << 16)
+        serving.door = door()  # read anew, and as it was
+        while told.count(b"tick") < 9:
+            told += caller.recv(1 << 16)
+        serving.door = door("n" * 32)
+        while chunk := caller.recv(1 << 16):
+            told = chunk
+        assert told.endswith(b"0\r\n\r\n")
+
+
 def test_who_guesses_tokens_needs_a_connection_for_each(serving: Serving) -> None:
     with socket.create_connection(("127.0.0.1", serving.port), timeout=20) as guesser:
         request = b"GET /read/a HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer %d\r\n\r\n"

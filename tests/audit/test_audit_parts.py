@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from hypothesis import strategies as st
 from bkbox.audit.kernel import ranges_of
 from bkbox.audit.patience import ASKED_AGAIN_S, MUTE_AFTER, Patience
 from bkbox.audit.plan import Action, Step, read_plan, write_plan
-from bkbox.audit.run import CHUNK_PROBES, GAP_MAX, cut
+from bkbox.audit.report import MEANINGS, _html, _markdown, _Table
+from bkbox.audit.run import CHUNK_PROBES, GAP_MAX, Summary, cut
 from bkbox.audit.selection import format_ledgers, parse_assign, parse_ledgers, parse_select
 from bkbox.errors import ConfigError, OperatorError
 from bkbox.ids import BookieId, EntryId, LedgerId
@@ -169,3 +171,19 @@ def test_patience() -> None:
     assert patience.why_mute(BOOKIE) == "again"
     patience.answered(BOOKIE)
     assert patience.why_mute(BOOKIE) == ""
+
+
+def test_what_others_called_their_ledgers_is_text_in_the_summary() -> None:
+    nasty = "<img src=x onerror=alert(1)> [l](http://x) ![i](y) `c` a|b\u202e\n# head"
+    rows = dict.fromkeys((*MEANINGS, "copies_per_rack", "bytes_per_owner"), 0)
+    summary = Summary(nasty, "local", 0, 1.0, 1, 1, 1, 1, 1, True, 0, 0, rows, {})
+    tables = [_Table("owners", ("owner",), [(nasty,)])]
+    made = _markdown("nothing is wrong", summary, tables)
+    for never in ("<img", "[l](", "![i]", " `c", " a|b", "\u202e", "\n# head", "http://x"):
+        assert never not in made, never
+    assert made.count("&lt;img src=x onerror=alert(1)&gt;") == 2
+    [row] = [line for line in made.splitlines() if line.startswith("| &lt;img")]
+    assert len(re.findall(r"(?<!\\)\|", row)) == 2, "one cell"
+    page = _html("nothing is wrong", summary, tables, "")
+    assert "<img" not in page
+    assert "\u202e" not in page

@@ -30,13 +30,14 @@ def test_a_fence_always_fences(standing: Standing) -> None:
 
 
 def test_a_deleted_ledger_takes_nothing_but_repair() -> None:
-    refused = {Request.ADD, Request.WRITE_LAC, Request.FENCE}
-    assert {
-        each for each in Request if ADMISSION[Standing.DELETED, each].code is not Code.EOK
-    } == refused
-    for each in refused:
-        verdict = ADMISSION[Standing.DELETED, each]
-        assert (verdict.code, verdict.after) == (Code.ENOLEDGER, Standing.DELETED)
+    refused = {
+        Request.ADD: Code.EFENCED,  # a writer that goes on must end, not look for another bookie
+        Request.WRITE_LAC: Code.ENOLEDGER,
+        Request.FENCE: Code.ENOLEDGER,
+    }
+    found = {each: ADMISSION[Standing.DELETED, each] for each in Request}
+    assert {each: it.code for each, it in found.items() if it.code is not Code.EOK} == refused
+    assert {found[each].after for each in refused} == {Standing.DELETED}
     assert ADMISSION[Standing.DELETED, Request.RECOVERY_ADD].after is Standing.LIMBO
 
 

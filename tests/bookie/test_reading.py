@@ -32,7 +32,7 @@ def store(tmp_path: Path) -> Iterator[DiskStore]:
 
 
 def reader_of(store: DiskStore) -> Reader:
-    return Reader(store, Ledgers(store), KnownLacs(store))
+    return Reader(store, Ledgers(store), KnownLacs(store), lambda: 0.0)
 
 
 class Answers:

@@ -99,3 +99,50 @@ def test_a_known_secret_is_never_left(secret: str, before: str, after: str) -> N
 @given(st.text())
 def test_any_text_is_taken(text: str) -> None:
     Secrets(["secret-value"]).removed_from(text)
+
+
+def test_every_file_with_secrets_that_a_configuration_leads_to_is_read(tmp_path: Path) -> None:
+    def file(name: str, text: str) -> str:
+        (tmp_path / name).write_text(text)
+        return str(tmp_path / name)
+
+    values: dict[str, object] = {
+        "auth_users_file": file("users", "# who\nbroker:first-s3cret\nreader: with:colon \n"),
+        "peers_secret_file": file("peer", "peer-s3cret\n"),
+        "tls_key_file": file("key", "-----BEGIN PRIVATE KEY-----\nMIIEkeykey\n"),
+        "tls_certificate_file": file("certificate", "MIICpublic\n"),
+        "tls_ca_file": file("ca", "MIICauthority\n"),
+        "metadata": f"zk://zk1:2281/ledgers?secret_file={file('zk', 'me:zk-s3cret')}"
+        f"&tls_ca_file={tmp_path}/ca&tls_key_file={file('zkkey', 'MIIEzkkey')}",
+        "disks": ["/data/a"],
+        "advertised_port": 3181,
+    }
+    client_file = file(
+        "client.toml",
+        f'auth_user = "me"\nauth_secret_file = "client"\ntls_key_file = "{tmp_path}/client.key"\n',
+    )
+    file("client", "client-s3cret\n")
+    file("client.key", "MIIEclientkey\n")
+    environ = {"BKBOX_CLIENT_FILE": client_file, "BKBOX_TOKEN_FILE": file("token", "t0ken-s3cret")}
+    secret = (
+        "first-s3cret",
+        "with:colon",
+        "peer-s3cret",
+        "MIIEkeykey",
+        "zk-s3cret",
+        "MIIEzkkey",
+        "client-s3cret",
+        "MIIEclientkey",
+        "t0ken-s3cret",
+    )
+    public = ("broker", "MIICpublic", "MIICauthority", "/data/a", str(tmp_path / "users"))
+    text = Secrets(known_secrets(values, environ)).removed_from("\n".join((*secret, *public)))
+    assert [word for word in secret if word in text] == []
+    assert [word for word in public if word not in text] == []
+
+
+def test_files_that_are_not_there_or_no_toml_lead_nowhere(tmp_path: Path) -> None:
+    (tmp_path / "broken").write_text("= 1")
+    for name in ("broken", "none"):
+        environ = {"BKBOX_CLIENT_FILE": str(tmp_path / name)}
+        assert known_secrets({"auth_users_file": str(tmp_path / "none")}, environ) == []

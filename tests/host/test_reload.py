@@ -67,10 +67,15 @@ def test_a_key_that_needs_a_restart_refuses_all(bookie: BookieProcess) -> None:
     pending = {row["key"]: row["takes effect"] for row in config(bookie, "diff")}
     assert pending["disk_usage_max"] == "with `bkbox config reload`"
     assert pending["checkpoint_bytes"] == "with a restart"
-    bookie.config.write_text("nonsense")
+    bookie.config.write_text('disk_usage_max = 7\nack_after = "never"\n')
     assert bookie.process is not None
     bookie.process.send_signal(signal.SIGHUP)
     wait_for(lambda: "SIGHUP: the configuration is not taken over" in bookie.stderr, "the log")
+    [line] = [each for each in bookie.stderr.splitlines() if "is not taken over" in each]
+    assert "disk_usage_max" in line
+    assert "; " in line
+    assert "ack_after" in line
+    assert "\\x0a" not in line
 
 
 def test_a_hangup_reloads(bookie: BookieProcess) -> None:

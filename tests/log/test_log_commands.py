@@ -114,8 +114,8 @@ def test_what_is_wrong_is_said(log: Log) -> None:
 def test_an_import_that_is_repeated_writes_nothing_twice(log: Log) -> None:
     lines = [f"{number}\n" for number in range(3000)]
     arguments = ("write", "orders", "--writer-id", "import", "--compression", "lz4")
-    assert "2000 records, 0 were there" in log(*arguments, text="".join(lines[:2000])).stderr
-    assert "1000 records, 2000 were there" in log(*arguments, text="".join(lines)).stderr
+    assert "2,000 records, 0 were there" in log(*arguments, text="".join(lines[:2000])).stderr
+    assert "1,000 records, 2,000 were there" in log(*arguments, text="".join(lines)).stderr
     assert log("read", "orders").stdout == "".join(lines)
 
 

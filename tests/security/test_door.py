@@ -44,7 +44,7 @@ from tests.harness.raw3 import (
     request,
 )
 from tests.security.certificates import Authority
-from tests.security.secured import USERS, Visitor, auth_part, client_tls, order
+from tests.security.secured import CLIENT_NONCE, USERS, Visitor, auth_part, client_tls, order
 from tests.security.test_roles import OPERATIONS, OPERATIONS_2
 
 Story = Callable[[InProcessBookie], None]
@@ -337,6 +337,100 @@ def test_a_bound_of_requests(tmp_path: Path) -> None:
             assert codes.count(EOK) <= 50 * (1 + lasted_s) + 1
 
     admit = order(plugins=("token",), rates=("bookkeeper=50",))
+    run(tmp_path, admit, story)
+
+
+@pytest.mark.parametrize("way", ["token", "sasl"])
+def test_a_secret_that_was_typed_as_the_name_is_not_in_the_log(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path, way: str
+) -> None:
+    typed = USERS["reader"]
+
+    def story(bookie: InProcessBookie) -> None:
+        with Visitor(bookie.port) as client:
+            log_in = client.log_in_with_token if way == "token" else client.log_in_with_sasl
+            assert log_in(typed, "whatever it may be") == EUA
+
+    run(tmp_path, order(plugins=("token", "sasl")), story)
+    assert "the user or the" in "\n".join(caplog.messages)
+    assert typed not in "\n".join(caplog.messages)
+
+
+def test_who_came_in_with_a_secret_that_was_changed_has_to_go(tmp_path: Path) -> None:
+    async def told() -> None:
+        async with serving(tmp_path, admit=TOKEN) as bookie:
+            rotated, other, at_the_door = (Visitor(bookie.port) for _ in range(3))
+            assert await asyncio.to_thread(rotated.log_in_with_token, "reader") == EOK
+            assert await asyncio.to_thread(other.log_in_with_token) == EOK
+            applicant = tokens.Client("copier", USERS["copier"], CLIENT_NONCE)
+            step = await asyncio.to_thread(at_the_door.auth, tokens.PLUGIN, applicant.begin())
+            users = USERS | {"reader": "a new secret", "copier": "another new one"}
+            bookie.control.send(order(plugins=("token",), users=users))
+            await bookie.stats()
+            assert await asyncio.to_thread(rotated.is_closed)
+            assert await asyncio.to_thread(other.add3, 1, 0) == EOK
+            proof = applicant.step(step[2])
+            assert proof is not None
+            with suppress(OSError):
+                await asyncio.to_thread(at_the_door.auth, tokens.PLUGIN, proof)
+            assert await asyncio.to_thread(at_the_door.is_closed), "what it proved is old"
+            again = Visitor(bookie.port)
+            assert await asyncio.to_thread(again.log_in_with_token, "reader", "a new secret") == EOK
+            for each in (rotated, other, at_the_door, again):
+                each.close()
+
+    asyncio.run(told())
+
+
+@pytest.mark.parametrize("plugins", [("certificate",), ()])
+def test_who_came_in_by_an_authority_that_counts_no_more_has_to_go(
+    tmp_path: Path, authority: Authority, plugins: tuple[str, ...]
+) -> None:
+    bookie_pair, own = authority.issue("bookie"), authority.issue("writer")
+    other = Authority(tmp_path / "other")
+    both = Authority(tmp_path / "both")
+    both.file.write_text(authority.file.read_text() + other.file.read_text())
+
+    def admit(trusted: Authority) -> Admit:
+        return order(trusted, bookie_pair, tls="required", clients="required", plugins=plugins)
+
+    async def told() -> None:
+        async with serving(tmp_path, admit=admit(authority)) as bookie:
+            client = Visitor(bookie.port)
+            await asyncio.to_thread(client.begin_tls, client_tls(authority, own))
+            assert await asyncio.to_thread(client.add3, 1, 0) == EOK
+            bookie.control.send(admit(both))
+            await bookie.stats()
+            assert await asyncio.to_thread(client.add3, 1, 1) == EOK, "it is trusted as before"
+            bookie.control.send(admit(other))
+            await bookie.stats()
+            assert await asyncio.to_thread(client.is_closed)
+            client.close()
+
+    asyncio.run(told())
+
+
+def test_a_certificate_and_a_user_of_one_name_are_two(tmp_path: Path, authority: Authority) -> None:
+    """A certificate says of itself what it is called: it gets nothing that a user of that name has."""
+    admit = order(
+        authority,
+        authority.issue("bookie"),
+        tls="required",
+        clients="asked",
+        plugins=("token", "certificate"),
+        roles=("bookkeeper=write", "certificate/copier=write"),
+    )
+
+    def story(bookie: InProcessBookie) -> None:
+        with Visitor(bookie.port) as user:
+            user.begin_tls(client_tls(authority))
+            assert user.log_in_with_token() == EOK
+            assert user.add3(1, 0) == EOK
+        for name, code in (("bookkeeper", EUA), ("copier", EOK)):
+            with Visitor(bookie.port) as client:
+                client.begin_tls(client_tls(authority, authority.issue(name)))
+                assert client.add3(1, 1) == code, name
+
     run(tmp_path, admit, story)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 from dataclasses import replace
 from pathlib import Path
 
 import click
 import pytest
+import yaml
 from click.testing import CliRunner
 
 from bkbox.cli.exits import ExitCode
@@ -50,11 +52,15 @@ def test_it_can_be_tried_and_asks_unless_told_not_to(words: str) -> None:
     assert asked.envvar is None, "nobody's environment says yes for him"
 
 
+NASTY = "\x1b[2J\r\x85\x9b31m\nforged\u202e\u2066\u2069\u061c\u200f\u2028\u200b\ufeff ü \u05d0"
+
+
 @pytest.fixture
 def store(tmp_path: Path) -> str:
     uri = f"sqlite:{tmp_path}/metadata.db"
     bkbox("cluster", "init", "--metadata", uri)
-    nasty = (("application", b"\x1b[2J\r\x9b31m\nforged"), ("\x1b[2Jkey", b"x"))
+    owner = NASTY.encode()
+    nasty = (("application", owner), ("\x1b[2J\u202ekey", b"x"))
     closed = ledger_of(7, [NOBODY], state=LedgerState.CLOSED, last_entry=0)
     create_ledgers(uri, [replace(closed, custom=nasty)])
     return uri
@@ -79,6 +85,17 @@ def test_a_terminal_obeys_nobody_who_wrote_metadata(store: str, output: str) -> 
     assert told.exit_code == 0
     assert "forged" in told.output
     assert all(char.isprintable() or char == "\n" for char in told.output)
+    if output != "table":
+        means = json.loads(told.output) if output == "json" else yaml.safe_load(told.output)
+        assert NASTY in _texts(means), "it means the same, escaped"
+
+
+def _texts(value: object) -> list[str]:
+    if isinstance(value, dict):
+        return [text for pair in value.items() for each in pair for text in _texts(each)]
+    if isinstance(value, list):
+        return [text for each in value for text in _texts(each)]
+    return [str(value)]
 
 
 def test_a_bookie_is_asked_and_says_so(make_bookie: MakeBookie) -> None:

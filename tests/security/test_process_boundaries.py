@@ -35,9 +35,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[BookieProc
     umask that lets everybody read."""
     root = tmp_path_factory.mktemp("boundaries")
     script = root / "script"
+    made = BookieProcess(root, f"sqlite:{root}/metadata.db")
     before = os.umask(0o000)
     try:
-        made = BookieProcess(root, f"sqlite:{root}/metadata.db")
         made.init(disks=1, repair_retry_initial_s=600, repair_retry_max_s=600)
         create_ledgers(
             made.metadata, [ledger_of(ledger, [made.bookie_id, NOBODY]) for ledger in LOST]

@@ -7,9 +7,17 @@ import pytest
 from bkbox.frontend.guard import Guard, need_of_v2, need_of_v3
 from bkbox.frontend.intake import Intake
 from bkbox.kernel.stream import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
+from bkbox.logs.refusals import Refusals
 from bkbox.security.rates import Bucket, Buckets
-from bkbox.security.refusals import Refusals
-from bkbox.security.roles import ALL, FREE, Grant, Grants, Need, parse_rate, parse_role
+from bkbox.security.roles import (
+    ALL,
+    FREE,
+    Grant,
+    Grants,
+    Need,
+    parse_rate,
+    parse_role,
+)
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from tests.harness import raw
@@ -157,3 +165,23 @@ def test_requests_beyond_the_rate_are_too_many() -> None:
     frame = memoryview(raw.read_frame(1, 0))[4:]
     codes = [v2.decode_response(intake.take(frame)[4:]).code for _ in range(3)]  # type: ignore[index,union-attr]
     assert codes == [Code.ENOLEDGER, Code.ENOLEDGER, Code.ETOOMANYREQUESTS]
+
+
+def test_kinds_of_identities() -> None:
+    lines = [("a", ALL), ("certificate/b", ALL), ("sasl/c", ALL), ("*", Need.READ)]
+    some = ("token/a", "sasl/a", "certificate/a", "certificate/b", "token/b", "sasl/c", "token/c")
+
+    def may_add(*users: str) -> set[str]:
+        grants = Grants(lines, (), users)
+        return {each for each in some if Need.ADD in grants.of(each).needs}
+
+    assert may_add("a", "b", "c") == {"token/a", "sasl/a", "certificate/b", "sasl/c"}
+    assert may_add() == {"token/a", "sasl/a", "certificate/a", "certificate/b", "sasl/c"}
+
+
+def test_a_user_has_one_bound_by_whatever_way_it_comes_in() -> None:
+    grants = Grants((), [("a", 5), ("token/b", 6), ("*", 7)], ("a", "b"))
+    assert grants.counts_as("token/a") == grants.counts_as("sasl/a") == "a"
+    assert grants.counts_as("token/b") == "token/b"
+    assert grants.counts_as("sasl/b") == "sasl/b"
+    assert [grants.of(f"{kind}/b").requests_per_second for kind in ("token", "sasl")] == [6, 7]

@@ -208,7 +208,7 @@ def test_roles_of_clients(scene: Scene) -> None:
             assert (await anext(aiter(reader.read(0, 0)))).payload == b"0"
 
     asyncio.run(story())
-    wait_for(lambda: "refused: add for 'reader'" in bookie.stderr, "the log of it")
+    wait_for(lambda: "refused: add for 'token/reader'" in bookie.stderr, "the log of it")
 
 
 @pytest.mark.filterwarnings("ignore:ack quorum 1:UserWarning")

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from bkbox.jobs.job import JobKind
+from tests.harness import raw, raw3
 from tests.harness.processes import wait_for
 from tests.harness.raw import EFENCED, EIO, ENOENTRY, ENOLEDGER, EOK, RawClient
+from tests.harness.raw3 import RawClient3
 from tests.space.tidying import Cluster, log_bytes, settle
 
 PAYLOADS = [b"%04d" % number * 250 for number in range(400)]
@@ -57,7 +59,13 @@ def test_a_deleted_ledger_goes_and_the_others_stay(cluster: Cluster) -> None:
         read_all(cluster, kept)
         with RawClient(bookie.port) as client:
             assert client.read(gone, 0).code == ENOLEDGER
-            assert client.add(gone, 1_000, b"late") == ENOLEDGER
+            assert client.add(gone, 1_000, b"late") == EFENCED
+            assert client.read(gone, 0, raw.FENCE).code == ENOLEDGER
+        with RawClient3(bookie.port) as client3:
+            assert client3.add3(gone, 1_000) == raw3.EFENCED, "as Java's bookie answers"
+            assert client3.fence3(gone).status == raw3.ENOLEDGER
+            assert client3.write_lac(gone, 1_000) == raw3.ENOLEDGER
+            assert client3.read3(gone, 0).status == raw3.ENOLEDGER
     read_all(cluster, gone, bookie=1)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from bkbox.logs.seldom import Seldom
 from bkbox.words import quoted
 
 log = logging.getLogger("bkbox.refused")
@@ -14,10 +15,14 @@ _KINDS_MAX = 1000
 
 
 class Refusals:
-    """Each kind for each user at once, and then once a minute with how often; ``count`` is of all."""
+    """Each kind for each user at once, and then once a minute with how often; ``count`` is of all.
+
+    Callers come from many addresses and under many names: all kinds together have the bound of Seldom.
+    """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
+        self._seldom = Seldom(log, now_s)
         self.count = 0
         self._last: dict[tuple[str, str], tuple[float, int]] = {}
 
@@ -32,4 +37,6 @@ class Refusals:
             self._last.clear()
         self._last[who, what] = now_s, 0
         again = f", and {since} times since the last such line" if since else ""
-        log.warning("refused: %s for %s at %s%s", what, quoted(who), peer, again)
+        self._seldom.say(
+            logging.WARNING, "refused", "refused: %s for %s at %s%s", what, quoted(who), peer, again
+        )

@@ -1,0 +1,90 @@
+"""Whether anyone but root and one user could change a file: by writing it, or by putting another into its folder.
+
+A configuration can name executables, and files with secrets: a party that may write it is the bookie's user.
+"""
+
+from __future__ import annotations
+
+import grp
+import os
+import pwd
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+
+def writable_by_others(path: Path, user: int) -> list[str]:
+    """What is wrong, and what to do; nothing for a file that only this user and root can change, or that is not
+    there."""
+    places = {path: None, path.parent: None}
+    real = Path(os.path.realpath(path))
+    places |= {real: None, real.parent: None}
+    return [problem for place in places for problem in _problems(place, user)]
+
+
+def _problems(path: Path, user: int) -> Iterator[str]:
+    try:
+        found = os.stat(path)
+        if os.statvfs(path).f_flag & os.ST_RDONLY:
+            return
+    except OSError:
+        return  # who opens it says so
+    mode = stat.S_IMODE(found.st_mode)
+    what = "folder" if stat.S_ISDIR(found.st_mode) else "file"
+    if found.st_uid not in (0, user):
+        yield (
+            f"{path}: this {what} belongs to user {_user(found.st_uid)}, who can change what the bookie runs with: "
+            f"chown {_user(user)} {path}"
+        )
+    if stat.S_ISDIR(found.st_mode) and mode & stat.S_ISVTX:
+        return  # as /tmp: others can add files, and replace none
+    if mode & stat.S_IWOTH:
+        yield f"{path}: every user may write this {what} (mode {mode:04o}): chmod go-w {path}"
+    elif mode & stat.S_IWGRP and not _is_private(path, found):
+        yield (
+            f"{path}: group {_group(found.st_gid)} may write this {what} (mode {mode:04o}): chmod g-w {path}"
+        )
+
+
+def _is_private(path: Path, found: os.stat_result) -> bool:
+    """Whether its group is one that has its owner in it and no other user, as most systems make for each user."""
+    try:
+        group, owner = grp.getgrgid(found.st_gid), pwd.getpwuid(found.st_uid)
+    except KeyError:
+        return False
+    return (
+        group.gr_name == owner.pw_name
+        and group.gr_gid == owner.pw_gid
+        and set(group.gr_mem) <= {owner.pw_name}
+        and not _has_acl(path)
+    )
+
+
+def _has_acl(path: Path) -> bool:
+    """Its bits of the group then stand for others, too."""
+    try:
+        os.getxattr(path, "system.posix_acl_access")
+    except OSError:
+        return False
+    return True
+
+
+def _user(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return str(number)
+
+
+def _group(number: int) -> str:
+    try:
+        return grp.getgrgid(number).gr_name
+    except KeyError:
+        return str(number)
+
+
+def create(path: Path, text: str) -> None:
+    """Make a file that its owner alone may write, whatever the umask. Raises OSError, FileExistsError among them."""
+    fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+    with os.fdopen(fd, "w", encoding="utf-8") as file:
+        file.write(text)

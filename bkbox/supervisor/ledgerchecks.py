@@ -1,0 +1,64 @@
+"""What the metadata store knows of ledgers that clients are about to create here: asked for by the front-end, where
+clients have to authenticate (frontend/vouching.py)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+
+from bkbox.errors import BkboxError, MetadataUnavailableError, NoSuchLedgerError
+from bkbox.frontend.vouching import CHECKS_MAX, Finding
+from bkbox.ids import LedgerId
+from bkbox.ipc.messages import CheckLedger, LedgerChecked
+from bkbox.logs.seldom import Seldom
+from bkbox.metadata.base import MetadataStore
+from bkbox.wire.digest import master_key
+from bkbox.words import error_text
+
+_WAIT_S = 2.0
+"""For the metadata store: a client's connection stands still meanwhile."""
+
+_REFUSED = "ledger %d is not created, and its clients are answered EIO: the metadata store %s: %s"
+
+
+class LedgerChecks:
+    """Of one front-end, which has CHECKS_MAX of them under way at most; one that was taken over gets no more."""
+
+    def __init__(
+        self, store: MetadataStore, tell: Callable[[LedgerChecked], None], seldom: Seldom
+    ) -> None:
+        self._store = store
+        self._tell = tell
+        self._seldom = seldom
+        self._under_way: set[asyncio.Task[None]] = set()
+
+    def take(self, message: CheckLedger) -> None:
+        """Ask, and tell the front-end when it is known."""
+        if len(self._under_way) < CHECKS_MAX:
+            task = asyncio.ensure_future(self._check(message.ledger))
+            self._under_way.add(task)
+            task.add_done_callback(self._under_way.discard)
+
+    async def _check(self, ledger: int) -> None:
+        finding, key = await self._find(ledger)
+        self._tell(LedgerChecked(ledger=ledger, finding=finding.value, payload=key))
+
+    async def _find(self, ledger: int) -> tuple[Finding, bytes]:
+        try:
+            async with asyncio.timeout(_WAIT_S):
+                found = await self._store.read_ledger(LedgerId(ledger), latest=True)
+        except NoSuchLedgerError:
+            return Finding.ABSENT, b""
+        except (MetadataUnavailableError, TimeoutError) as error:
+            reason = error_text(error) or f"{_WAIT_S:g} s have passed"
+            self._say("away", ledger, "does not answer", reason)
+            return Finding.AWAY, b""
+        except BkboxError as error:
+            self._say("unknown", ledger, "has something that cannot be read", error_text(error))
+            return Finding.UNKNOWN, b""
+        password = found.value.password
+        return Finding.THERE, b"" if password is None else master_key(password)
+
+    def _say(self, kind: str, ledger: int, what: str, why: str) -> None:
+        self._seldom.say(logging.WARNING, kind, _REFUSED, ledger, what, why)

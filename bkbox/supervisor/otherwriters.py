@@ -1,0 +1,25 @@
+"""Whether others than the user of the bookie can change what it runs with: a configuration can name executables."""
+
+from __future__ import annotations
+
+from bkbox.config import Config
+from bkbox.errors import BootError
+from bkbox.host.writers import writable_by_others
+
+
+def other_writers(config: Config, user: int) -> list[str]:
+    """Why others than root and this user can change what the bookie runs with: its configuration, the program that it
+    names, or their folders."""
+    program = config.topology_script
+    files = [config.path] if program is None else [config.path, program]
+    return [problem for path in files for problem in writable_by_others(path, user)]
+
+
+def refuse_other_writers(config: Config, user: int) -> None:
+    """Raises BootError."""
+    found = other_writers(config, user)
+    if found:
+        raise BootError(
+            "the configuration can be changed by others than the user that runs the bookie, who could have it run "
+            "anything:\n" + "\n".join(found)
+        )

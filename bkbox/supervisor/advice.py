@@ -10,6 +10,7 @@ from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.configschema import address_of
 from bkbox.configvalues import is_loopback
 from bkbox.jobs.job import JobState
+from bkbox.supervisor.sidelined import is_full, remedy
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
@@ -42,10 +43,17 @@ def _of_disks(bookie: Supervisor, config: str) -> Iterator[StatusWarning]:
             )
         elif not disk.in_service and bookie.state == "running":
             why = disk.in_doubt or disk.trouble
+            again = "; it is tried again by itself" if disk.error is not None else ""
+            command = replace if why and not disk.waits else f"bkbox disk list {config}"
             yield StatusWarning(
-                f"disk {disk.path} is out of service: {why or 'its worker is being started'}",
-                replace if why else f"bkbox disk list {config}",
+                f"disk {disk.path} is out of service: {why or 'its worker is being started'}{again}",
+                remedy(disk) if is_full(disk) else command,
             )
+    if bookie.state == "running" and not all(disk.listed for disk in bookie.disks):
+        yield StatusWarning(
+            "the bookie takes no new ledgers while it does not know what is on one of its disks",
+            f"bkbox disk list {config}",
+        )
 
 
 def _of_what_disks_say(disks: tuple[DiskStatus, ...], config: str) -> Iterator[StatusWarning]:

@@ -348,3 +348,8 @@ class JobCancelledError(OperatorError):
 
 class ChaosError(OperatorError):
     """A chaos run could not be carried out; nothing follows from that for what it ran."""
+
+
+def reason_of(error: Exception) -> str:
+    """What an error of the system says, without its number and file, which the caller names."""
+    return getattr(error, "strerror", None) or str(error) or type(error).__name__

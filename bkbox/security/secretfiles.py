@@ -6,7 +6,7 @@ import os
 import stat
 from pathlib import Path
 
-from bkbox.errors import BootError
+from bkbox.errors import BootError, reason_of
 
 _BYTES_MAX = 64 * 1024
 """All of it has to fit into one control message."""
@@ -43,7 +43,7 @@ def read_text(path: Path, what: str) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise BootError(f"{what} {path} cannot be read: {error}") from error
+        raise BootError(f"{what} {path} cannot be read: {reason_of(error)}") from error
 
 
 def read_word(path: Path, what: str) -> str:

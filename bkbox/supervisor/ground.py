@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bkbox.config import Config
-from bkbox.errors import BootError, CookieMismatchError
+from bkbox.errors import BootError, CookieMismatchError, reason_of
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.storage.files import Files
@@ -113,10 +113,10 @@ def bind(config: Config) -> socket.socket:
     port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         port.bind((host, config.listen_port))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name that is none
         port.close()
         raise BootError(
-            f"cannot listen on {config.listen}: {error.strerror}. Is another process using the port? "
+            f"cannot listen on {config.listen}: {reason_of(error)}. Is another process using the port? "
             "Change `listen` in the configuration or stop it"
         ) from error
     return port

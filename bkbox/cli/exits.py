@@ -63,6 +63,12 @@ def exit_code(error: errors.BkboxError) -> ExitCode:
     return ExitCode.FAILED
 
 
+def host_error(error: OSError) -> errors.HostError:
+    """What the system refused, and of which file."""
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return errors.HostError(": ".join([*names, errors.reason_of(error)]))
+
+
 def report(error: errors.BkboxError) -> None:
     """Tell the person: ``error: …`` on standard error, a line for each line of the text."""
     from bkbox.logs.control import in_one_line  # not for `--help`, which wants to be quick

@@ -1,7 +1,7 @@
 """``<disk>/RESERVE``: room that is kept back, so that a disk that is full to the last byte can still be tidied.
 
-Nothing is ever read from it. It is made a piece at a time, while there is room. A start on a full disk takes a part of it,
-so that the next one has some, too; a checkpoint, a collection or a compaction without room all of it, at once.
+Nothing is ever read from it. It is made a piece at a time, while there is room. A start on a full disk takes a part of
+it, so that the next one has some, too; a checkpoint, a collection or a compaction without room all of it, at once.
 """
 
 from __future__ import annotations

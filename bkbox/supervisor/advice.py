@@ -9,7 +9,9 @@ from bkbox.admin.status import DiskStatus, Status, StatusWarning
 from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.configschema import address_of
 from bkbox.configvalues import is_loopback
+from bkbox.host import descriptors
 from bkbox.jobs.job import JobState
+from bkbox.limits import DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
 from bkbox.supervisor.sidelined import is_full, remedy
 
 if TYPE_CHECKING:
@@ -138,6 +140,14 @@ def _of_configuration(bookie: Supervisor, status: Status, config: str) -> Iterat
         yield StatusWarning(
             f"the admin API on {status.http} is not encrypted: tokens can be read on the network between",
             f"bkbox config explain http_tls {config}",
+        )
+    allowed = descriptors.allowed_now()
+    wanted = bookie.config.connections_max + FRONTEND_DESCRIPTORS
+    if allowed < min(wanted, DESCRIPTORS_WANTED):
+        yield StatusWarning(
+            f"at most {allowed - FRONTEND_DESCRIPTORS} clients are served at once: a process of the bookie may have "
+            f"{allowed} files and connections open",
+            "ulimit -n 131072 before bkbox run, or LimitNOFILE=131072 in its unit",
         )
     if bookie.config.ack_after == "write":
         yield StatusWarning(

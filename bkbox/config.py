@@ -17,7 +17,7 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Iterable, Mapping
-from dataclasses import Field, dataclass
+from dataclasses import Field, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -47,12 +47,14 @@ from bkbox.words import quoted
 __all__ = [
     "Config",
     "Problem",
+    "in_order",
     "load",
     "metadata_uri_problem",
     "parse_set",
     "render",
     "unknown_key",
     "validate",
+    "validate_new",
 ]
 
 ENVIRONMENT_PREFIX = "BKBOX_"
@@ -89,6 +91,25 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
 def validate(path: Path, environ: Mapping[str, str]) -> list[Problem]:
     """All problems that ``load`` would raise; none means that it succeeds."""
     return _Reader(path, environ).problems
+
+
+def in_order(problems: Iterable[Problem], path: Path) -> list[Problem]:
+    """What the file lacks first, then its lines, then variables."""
+
+    def order(problem: Problem) -> tuple[int, int]:
+        file, _, line = problem.place.rpartition(":")
+        if file == str(path) and line.isdecimal():
+            return 1, int(line)
+        return 0 if problem.place == str(path) else 2, 0
+
+    return sorted(problems, key=order)
+
+
+def validate_new(text: str, path: Path, environ: Mapping[str, str]) -> list[Problem]:
+    """All problems of a file that is about to be written; the place of a problem is the key instead of the line."""
+    keys = {f"{path}:{line}": name for name, line in key_lines(text).items()}
+    found = _Reader(path, environ, text).problems
+    return [replace(problem, place=keys.get(problem.place, problem.place)) for problem in found]
 
 
 def parse_set(text: str) -> tuple[str, object]:
@@ -136,11 +157,13 @@ def render(values: Mapping[str, object]) -> str:
 class _Reader:
     """One pass over file and environment: values, where they come from, and all problems."""
 
-    def __init__(self, path: Path, environ: Mapping[str, str]) -> None:
+    def __init__(self, path: Path, environ: Mapping[str, str], text: str | None = None) -> None:
+        """``text``: instead of what is in the file."""
         self.problems: list[Problem] = []
         self.values: dict[str, Any] = {}
         self.places: dict[str, str] = {}
         self._path = path
+        self._text = text
         self._folder = Path(os.path.abspath(path)).parent
         document = self._document()
         if document is None:
@@ -156,13 +179,14 @@ class _Reader:
             self._take(name, item, raw)
         self._derive()
         self._check_together()
+        self.problems = in_order(self.problems, path)
 
     def _problem(self, place: str, text: str) -> None:
         self.problems.append(Problem(place, text))
 
     def _document(self) -> dict[str, object] | None:
         try:
-            text = self._path.read_bytes().decode()
+            text = self._path.read_bytes().decode() if self._text is None else self._text
             document = tomllib.loads(text)
         except OSError as error:
             self._problem(str(self._path), f"cannot be read: {error.strerror}")

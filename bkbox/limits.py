@@ -33,6 +33,16 @@ FRONTEND_HELD_BYTES_MAX = 128 << 20
 """What the front-end holds for all clients together, beside the batches on their way: parts of frames, and answers that
 nobody takes. Reads are refused before it is reached; nothing passes it."""
 
+DESCRIPTORS_MIN = 64
+"""What any command takes: files of a ledger's bookies, a database, pipes to children."""
+
+BOOKIE_DESCRIPTORS_MIN = 512
+"""With fewer a bookie does not start: the front-end's own, LevelDB's and those of segments on a disk, and a few dozen
+clients."""
+
+DESCRIPTORS_WANTED = 16_384
+"""One for each connection, and for segments and LevelDB's files of each disk. The unit asks for more."""
+
 FRONTEND_DESCRIPTORS = 256
 """What the front-end keeps for itself of the descriptors that it may have; the rest is for connections."""
 

@@ -92,11 +92,18 @@ def error_text(error: BaseException) -> str:
 
     An OSError says what the system says, and about which file; a KeyError what is missing.
     """
+    if isinstance(error, OSError) and error.filename:
+        return f"{reason_of(error)}: {error.filename}"
+    return reason_of(error)
+
+
+def reason_of(error: BaseException) -> str:
+    """The same without a file, which the caller names."""
     if isinstance(error, OSError) and error.strerror:
         said = error.strerror
         if said.startswith("Connect call failed"):  # with the address, as a tuple: asyncio's
-            said = "cannot connect" if type(error) is OSError else _in_words(type(error).__name__)
-        return f"{said}: {error.filename}" if error.filename else said
+            return "cannot connect" if type(error) is OSError else _in_words(type(error).__name__)
+        return said
     if isinstance(error, KeyError) and error.args:
         return f"{error.args[0]} is missing"  # its own text is a repr
     if isinstance(error, TimeoutError) and not str(error):

@@ -184,18 +184,18 @@ def test_all_problems_are_reported_at_once(file: Path) -> None:
     environ = {"BKBOX_STOP_TIMEOUT_S": "soon", "BKBOX_LOGLEVEL": "info", "BKBOX_METADATA": "zk://x"}
     found = problems(file, text, environ)
     assert found == [
-        "1: unknown key lisen; did you mean listen?",
-        "BKBOX_LOGLEVEL: unknown key BKBOX_LOGLEVEL; did you mean BKBOX_LOG_LEVEL?",
         " listen is missing: HOST:PORT where clients reach the bookie; port 0 takes a free one.",
-        "BKBOX_METADATA: metadata 'zk://x': 'x' has to be HOST:PORT, for example "
-        "zk1.example.com:2181",
+        "1: unknown key lisen; did you mean listen?",
         '2: disks has to be a list of at least one path, for example ["/data/a"], '
         "not an empty list",
-        "6: ack_after has to be one of 'sync', 'write', 'journal', not the text 'never'",
-        "5: auto_fix_cookies has to be true or false, without quotes, not 1",
         "3: segment_bytes_max has to be a whole number from 4096 to 4294967295, not the text "
         "'1 GiB': write 1073741824, the unit is in the key's name",
         "4: disk_usage_max has to be a number from 0.01 to 1, not 95",
+        "5: auto_fix_cookies has to be true or false, without quotes, not 1",
+        "6: ack_after has to be one of 'sync', 'write', 'journal', not the text 'never'",
+        "BKBOX_LOGLEVEL: unknown key BKBOX_LOGLEVEL; did you mean BKBOX_LOG_LEVEL?",
+        "BKBOX_METADATA: metadata 'zk://x': 'x' has to be HOST:PORT, for example "
+        "zk1.example.com:2181",
         "BKBOX_STOP_TIMEOUT_S: stop_timeout_s has to be a number from 0.1 to 86400, not the text "
         "'soon'",
     ]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
+from bkbox.jobs.arguments import request_schema
 from bkbox.jobs.job import JobKind
 
 
@@ -13,6 +15,11 @@ class StartJob:
 
     kind: JobKind
     arguments: dict[str, str] = field(default_factory=dict)
+
+    @staticmethod
+    def more_schema() -> dict[str, Any]:
+        """Which arguments each kind takes."""
+        return request_schema()
 
 
 @dataclass(frozen=True, slots=True)

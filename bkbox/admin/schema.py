@@ -76,7 +76,8 @@ class Schemas:
         }
         if self._strict:
             schema["additionalProperties"] = False
-        return schema
+        more = getattr(cls, "more_schema", None)  # what the annotations do not say
+        return schema if more is None else schema | more()
 
 
 def schema_of(cls: type[Any], title: str) -> dict[str, Any]:

@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from bkbox.admin.paths import short_address
 from bkbox.errors import BookieRunningError, BootError
 from bkbox.security.peers import peer_of
-from bkbox.words import error_text
+from bkbox.words import error_text, reason_of
 
 if TYPE_CHECKING:
     import ssl
@@ -213,10 +213,10 @@ async def start_tcp(host: str, port: int, routes: Routes, door: Callable[[], Doo
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         return AdminServer(listener, routes, door, lambda: door().context, lambda: None)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name that is none
         listener.close()
         raise BootError(
-            f"cannot listen on {host}:{port} for the admin API: {error.strerror}. Is another process using the port? "
+            f"cannot listen on {host}:{port} for the admin API: {reason_of(error)}. Is another process using the port? "
             "Change `http_listen` in the configuration or stop it"
         ) from error
 

@@ -53,13 +53,21 @@ def config() -> None:
 def validate(ctx: click.Context, file: Path, output: Format) -> None:
     """Report every problem of a configuration, each with its line.
 
-    Exit code 0 means that there is none, 2 that there are some.
+    Opens what a start opens (files of certificates and secrets, folders, addresses, scripts, an embedded metadata
+    store), as a start does: run it as the user that runs the bookie. What is on the disks is looked at by "bkbox
+    doctor". Exit code 0 means that there is no problem, 2 that there are some.
 
     \b
     Example:
       bkbox config validate --config bookie.toml
     """
-    problems = [str(problem) for problem in configuration.validate(file, os.environ)]
+    found = configuration.validate(file, os.environ)
+    if not found:
+        from bkbox.supervisor import trial  # what is wrong on paper needs none of it
+
+        config = configuration.load(file, os.environ)
+        found = trial.problems(config, _running(config) or {})
+    problems = [str(problem) for problem in found]
     if output != "table":
         print_document(problems, output)
     for problem in problems if output == "table" else ():

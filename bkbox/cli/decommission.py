@@ -156,7 +156,7 @@ def decommission(
 
 
 def _as_job(socket: Path, bookie: BookieId, *, delete_cookie: bool) -> ExitCode:
-    arguments = {"bookie": str(bookie)} | ({"delete_cookie": "yes"} if delete_cookie else {})
+    arguments = {"bookie": str(bookie)} | ({"delete_cookie": "true"} if delete_cookie else {})
     job = client.start_job(socket, JobKind.DECOMMISSION, arguments)
     message(f"job {job.id}; it goes on if this command ends: bkbox job watch {job.id}")
     told = ""

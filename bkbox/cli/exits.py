@@ -7,6 +7,7 @@ from enum import IntEnum
 import click
 
 from bkbox import errors
+from bkbox.words import reason_of
 
 
 class ExitCode(IntEnum):
@@ -64,6 +65,12 @@ def exit_code(error: errors.BkboxError) -> ExitCode:
         if isinstance(error, kind):
             return code
     return ExitCode.FAILED
+
+
+def host_error(error: OSError) -> errors.HostError:
+    """What the system refused, and of which file."""
+    names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    return errors.HostError(": ".join([*names, reason_of(error)]))
 
 
 def report(error: errors.BkboxError) -> None:

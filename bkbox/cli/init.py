@@ -13,6 +13,7 @@ from bkbox import config as configuration
 from bkbox import metadatauri
 from bkbox.cli.options import FILE, dry_run_option
 from bkbox.cli.output import message, outcome_option
+from bkbox.configschema import SCHEMA
 from bkbox.errors import ConfigError
 from bkbox.host.writers import create
 from bkbox.supervisor import setup
@@ -93,10 +94,14 @@ def init(
             raise click.UsageError(f"{key} is given by {_OWN_OPTIONS[key]}, not by --set")
         values[key] = value
 
+    text = configuration.render(values)
+    problems = configuration.validate_new(text, config_file, os.environ)
+    if problems:
+        raise ConfigError([f"{_option(each.place)}: {each.text}" for each in problems])
     if dry_run:
-        _say_what_would_be(config_file, values)
+        _say_what_would_be(config_file, text)
         return
-    is_new = _write(config_file, configuration.render(values))
+    is_new = _write(config_file, text)
     try:
         config = configuration.load(config_file, os.environ)
         asyncio.run(setup.initialise(config))
@@ -108,13 +113,18 @@ def init(
     message(f"start the bookie with: bkbox run --config {config_file}")
 
 
-def _say_what_would_be(path: Path, values: dict[str, object]) -> None:
-    """Raises ConfigError for what init would refuse of the configuration, or of the folders as they are."""
-    if path.exists():
+def _option(place: str) -> str:
+    """The option that a key was given by."""
+    return _OWN_OPTIONS.get(place, f"--set {place}" if place in SCHEMA else place)
+
+
+def _say_what_would_be(path: Path, text: str) -> None:
+    """Raises ConfigError for what init would refuse of the folders as they are."""
+    if os.path.lexists(path):
         raise ConfigError([f"{path} exists already: remove it or choose another name"])
     with tempfile.TemporaryDirectory() as folder:
         trial = Path(folder, path.name)
-        trial.write_text(configuration.render(values))
+        trial.write_text(text)
         config = configuration.load(trial, os.environ)
     for disk in (*config.disks, *((config.journal,) if config.journal else ())):
         if disk.is_dir() and set(os.listdir(disk)) - {"lost+found"}:
@@ -138,10 +148,15 @@ def _write(path: Path, text: str) -> bool:
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         create(path, text)
-    except FileExistsError:
-        if path.read_bytes() == text.encode():
+    except OSError as error:
+        if path.is_symlink() and not path.exists():
+            link = (
+                f"{path} is a symbolic link to {os.readlink(path)}, which is not there: remove it"
+            )
+            raise ConfigError([link]) from None
+        if not path.exists():
+            raise ConfigError([f"cannot write {path}: {error.strerror}"]) from None
+        if path.is_file() and path.read_bytes() == text.encode():
             return False
         raise ConfigError([f"{path} exists already: remove it or choose another name"]) from None
-    except OSError as error:
-        raise ConfigError([f"cannot write {path}: {error.strerror}"]) from None
     return True

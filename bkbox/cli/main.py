@@ -7,6 +7,7 @@ admin socket.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import warnings
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from bkbox import __version__
-from bkbox.cli.exits import epilog, exit_code, report
+from bkbox.cli.exits import ExitCode, epilog, exit_code, host_error, report
 from bkbox.errors import BkboxError
 
 if TYPE_CHECKING:
@@ -66,6 +67,11 @@ class LazyGroup(click.Group):
         except BkboxError as error:
             report(error)
             ctx.exit(exit_code(error))
+        except OSError as error:
+            if error.errno == errno.EPIPE:
+                raise  # whoever read has enough: click ends in silence
+            report(host_error(error))
+            ctx.exit(ExitCode.FAILED)
 
 
 COMMANDS = {
@@ -156,6 +162,12 @@ def main() -> None:
       echo hello | bkbox ledger write --metadata sqlite:./cluster.db -e 1 -w 1 -a 1
     """
     warnings.showwarning = _show_warning
+    from bkbox import waits  # not for `--help`, which wants to be quick
+    from bkbox.host.descriptors import require_descriptors
+    from bkbox.limits import DESCRIPTORS_MIN
+
+    waits.tell(_say_wait)
+    require_descriptors(DESCRIPTORS_MIN)
     if os.environ.get("BKBOX_CLIENT_FILE"):
         from bkbox.cli import clientfile  # few commands need a client, and few clients this
 
@@ -172,6 +184,10 @@ def _show_warning(
 ) -> None:
     """A warning as a message for people: without the line of code that gave it."""
     click.echo(f"warning: {message}", err=True)
+
+
+def _say_wait(text: str) -> None:
+    click.echo(text, err=True)
 
 
 if __name__ == "__main__":

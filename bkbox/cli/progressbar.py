@@ -81,10 +81,10 @@ def _columns() -> list[Any]:
     )
 
     return [
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         MofNCompleteColumn(),
-        TextColumn("{task.fields[bytes]}"),
+        TextColumn("{task.fields[bytes]}", markup=False),
         TimeElapsedColumn(),
         TimeRemainingColumn(),
     ]

@@ -10,12 +10,14 @@ import sys
 
 import click
 
-from bkbox import __version__, logs
+from bkbox import __version__, logs, waits
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import config_option
 from bkbox.config import Config
-from bkbox.errors import BkboxError
+from bkbox.errors import BkboxError, BootError
+from bkbox.host import descriptors
 from bkbox.kernel import kernel_in_use
+from bkbox.limits import BOOKIE_DESCRIPTORS_MIN, DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
 from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.nursery import Nursery
 from bkbox.supervisor.otherwriters import refuse_other_writers
@@ -39,6 +41,7 @@ def run(ctx: click.Context, config: Config) -> None:
     Example:
       bkbox run --config /etc/bkbox/bkbox.toml
     """
+    waits.tell(logging.getLogger(__name__).warning)
     refuse_other_writers(config, os.geteuid())
     os.umask(
         0o077
@@ -51,6 +54,7 @@ def run(ctx: click.Context, config: Config) -> None:
         __version__,
         kernel_in_use(),
     )
+    _have_descriptors(config)
     faulthandler.enable()  # where it hangs, should a watchdog end it with SIGABRT
     manager = ServiceManager.taken_from(os.environ, os.getpid())
     # Until the supervisor knows an ordered stop there is nothing to stop but the children that wait.
@@ -66,6 +70,21 @@ def run(ctx: click.Context, config: Config) -> None:
             manager.tell(STATUS=error)
             raise
         ctx.exit(status)
+
+
+def _have_descriptors(config: Config) -> None:
+    """As many as the configured connections take, also for the children. Raises BootError."""
+    allowed = descriptors.allow(config.connections_max + FRONTEND_DESCRIPTORS)
+    if allowed < BOOKIE_DESCRIPTORS_MIN:
+        raise BootError(
+            f"a bookie needs {BOOKIE_DESCRIPTORS_MIN} descriptors at least: {descriptors.too_few(allowed)}"
+        )
+    if allowed < min(config.connections_max + FRONTEND_DESCRIPTORS, DESCRIPTORS_WANTED):
+        logging.getLogger(__name__).warning(
+            "at most %d clients are served at once: %s",
+            allowed - FRONTEND_DESCRIPTORS,
+            descriptors.too_few(allowed),
+        )
 
 
 def _supervise(config: Config, nursery: Nursery, manager: ServiceManager) -> int:

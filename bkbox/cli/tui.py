@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -67,6 +68,8 @@ def tui(
         raise click.UsageError("a recording cannot be recorded: leave --record and --headless out")
     if headless is not None and record is None:
         raise click.UsageError("--headless only records: say where with --record")
+    if headless is None:
+        _require_terminal()
     try:
         from bkbox_tui import sources, start
     except ModuleNotFoundError as error:
@@ -85,6 +88,16 @@ def tui(
         target = target_of(config_file, url, token_file, plain_text=plain_text)
         source = sources.Bookie(target.address, target.config, _wall_ms)
     start.run(source, record, headless, _wall_ms)
+
+
+def _require_terminal() -> None:
+    """Keys come from standard input, and the screen is drawn on standard error. Raises OperatorError."""
+    if all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
+        return
+    raise OperatorError(
+        "the screen needs a terminal as standard input and standard error; without one: bkbox status --watch, or "
+        "bkbox tui --record FILE --headless SECONDS"
+    )
 
 
 def _wall_ms() -> int:

@@ -14,7 +14,13 @@ from typing import TYPE_CHECKING, cast
 
 from bkbox.client.options import ClientOptions
 from bkbox.client.stream import Stream
-from bkbox.errors import AuthenticationError, BootError, ConfigError, EncodingError, FrameError
+from bkbox.errors import (
+    AuthenticationError,
+    BootError,
+    ConfigError,
+    EncodingError,
+    FrameError,
+)
 from bkbox.security import digestmd5, tokens
 from bkbox.security.exchange import Applicant
 from bkbox.security.secretfiles import read_secret, read_word
@@ -24,7 +30,7 @@ from bkbox.wire.codes import Code
 from bkbox.wire.frames import PREFIX_BYTES, frame_end
 from bkbox.wire.service_info import HostPort
 from bkbox.wire.v3_format import Operation
-from bkbox.words import error_text, quoted
+from bkbox.words import quoted, reason_of
 
 if TYPE_CHECKING:
     import ssl
@@ -129,7 +135,7 @@ def tls_context(options: ClientOptions) -> ssl.SSLContext:
         try:
             return Path(path).read_text()
         except (OSError, UnicodeDecodeError) as error:
-            raise BootError(f"{path} cannot be read: {error_text(error)}") from None
+            raise BootError(f"{path} cannot be read: {reason_of(error)}") from None
 
     key = None
     if options.tls_key_file is not None:

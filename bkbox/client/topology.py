@@ -35,7 +35,7 @@ from bkbox.ids import BookieId
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadatauri import ZNODE_PREFIX
 from bkbox.wire.service_info import split_bookie_id
-from bkbox.words import error_text, quoted
+from bkbox.words import error_text, quoted, reason_of
 
 log = logging.getLogger(__name__)
 
@@ -65,15 +65,18 @@ class NoTopology:
 
 def topology_of(options: ClientOptions, store: MetadataStore) -> Topology:
     """The one that the options name. Raises ConfigError for a file that is of no use."""
-    if options.topology_script is not None:
-        return ScriptTopology(options.topology_script)
     rack_map = options.rack_map
-    if rack_map is None:
-        return NoTopology()
-    if rack_map.startswith(ZNODE_PREFIX):
+    if rack_map is not None and rack_map.startswith(ZNODE_PREFIX):
         path = rack_map.removeprefix(ZNODE_PREFIX)
         return MapTopology(rack_map, partial(store.read_znode, path))
-    return _map_of_file(rack_map)
+    return topology_of_files(options.topology_script, rack_map)
+
+
+def topology_of_files(script: str | None, rack_map: str | None) -> Topology:
+    """The one of a script, or of a file with a map. Raises ConfigError for a file that is of no use."""
+    if script is not None:
+        return ScriptTopology(script)
+    return NoTopology() if rack_map is None else _map_of_file(rack_map)
 
 
 class _Said:
@@ -234,7 +237,7 @@ def _map_of_file(name: str) -> MapTopology:
     try:
         parse_rack_map(file.read_bytes())
     except (OSError, EncodingError) as error:
-        raise ConfigError([f"rack map {name}: {error_text(error)}"]) from None
+        raise ConfigError([f"rack map {name}: {reason_of(error)}"]) from None
     return MapTopology(name, read)
 
 

@@ -11,6 +11,7 @@ from bkbox.admin.status import Status
 from bkbox.config import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BootError
+from bkbox.supervisor import trial
 from bkbox.supervisor.ground import bind
 from bkbox.words import counted, error_text
 
@@ -60,6 +61,22 @@ def running(config: Config, status: Status) -> Iterator[Finding]:
         )
     for each in status.warnings:
         yield warn("bookie", "", each.text, each.command)
+
+
+_LOOKED_AT_ELSEWHERE = frozenset({"disks", "journal", "listen", "metadata"})
+
+
+def openable(config: Config, *, running: bool) -> Iterator[Finding]:
+    """What else a start opens: certificates, secrets, scripts, the address of the admin API."""
+    found = [
+        each
+        for each in trial.failures(config, config.values() if running else {})
+        if each.key not in _LOOKED_AT_ELSEWHERE
+    ]
+    for key, text in found:
+        yield fail("configuration", key, text, f"bkbox config validate --config {config.path}")
+    if not found:
+        yield ok("configuration", "files", "all that it names can be opened")
 
 
 def port(config: Config, status: Status | None, *, running: bool) -> Iterator[Finding]:

@@ -44,6 +44,7 @@ def examine(
     if status is not None:
         findings += bookiechecks.running(config, status)
     findings += bookiechecks.admin_socket(config, answers=alive)
+    findings += bookiechecks.openable(config, running=alive)
     findings += diskchecks.check(config, host, RealFiles(), running=alive)
     findings += bookiechecks.port(config, status, running=alive)
     findings += asyncio.run(storechecks.check(config, wait_s, running=alive))

@@ -5,14 +5,12 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 
-from bkbox.doctor.finding import Finding, ok, warn
+from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.host.clock import Clock
 from bkbox.host.files import HostFiles
 from bkbox.host.processes import open_files_limit
 from bkbox.kernel import kernel_in_use
-
-OPEN_FILES_WANTED = 16_384
-"""A descriptor for each connection, and for segments and LevelDB's files of each disk. The unit asks for more."""
+from bkbox.limits import BOOKIE_DESCRIPTORS_MIN, DESCRIPTORS_WANTED
 
 DIRTY_BYTES_MAX = 2 << 30
 """So much that is not on the disk yet can take a disk a minute to write, and what is synced meanwhile waits for it."""
@@ -40,12 +38,19 @@ def limits(host: HostFiles, pid: int | None) -> Finding:
     limit = open_files_limit(host, pid if pid is not None else "self")
     if limit is None:
         return warn("limits", "", f"how many files {whose} may open cannot be read")
-    if limit >= OPEN_FILES_WANTED:
+    if limit >= DESCRIPTORS_WANTED:
         return ok("limits", "", f"{whose} may open {limit} files")
+    if limit < BOOKIE_DESCRIPTORS_MIN:
+        return fail(
+            "limits",
+            "",
+            f"{whose} may open {limit} files, and does not start with less than {BOOKIE_DESCRIPTORS_MIN}",
+            "run it by its unit (LimitNOFILE=131072), or after: ulimit -n 131072",
+        )
     return warn(
         "limits",
         "",
-        f"{whose} may open {limit} files, each client takes one: {OPEN_FILES_WANTED} are wanted",
+        f"{whose} may open {limit} files, each client takes one: {DESCRIPTORS_WANTED} are wanted",
         "run it by its unit (LimitNOFILE=131072), or after: ulimit -n 131072",
     )
 

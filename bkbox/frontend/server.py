@@ -11,10 +11,8 @@ FRONTEND_HELD_BYTES_MAX allows, reads are answered with ETOOMANYREQUESTS: nothin
 
 from __future__ import annotations
 
-import contextlib
 import itertools
 import logging
-import resource
 import select
 import socket
 import time
@@ -35,6 +33,7 @@ from bkbox.frontend.routing import HELD, Places, Purpose
 from bkbox.frontend.session import Session
 from bkbox.frontend.shedding import Shedding
 from bkbox.frontend.vouching import PATIENCE_S, Finding, Vouching
+from bkbox.host.descriptors import allow
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
 from bkbox.kernel.routes import Waiter
@@ -294,8 +293,9 @@ class Frontend:
 
     def _take_bounds(self, values: Mapping[str, Any]) -> None:
         """What connections may cost, from the order or from the settings."""
-        descriptors = _allowed(values["connections_max"] + FRONTEND_DESCRIPTORS)
-        self._peers.total_max = max(descriptors - FRONTEND_DESCRIPTORS, 1)
+        descriptors = allow(values["connections_max"] + FRONTEND_DESCRIPTORS)
+        room = max(descriptors - FRONTEND_DESCRIPTORS, 1)
+        self._peers.total_max = min(values["connections_max"], room)
         self._peers.per_peer_max = values["connections_per_peer_max"]
         self._handshake_timeout_s = values["handshake_timeout_s"]
         if self._door is not None:
@@ -555,13 +555,3 @@ class Frontend:
         self._awaited.discard(disk)
         if not self._awaited and not self._listens:
             self._listen()
-
-
-def _allowed(descriptors: int) -> int:
-    """Have the process allowed so many descriptors, or as many as may be; how many that are."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    for most in (max(descriptors, hard), hard):  # beyond the hard limit only root gets
-        with contextlib.suppress(ValueError, OSError):
-            resource.setrlimit(resource.RLIMIT_NOFILE, (max(soft, min(descriptors, most)), most))
-            break
-    return min(descriptors, resource.getrlimit(resource.RLIMIT_NOFILE)[0])

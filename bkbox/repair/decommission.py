@@ -275,7 +275,7 @@ def still_writable(bookie: BookieId) -> str:
 
 
 async def decommission(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
-    """The job. ``arguments``: ``bookie``, and ``delete_cookie`` with any value."""
+    """The job. ``arguments``: ``bookie``, and ``delete_cookie`` where it is to go, too."""
     bookie, supervisor = bookie_id(arguments["bookie"]), environment.supervisor
 
     async def retire(wanted: bool) -> None:

@@ -7,7 +7,7 @@ import stat
 from pathlib import Path
 
 from bkbox.errors import BootError
-from bkbox.words import error_text, quoted
+from bkbox.words import quoted, reason_of
 
 _BYTES_MAX = 64 * 1024
 """All of it has to fit into one control message."""
@@ -44,7 +44,7 @@ def read_text(path: Path, what: str) -> str:
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
-        raise BootError(f"{what} {path} cannot be read: {error_text(error)}") from error
+        raise BootError(f"{what} {path} cannot be read: {reason_of(error)}") from error
 
 
 def read_word(path: Path, what: str) -> str:

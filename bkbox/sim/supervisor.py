@@ -165,7 +165,7 @@ class SimSupervisor(Supervisor):
 
         worker.process.on_death.append(lost)
         worker.process.after(0.0, worker.attach, frontend, lane)
-        disk.in_service = True
+        disk.in_service = disk.listed = True
 
     async def _run_jobs(self, base: Ground) -> None:
         """Repair is given the disks as they come: see ``Repair``."""

@@ -36,8 +36,7 @@ class DiskLock:
             raise DiskError(f"open {self._path}: {error.strerror}") from error
         try:
             fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            os.ftruncate(self._fd, 0)
-            os.pwrite(self._fd, b"%d\n" % os.getpid(), 0)
+            self._note_owner()
         except BlockingIOError:
             owner = os.pread(self._fd, 32, 0).decode("ascii", "replace").strip() or "unknown"
             os.close(self._fd)
@@ -47,6 +46,12 @@ class DiskLock:
         except OSError as error:
             os.close(self._fd)
             raise DiskError(f"lock {self._path}: {error.strerror}") from error
+
+    def _note_owner(self) -> None:
+        """For people; over the blocks that are there, as the disk may be full."""
+        note = b"%d\n" % os.getpid()
+        with suppress(OSError):
+            os.ftruncate(self._fd, os.pwrite(self._fd, note, 0))
 
     def fileno(self) -> int:
         """For a child to inherit (pass_fds); -1 once released."""

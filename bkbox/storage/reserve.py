@@ -1,7 +1,7 @@
 """``<disk>/RESERVE``: room that is kept back, so that a disk that is full to the last byte can still be tidied.
 
-Nothing is ever read from it. It is made a piece at a time, while there is room; it is removed, at once and as a whole,
-where a start, a checkpoint, a collection or a compaction would have no room otherwise; and made again when there is.
+Nothing is ever read from it. It is made a piece at a time, while there is room. A start on a full disk takes a part of
+it, so that the next one has some, too; a checkpoint, a collection or a compaction without room all of it, at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ RESERVE_NAME = "RESERVE"
 _PIECE_BYTES = 1 << 20
 
 START_BYTES = 8 << 20
-"""Where less is free, a start spends the reserve first."""
+"""Where less is free, a start first spends so much of the reserve: what is left is for the next start."""
 
 
 class Reserve:
@@ -54,10 +54,20 @@ class Reserve:
 
 
 def make_room(files: Files, disk: Path) -> None:
-    """Before a start writes anything: spend the reserve where there is hardly any room. DiskError."""
+    """Before a start writes anything: spend some of the reserve where there is hardly any room. DiskError."""
     path = disk / RESERVE_NAME
-    if files.exists(path) and files.space(disk).free < START_BYTES:
+    if not files.exists(path) or files.space(disk).free >= START_BYTES:
+        return
+    left = _size_of(files, path) - START_BYTES
+    if left <= 0:
         unlink_durably(files, path)
+        return
+    file = files.open_append(path)
+    try:
+        file.truncate(left)
+        file.fdatasync()
+    finally:
+        file.close()
 
 
 def _size_of(files: Files, path: Path) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,22 +31,19 @@ _LOOK_EVERY_S = 5.0
 
 def order_of(config: Config) -> Admit:
     """Raises BootError for files that cannot be used."""
-    uses_tls = config.tls != OFF
-    uses_users = bool({"sasl", "token"} & set(config.auth))
     if "sasl" in config.auth:
         log.warning(
             "auth = sasl is DIGEST-MD5, which is weak: use it inside TLS, and token for clients of bkbox"
         )
     order = {
         "tls": config.tls,
-        "certificate": _text(config.tls_certificate_file, "tls_certificate_file")
-        if uses_tls
-        else "",
-        "key": _key(config.tls_key_file) if uses_tls else "",
-        "ca": _text(config.tls_ca_file, "tls_ca_file") if uses_tls and config.tls_ca_file else None,
+        "certificate": "",
+        "key": "",
+        "ca": None,
+        "users": {},
+        **{name: read() for name, (_key, read) in files_of(config).items()},
         "client_certificates": config.tls_client_certificates,
         "plugins": list(config.auth),
-        "users": _users(config.auth_users_file) if uses_users else {},
         "roles": [(identity, needs.value) for identity, needs in config.parsed_roles()],
         "rates": config.parsed_rates(),
         "vouches": bool(config.auth),
@@ -57,6 +55,23 @@ def order_of(config: Config) -> Admit:
         )
     Admittance.from_order(payload)  # what the front-end could not use is refused here
     return Admit(payload=payload)
+
+
+def files_of(config: Config) -> dict[str, tuple[str, Callable[[], object]]]:
+    """What of the order is read from files: by its name there, the key of the configuration and what reads the file,
+    which raises BootError."""
+    found: dict[str, tuple[str, Callable[[], object]]] = {}
+    if config.tls != OFF:
+        found["certificate"] = (
+            "tls_certificate_file",
+            lambda: _text(config.tls_certificate_file, "tls_certificate_file"),
+        )
+        found["key"] = "tls_key_file", lambda: _key(config.tls_key_file)
+        if config.tls_ca_file is not None:
+            found["ca"] = "tls_ca_file", lambda: _text(config.tls_ca_file, "tls_ca_file")
+    if {"sasl", "token"} & set(config.auth):
+        found["users"] = "auth_users_file", lambda: _users(config.auth_users_file)
+    return found
 
 
 def _text(path: Path | None, key: str) -> str:

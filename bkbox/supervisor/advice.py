@@ -9,7 +9,10 @@ from bkbox.admin.status import DiskStatus, Status, StatusWarning
 from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.configschema import address_of
 from bkbox.configvalues import is_loopback
+from bkbox.host import descriptors
 from bkbox.jobs.job import JobState
+from bkbox.limits import DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
+from bkbox.supervisor.sidelined import is_full, remedy
 from bkbox.words import counted, quoted
 
 if TYPE_CHECKING:
@@ -43,10 +46,17 @@ def _of_disks(bookie: Supervisor, config: str) -> Iterator[StatusWarning]:
             )
         elif not disk.in_service and bookie.state == "running":
             why = disk.in_doubt or disk.trouble
+            again = "; it is tried again by itself" if disk.error is not None else ""
+            command = replace if why and not disk.waits else f"bkbox disk list {config}"
             yield StatusWarning(
-                f"disk {disk.path} is out of service: {why or 'its worker is being started'}",
-                replace if why else f"bkbox disk list {config}",
+                f"disk {disk.path} is out of service: {why or 'its worker is being started'}{again}",
+                remedy(disk) if is_full(disk) else command,
             )
+    if bookie.state == "running" and not all(disk.listed for disk in bookie.disks):
+        yield StatusWarning(
+            "the bookie takes no new ledgers while it does not know what is on one of its disks",
+            f"bkbox disk list {config}",
+        )
 
 
 def _of_what_disks_say(disks: tuple[DiskStatus, ...], config: str) -> Iterator[StatusWarning]:
@@ -131,6 +141,14 @@ def _of_configuration(bookie: Supervisor, status: Status, config: str) -> Iterat
         yield StatusWarning(
             f"the admin API on {status.http} is not encrypted: tokens can be read on the network between",
             f"bkbox config explain http_tls {config}",
+        )
+    allowed = descriptors.allowed_now()
+    wanted = bookie.config.connections_max + FRONTEND_DESCRIPTORS
+    if allowed < min(wanted, DESCRIPTORS_WANTED):
+        yield StatusWarning(
+            f"at most {allowed - FRONTEND_DESCRIPTORS} clients are served at once: a process of the bookie may have "
+            f"{allowed} files and connections open",
+            "ulimit -n 131072 before bkbox run, or LimitNOFILE=131072 in its unit",
         )
     if bookie.config.ack_after == "write":
         yield StatusWarning(

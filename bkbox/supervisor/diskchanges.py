@@ -152,6 +152,7 @@ class DiskChanges:
     async def _bring_up(self, disk: Disk, joins: messages.DiskJoins) -> list[str]:
         bookie = self._bookie
         said = []
+        disk.listed = not joins.replaces
         bookie.begin_run(disk)
         await self.drains.tell_frontend(joins)
         try:

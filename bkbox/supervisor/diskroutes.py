@@ -23,6 +23,7 @@ from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import DiskChangeError
 from bkbox.jobs.job import Job, JobAction, JobKind, to_json
 from bkbox.supervisor.report import CLASSES
+from bkbox.supervisor.sidelined import is_full, remedy
 from bkbox.words import counted
 
 if TYPE_CHECKING:
@@ -180,6 +181,10 @@ def _state(disk: Disk, path: Path) -> tuple[str, str, str]:
             disk.in_doubt,
             "bring that disk back, or put another in its place (bkbox disk replace)",
         )
+    if failed and disk.waits:
+        return "out of service", failed, "see what that disk needs"
+    if failed and is_full(disk):
+        return "out of service", failed, f"make room on its file system: {remedy(disk)}"
     if failed:
         return "failed", failed, f"put an empty disk in its place: bkbox disk replace {path} NEW"
     if not disk.in_service:

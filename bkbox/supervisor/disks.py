@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from bkbox.errors import BkboxError, ConnectionLostError
 from bkbox.ipc import messages
 from bkbox.protocol.boot import DiskClass
 from bkbox.storage.lock import DiskLock
@@ -45,7 +46,15 @@ class Disk:
     settled: bool = False
     """Its present worker replayed the log, and what may have been lost is accounted for."""
     in_service: bool = False
+    begun: bool = False
+    """Its dirty marker names the present run."""
+    waits: bool = False
+    """It is open, and serves once the other disks are there (sidelined.py)."""
+    listed: bool = False
+    """The front-end knows all its ledgers, whether it is in service or not."""
     trouble: str = ""
+    error: BkboxError | OSError | None = None
+    """What kept it from being opened."""
     in_doubt: str = ""
     """Why it is not known of some ledger whether its home is still here; empty otherwise (moving.py)."""
     draining: bool = False
@@ -64,6 +73,11 @@ class Disk:
         return self.settled and self.child is not None and self.child.running
 
     @property
+    def is_waiting(self) -> bool:
+        """It is open, and was not accounted for, because other disks are away."""
+        return self.waits and not self.settled and self.child is not None and self.child.running
+
+    @property
     def read_only(self) -> list[str]:
         reasons = [str(reason) for reason in self.stats.get("read_only", [])]
         return [*reasons, DRAINING] if self.draining else reasons
@@ -75,5 +89,6 @@ class Disk:
         fds: Sequence[int] = (),
     ) -> messages.Message:
         """Call the disk's worker. Raises what it met, or ConnectionLostError where it is gone."""
-        assert self.child is not None
+        if self.child is None:
+            raise ConnectionLostError(f"the worker of disk {self.path} has not been started")
         return await self.child.control.call(message, fds, timeout_s)

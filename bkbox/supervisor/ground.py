@@ -18,6 +18,7 @@ from bkbox.supervisor import cookies
 from bkbox.supervisor.cookies import Evidence
 from bkbox.supervisor.directories import DirState, lock_all, make_directory
 from bkbox.supervisor.disks import Disk
+from bkbox.words import reason_of
 
 log = logging.getLogger(__name__)
 
@@ -114,10 +115,10 @@ def bind(config: Config) -> socket.socket:
     port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         port.bind((host, config.listen_port))
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # a name that is none
         port.close()
         raise BootError(
-            f"cannot listen on {config.listen}: {error.strerror}. Is another process using the port? "
+            f"cannot listen on {config.listen}: {reason_of(error)}. Is another process using the port? "
             "Change `listen` in the configuration or stop it"
         ) from error
     return port

@@ -75,7 +75,7 @@ def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
         name = bookie_id(told.bookie_src)
         arguments = {"bookie": str(name)}
         if told.delete_cookie.lower() == "true":
-            arguments["delete_cookie"] = "yes"
+            arguments["delete_cookie"] = "true"
         await bookie.jobs.start(JobKind.DECOMMISSION, arguments)
         return Text(f"Success send decommission Bookie command {name}")
 

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 from bkbox.admin.paths import JOBS_URL
 from bkbox.admin.requests import SetRate, StartJob
-from bkbox.admin.routes import Answer, Asked, Route
+from bkbox.admin.routes import NUMBER_MAX, Answer, Asked, Route
 from bkbox.errors import BadRequestError, JobRefusedError
-from bkbox.jobs.job import Job, JobAction, JobKind, to_json
+from bkbox.jobs.job import Job, JobAction, to_json
 from bkbox.supervisor.jobs import AS_CONFIGURED
 
 if TYPE_CHECKING:
@@ -39,10 +39,6 @@ def routes(present: Callable[[], Jobs | None]) -> tuple[Route, ...]:
 
     async def start(asked: Asked) -> object:
         told = asked.told(StartJob)
-        if told.kind is JobKind.LIMBO:
-            raise JobRefusedError(
-                "the bookie starts the limbo job by itself when there is need of it"
-            )
         return to_json(await jobs().start(told.kind, told.arguments))
 
     def control(action: JobAction) -> Answer:
@@ -93,6 +89,9 @@ _SUMMARIES = {
 
 def _rate(told: SetRate) -> int:
     rate = told.bytes_per_second
-    if rate is None or rate < 0:
-        raise BadRequestError(f"body.bytes_per_second is {rate}; it has to be 0 or more")
+    if rate is None or not 0 <= rate <= NUMBER_MAX:
+        found = "null" if rate is None else str(rate)[:40]
+        raise BadRequestError(
+            f"body.bytes_per_second is {found}; it has to be from 0 to {NUMBER_MAX}"
+        )
     return rate

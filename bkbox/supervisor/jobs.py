@@ -11,8 +11,9 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
-from bkbox.errors import BkboxError, DiskError
+from bkbox.errors import BkboxError, DiskError, JobRefusedError
 from bkbox.ipc import messages
+from bkbox.jobs.arguments import ARGUMENTS, checked_arguments
 from bkbox.jobs.job import Job, JobAction, JobKind, JobState
 from bkbox.jobs.stall import Stall, stalls
 from bkbox.supervisor import schedule
@@ -122,11 +123,21 @@ class Jobs:
     # ---- what operators ask -------------------------------------------------------------------------
 
     async def start(self, kind: JobKind, arguments: Mapping[str, str]) -> Job:
-        """Raises JobRefusedError."""
-        job = self.registry.add(kind, arguments, _now_ms())
+        """Raises BadRequestError (the arguments are not those of the kind), JobRefusedError."""
+        if kind not in ARGUMENTS:
+            raise JobRefusedError(
+                f"the bookie starts the {kind} job by itself when there is need of it"
+            )
+        found = checked_arguments(kind, arguments, self._disk_uuid)
+        job = self.registry.add(kind, found, _now_ms())
         await self.save()  # an id that was told is never given again
         self._start(job)
         return job
+
+    def _disk_uuid(self, name: str) -> str:
+        if self._bookie.changes is None:
+            raise JobRefusedError("the bookie is still starting: try again when it is up")
+        return self._bookie.changes.drains.find(name).uuid
 
     async def control(self, number: int, action: JobAction, bytes_per_second: int = 0) -> Job:
         """Raises NoSuchJobError, JobRefusedError."""

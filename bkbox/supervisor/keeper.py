@@ -37,12 +37,12 @@ class Keeper:
     def keep(
         self,
         what: str,
-        present: Callable[[], Child],
+        present: Callable[[], Child | None],
         ended: Callable[[Exit], None],
         revive: Callable[[], Awaitable[None]],
     ) -> asyncio.Task[None]:
         """Whenever the child that ``present`` gives has ended: ``ended`` at once, ``revive`` after the back-off; until
-        the task is cancelled.
+        the task is cancelled. Without a child, ``revive`` after the back-off.
 
         A revival that fails with a BkboxError or OSError is tried again; a child that it started has to have ended.
         """
@@ -63,16 +63,18 @@ class Keeper:
     async def _forever(
         self,
         what: str,
-        present: Callable[[], Child],
+        present: Callable[[], Child | None],
         ended: Callable[[Exit], None],
         revive: Callable[[], Awaitable[None]],
     ) -> None:
         tries = 0
         while True:
             began = time.monotonic()
-            how = await present().wait()
-            ended(how)
-            log.error("%s ended: %s", what, how)
+            child = present()
+            if child is not None:
+                how = await child.wait()
+                ended(how)
+                log.error("%s ended: %s", what, how)
             tries = 0 if time.monotonic() - began > _HEALTHY_AFTER_S else tries + 1
             bound = min(self._longest_s, self._initial_s * 2.0 ** min(tries, 20))
             await asyncio.sleep(bound * self._rng.uniform(0.5, 1.0))

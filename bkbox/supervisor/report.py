@@ -15,6 +15,7 @@ from bkbox.kernel import kernel_in_use
 from bkbox.protocol.boot import DiskClass
 from bkbox.supervisor.advice import warnings_of
 from bkbox.supervisor.schedule import PERIODIC
+from bkbox.supervisor.sidelined import is_full
 from bkbox.words import counted
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def _read_only_reasons(bookie: Supervisor, limbo: int) -> tuple[str, ...]:
     reasons = sorted({reason for disk in bookie.disks for reason in disk.read_only})
     if bookie.config.readonly_while_in_limbo and limbo:
         reasons.append("ledgers in limbo")
+    if bookie.state == "running" and not all(disk.listed for disk in bookie.disks):
+        reasons.append("a disk is out of service")
     if not bookie.takes_new_ledgers:
         reasons.append("not registered")
     return tuple(reasons)
@@ -97,7 +100,7 @@ def _disk(disk: Disk, worker: status.Process | None, found: Gathered) -> status.
         disk=disk.uuid,
         crash_class=CLASSES[disk.crash_class],
         reason=failed or disk.reason,
-        state="failed" if failed else "in service" if disk.in_service else "out of service",
+        state=_state(disk, failed),
         ledgers=int(disk.stats.get("ledgers", 0)),
         limbo_ledgers=int(disk.stats.get("limbo_ledgers", 0)),
         free_bytes=int(disk.stats.get("free_bytes", 0)),
@@ -114,6 +117,12 @@ def _disk(disk: Disk, worker: status.Process | None, found: Gathered) -> status.
         tidiness=found.tidiness.get(disk.uuid),
         worker=worker,
     )
+
+
+def _state(disk: Disk, failed: str) -> status.DiskState:
+    if failed and not (disk.waits or is_full(disk)):
+        return "failed"
+    return "in service" if disk.in_service else "out of service"
 
 
 def _sum_of_rates(disks: tuple[status.DiskStatus, ...]) -> status.Rates:

@@ -52,7 +52,7 @@ from bkbox.storage.files import Files, RealFiles
 from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter
 from bkbox.storage.reserve import make_room
-from bkbox.supervisor import cookies, ground, opening, repairing
+from bkbox.supervisor import cookies, ground, opening, repairing, sidelined
 from bkbox.supervisor.admittance import Credentials
 from bkbox.supervisor.announce import announced
 from bkbox.supervisor.directories import stamp
@@ -234,13 +234,16 @@ class Supervisor:
         self.phase = "dirty markers"
         self.intents.load()
         for disk in self.disks:
-            self.begin_run(disk)
+            with sidelined.guarded(disk):
+                self.begin_run(disk)
             disk.draining = is_draining(self._files, disk.path)
         self.phase = "replay"
-        await asyncio.gather(*map(self._open, self.disks))
-        await self._account_for_losses(base, self.disks)
-        if any(disk.needs_stamp for disk in self.disks):
-            await self._when_available("stamping cookies", lambda: self._stamp(base))
+        await asyncio.gather(*(self._open_at_boot(disk) for disk in self.disks if disk.begun))
+        opened = [disk for disk in self.disks if not disk.trouble]
+        sidelined.require_one(self.disks, opened)
+        await self._account_for_losses(base, opened)
+        sidelined.require_one(self.disks, [disk for disk in self.disks if disk.usable])
+        await self._stamp_replaced(base)
         self.phase = "opening the port"
         await self._start_frontend(base)
         await self._when_available("registering", lambda: self._register(base))
@@ -262,20 +265,39 @@ class Supervisor:
             lambda message, _fds: self._disk_says(disk, message),
         )
 
+    async def _open_at_boot(self, disk: Disk) -> None:
+        with sidelined.guarded(disk):
+            await self._open(disk)
+
     async def _account_for_losses(self, base: Ground, opened: list[Disk]) -> None:
-        """Phase one where one of the disks just opened may have lost something; then they may serve."""
+        """Phase one where one of the disks just opened may have lost something; then they may serve, and so may those
+        that waited for them."""
         async with self.moving.lock:
             await self.moving.settle(self.disks)
-            doubtful = self.moving.doubtful | await settle_homes(self.disks, self.moving.place)
-            if any(disk.may_have_lost for disk in opened) or doubtful:
+            opened = [disk for disk in self.disks if disk in opened or disk.is_waiting]
+            absent = [disk for disk in self.disks if not disk.usable and disk not in opened]
+            waiting = sidelined.waiting(opened, absent)
+            others = [disk for disk in self.disks if disk not in waiting]
+            present = [disk for disk in others if disk not in absent]
+            doubtful = self.moving.doubtful | await settle_homes(others, self.moving.place)
+            if any(disk.may_have_lost for disk in present) or doubtful:
                 self.phase_one = await self._when_available(
                     "phase one",
-                    lambda: opening.mark_losses(base.store, self._bookie, self.disks, doubtful),
+                    lambda: opening.mark_losses(base.store, self._bookie, present, doubtful),
                 )
-            await self.moving.doubts_accounted_for(self.disks)
+            await self.moving.doubts_accounted_for(present)
             for disk in opened:
-                await opening.settle(disk, self._files)
-                self.witnessing.settle(disk, self.disks)
+                if disk in waiting:
+                    disk.waits = True
+                else:
+                    await opening.settle(disk, self._files)
+                    self.witnessing.settle(disk, self.disks)
+
+    async def _stamp_replaced(self, base: Ground) -> None:
+        """Once all that replace a lost disk are accounted for."""
+        replaced = [disk for disk in self.disks if disk.needs_stamp]
+        if replaced and all(disk.settled for disk in replaced):
+            await self._when_available("stamping cookies", lambda: self._stamp(base))
 
     async def _when_available(self, phase: str, step: Callable[[], Awaitable[_T]]) -> _T:
         """Take a step of the start that may be begun again, until the metadata store is there for it."""
@@ -309,6 +331,8 @@ class Supervisor:
                 checks.take(message)
 
         usable = [disk for disk in self.disks if disk.usable and not disk.in_doubt]
+        for disk in self.disks:
+            disk.listed = False
         begun = self.nursery.take("frontend", self.config.bookie_id)
         self.frontend = frontend = Child(begun, self.listen, says)
         checks = LedgerChecks(base.store, frontend.control.send, Seldom(log, time.monotonic))
@@ -352,7 +376,7 @@ class Supervisor:
         with front, back:
             disk.child.control.send(messages.AttachFrontend(), [back.fileno()])
             self.frontend.control.send(messages.AttachDisk(disk=disk.uuid), [front.fileno()])
-        disk.in_service = True
+        disk.in_service = disk.listed = True
 
     async def _register(self, base: Ground) -> None:
         info = service_info_of(self.config, self.listen, self.http_listen)
@@ -425,19 +449,23 @@ class Supervisor:
         """Start the worker of a disk that is in use already, and put it into service. Raises what went wrong, with the
         worker ended."""
         try:
+            if not disk.begun:
+                self.begin_run(disk)
             await self._open(disk)
             await self._hold_new_ledgers(disk)
             await self._account_for_losses(base, [disk])
-            if disk.needs_stamp:
-                await self._when_available("stamping cookies", lambda: self._stamp(base))
+            await self._stamp_replaced(base)
         except (BkboxError, OSError) as error:
-            disk.trouble = str(error)
-            if disk.child is not None:
-                disk.child.kill()
+            sidelined.fail(disk, error)
             raise
         finally:
             self.phase = "up"
-        disk.trouble = ""
+        for each in self.disks:
+            if each.usable and not each.in_service and (each is disk or each.waits):
+                self._put_into_service(each)
+
+    def _put_into_service(self, disk: Disk) -> None:
+        disk.trouble, disk.error, disk.waits = "", None, False
         if self.jobs is not None:
             self.jobs.note_rebuild(disk)
         self._link(disk)
@@ -446,13 +474,15 @@ class Supervisor:
     def begin_run(self, disk: Disk) -> None:
         """The dirty marker, before anything else is done to a disk; then what is to be known of it elsewhere."""
         make_room(self._files, disk.path)
-        disk.run = self._run_on(disk)
-        disk.before = markers.begin_run(self._files, disk.path, disk.run)
+        run = self._run_on(disk)
+        disk.before = markers.begin_run(self._files, disk.path, run)
+        disk.run = run
         failed = self.witnessing.failure_of(disk)
         if failed:  # its own marker may never have heard of it
             disk.before = markers.carry_failure(self._files, disk.path, disk.before, failed)
         self.witnessing.join(disk)
         self.intents.carry_over(disk)
+        disk.begun = True
 
     def _run_on(self, disk: Disk) -> Run:
         """This run, as it is on a disk now. A mount that nothing is known of is like no other."""
@@ -477,24 +507,22 @@ class Supervisor:
     def keep_disk(self, base: Ground, disk: Disk) -> None:
         """Bring the worker back whenever it ends, until ``disk.keeping`` is cancelled."""
 
-        def present() -> Child:
-            assert disk.child is not None
-            return disk.child
-
         def ended(_exit: Exit) -> None:
-            disk.in_service = disk.settled = False
+            disk.in_service = disk.settled = disk.waits = False
 
         async def revive() -> None:
             disk.restarts += 1
-            self._begin_again(disk)
+            if disk.begun:
+                self._begin_again(disk)
             await self.bring_up(base, disk)
 
         what = f"the worker of disk {disk.path}"
-        disk.keeping = self._keeper.keep(what, present, ended, revive)
+        disk.keeping = self._keeper.keep(what, lambda: disk.child, ended, revive)
 
     async def _hold_new_ledgers(self, disk: Disk) -> None:
         """Phase one must not put a ledger into limbo here that the front-end creates elsewhere meanwhile."""
         if disk.may_have_lost and self.frontend is not None:
+            disk.listed = False
             with contextlib.suppress(
                 ConnectionLostError
             ):  # the next front-end has not listed this disk
@@ -558,6 +586,8 @@ class Supervisor:
         waits = self.config.readonly_while_in_limbo
         if waits and any(disk.stats.get("limbo_ledgers") for disk in self.disks):
             return False
+        if not all(disk.listed for disk in self.disks):
+            return False  # a new ledger may be one of a disk that is away
         return any(disk.in_service and not disk.read_only for disk in self.disks)
 
     async def _read_only(self) -> bool:

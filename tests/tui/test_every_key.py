@@ -132,6 +132,29 @@ async def filters(seen: Seen, key: Key) -> None:
     assert not seen.app.query_one(Limbo).query_one(Input).display
 
 
+async def shows_all_rows(seen: Seen, key: Key) -> None:
+    table = seen.app.query_one(Limbo).query_one(Table)
+    line = seen.app.query_one(Limbo).query_one(Input)
+    for typed in ([*"2 entries"], [*"2 entries", "enter"]):  # while it is typed, and afterwards
+        await seen.press("slash", *typed)
+        await seen.until(lambda: table.row_count == 1)
+        await seen.press(key.key)
+        await seen.until(lambda: table.row_count == 2)
+        assert not line.display
+        await seen.until(lambda: seen.app.focused is table)
+    await seen.press("slash", *"2 entries")
+    seen.app.action_panel("overview")
+    await seen.until(lambda: seen.app.panel_name == "overview")
+    await seen.until(lambda: seen.app.focused is not line)
+    await seen.press("3")
+    await seen.until(lambda: seen.app.panel_name == "limbo")
+    assert line.value == "2 entries", (
+        "a digit chooses a panel, and is not typed where nobody sees it"
+    )
+    await seen.press(key.key)
+    await seen.until(lambda: table.row_count == 2)
+
+
 async def sorts(seen: Seen, key: Key) -> None:
     for column in ("disk", "why it stays in limbo", "what to do", "ledger"):
         await seen.press(key.key)
@@ -179,8 +202,8 @@ async def pauses_and_resumes(seen: Seen, key: Key) -> None:
 async def limits(seen: Seen, key: Key) -> None:
     await seen.press("home", key.key)
     await seen.asked()
-    await seen.press(*"fast", "enter")
-    await seen.told("fast is not a rate")
+    await seen.press(*"[/]", "enter")
+    await seen.told("[/] is not a rate")
     await seen.closed()
     assert seen.bookie.acts == []
     await seen.press(key.key)
@@ -220,6 +243,7 @@ CHECKS: dict[str, Callable[[Seen, Key], Awaitable[None]]] = {
     "record": records,
     "refresh": looks_now,
     "filter": filters,
+    "unfilter": shows_all_rows,
     "sort": sorts,
     "explain": explains,
     "severity": leaves_out,

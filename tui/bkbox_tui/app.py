@@ -15,9 +15,11 @@ from textual.binding import Binding, BindingType
 from textual.css.query import NoMatches
 from textual.events import Resize
 from textual.geometry import Size
+from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer, Static, Tab, Tabs
 
+from bkbox import waits
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import Job, JobAction, JobState
 from bkbox.words import error_text, rate_of
@@ -106,7 +108,20 @@ class Tui(App[None]):
             yield Diagnostics(self.source, id="diagnostics")
         yield Footer()
 
+    def notify(
+        self,
+        message: str,
+        *,
+        title: str = "",
+        severity: SeverityLevel = "information",
+        timeout: float | None = None,
+        markup: bool = False,
+    ) -> None:
+        """As Textual's, and plain: what is said may hold what was typed, a path, or the words of a bookie."""
+        super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
+
     def on_mount(self) -> None:
+        waits.tell(self.notify)
         self.query_one(Tabs).can_focus = False
         self.run_worker(self._watch(), exit_on_error=True)
         self.set_interval(EVERY_S, self._draw_top)
@@ -196,9 +211,7 @@ class Tui(App[None]):
             "tab-"
         )
         panel = self.panel
-        for table in panel.query(Table):
-            table.focus(scroll_visible=False)
-            break
+        self.set_focus(next(iter(panel.query(Table)), None), scroll_visible=False)
         self._draw()
         self.run_worker(panel.look(), exclusive=True, group="asked")
         self.refresh_bindings()
@@ -288,6 +301,9 @@ class Tui(App[None]):
 
     def action_filter(self) -> None:
         self.query_one(Limbo).filter()
+
+    def action_unfilter(self) -> None:
+        self.query_one(Limbo).unfilter()
 
     def action_sort(self) -> None:
         self.query_one(Limbo).sort()

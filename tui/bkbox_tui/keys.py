@@ -72,6 +72,7 @@ KEYS = (
     ),
     Key("f5", "refresh", "Look now", "Do not wait for the next second."),
     Key("slash", "filter", "Filter", "Show only rows that contain a text.", "limbo"),
+    Key("escape", "unfilter", "All rows", "End the filter: show all rows again.", "limbo"),
     Key("s", "sort", "Sort", "Sort by the next column.", "limbo"),
     Key(
         "enter",

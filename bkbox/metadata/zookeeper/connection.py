@@ -30,6 +30,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
+from bkbox import waits
 from bkbox.errors import HandleClosedError, MetadataUnavailableError
 from bkbox.limits import ZOOKEEPER_SESSION_TIMEOUT_S
 from bkbox.metadata.zookeeper.kazooparts import (
@@ -86,6 +87,7 @@ class Connection:
         self.session_id = 0
         self.disconnected_since: float | None = None
         self.closed = False
+        self._said = False
         self._loop = asyncio.get_running_loop()
         self._connected = asyncio.Event()
         self._disconnected = asyncio.Event()
@@ -126,6 +128,7 @@ class Connection:
     async def deadline(self, wait_s: float | None = None) -> AsyncIterator[None]:
         """What is done in it may take ``wait_s``, else that of the connection."""
         seconds = self.wait_s if wait_s is None else wait_s
+        waiting = self._loop.call_later(waits.SAY_AFTER_S, self._say_what_for, seconds)
         try:
             async with asyncio.timeout(seconds):
                 yield
@@ -135,6 +138,14 @@ class Connection:
                 f"ZooKeeper ({self.hosts}) {how} after {seconds:g} s: check that it runs, has a "
                 "quorum, and can be reached from this host"
             ) from None
+        finally:
+            waiting.cancel()
+
+    def _say_what_for(self, seconds: float) -> None:
+        """Once for each time that it is away."""
+        if not (self._said or self.closed):
+            self._said = True
+            waits.say(f"waiting for ZooKeeper ({self.hosts}), for {seconds:g} s at most")
 
     async def until_disconnected(self) -> None:
         """Wait until the connection breaks or is closed."""
@@ -358,6 +369,7 @@ class Connection:
             self.disconnected_since = None
             self._disconnected.clear()
             self._connected.set()
+            self._said = False
             return
         if self.session_id:
             if state == KazooState.LOST:

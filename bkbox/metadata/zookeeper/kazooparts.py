@@ -78,11 +78,11 @@ def new_client(
         handler=handler,
         connection_retry=KazooRetry(max_tries=-1, max_delay=RECONNECT_PAUSE_MAX_S),
         logger=_kazoo_log,
-        **_shown(access),
+        **shown(access),
     )
 
 
-def _shown(access: ZooKeeperAccess) -> dict[str, Any]:
+def shown(access: ZooKeeperAccess) -> dict[str, Any]:
     """What of KazooClient's arguments says who this is, and how it speaks."""
     found: dict[str, Any] = {}
     try:

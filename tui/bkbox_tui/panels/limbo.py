@@ -155,6 +155,13 @@ class Limbo(Panel):
         line.display = True
         line.focus()
 
+    def unfilter(self) -> None:
+        """All rows again; the keys are those of the panel."""
+        line = self.query_one("#limbo-filter", Input)
+        line.value = ""
+        line.display = False
+        self.query_one("#blockers", Table).focus()
+
     def on_input_changed(self, event: Input.Changed) -> None:
         self._filter = event.value.lower()
         self._table()

@@ -128,7 +128,8 @@ class Tidiness:
 class Process:
     """One process of the bookie; ``restarts`` since the supervisor started. ``disk``: uuid of the disk that a worker
     has. ``memory_bytes``: resident, with what it shares with the others; ``cpu_percent``: of one processor, since the
-    status was last asked for, and over a second at least.
+    status was last asked for, and over a second at least. ``stalled_s``: for how many seconds it has made no progress,
+    0 while it makes some; ``stall``: what it does instead. A stalled process is killed and started again after a while.
     """
 
     role: Role
@@ -143,6 +144,8 @@ class Process:
     threads: int | None = None
     open_files: int | None = None
     started_ms: int | None = None
+    stalled_s: float = 0.0
+    stall: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -108,7 +108,7 @@ def _of_process(process: Process) -> tuple[object, ...]:
         process.role,
         process.name,
         process.pid,
-        process.running,
+        f"stalled for {process.stalled_s:.0f} s" if process.stalled_s else process.running,
         process.restarts,
         None if percent is None else f"{percent:.0f} %",
         None if memory is None else size(memory),

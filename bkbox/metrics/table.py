@@ -403,6 +403,11 @@ METRICS: tuple[Metric, ...] = (
     # ---- processes
     _per_process("process_running", "Whether the process runs.", lambda p: p.running),
     _per_process(
+        "process_stalled_seconds",
+        "For how long the process has made no progress; 0 while it makes some.",
+        lambda p: p.stalled_s,
+    ),
+    _per_process(
         "process_restarts", "How often it was restarted.", lambda p: p.restarts, "counter"
     ),
     _per_process("process_resident_memory_bytes", "Resident memory.", lambda p: p.memory_bytes),

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from bkbox.admin.health import stalls
 from bkbox.admin.status import DiskStatus, Status, StatusWarning
 from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.configschema import address_of
 from bkbox.configvalues import is_loopback
 from bkbox.jobs.job import JobState
+from bkbox.supervisor.pulse import STOPPED, WAITS_FOR_DISK
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
@@ -19,6 +21,7 @@ def warnings_of(bookie: Supervisor, status: Status) -> tuple[StatusWarning, ...]
     """``status``: all else of the document."""
     config = f"--config {bookie.config.path}"
     return (
+        *_of_processes(status),
         *_of_disks(bookie, config),
         *_of_what_disks_say(status.disks, config),
         *_of_intents(bookie, config),
@@ -29,6 +32,21 @@ def warnings_of(bookie: Supervisor, status: Status) -> tuple[StatusWarning, ...]
         *_of_limbo(status, config),
         *_of_quotas(bookie, status),
     )
+
+
+def _of_processes(status: Status) -> Iterator[StatusWarning]:
+    stalled = (process for process in status.processes if process.stalled_s)
+    for text, process in zip(stalls(status), stalled, strict=True):
+        if process.stall == WAITS_FOR_DISK:
+            yield StatusWarning(
+                f"{text}; it goes on when the disk does. Look at the device and at the kernel's log",
+                "dmesg --ctime | tail",
+            )
+        else:
+            yield StatusWarning(
+                f"{text}; it is killed and started again by itself if it does not go on",
+                f"kill -CONT {process.pid}" if process.stall == STOPPED else "",
+            )
 
 
 def _of_disks(bookie: Supervisor, config: str) -> Iterator[StatusWarning]:

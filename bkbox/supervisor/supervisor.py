@@ -65,9 +65,10 @@ from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.nursery import Nursery
 from bkbox.supervisor.phase_one import PhaseOne
 from bkbox.supervisor.process import Child, Exit
+from bkbox.supervisor.progress import Progress
 from bkbox.supervisor.published import service_info_of
 from bkbox.supervisor.quotas import QuotaNews
-from bkbox.supervisor.watchdog import Attendance
+from bkbox.supervisor.watchdog import Attendance, look_every_s
 
 if TYPE_CHECKING:
     from bkbox.admin.door import Door
@@ -120,7 +121,9 @@ class Supervisor:
         self.nursery = nursery
         self._bookie = BookieId(config.bookie_id)
         self._on_ready = on_ready
-        self._attendance = Attendance(self, manager or ServiceManager(), files)
+        manager = manager or ServiceManager()
+        self.progress = Progress(self, look_every_s(manager))
+        self._attendance = Attendance(self, manager, files, self.progress)
         self._run = Run(kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()))
         self.moving = Moving(lambda: self.frontend)
         self.changes: DiskChanges | None = None
@@ -151,6 +154,8 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         clean = False
         async with contextlib.AsyncExitStack() as stack:
+            watching = self._keeper.run(self.progress.run())
+            stack.callback(watching.cancel)
             await stack.enter_async_context(self._attendance)
             base = await self._until_told_to_stop(ground.take(self.config, self._files, stack))
             if base is None:
@@ -518,7 +523,11 @@ class Supervisor:
         waits = self.config.readonly_while_in_limbo
         if waits and any(disk.stats.get("limbo_ledgers") for disk in self.disks):
             return False
-        return any(disk.in_service and not disk.read_only for disk in self.disks)
+        stall_of = self.progress.stall_of
+        return stall_of(self.frontend) is None and any(
+            disk.in_service and not disk.read_only and stall_of(disk.child) is None
+            for disk in self.disks
+        )
 
     async def _read_only(self) -> bool:
         await self.refresh()

@@ -158,6 +158,9 @@ def _metadata(status: Status) -> Iterator[Check]:
         )
     elif status.cookies.ok:
         yield Check("cookies", "ok", "they match")
+    if status.config_problem:
+        text = f"the next start would refuse the configuration file: {status.config_problem}"
+        yield Check("configuration", "warn", text, "bkbox config validate")
 
 
 def _data(status: Status) -> Iterator[Check]:

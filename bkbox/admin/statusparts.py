@@ -153,7 +153,7 @@ class DiskStatus:
     """One data disk: what the last start found (``crash_class`` and why) and how it is now.
 
     ``disk`` is the disk's uuid, ``read_only`` the named reasons for which it takes no entries
-    (empty: it takes them).
+    (empty: it takes them). ``total_bytes`` is 0 where no worker is there to tell.
     """
 
     path: str
@@ -232,8 +232,8 @@ class CookieField:
 
 @dataclass(frozen=True, slots=True)
 class Cookies:
-    """The cookies as they were compared last. ``ok``: the bookie would start with them; ``advice`` where it would not;
-    ``problem``: why they could not be compared since."""
+    """The cookies as they were compared last, with the configuration file as it was then. ``ok``: the bookie would
+    start with them; ``advice`` where it would not; ``problem``: why they could not be compared since."""
 
     ok: bool | None = None
     fields: tuple[CookieField, ...] = ()

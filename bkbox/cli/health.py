@@ -52,8 +52,8 @@ def health(
 ) -> None:
     """Say whether the bookie is whole: the next one may be taken down.
 
-    It is when it runs and takes writes, all its processes make progress, all its disks are in service, nothing is in limbo, and no ledger that names
-    it lacks replicas. Exit code 0: it is; 1: it is not; 3: it does not run.
+    It is when it runs and takes writes, all its processes make progress, all its disks are in service, nothing is in
+    limbo, and no ledger that names it lacks replicas. Exit code 0: it is; 1: it is not; 3: it does not run.
 
     With --bookie the cluster is asked by the bookie, which knows whether any ledger lacks replicas, and not which
     bookies those name: then none may.

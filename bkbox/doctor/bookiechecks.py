@@ -62,8 +62,9 @@ def running(config: Config, status: Status) -> Iterator[Finding]:
             f"it cannot be repaired by itself: {blocker.reason}",
             blocker.what_to_do,
         )
+    told = (*stuck, *(f"disk {disk.path} " for disk in status.disks if disk.state != "in service"))
     for each in status.warnings:
-        if not each.text.startswith(tuple(stuck)):
+        if not each.text.startswith(told):
             yield warn("bookie", "", each.text, each.command)
 
 

@@ -22,7 +22,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bkbox import logs
-from bkbox.errors import AuthenticationError, FrameError
+from bkbox.errors import AuthenticationError, DiskError, FrameError
 from bkbox.frontend.admittance import Admittance
 from bkbox.frontend.deadlines import Deadlines, Patience, ask_whether_there
 from bkbox.frontend.disklink import DiskLink
@@ -492,8 +492,12 @@ class Frontend:
         self._holds.wait(waiter)
 
     def space(self) -> Space:
-        """Room on the bookie's disks, bytes. DiskError."""
-        return space_of(self._paths.values())
+        """Room on the bookie's disks that are in service, bytes. DiskError: it cannot be told of any."""
+        links, disks = self._links, self._places.disks
+        serving = [disks[number] for number, link in links.items() if link.in_service]
+        if not serving:
+            raise DiskError("no disk is in service")
+        return space_of(self._paths[disk] for disk in serving if disk is not None)
 
     # ---- what the links say -------------------------------------------------------------------------
 

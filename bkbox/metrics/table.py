@@ -209,7 +209,11 @@ METRICS: tuple[Metric, ...] = (
         "For how long it has not.",
         lambda s: s.metadata.unregistered_s,
     ),
-    _one("cookies_match", "Whether all cookies agree with the configuration.", _cookies),
+    _one(
+        "cookies_match",
+        "Whether all cookies agree with the configuration file; else the next start would refuse.",
+        _cookies,
+    ),
     _one(
         "autorecovery_enabled",
         "Whether autorecovery is on in the cluster.",
@@ -260,8 +264,12 @@ METRICS: tuple[Metric, ...] = (
         "1 for the state that the disk is in.",
         _disk_states,
     ),
-    _per_disk("disk_free_bytes", "Room on the file system.", lambda d: d.free_bytes),
-    _per_disk("disk_size_bytes", "Size of the file system.", lambda d: d.total_bytes),
+    _per_disk(
+        "disk_free_bytes",
+        "Room on the file system, where the disk's worker tells it.",
+        lambda d: d.free_bytes if d.total_bytes else None,
+    ),
+    _per_disk("disk_size_bytes", "Size of the file system.", lambda d: d.total_bytes or None),
     _per_disk("disk_read_only", "Whether the disk takes no entries.", lambda d: bool(d.read_only)),
     _per_disk("disk_draining", "Whether it gives away its ledgers.", lambda d: d.draining),
     _per_disk("ledgers", "Ledgers on the disk.", lambda d: d.ledgers),

@@ -11,6 +11,7 @@ from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.configschema import address_of
 from bkbox.configvalues import is_loopback
 from bkbox.jobs.job import JobState
+from bkbox.supervisor.cookieview import DIFFER
 from bkbox.supervisor.pulse import STOPPED, WAITS_FOR_DISK
 
 if TYPE_CHECKING:
@@ -132,12 +133,22 @@ def _of_cookies(status: Status, config: str) -> Iterator[StatusWarning]:
             {f"{each.where}: {each.field}" for each in status.cookies.fields if not each.same}
         )
         yield StatusWarning(
-            f"the cookies differ ({', '.join(names)}): the next start would refuse. {status.cookies.advice}",
+            f"{DIFFER} ({', '.join(names)}): the next start would refuse. {status.cookies.advice}",
+            f"bkbox cookie verify {config}",
+        )
+    elif status.cookies.ok is None and status.cookies.problem:
+        yield StatusWarning(
+            f"the cookies could not be compared: {status.cookies.problem}",
             f"bkbox cookie verify {config}",
         )
 
 
 def _of_configuration(bookie: Supervisor, status: Status, config: str) -> Iterator[StatusWarning]:
+    if status.config_problem:
+        yield StatusWarning(
+            f"the next start would refuse the configuration file: {status.config_problem}",
+            f"bkbox config validate {config}",
+        )
     if status.kernel == "interpreted":
         yield StatusWarning(
             "the kernel is interpreted: this bookie takes a small part of the load that it could; install a C "

@@ -60,6 +60,7 @@ def status_of(bookie: Supervisor, found: Gathered) -> status.Status:
         rates=_sum_of_rates(disks),
         clients=found.clients,
         cookies=found.cookies,
+        config_problem=found.config_problem,
         metadata=_metadata(bookie),
         autorecovery=replace(found.autorecovery, here=config.autorecovery_enabled),
         upkeep=tuple(_upkeep(bookie)),
@@ -103,8 +104,8 @@ def _disk(
         state=_state(disk, failed=bool(failed), stalled=bool(stalled)),
         ledgers=int(disk.stats.get("ledgers", 0)),
         limbo_ledgers=int(disk.stats.get("limbo_ledgers", 0)),
-        free_bytes=int(disk.stats.get("free_bytes", 0)),
-        total_bytes=int(disk.stats.get("total_bytes", 0)),
+        free_bytes=int(disk.stats.get("free_bytes", 0)) if disk.usable else 0,
+        total_bytes=int(disk.stats.get("total_bytes", 0)) if disk.usable else 0,
         read_only=tuple(disk.read_only),
         replay=replay,
         stages=tuple(

@@ -44,7 +44,7 @@ from bkbox.ids import BookieId
 from bkbox.ipc import channel, link, messages
 from bkbox.metadata.base import Registration
 from bkbox.storage import marker as markers
-from bkbox.storage.files import Files, RealFiles
+from bkbox.storage.folder import GuardedFiles
 from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter
 from bkbox.storage.reserve import make_room
@@ -99,7 +99,7 @@ class Supervisor:
     def __init__(
         self,
         config: Config,
-        files: Files,
+        files: GuardedFiles,
         nursery: Nursery,
         on_ready: Callable[[str], None],
         manager: ServiceManager | None = None,
@@ -436,6 +436,7 @@ class Supervisor:
 
     def begin_run(self, disk: Disk) -> None:
         """The dirty marker, before anything else is done to a disk."""
+        self._files.guard(disk.path)
         make_room(self._files, disk.path)
         disk.before = markers.begin_run(self._files, disk.path, self._run)
         self.intents.carry_over(disk)
@@ -451,6 +452,7 @@ class Supervisor:
             disk.in_service = disk.settled = False
 
         async def revive() -> None:
+            self._files.require(disk.path)
             disk.restarts += 1
             disk.before = markers.read_marker(self._files, disk.path)
             await self.bring_up(base, disk)
@@ -617,4 +619,4 @@ async def run(
     Returns 0 after a clean stop, 1 where a disk could not be left clean. Raises CookieMismatchError,
     BookieRunningError, BootError and other errors that keep a bookie from starting.
     """
-    return await Supervisor(config, RealFiles(), nursery, on_ready, manager).run()
+    return await Supervisor(config, GuardedFiles(), nursery, on_ready, manager).run()

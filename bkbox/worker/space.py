@@ -10,7 +10,6 @@ import logging
 import os
 from collections.abc import Callable, Iterator
 from itertools import islice
-from pathlib import Path
 
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.ledgers import brought_back
@@ -21,6 +20,7 @@ from bkbox.ipc.messages import PAGE_ITEMS, Message
 from bkbox.storage.compaction import STATE_BYTES, Compaction, remove_segment
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import Files
+from bkbox.storage.folder import Folder
 from bkbox.storage.ledgerbytes import LedgerBytes
 from bkbox.storage.records import LedgerRecord
 from bkbox.storage.reserve import Reserve
@@ -53,7 +53,7 @@ class Space:
     def __init__(
         self,
         files: Files,
-        disk: Path,
+        folder: Folder,
         store: DiskStore,
         bookie: Bookie,
         groups: Groups,
@@ -62,7 +62,8 @@ class Space:
     ) -> None:
         """``ledgers``: those at home here, with an id greater than this, ascending. DiskError."""
         self._files = files
-        self._disk = disk
+        self._folder = folder
+        self._disk = disk = folder.path
         self._store = store
         self._bookie = bookie
         self._groups = groups
@@ -156,10 +157,12 @@ class Space:
     def _probe(self) -> messages.Probed:
         from bkbox.storage.probe import probe  # hardly ever asked for
 
+        place = self._disk
         try:
-            probe(self._files, self._disk, os.urandom(_PROBE_BYTES))
+            with self._folder.opened() as place:
+                probe(self._files, place, os.urandom(_PROBE_BYTES))
         except DiskError as error:  # a full disk is no reason to spend the reserve
-            return messages.Probed(problem=str(error))
+            return messages.Probed(problem=str(error).replace(str(place), str(self._disk)))
         return messages.Probed()
 
     def values(self) -> dict[str, object]:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import http.client
 import json
 import os
 import signal
-import socket
 import time
 from pathlib import Path
 from typing import Any
@@ -14,8 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from bkbox.admin.paths import admin_socket_path
-from bkbox.config import load
+from tests.harness.adminsocket import ask
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 from tests.harness.raw import EOK, RawClient
@@ -23,26 +20,6 @@ from tests.harness.raw import EOK, RawClient
 HOOKS = Path(__file__).parent / "hooks"
 TOLD_WITHIN_S = 10.0
 ROLES = ("worker", "frontend", "repair")
-
-
-class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path) -> None:
-        super().__init__("localhost", timeout=30)
-        self._path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX)
-        self.sock.connect(str(self._path))
-
-
-def ask(bookie: BookieProcess, path: str) -> tuple[int, str]:
-    connection = _UnixConnection(admin_socket_path(load(bookie.config, {})))
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode()
-    finally:
-        connection.close()
 
 
 def health(bookie: BookieProcess) -> tuple[int, list[str]]:

@@ -66,6 +66,25 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Latency:
+    """An operation of a disk (add, read) from the batch of its request in the front-end to its response, in
+    microseconds: how many there were and how long they took, since the disk's worker began; ``lately_…``: within the
+    last minute or so. A read is of an entry; fencing reads and long polls are not in it.
+    """
+
+    operation: str
+    count: int
+    p50_us: int
+    p99_us: int
+    p999_us: int
+    max_us: int
+    total_us: int = 0
+    lately_count: int = 0
+    lately_p50_us: int = 0
+    lately_p99_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """What a disk's worker has done since it began. ``bytes``: of records written to the log; ``unknown``: reads
     whose answer was 'unknown', as for an entry of a ledger in limbo."""
@@ -174,6 +193,7 @@ class DiskStatus:
     device: Device | None = None
     tidiness: Tidiness | None = None
     worker: Process | None = None
+    operations: tuple[Latency, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

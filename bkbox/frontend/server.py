@@ -32,7 +32,7 @@ from bkbox.frontend.holds import Holds
 from bkbox.frontend.newcomers import Newcomers
 from bkbox.frontend.peers import Peers
 from bkbox.frontend.penalty import Penalty
-from bkbox.frontend.routing import HELD, Places, Purpose
+from bkbox.frontend.routing import ABSENT, HELD, Places, Purpose
 from bkbox.frontend.session import Session
 from bkbox.frontend.shedding import Shedding
 from bkbox.ipc import messages
@@ -480,8 +480,9 @@ class Frontend:
         return self._refusal(ledger, Code.EIO)
 
     def _refusal(self, ledger: int, code: Code) -> Code:
-        """No disk is asked: say so in the log, of many once in a while. 'No such ledger' is an answer like others."""
-        if code is Code.ENOLEDGER:
+        """No disk is asked: say so in the log, of many once in a while. What is said of a ledger that is nowhere is an
+        answer like others."""
+        if code in ABSENT.values():
             return code
         text = "a request for ledger %d is answered %s without a disk"
         self._seldom.say(logging.INFO, code.name, text, ledger, code.name)

@@ -140,6 +140,17 @@ def _stages(status: Status) -> Iterator[Sample]:
             yield Sample((*labels, ""), stage.total_us / 1e6, "_sum")
 
 
+def _operations(status: Status) -> Iterator[Sample]:
+    for disk in status.disks:
+        for each in disk.operations:
+            labels = (disk.path, each.operation)
+            if each.lately_count:
+                yield Sample((*labels, "0.5"), each.lately_p50_us / 1e6)
+                yield Sample((*labels, "0.99"), each.lately_p99_us / 1e6)
+            yield Sample((*labels, ""), float(each.count), "_count")
+            yield Sample((*labels, ""), each.total_us / 1e6, "_sum")
+
+
 def _active_jobs(status: Status) -> Iterator[Sample]:
     for job in status.jobs.active:
         yield Sample((job.kind.value, job.state.value, str(job.id)), 1.0)
@@ -282,6 +293,14 @@ METRICS: tuple[Metric, ...] = (
         "Of these, the ones of which it could not be told whether they exist.",
         lambda d: d.counts.unknown,
         "counter",
+    ),
+    _metric(
+        "operation_seconds",
+        "summary",
+        ("disk", "operation", "quantile"),
+        "Time of an add or a read of an entry, from the batch of its request to its response; quantiles are those of "
+        "the last minute or so.",
+        _operations,
     ),
     _metric(
         "stage_seconds",

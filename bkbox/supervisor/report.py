@@ -111,6 +111,10 @@ def _disk(
         stages=tuple(
             status.Stage(stage, **values) for stage, values in disk.stats.get("stages", {}).items()
         ),
+        operations=tuple(
+            status.Latency(name, **values)
+            for name, values in disk.stats.get("operations", {}).items()
+        ),
         draining=disk.draining,
         counts=status.Counts(**disk.stats.get("counts", {})),
         rates=status.Rates(**disk.meter.rates()),

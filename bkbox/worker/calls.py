@@ -148,4 +148,5 @@ class Calls:
             "failed": self._store.failed_reason or "",
             "counts": self._bookie.counts,
             "stages": self._stages.values(),
+            "operations": self._stages.operations(),
         }

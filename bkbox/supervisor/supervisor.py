@@ -44,6 +44,7 @@ from bkbox.ids import BookieId
 from bkbox.ipc import channel, link, messages
 from bkbox.metadata.base import Registration
 from bkbox.storage import marker as markers
+from bkbox.storage.files import Files
 from bkbox.storage.folder import GuardedFiles
 from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter
@@ -99,11 +100,13 @@ class Supervisor:
     def __init__(
         self,
         config: Config,
-        files: GuardedFiles,
+        files: Files,
         nursery: Nursery,
         on_ready: Callable[[str], None],
         manager: ServiceManager | None = None,
+        guard: GuardedFiles | None = None,
     ) -> None:
+        """``guard``: keeps ``files`` from folders that are not what they were."""
         self.config = config
         self.phase = "locks and cookies"
         self.state: BookieState = "starting"
@@ -118,6 +121,7 @@ class Supervisor:
         self.listen = ""
         self.http_listen = ""
         self._files = files
+        self._guard = guard
         self.nursery = nursery
         self._bookie = BookieId(config.bookie_id)
         self._on_ready = on_ready
@@ -436,10 +440,16 @@ class Supervisor:
 
     def begin_run(self, disk: Disk) -> None:
         """The dirty marker, before anything else is done to a disk."""
-        self._files.guard(disk.path)
+        if self._guard is not None:
+            for folder in self._folders_of(disk):
+                self._guard.guard(folder)
         make_room(self._files, disk.path)
         disk.before = markers.begin_run(self._files, disk.path, self._run)
         self.intents.carry_over(disk)
+
+    def _folders_of(self, disk: Disk) -> list[Path]:
+        journal = self.config.journal
+        return [disk.path] if journal is None else [disk.path, journal]
 
     def keep_disk(self, base: Ground, disk: Disk) -> None:
         """Bring the worker back whenever it ends, until ``disk.keeping`` is cancelled."""
@@ -452,7 +462,9 @@ class Supervisor:
             disk.in_service = disk.settled = False
 
         async def revive() -> None:
-            self._files.require(disk.path)
+            if self._guard is not None:
+                for folder in self._folders_of(disk):
+                    self._guard.require(folder)
             disk.restarts += 1
             disk.before = markers.read_marker(self._files, disk.path)
             await self.bring_up(base, disk)
@@ -619,4 +631,5 @@ async def run(
     Returns 0 after a clean stop, 1 where a disk could not be left clean. Raises CookieMismatchError,
     BookieRunningError, BootError and other errors that keep a bookie from starting.
     """
-    return await Supervisor(config, GuardedFiles(), nursery, on_ready, manager).run()
+    files = GuardedFiles()
+    return await Supervisor(config, files, nursery, on_ready, manager, files).run()

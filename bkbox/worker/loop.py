@@ -79,7 +79,8 @@ class Worker:
         self._told_trouble = False
         self._running = True
         self._lock = -1
-        self._folder: Folder | None = None
+        self._folders: list[Folder] = []
+        """Of the disk, and of the journal if there is one."""
 
     def run(self) -> None:
         """Until the supervisor says stop or is gone."""
@@ -188,7 +189,8 @@ class Worker:
     def _open(self, order: messages.OpenDisk, fds: list[int]) -> Message:
         (self._lock,) = fds  # open as long as this process lives: nobody else may have the disk
         files, path = GuardedFiles(), Path(order.path)
-        self._folder = folder = files.guard(path)
+        folder = files.guard(path)
+        self._folders = [folder, *([files.guard(Path(order.journal))] if order.journal else [])]
         found = Opening(files, order, _wall_ms, _ticks_us).run(self._tell_rebuild)
         self._store = store = found.store
         self._bookie = found.bookie
@@ -202,12 +204,13 @@ class Worker:
         self._watch_space()
         self._space = Space(
             files,
-            folder,
+            path,
             store,
             self._bookie,
             self._groups,
             self._moves.ledgers_at_home,
             self._reserve_bytes,
+            folder.opened,
         )
         return opened(store, found.report, found.rebuilt)
 
@@ -243,9 +246,9 @@ class Worker:
 
     def _watch_space(self) -> None:
         assert self._bookie is not None
-        assert self._folder is not None
         try:
-            self._folder.check()
+            for folder in self._folders:
+                folder.check()
         except DiskFailedError as error:
             self._leave_disk(error)
             return
@@ -305,7 +308,8 @@ class Worker:
         self._look_after()
 
     def _lost_front(self) -> None:
-        log.warning("the front-end is gone; waiting for the next one")
+        # One that ended out of order is told by the supervisor.
+        log.info("the front-end is gone; waiting for the next one")
         self._detach_front()
 
     def _wait_s(self) -> float | None:

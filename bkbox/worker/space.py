@@ -9,7 +9,9 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
+from pathlib import Path
 
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.ledgers import brought_back
@@ -20,7 +22,6 @@ from bkbox.ipc.messages import PAGE_ITEMS, Message
 from bkbox.storage.compaction import STATE_BYTES, Compaction, remove_segment
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import Files
-from bkbox.storage.folder import Folder
 from bkbox.storage.ledgerbytes import LedgerBytes
 from bkbox.storage.records import LedgerRecord
 from bkbox.storage.reserve import Reserve
@@ -44,6 +45,9 @@ _SHOWN_SEGMENTS = 100
 _BYTES_ITEMS = 512
 """Ledgers in one page of what they take: this is asked for again and again, beside writers who should not notice."""
 
+OpenFolder = Callable[[], AbstractContextManager[Path]]
+"""Gives a path of the disk that leads nowhere else while it is open. Raises DiskError."""
+
 ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
 
 
@@ -53,17 +57,19 @@ class Space:
     def __init__(
         self,
         files: Files,
-        folder: Folder,
+        disk: Path,
         store: DiskStore,
         bookie: Bookie,
         groups: Groups,
         ledgers: ListLedgers,
         reserve_bytes: int,
+        open_folder: OpenFolder | None = None,
     ) -> None:
-        """``ledgers``: those at home here, with an id greater than this, ascending. DiskError."""
+        """``ledgers``: those at home here, with an id greater than this, ascending. ``open_folder``: where None, the
+        disk's path is taken to lead to it always. DiskError."""
         self._files = files
-        self._folder = folder
-        self._disk = disk = folder.path
+        self._disk = disk
+        self._open_folder: OpenFolder = open_folder or (lambda: nullcontext(disk))
         self._store = store
         self._bookie = bookie
         self._groups = groups
@@ -159,7 +165,7 @@ class Space:
 
         place = self._disk
         try:
-            with self._folder.opened() as place:
+            with self._open_folder() as place:
                 probe(self._files, place, os.urandom(_PROBE_BYTES))
         except DiskError as error:  # a full disk is no reason to spend the reserve
             return messages.Probed(problem=str(error).replace(str(place), str(self._disk)))

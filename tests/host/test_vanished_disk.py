@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from tests.harness.adminsocket import ask
+from tests.harness.adminsocket import ask, status_of
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 from tests.harness.raw import EOK, RawClient
@@ -42,7 +42,7 @@ def mounted(tmp_path: Path) -> Iterator[Callable[[Path], None]]:
 
 
 def disk_of(bookie: BookieProcess, number: int) -> dict[str, Any]:
-    found = bookie.status()["disks"][number]
+    found = status_of(bookie)["disks"][number]
     assert isinstance(found, dict)
     return found
 
@@ -128,3 +128,25 @@ def test_the_folder_is_moved_away(make_bookie: MakeBookie, *, replaced: bool) ->
         folder.rmdir()
     away.rename(folder)
     back(bookie)
+
+
+def test_the_journal_is_moved_away(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie(journal=True, ack_after="journal").start()
+    assert set(write(bookie, 0)) == {EOK}
+    journal, away = bookie.root / "journal", bookie.root / "away"
+    journal.rename(away)
+    journal.mkdir()
+
+    def states() -> set[str]:
+        return {str(disk["state"]) for disk in status_of(bookie)["disks"]}
+
+    wait_for(lambda: "in service" not in states(), "the disks to be out of service")
+    assert all(str(journal) in disk["reason"] for disk in status_of(bookie)["disks"])
+    assert health(bookie)[0] == 1
+    assert list(journal.iterdir()) == []
+    journal.rmdir()
+    away.rename(journal)
+    wait_for(lambda: states() == {"in service"}, "the disks to be back", 60)
+    with RawClient(bookie.port) as client:
+        assert {client.read(ledger, 0).code for ledger in LEDGERS} == {EOK}
+    assert set(write(bookie, 1)) == {EOK}

@@ -93,10 +93,11 @@ CATCH_UP_CACHE_BYTES = 512 << 20
 """What a disk keeps in the page cache of what it brought there for readers that are behind."""
 
 STALL_SHOWN_S = 3.0
-"""A child process that has not answered for so long, and waits for no disk, is shown as one that makes no progress."""
+"""A child process that neither answers, nor computes, nor waits for a disk for so long is shown as one that makes no
+progress."""
 
 SLOW_STALL_SHOWN_S = 10.0
-"""The same for one that waits for its disk, or starts."""
+"""The same for one that waits for its disk, computes without an answer, or starts."""
 
 STALL_RESTART_S = 45.0
 """A child process that has neither answered, nor computed, nor waited for a disk for so long is killed and started

@@ -6,7 +6,7 @@ Each child is looked at once a second (pulse.py), whether or not a service manag
 without an answer for    what happens
 =======================  ======================================================================================
 STALL_SHOWN_S            it is stalled: status, warnings, health checks and metrics say so
-SLOW_STALL_SHOWN_S       the same for one that waits for its disk or starts, which may take a while without any fault
+SLOW_STALL_SHOWN_S       the same for one that waits for its disk, computes or starts, without any fault perhaps
 STALL_RESTART_S          it is killed, by its process id, and started again as any child that has ended
 BUSY_RESTART_S           the same for one that computes all the time
 =======================  ======================================================================================
@@ -107,9 +107,9 @@ class Progress:
         pulse = None if child is None else self._pulses.get(child)
         if pulse is None or not pulse.child.running:
             return None
-        long_s = limits.STALL_SHOWN_S if pulse.serves else limits.SLOW_STALL_SHOWN_S
-        waits = pulse.serves and pulse.unanswered_s >= limits.SLOW_STALL_SHOWN_S
-        if pulse.silent_s >= long_s or waits:
+        slow_s = pulse.unanswered_s if pulse.serves else pulse.silent_s
+        is_idle = pulse.serves and pulse.idle_s >= limits.STALL_SHOWN_S
+        if is_idle or slow_s >= limits.SLOW_STALL_SHOWN_S:
             return Stall(pulse.unanswered_s, pulse.doing)
         return None
 

@@ -9,8 +9,8 @@ Without an answer three things are told apart:
 ===================  ===========================================================================================
 it waits for a disk  a thread is in state D of the kernel. A sync takes as long as the device likes; to kill who
                      waits gains nothing, and the kill would not come through. Slow, not dead
-it computes          its processor time grows. Progress while it starts, as a worker that replays its log answers
-                     once it is done; else a long computation or an endless loop
+it computes          its processor time grows, or it waits for a processor. Progress while it starts, as a worker that
+                     replays its log answers once it is done; else a busy host, a long computation or an endless loop
 neither              it is stopped, or deadlocked
 ===================  ===========================================================================================
 """
@@ -70,12 +70,13 @@ class Pulse:
                 self._question = asyncio.ensure_future(self._ask())
             return
         before, self._ticks = self._ticks, processor_ticks(self.child.pid)
-        computes, waits = self._ticks != before, waits_for_disk(self.child.pid)
+        waits, states = waits_for_disk(self.child.pid), thread_states(self.child.pid)
+        computes = self._ticks != before or "R" in states
         self.unanswered_s += passed_s
         alive = waits or (computes and not self.serves)
         self.silent_s = 0.0 if alive else self.silent_s + passed_s
         self.idle_s = 0.0 if alive or computes else self.idle_s + passed_s
-        self.doing = _doing(self.child.pid, waits=waits, computes=computes)
+        self.doing = _doing(states, waits=waits, computes=computes)
 
     def forget(self) -> None:
         """No more questions."""
@@ -89,17 +90,24 @@ class Pulse:
         self._answered = True
 
 
-def _doing(pid: int, *, waits: bool, computes: bool) -> str:
+def _doing(states: set[str], *, waits: bool, computes: bool) -> str:
     if waits:
         return WAITS_FOR_DISK
-    if _stat(Path(f"/proc/{pid}/stat"))[:1] in (["T"], ["t"]):
+    if states & {"T", "t"}:
         return STOPPED
     return COMPUTES if computes else IDLE
 
 
 def waits_for_disk(pid: int) -> bool:
     """Whether a thread of the process is in a wait of the kernel that no signal ends."""
-    return any(_stat(path)[:1] == ["D"] for path in Path(f"/proc/{pid}/task").glob("*/stat"))
+    return "D" in thread_states(pid)
+
+
+def thread_states(pid: int) -> set[str]:
+    """What the threads of a process do, as the kernel's letters: D in a wait that no signal ends, R computing or
+    waiting for a processor, T stopped."""
+    found = (_stat(path)[:1] for path in Path(f"/proc/{pid}/task").glob("*/stat"))
+    return {state for states in found for state in states}
 
 
 def processor_ticks(pid: int) -> int:

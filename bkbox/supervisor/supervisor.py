@@ -37,6 +37,7 @@ from bkbox.errors import (
     BkboxError,
     BootError,
     ConnectionLostError,
+    DiskError,
     MetadataError,
     MetadataUnavailableError,
 )
@@ -440,12 +441,26 @@ class Supervisor:
 
     def begin_run(self, disk: Disk) -> None:
         """The dirty marker, before anything else is done to a disk."""
-        if self._guard is not None:
-            for folder in self._folders_of(disk):
-                self._guard.guard(folder)
+        for folder in self._folders_of(disk):
+            self.use_folder(folder)
         make_room(self._files, disk.path)
         disk.before = markers.begin_run(self._files, disk.path, self._run)
         self.intents.carry_over(disk)
+
+    def use_folder(self, path: Path) -> None:
+        """The folder that is there now is the right one. Raises DiskError."""
+        if self._guard is not None:
+            self._guard.guard(path)
+
+    def _require_folders(self, disk: Disk) -> None:
+        """Raises DiskError where a folder of the disk is not what it was: its worker is not started."""
+        try:
+            for folder in self._folders_of(disk):
+                if self._guard is not None:
+                    self._guard.require(folder)
+        except DiskError as error:
+            disk.trouble = str(error)
+            raise
 
     def _folders_of(self, disk: Disk) -> list[Path]:
         journal = self.config.journal
@@ -462,9 +477,7 @@ class Supervisor:
             disk.in_service = disk.settled = False
 
         async def revive() -> None:
-            if self._guard is not None:
-                for folder in self._folders_of(disk):
-                    self._guard.require(folder)
+            self._require_folders(disk)
             disk.restarts += 1
             disk.before = markers.read_marker(self._files, disk.path)
             await self.bring_up(base, disk)

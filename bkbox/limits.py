@@ -102,5 +102,19 @@ CATCH_UP_LEDGERS_MAX = 1_024
 CATCH_UP_CACHE_BYTES = 512 << 20
 """What a disk keeps in the page cache of what it brought there for readers that are behind."""
 
+STALL_SHOWN_S = 3.0
+"""A child process that neither answers, nor computes, nor waits for a disk for so long is shown as one that makes no
+progress."""
+
+SLOW_STALL_SHOWN_S = 10.0
+"""The same for one that waits for its disk, computes without an answer, or starts."""
+
+STALL_RESTART_S = 45.0
+"""A child process that has neither answered, nor computed, nor waited for a disk for so long is killed and started
+again. More than a slow sync takes, and less than a watchdog of a minute lets pass."""
+
+BUSY_RESTART_S = 300.0
+"""The same for one that computes without an answer."""
+
 GC_SELDOM = (50_000, 20, 50)
 """Thresholds of Python's collector where much comes and goes and little of it is part of a cycle."""

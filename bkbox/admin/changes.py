@@ -43,8 +43,13 @@ def changes_of_jobs(old: Sequence[Job] | None, new: Sequence[Job]) -> Iterator[C
     known = {job.id: job for job in old or ()}
     for job in new:
         was = known.get(job.id)
-        if (was is None or was.state is not job.state) and not (old is None and job.state.ended):
+        if old is None and job.state.ended:
+            continue
+        if was is None or _shown_state(was) is not _shown_state(job):
             yield _job(job)
+        if job.blocked > (0 if was is None else was.blocked) and not job.state.ended:
+            text = f"job {job.id} ({job.kind.value}) is blocked by {job.blocked} ledgers"
+            yield Change(Severity.WARNING, f"job/{job.id}", text)
 
 
 def _bookie(old: Status, new: Status) -> Iterator[Change]:
@@ -116,14 +121,15 @@ def _without_digits(text: str) -> str:
     return "".join(letter for letter in text if not letter.isdigit())
 
 
+def _shown_state(job: Job) -> JobState:
+    """A job that is blocked runs all the same, and tries what blocks it again: that is no news each time."""
+    return JobState.RUNNING if job.state is JobState.BLOCKED else job.state
+
+
 def _job(job: Job) -> Change:
     name, subject = f"job {job.id} ({job.kind.value})", f"job/{job.id}"
     match job.state:
         case JobState.FAILED:
             return Change(Severity.ERROR, subject, f"{name} failed: {job.error}")
-        case JobState.BLOCKED:
-            return Change(
-                Severity.WARNING, subject, f"{name} is blocked by {counted(job.blocked, 'ledger')}"
-            )
         case _:
-            return Change(Severity.INFO, subject, f"{name} is {job.state.value}")
+            return Change(Severity.INFO, subject, f"{name} is {_shown_state(job).value}")

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from bkbox.admin.status import DiskStatus, Status
+from bkbox.admin.status import DiskStatus, Process, Status
 from bkbox.words import counted
 
 State = Literal["ok", "warn", "fail"]
@@ -69,6 +69,9 @@ def not_ready(status: Status) -> str:
     """Why clients should not be sent to the bookie; "" where they should."""
     if status.state != "running":
         return f"the bookie is {status.state}: {status.boot.phase}"
+    stalled = stalls(status)
+    if stalled:
+        return "; ".join(stalled)
     if not any(process.running for process in status.processes if process.role == "frontend"):
         return "the front-end is being started again"
     if not any(disk.state == "in service" for disk in status.disks):
@@ -76,6 +79,23 @@ def not_ready(status: Status) -> str:
     if not status.metadata.registered:
         return "the bookie is not registered in the metadata store"
     return ""
+
+
+def stalls(status: Status) -> list[str]:
+    """Each process that makes no progress, in words."""
+    return [
+        f"{_name(process, status)} (pid {process.pid}) has made no progress for {process.stalled_s:.0f} s: "
+        f"{process.stall}"
+        for process in status.processes
+        if process.stalled_s
+    ]
+
+
+def _name(process: Process, status: Status) -> str:
+    if process.role == "worker":
+        path = next((disk.path for disk in status.disks if disk.disk == process.disk), process.name)
+        return f"the worker of disk {path}"
+    return "the front-end" if process.role == "frontend" else "the repair worker"
 
 
 def _bookie(status: Status) -> Iterator[Check]:
@@ -97,6 +117,11 @@ def _processes(status: Status) -> Iterator[Check]:
                 state: State = "ok" if process.running else "fail" if role == "frontend" else "warn"
                 said = "runs" if process.running else "is being started again"
                 yield Check(role, state, f"{said}; {process.restarts} restarts")
+    stalled = stalls(status)
+    if stalled:
+        yield Check("progress", "fail", "; ".join(stalled))
+    else:
+        yield Check("progress", "ok", "every process makes progress")
 
 
 def _disk(disk: DiskStatus) -> Iterator[Check]:
@@ -136,6 +161,9 @@ def _metadata(status: Status) -> Iterator[Check]:
         )
     elif status.cookies.ok:
         yield Check("cookies", "ok", "they match")
+    if status.config_problem:
+        text = f"the next start would refuse the configuration file: {status.config_problem}"
+        yield Check("configuration", "warn", text, "bkbox config validate")
 
 
 def _data(status: Status) -> Iterator[Check]:

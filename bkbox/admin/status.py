@@ -28,6 +28,7 @@ from bkbox.admin.statusparts import (
     DiskState,
     DiskStatus,
     Jobs,
+    Latency,
     Limbo,
     Metadata,
     Process,
@@ -58,6 +59,7 @@ __all__ = [
     "DiskState",
     "DiskStatus",
     "Jobs",
+    "Latency",
     "Limbo",
     "Metadata",
     "Process",
@@ -82,7 +84,8 @@ SCHEMA_VERSION = 1
 @dataclass(frozen=True, slots=True)
 class Status:
     """The whole document. ``kernel`` says which implementation of the inner loops runs; ``rates`` are those of all
-    disks; ``taken_ms``: when it was made; ``http``: HOST:PORT of the admin API, "" where it has none but its socket.
+    disks; ``taken_ms``: when it was made; ``http``: HOST:PORT of the admin API, "" where it has none but its socket;
+    ``config_problem``: why the next start would refuse the configuration file as it is now.
     """
 
     version: str
@@ -106,6 +109,7 @@ class Status:
     rates: Rates = field(default_factory=Rates)
     clients: Clients | None = None
     cookies: Cookies = field(default_factory=Cookies)
+    config_problem: str = ""
     metadata: Metadata = field(default_factory=Metadata)
     autorecovery: Autorecovery = field(default_factory=Autorecovery)
     upkeep: tuple[Upkeep, ...] = ()

@@ -66,6 +66,25 @@ class Stage:
 
 
 @dataclass(frozen=True, slots=True)
+class Latency:
+    """An operation of a disk (add, read) from the batch of its request in the front-end to its response, in
+    microseconds: how many there were and how long they took, since the disk's worker began; ``lately_…``: within the
+    last minute or so. A read is of an entry; fencing reads and long polls are not in it.
+    """
+
+    operation: str
+    count: int
+    p50_us: int
+    p99_us: int
+    p999_us: int
+    max_us: int
+    total_us: int = 0
+    lately_count: int = 0
+    lately_p50_us: int = 0
+    lately_p99_us: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Counts:
     """What a disk's worker has done since it began. ``bytes``: of records written to the log; ``unknown``: reads
     whose answer was 'unknown', as for an entry of a ledger in limbo."""
@@ -128,7 +147,8 @@ class Tidiness:
 class Process:
     """One process of the bookie; ``restarts`` since the supervisor started. ``disk``: uuid of the disk that a worker
     has. ``memory_bytes``: resident, with what it shares with the others; ``cpu_percent``: of one processor, since the
-    status was last asked for, and over a second at least.
+    status was last asked for, and over a second at least. ``stalled_s``: for how many seconds it has made no progress,
+    0 while it makes some; ``stall``: what it does instead. A stalled process is killed and started again after a while.
     """
 
     role: Role
@@ -143,6 +163,8 @@ class Process:
     threads: int | None = None
     open_files: int | None = None
     started_ms: int | None = None
+    stalled_s: float = 0.0
+    stall: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +172,7 @@ class DiskStatus:
     """One data disk: what the last start found (``crash_class`` and why) and how it is now.
 
     ``disk`` is the disk's uuid, ``read_only`` the named reasons for which it takes no entries
-    (empty: it takes them).
+    (empty: it takes them). ``total_bytes`` is 0 where no worker is there to tell.
     """
 
     path: str
@@ -171,6 +193,7 @@ class DiskStatus:
     device: Device | None = None
     tidiness: Tidiness | None = None
     worker: Process | None = None
+    operations: tuple[Latency, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,8 +252,8 @@ class CookieField:
 
 @dataclass(frozen=True, slots=True)
 class Cookies:
-    """The cookies as they were compared last. ``ok``: the bookie would start with them; ``advice`` where it would not;
-    ``problem``: why they could not be compared since."""
+    """The cookies as they were compared last, with the configuration file as it was then. ``ok``: the bookie would
+    start with them; ``advice`` where it would not; ``problem``: why they could not be compared since."""
 
     ok: bool | None = None
     fields: tuple[CookieField, ...] = ()

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bkbox.admin.status import Stage
+from bkbox.admin.status import Latency, Stage
 from bkbox.bench.load import Load, Measured, Shape, measured, write_ledgers
 from bkbox.bench.usage import Usage, cpu_s, device_written_bytes, drop_cache, tree, usage_of
 from bkbox.errors import BenchError
@@ -73,7 +73,7 @@ class Cost:
 @dataclass(frozen=True, slots=True)
 class Result:
     """``load_cpu_s_per_million``: what the load generator itself used per million requests; ``stages``: where
-    the bookie's adds spent their time, if it was asked."""
+    the bookie's adds spent their time, and ``operations``: how long adds and reads took there, if it was asked."""
 
     plan: Plan
     adds: Measured | None
@@ -81,6 +81,7 @@ class Result:
     cost: Cost | None
     load_cpu_s_per_million: float
     stages: tuple[Stage, ...] = ()
+    operations: tuple[Latency, ...] = ()
 
     @property
     def errors(self) -> dict[str, int]:

@@ -1,8 +1,7 @@
 """``bkbox bench client``: how fast one program appends to a ledger and reads it back, digests and all.
 
-One ledger, one event loop, a closed loop of ``window`` entries. An append counts from the call until
-it is acknowledged by its ack quorum. Reads go over the ledger again and again, from its bookies'
-caches.
+One ledger, which is deleted at the end, one event loop, a closed loop of ``window`` entries. An append counts from the
+call until it is acknowledged by its ack quorum. Reads go over the ledger again and again, from its bookies' caches.
 """
 
 from __future__ import annotations
@@ -72,15 +71,18 @@ def _loop_run() -> Callable[[Coroutine[Any, Any, ClientResult]], ClientResult]:
 async def _run(metadata: str, plan: ClientPlan) -> ClientResult:
     async with clients.connect(metadata, protocol=plan.protocol) as client:
         writer = await client.create_ledger(plan.ensemble, plan.write_quorum, plan.ack_quorum)
-        async with writer:
-            await _append(writer, plan, plan.warmup_s)
+        try:
+            async with writer:
+                await _append(writer, plan, plan.warmup_s)
+                begin = time.process_time()
+                appends = await _append(writer, plan, plan.seconds)
+                append_cpu_s = time.process_time() - begin
+            await _read(client, writer.ledger_id, plan, plan.warmup_s)
             begin = time.process_time()
-            appends = await _append(writer, plan, plan.seconds)
-            append_cpu_s = time.process_time() - begin
-        await _read(client, writer.ledger_id, plan, plan.warmup_s)
-        begin = time.process_time()
-        reads = await _read(client, writer.ledger_id, plan, plan.seconds)
-        read_cpu_s = time.process_time() - begin
+            reads = await _read(client, writer.ledger_id, plan, plan.seconds)
+            read_cpu_s = time.process_time() - begin
+        finally:
+            await client.delete_ledger(writer.ledger_id)
     return ClientResult(
         plan,
         appends,

@@ -38,17 +38,18 @@ class Shape:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """Answers of one kind within ``seconds``. Latencies are microseconds; ``errors`` counts answers
-    by the name of their code, EOK left out; ``bytes`` are those of entries, with their headers."""
+    """Answers of one kind within ``seconds``. Latencies are microseconds, None where none was measured;
+    ``errors`` counts answers by the name of their code, EOK left out; ``bytes`` are those of entries, with their
+    headers."""
 
     requests: int
     seconds: float
     per_s: float
     bytes: int
-    p50_us: float
-    p99_us: float
-    p999_us: float
-    max_us: float
+    p50_us: float | None
+    p99_us: float | None
+    p999_us: float | None
+    max_us: float | None
     errors: dict[str, int]
 
 
@@ -157,15 +158,19 @@ def of_histogram(
     answered, where not each has its latency."""
     errors = errors or {}
     good = latency.count - sum(errors.values()) if requests is None else requests
+
+    def us(ns: int) -> float | None:
+        return ns / 1000 if latency.count else None
+
     return Measured(
         requests=good,
         seconds=seconds,
         per_s=good / seconds,
         bytes=good * (HEADER_BYTES + size),
-        p50_us=latency.percentile(50) / 1000,
-        p99_us=latency.percentile(99) / 1000,
-        p999_us=latency.percentile(99.9) / 1000,
-        max_us=latency.max / 1000,
+        p50_us=us(latency.percentile(50)),
+        p99_us=us(latency.percentile(99)),
+        p999_us=us(latency.percentile(99.9)),
+        max_us=us(latency.max),
         errors=errors,
     )
 

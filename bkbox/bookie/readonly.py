@@ -60,7 +60,7 @@ class ReadOnly:
         elif not present and reason in self.reasons:
             self.reasons.remove(reason)
             if not self.reasons:
-                log.warning("the disk is writable again (%s has gone)", reason)
+                log.info("the disk is writable again (%s has gone)", reason)
 
     def intend(self, reasons: Collection[str]) -> None:
         """Of INTENTS these are there from now on, and no others."""

@@ -27,6 +27,7 @@ from bkbox.cli.output import (
     output_option,
     print_document,
     print_fields,
+    print_operations,
     print_stages,
     print_table,
     prints,
@@ -202,7 +203,7 @@ def bookie(
         result = bookie_bench.run(target, plan, rng)
         if address is None:
             [disk] = fetch_status(own.disk / SOCKET_NAME, _STATUS_S).disks
-            result = replace(result, stages=disk.stages)
+            result = replace(result, stages=disk.stages, operations=disk.operations)
     if output != "table":
         print_document(result.to_json(), output)
     else:
@@ -318,7 +319,8 @@ def client(
 ) -> None:
     """Append to a ledger and read it back through bkbox's own client.
 
-    Without --metadata a cluster of bookies is started here, in a temporary folder.
+    Without --metadata a cluster of bookies is started here, in a temporary folder. The ledger is deleted at the
+    end; its bookies give back the room when they collect. Reads have no latencies: entries are asked for ahead.
 
     \b
     Example:
@@ -409,7 +411,10 @@ def _show(result: Result) -> None:
         if cost.device_written_per_byte is not None:
             fields.append(("the device", f"{cost.device_written_per_byte:.2f} bytes, everybody's"))
     print_fields(fields)
-    if result.stages:
+    operations = [("", each) for each in result.operations if each.count]
+    if operations:
+        print_operations(operations, "as the bookie measures it, warm-up included")
+    if any(stage.count for stage in result.stages):
         print_stages(
             [("", stage) for stage in result.stages],
             "where the time of adds went, warm-up included",
@@ -421,7 +426,7 @@ def _row(name: str, part: Measured) -> tuple[object, ...]:
     return (
         name,
         f"{part.per_s:,.0f}",
-        *(f"{each / 1000:,.3f}" for each in latencies),
+        *("-" if each is None else f"{each / 1000:,.3f}" for each in latencies),
         f"{part.requests:,}",
         f"{part.bytes / part.seconds / 1e6:,.0f}",
     )

@@ -10,6 +10,7 @@ import click
 
 from bkbox import metadata as stores
 from bkbox.admin.client import fetch_status
+from bkbox.admin.health import stalls
 from bkbox.admin.status import Status
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import duration_s
@@ -52,8 +53,8 @@ def health(
 ) -> None:
     """Say whether the bookie is whole: the next one may be taken down.
 
-    It is when it runs and takes writes, all its disks are in service, nothing is in limbo, and no ledger that names
-    it lacks replicas. Exit code 0: it is; 1: it is not; 3: it does not run.
+    It is when it runs and takes writes, all its processes make progress, all its disks are in service, nothing is in
+    limbo, and no ledger that names it lacks replicas. Exit code 0: it is; 1: it is not; 3: it does not run.
 
     With --bookie the cluster is asked by the bookie, which knows whether any ledger lacks replicas, and not which
     bookies those name: then none may.
@@ -122,10 +123,17 @@ def bookie_reasons(status: Status) -> list[str]:
     reasons = []
     if status.state != "running":
         reasons.append(f"the bookie is {status.state}: {status.boot.phase}")
+    reasons += stalls(status)
+    reasons += [
+        f"{process.role} {process.name} is being started again"
+        for process in status.processes
+        if not process.running and process.role != "worker"
+    ]
+    stalled = {process.disk for process in status.processes if process.stalled_s}
     reasons += [
         f"disk {disk.path} is {disk.state}: {disk.reason}"
         for disk in status.disks
-        if disk.state != "in service"
+        if disk.state != "in service" and disk.disk not in stalled
     ]
     if status.limbo.ledgers:
         stuck = f", {len(status.limbo.blockers)} of them stuck" if status.limbo.blockers else ""

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from bkbox.admin.status import Stage
+from bkbox.admin.status import Latency, Stage
 from bkbox.errors import BookieNotRunningError, MetadataUnavailableError
 from bkbox.logs.control import in_json, in_lines, in_one_line
 from bkbox.words import quoted
@@ -163,20 +163,29 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "")
 
 def print_stages(stages: Sequence[tuple[str, Stage]], title: str) -> None:
     """Stages of the adds of disks, by the disk's name; none where it is empty."""
+    _print_latencies([(disk, each.stage, each) for disk, each in stages], "stage", "adds", title)
+
+
+def print_operations(operations: Sequence[tuple[str, Latency]], title: str) -> None:
+    """The same of whole operations."""
+    rows = [(disk, each.operation, each) for disk, each in operations]
+    _print_latencies(rows, "operation", "entries", title)
+
+
+def _print_latencies(
+    found: Sequence[tuple[str, str, Stage | Latency]], what: str, counted: str, title: str
+) -> None:
     rows = [
         (
             *((disk,) if disk else ()),
-            stage.stage,
-            stage.count,
-            *(
-                f"{us / 1000:.2f}"
-                for us in (stage.p50_us, stage.p99_us, stage.p999_us, stage.max_us)
-            ),
+            name,
+            each.count,
+            *(f"{us / 1000:.2f}" for us in (each.p50_us, each.p99_us, each.p999_us, each.max_us)),
         )
-        for disk, stage in stages
+        for disk, name, each in found
     ]
-    disks = ["disk"] if any(disk for disk, _ in stages) else []
-    headings = [*disks, "stage", "adds", "p50 ms", "p99 ms", "p99.9 ms", "max ms"]
+    disks = ["disk"] if any(disk for disk, _, _ in found) else []
+    headings = [*disks, what, counted, "p50 ms", "p99 ms", "p99.9 ms", "max ms"]
     print_table(headings, rows, title=title)
 
 

@@ -12,6 +12,7 @@ from bkbox.cli.output import (
     output_option,
     print_document,
     print_fields,
+    print_operations,
     print_stages,
     print_table,
     prints,
@@ -109,7 +110,7 @@ def _of_process(process: Process) -> tuple[object, ...]:
         process.role,
         process.name,
         process.pid,
-        process.running,
+        f"stalled for {process.stalled_s:.0f} s" if process.stalled_s else process.running,
         process.restarts,
         None if percent is None else f"{percent:.0f} %",
         None if memory is None else size(memory),
@@ -132,6 +133,12 @@ def _quotas(quotas: Quotas) -> str:
 
 
 def _print_stages(document: Status) -> None:
+    operations = [
+        (disk.path, each) for disk in document.disks for each in disk.operations if each.count
+    ]
+    if operations:
+        click.echo()
+        print_operations(operations, "how long operations take, from request to response")
     stages = [(disk.path, stage) for disk in document.disks for stage in disk.stages if stage.count]
     if stages:
         click.echo()

@@ -6,6 +6,7 @@ import socket
 from collections.abc import Iterator
 
 import bkbox
+from bkbox.admin.health import stalls
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Status
 from bkbox.config import Config
@@ -44,8 +45,12 @@ def running(config: Config, status: Status) -> Iterator[Finding]:
                 f"was started again {counted(process.restarts, 'time')} since the bookie began",
                 "journalctl -u bkbox -p warning",
             )
+    stuck = stalls(status)
+    for text in stuck:
+        yield fail("processes", "", text, f"bkbox status --config {config.path}")
+    stalled = {process.disk for process in status.processes if process.stalled_s}
     for disk in status.disks:
-        if disk.state != "in service":
+        if disk.state != "in service" and disk.disk not in stalled:  # it is told above
             yield fail(
                 "disk",
                 disk.path,
@@ -59,8 +64,10 @@ def running(config: Config, status: Status) -> Iterator[Finding]:
             f"it cannot be repaired by itself: {blocker.reason}",
             blocker.what_to_do,
         )
+    told = (*stuck, *(f"disk {disk.path} " for disk in status.disks if disk.state != "in service"))
     for each in status.warnings:
-        yield warn("bookie", "", each.text, each.command)
+        if not each.text.startswith(told):
+            yield warn("bookie", "", each.text, each.command)
 
 
 _LOOKED_AT_ELSEWHERE = frozenset({"disks", "journal", "listen", "metadata"})

@@ -87,7 +87,7 @@ def _folder(
     yield from _file_system(host, folder)
     yield from _space(config, folder)
     yield from _lock(host, folder, running=running)
-    if not running and folder != config.journal:
+    if not running and folder != config.journal and identity is not None:
         yield _marker(host, files, folder)
     yield from _leftovers(folder, running=running)
 

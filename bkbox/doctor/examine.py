@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from bkbox.errors import BkboxError, BookieNotRunningError
 from bkbox.host.clock import clock
 from bkbox.host.files import HostFiles
 from bkbox.storage.files import RealFiles
+from bkbox.supervisor.cookieview import DIFFER
 from bkbox.supervisor.otherwriters import other_writers
 
 
@@ -47,10 +48,27 @@ def examine(
     findings += bookiechecks.openable(config, running=alive)
     findings += diskchecks.check(config, host, RealFiles(), running=alive)
     findings += bookiechecks.port(config, status, running=alive)
-    findings += asyncio.run(storechecks.check(config, wait_s, running=alive))
+    unusable = {each.about for each in findings if each.check == "disk" and each.verdict == "fail"}
+    said, folders = asyncio.run(storechecks.check(config, wait_s, running=alive, unusable=unusable))
+    findings = [*_one_per_cause(findings, said, folders), *said]
     if status is None:  # which says itself what it runs with
         findings.append(hostchecks.kernel())
     return [*findings, *_host(host, status)]
+
+
+def _one_per_cause(
+    findings: list[Finding], said: list[Finding], folders: Collection[str]
+) -> list[Finding]:
+    """Without those that have the cause of the finding about cookies: folders that are not what they should be, and
+    the warning of the bookie."""
+    if not any(each.check == "cookies" and each.verdict == "fail" for each in said):
+        return findings
+    return [
+        each
+        for each in findings
+        if not (each.check in ("disk", "lock") and each.verdict != "ok" and each.about in folders)
+        and not each.why.startswith(DIFFER)
+    ]
 
 
 def _configuration(path: Path, environ: Mapping[str, str]) -> list[Finding]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Collection
 
 from bkbox.config import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn
@@ -15,8 +15,14 @@ from bkbox.supervisor.cookie_repair import inspect
 SLOW_S = 1.0
 
 
-async def check(config: Config, wait_s: float, *, running: bool) -> list[Finding]:
-    """Whether it answers, knows the bookie, and agrees with the disks. Changes nothing."""
+async def check(
+    config: Config, wait_s: float, *, running: bool, unusable: Collection[str]
+) -> tuple[list[Finding], set[str]]:
+    """Whether it answers, knows the bookie, and agrees with the disks; and the folders that the finding about cookies
+    is about, which have no other cause. Changes nothing.
+
+    ``unusable``: folders of which a finding tells already; where no cookie differs but theirs, nothing is added.
+    """
     began = time.monotonic()
     try:
         async with await connect(config.metadata, min(wait_s, config.metadata_wait_s)) as store:
@@ -25,11 +31,12 @@ async def check(config: Config, wait_s: float, *, running: bool) -> list[Finding
         took_s = time.monotonic() - began
     except BkboxError as error:
         info = f"bkbox cluster info --metadata '{config.metadata}'"
-        return [fail("metadata store", config.metadata, str(error), info)]
+        return [fail("metadata store", config.metadata, str(error), info)], set()
     found = [_answered(config, instance_id, took_s)]
     if registered != running:
         found.append(_registration(config, registered=registered))
-    return [*found, *await _cookies(config)]
+    cookies, folders = await _cookies(config, unusable)
+    return [*found, *([] if cookies is None else [cookies])], folders
 
 
 def _answered(config: Config, instance_id: str, took_s: float) -> Finding:
@@ -60,22 +67,27 @@ def _registration(config: Config, *, registered: bool) -> Finding:
     )
 
 
-async def _cookies(config: Config) -> Iterator[Finding]:
+async def _cookies(config: Config, unusable: Collection[str]) -> tuple[Finding | None, set[str]]:
     try:
         report = await inspect(config)
     except BkboxError as error:
         verify = f"bkbox cookie verify --config {config.path}"
-        return iter([fail("cookies", "", f"cannot be compared: {error}", verify)])
+        return fail("cookies", "", f"cannot be compared: {error}", verify), set()
     if report.ok:
-        return iter([ok("cookies", "", "disks, metadata store and configuration agree")])
-    return iter(
-        [
-            fail(
-                "cookies",
-                each.where,
-                f"{each.field} is {each.found}, expected {each.expected}: the bookie would not start",
-                report.advice.removeprefix("run: "),
-            )
-            for each in report.differences
-        ]
+        return ok("cookies", "", "disks, metadata store and configuration agree"), set()
+    if all(each.where in unusable for each in report.differences):
+        return None, set()
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for each in report.differences:
+        places.setdefault((each.field, each.found, each.expected), []).append(each.where)
+    said = "; ".join(
+        f"{field} of {', '.join(where)} is {found}, expected {expected}"
+        for (field, found, expected), where in places.items()
     )
+    finding = fail(
+        "cookies",
+        "",
+        f"{said}: the bookie would not start",
+        report.advice.removeprefix("run: "),
+    )
+    return finding, {each.where for each in report.differences}

@@ -20,7 +20,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from bkbox import logs
-from bkbox.errors import AuthenticationError, FrameError
+from bkbox.errors import AuthenticationError, DiskError, FrameError
 from bkbox.frontend.admittance import Admittance
 from bkbox.frontend.deadlines import Deadlines, Patience, ask_whether_there
 from bkbox.frontend.disklink import DiskLink
@@ -29,7 +29,7 @@ from bkbox.frontend.guard import Guard
 from bkbox.frontend.holds import Holds
 from bkbox.frontend.newcomers import Newcomers
 from bkbox.frontend.penalty import Penalty
-from bkbox.frontend.routing import HELD, Places, Purpose
+from bkbox.frontend.routing import ABSENT, HELD, Places, Purpose
 from bkbox.frontend.session import Session
 from bkbox.frontend.shedding import Shedding
 from bkbox.frontend.vouching import PATIENCE_S, Finding, Vouching
@@ -509,8 +509,9 @@ class Frontend:
         return self._refusal(ledger, Code.EIO)
 
     def _refusal(self, ledger: int, code: Code) -> Code:
-        """No disk is asked: say so in the log, of many once in a while. 'No such ledger' is an answer like others."""
-        if code is Code.ENOLEDGER:
+        """No disk is asked: say so in the log, of many once in a while. What is said of a ledger that is nowhere is an
+        answer like others."""
+        if code in ABSENT.values():
             return code
         text = "a request for ledger %d is answered %s without a disk"
         self._seldom.say(logging.INFO, code.name, text, ledger, code.name)
@@ -532,8 +533,12 @@ class Frontend:
         self._control.send(messages.CheckLedger(ledger=ledger))
 
     def space(self) -> Space:
-        """Room on the bookie's disks, bytes. DiskError."""
-        return space_of(self._paths.values())
+        """Room on the bookie's disks that are in service, bytes. DiskError: it cannot be told of any."""
+        links, disks = self._links, self._places.disks
+        serving = [disks[number] for number, link in links.items() if link.in_service]
+        if not serving:
+            raise DiskError("no disk is in service")
+        return space_of(self._paths[disk] for disk in serving if disk is not None)
 
     # ---- what the links say -------------------------------------------------------------------------
 

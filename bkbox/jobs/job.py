@@ -102,7 +102,8 @@ class Job:
     ``blocked`` ledgers; ``bytes_per_second`` is its own speed limit, 0 for none; ``counts`` is what its kind counts
     beside. ``automatic``: the bookie started it by itself. ``asked``: what an operator wants, until it is so.
     ``crashes``: how often in a row the repair process has ended shortly after it was started. ``idle_minutes``: for how
-    long it has done nothing at all, not even wait in its turn.
+    long it has done nothing at all, not even wait in its turn. ``standing_by``: it has no end, and nothing to do now;
+    ``percent`` and ``eta_s`` are None then.
     """
 
     id: int
@@ -127,6 +128,7 @@ class Job:
     asked: Literal["", "pause", "cancel"] = ""
     crashes: int = 0
     idle_minutes: int = 0
+    standing_by: bool = False
 
 
 def to_json(job: Job) -> dict[str, Any]:

@@ -30,7 +30,7 @@ _NOT_RESUMED = frozenset({JobKind.GC})
 _OF_A_RUN = frozenset(
     {
         *("id", "state", "step", "percent", "done", "expected", "rate", "eta_s"),
-        *("counts", "blocked", "blockers", "error", "idle_minutes"),
+        *("counts", "blocked", "blockers", "error", "idle_minutes", "standing_by"),
     }
 )
 
@@ -182,7 +182,16 @@ def _same(job: Job, kind: JobKind, arguments: Mapping[str, str]) -> bool:
 
 
 def _ended(job: Job, now_ms: int) -> Job:
-    return replace(job, ended_ms=now_ms, asked="", rate=Rate(), eta_s=None)
+    return replace(
+        job,
+        ended_ms=now_ms,
+        asked="",
+        step="",
+        rate=Rate(),
+        eta_s=None,
+        idle_minutes=0,
+        standing_by=False,
+    )
 
 
 def _failed(job: Job, now_ms: int, error: str) -> Job:

@@ -41,8 +41,8 @@ class Work(Protocol):
     def count(self, what: str, amount: int = 1) -> None:
         """Something of this kind of job's own to be counted and shown, as 'entries_missing'; may go down."""
 
-    def say(self, step: str) -> None:
-        """What it is doing now, in words."""
+    def say(self, step: str, *, standing_by: bool = False) -> None:
+        """What it is doing now, in words. ``standing_by``: nothing, until something comes up."""
 
     def block(self, ledger: int, reason: str, what_to_do: str) -> None:
         """A ledger that cannot go on by itself."""

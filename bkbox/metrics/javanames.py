@@ -1,8 +1,7 @@
 """Metrics under the names that dashboards of Apache's bookie chart, as far as bkbox counts the same thing.
 
 Served beside bkbox's own where ``metrics_java_names`` is set. Java puts no ``_total`` behind counters, so they have no
-type here. A disk is both ``ledgerDir`` and ``indexDir``. Summaries have what bkbox measures: the time from the request
-until it was durable is not measured in one piece, so the sum of the stages stands for it, and there are no quantiles.
+type here. A disk is both ``ledgerDir`` and ``indexDir``. Summaries have no quantiles.
 
 Source: the names queried by streamnative/apache-pulsar-grafana-dashboard and lhotari/pulsar-grafana-dashboards; the
 units and labels of bookkeeper-stats-providers/prometheus-metrics-provider (milliseconds).
@@ -66,8 +65,9 @@ def _adds(status: Status) -> float:
     return sum(disk.counts.adds for disk in status.disks)
 
 
-def _add_ms(status: Status) -> float:
-    return sum(stage.total_us for disk in status.disks for stage in disk.stages) / 1000
+def _ms(status: Status, operation: str) -> float:
+    found = (each for disk in status.disks for each in disk.operations)
+    return sum(each.total_us for each in found if each.operation == operation) / 1000
 
 
 def _reads(status: Status) -> float:
@@ -96,10 +96,17 @@ JAVA_METRICS: tuple[JavaMetric, ...] = (
     _one("bookie_SERVER_STATUS", "1: writable, 0: read-only, -1: not registered.", _server_status),
     _succeeded("bookkeeper_server_ADD_ENTRY_count", "Entries taken.", _adds),
     _succeeded(
-        "bookkeeper_server_ADD_ENTRY_sum", "Time that adds took in the worker, ms.", _add_ms
+        "bookkeeper_server_ADD_ENTRY_sum",
+        "Time that adds took until they were answered, ms.",
+        lambda status: _ms(status, "add"),
     ),
     _succeeded("bookkeeper_server_ADD_ENTRY_REQUEST_count", "Entries taken.", _adds),
     _succeeded("bookkeeper_server_READ_ENTRY_count", "Entries asked for.", _reads),
+    _succeeded(
+        "bookkeeper_server_READ_ENTRY_sum",
+        "Time that reads took until they were answered, ms.",
+        lambda status: _ms(status, "read"),
+    ),
     _succeeded("bookkeeper_server_READ_ENTRY_REQUEST_count", "Entries asked for.", _reads),
     _one("bookie_WRITE_BYTES", "Bytes of records written.", _bytes, counter=True),
     JavaMetric(

@@ -140,6 +140,17 @@ def _stages(status: Status) -> Iterator[Sample]:
             yield Sample((*labels, ""), stage.total_us / 1e6, "_sum")
 
 
+def _operations(status: Status) -> Iterator[Sample]:
+    for disk in status.disks:
+        for each in disk.operations:
+            labels = (disk.path, each.operation)
+            if each.lately_count:
+                yield Sample((*labels, "0.5"), each.lately_p50_us / 1e6)
+                yield Sample((*labels, "0.99"), each.lately_p99_us / 1e6)
+            yield Sample((*labels, ""), float(each.count), "_count")
+            yield Sample((*labels, ""), each.total_us / 1e6, "_sum")
+
+
 def _active_jobs(status: Status) -> Iterator[Sample]:
     for job in status.jobs.active:
         yield Sample((job.kind.value, job.state.value, str(job.id)), 1.0)
@@ -209,7 +220,11 @@ METRICS: tuple[Metric, ...] = (
         "For how long it has not.",
         lambda s: s.metadata.unregistered_s,
     ),
-    _one("cookies_match", "Whether all cookies agree with the configuration.", _cookies),
+    _one(
+        "cookies_match",
+        "Whether all cookies agree with the configuration file; else the next start would refuse.",
+        _cookies,
+    ),
     _one(
         "autorecovery_enabled",
         "Whether autorecovery is on in the cluster.",
@@ -260,8 +275,12 @@ METRICS: tuple[Metric, ...] = (
         "1 for the state that the disk is in.",
         _disk_states,
     ),
-    _per_disk("disk_free_bytes", "Room on the file system.", lambda d: d.free_bytes),
-    _per_disk("disk_size_bytes", "Size of the file system.", lambda d: d.total_bytes),
+    _per_disk(
+        "disk_free_bytes",
+        "Room on the file system, where the disk's worker tells it.",
+        lambda d: d.free_bytes if d.total_bytes else None,
+    ),
+    _per_disk("disk_size_bytes", "Size of the file system.", lambda d: d.total_bytes or None),
     _per_disk("disk_read_only", "Whether the disk takes no entries.", lambda d: bool(d.read_only)),
     _per_disk("disk_draining", "Whether it gives away its ledgers.", lambda d: d.draining),
     _per_disk("ledgers", "Ledgers on the disk.", lambda d: d.ledgers),
@@ -274,6 +293,14 @@ METRICS: tuple[Metric, ...] = (
         "Of these, the ones of which it could not be told whether they exist.",
         lambda d: d.counts.unknown,
         "counter",
+    ),
+    _metric(
+        "operation_seconds",
+        "summary",
+        ("disk", "operation", "quantile"),
+        "Time of an add or a read of an entry, from the batch of its request to its response; quantiles are those of "
+        "the last minute or so.",
+        _operations,
     ),
     _metric(
         "stage_seconds",
@@ -402,6 +429,11 @@ METRICS: tuple[Metric, ...] = (
     ),
     # ---- processes
     _per_process("process_running", "Whether the process runs.", lambda p: p.running),
+    _per_process(
+        "process_stalled_seconds",
+        "For how long the process has made no progress; 0 while it makes some.",
+        lambda p: p.stalled_s,
+    ),
     _per_process(
         "process_restarts", "How often it was restarted.", lambda p: p.restarts, "counter"
     ),

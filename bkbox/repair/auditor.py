@@ -93,7 +93,8 @@ class Auditor:
                         log.info("%s is the auditor", self._name)
                         await self._term(candidacy)
                     else:
-                        self._work.say(f"standing by: the auditor is {await self._tree.auditor()}")
+                        text = f"standing by: the auditor is {await self._tree.auditor()}"
+                        self._work.say(text, standing_by=True)
                         await rest(self._work, candidacy.changed(_STAND_BY_S))
                 except MetadataError as error:
                     log.warning("the auditor waits for the metadata store: %s", error)
@@ -112,7 +113,10 @@ class Auditor:
         while await candidacy.is_elected():
             await self._work.turn(metadata_calls=4)
             if not await self._tree.enabled():
-                self._work.say("paused: re-replication is disabled (bkbox autorecovery enable)")
+                self._work.say(
+                    "paused: re-replication is disabled (bkbox autorecovery enable)",
+                    standing_by=True,
+                )
                 await rest(self._work, candidacy.changed(LOOK_EVERY_S))
                 continue
             before, delay = delay, await self._recovery_delay()
@@ -129,8 +133,9 @@ class Auditor:
                 checked_s = self._now_s()
             elif await self._is_full_check_due():
                 await self.check_all_ledgers()
-            away = ", ".join(lost.away()) or "none"
-            self._work.say(f"this is the auditor; bookies that are lost: {away}")
+            away = ", ".join(lost.away())
+            text = f"this is the auditor; bookies that are lost: {away or 'none'}"
+            self._work.say(text, standing_by=not away)
             await rest(self._work, candidacy.changed(LOOK_EVERY_S))
 
     async def _recovery_delay(self) -> RecoveryDelay:

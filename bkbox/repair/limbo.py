@@ -18,7 +18,7 @@ from bkbox.repair.runner import Runner
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 0.5
-_COUNT_EVERY_LOOKS = 20
+_COUNT_EVERY_LOOKS = 4
 
 
 async def repair_limbo(work: Work, environment: Environment, _arguments: dict[str, str]) -> None:
@@ -35,7 +35,15 @@ async def repair_limbo(work: Work, environment: Environment, _arguments: dict[st
             idle = await runner.wait(_LOOK_EVERY_S)
             looks += 1
             if idle or looks % _COUNT_EVERY_LOOKS == 0:
-                more = [name for name, disk in served.items() if await _has_more(runner, disk)]
+                left = {name: await _in_limbo(disk) for name, disk in served.items()}
+                if None not in left.values():
+                    runner.expect(sum(filter(None, left.values())))
+                # Phase one for another disk may have put ledgers into limbo here that are not worked on.
+                more = [
+                    name
+                    for name, count in left.items()
+                    if count is not None and count > runner.working_on(served[name])
+                ]
                 if idle and not more:
                     return
                 for name in more:
@@ -55,13 +63,13 @@ async def _serve(runner: Runner, disk: AsyncChannel) -> bool:
     return True
 
 
-async def _has_more(runner: Runner, disk: AsyncChannel) -> bool:
-    """Whether ledgers are in limbo here that nobody works on: phase one for another disk may put them here."""
+async def _in_limbo(disk: AsyncChannel) -> int | None:
+    """How many ledgers are in limbo on a disk; None where it does not say."""
     if disk.closed:
-        return False
+        return None
     try:
         stats = await disk.call(messages.GetStats())
     except BkboxError:
-        return False
+        return None
     assert isinstance(stats, messages.Stats)
-    return int(stats.values["limbo_ledgers"]) > runner.working_on(disk)
+    return int(stats.values["limbo_ledgers"])

@@ -24,6 +24,7 @@ class Progress:
 
     def __init__(self, now_s: float) -> None:
         self.step = ""
+        self.standing_by = False
         self.counts: Counter[str] = Counter()
         self._done = [0, 0, 0]
         self._expected: list[int | None] = [None, None, None]
@@ -95,11 +96,12 @@ class Progress:
         """Those fields of a Job that are its progress."""
         return {
             "step": self.step[:_TEXT_CHARACTERS],
-            "percent": self.percent(),
+            "standing_by": self.standing_by,
+            "percent": None if self.standing_by else self.percent(),
             "done": dict(zip(_WHAT, self._done, strict=True)),
             "expected": dict(zip(_WHAT, self._expected, strict=True)),
             "rate": dict(zip(_WHAT, self.rates(now_s), strict=True)),
-            "eta_s": self.eta_s(now_s),
+            "eta_s": None if self.standing_by else self.eta_s(now_s),
             "counts": dict(self.counts),
             "blocked": len(self._blockers),
             "blockers": self._first_blockers(),

@@ -103,13 +103,17 @@ class ReplicationWorker:
         """Work on everything that is due; whether any ledger is whole now that was not. Raises MetadataError,
         JobCancelledError."""
         if not await self._tree.enabled():
-            self._work.say("paused: re-replication is disabled (bkbox autorecovery enable)")
+            self._work.say(
+                "paused: re-replication is disabled (bkbox autorecovery enable)", standing_by=True
+            )
             return False
         marked = [ledger async for ledger in self._tree.ledgers()]
         for ledger in self._waits.keep_only(frozenset(marked)):
             self._replicator.forget(ledger)
             self._work.unblock(ledger)
         self._work.expect(ledgers=self._done + len(marked))
+        if marked:
+            self._work.say(f"working on {len(marked)} ledgers that are marked")
         locked = await self._tree.locked() if marked else frozenset()
         now_s = self._now_s()
         due = [each for each in marked if each not in locked and self._waits.is_due(each, now_s)]
@@ -128,7 +132,9 @@ class ReplicationWorker:
     def _say(self, left: int) -> None:
         waiting = f"{counted(left, 'ledger', 'are')} marked" if left else "nothing is marked"
         quarantined = self._waits.quarantined()
-        self._work.say(f"{waiting}, {quarantined} of them quarantined" if quarantined else waiting)
+        if quarantined:
+            waiting += f", {quarantined} of them quarantined"
+        self._work.say(waiting, standing_by=not left)
 
     # ---- order ------------------------------------------------------------------------------
 

@@ -68,24 +68,26 @@ class Runner:
         self._slots = asyncio.Semaphore(environment.order.ledgers_at_once)
         self._window = ByteWindow(WINDOW_BYTES)
         self._working: dict[int, tuple[AsyncChannel, asyncio.Task[None]]] = {}
-        self._ledgers = 0
+        self._done = 0
 
     async def serve_disk(self, disk: AsyncChannel) -> None:
         """Repair every ledger of this disk that is in limbo now. Returns when all are being worked on or done."""
         limbo = await self._limbo_ledgers(disk)
         for ledger in limbo:
             before = self._working.get(ledger)
-            if before is None:
-                self._ledgers += 1
-            elif before[0] is disk and not before[1].done():
-                continue
-            else:
+            if before is not None:
+                if before[0] is disk and not before[1].done():
+                    continue
                 before[1].cancel()  # it worked with the disk's worker before this one
             task = asyncio.ensure_future(self._until_done(disk, ledger))
             self._working[ledger] = (disk, task)
-        self._work.expect(ledgers=self._ledgers)
+        self.expect(sum(not task.done() for _disk, task in self._working.values()))
         if limbo:
             log.warning("%s in limbo", counted(len(limbo), "ledger", "are"))
+
+    def expect(self, left: int) -> None:
+        """So many ledgers are in limbo now."""
+        self._work.expect(ledgers=self._done + left)
 
     def working_on(self, disk: AsyncChannel) -> int:
         """How many ledgers of a disk have not left limbo yet."""
@@ -136,6 +138,7 @@ class Runner:
             if blocker is None:
                 self._working.pop(ledger, None)
                 self._work.unblock(ledger)
+                self._done += 1
                 self._work.did(ledgers=1)
                 return
             log.warning("ledger %d stays in limbo: %s", ledger, blocker[0])

@@ -29,6 +29,7 @@ from bkbox.supervisor.ground import Ground
 from bkbox.supervisor.keeper import Keeper
 from bkbox.supervisor.nursery import Nursery
 from bkbox.supervisor.process import Child
+from bkbox.supervisor.progress import Progress
 from bkbox.supervisor.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -97,12 +98,20 @@ class Repair:
             self.process.say("cannot ask a disk for its ledgers in limbo: %s", error)
 
 
+class _NoStalls(Progress):
+    """Processes here run or are dead: there is nothing in /proc to judge them by."""
+
+    async def run(self) -> None:
+        """Nothing."""
+
+
 class SimSupervisor(Supervisor):
     """The real supervisor; what it does with sockets and descriptors is done with objects here."""
 
     def __init__(self, host: Host, files: SimFiles, nursery: Nursery) -> None:
         super().__init__(host.config, files, nursery, self._ready)
         self._host = host
+        self.progress = _NoStalls(self)
         rng = random.Random(host.rng.getrandbits(64))  # noqa: S311 - of a seed
         self._keeper = Keeper(
             host.config.restart_backoff_initial_s,

@@ -30,7 +30,7 @@ class SimWork:
     def count(self, what: str, amount: int = 1) -> None:
         pass
 
-    def say(self, step: str) -> None:
+    def say(self, step: str, *, standing_by: bool = False) -> None:
         pass
 
     def block(self, ledger: int, reason: str, what_to_do: str) -> None:

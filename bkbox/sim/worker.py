@@ -96,6 +96,12 @@ class NoStages(Stages):
     def record(self, group: object, work: object, durable_us: int) -> None:
         """Nothing."""
 
+    def record_reads(self, group: object, reads: int) -> None:
+        """Nothing."""
+
+    def operations(self) -> dict[str, dict[str, int]]:
+        return {}
+
     def values(self) -> dict[str, dict[str, int]]:
         return {}
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from bkbox.admin.health import stalls
 from bkbox.admin.status import DiskStatus, Status, StatusWarning
 from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.configschema import address_of
@@ -12,6 +13,8 @@ from bkbox.configvalues import is_loopback
 from bkbox.host import descriptors
 from bkbox.jobs.job import JobState
 from bkbox.limits import DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
+from bkbox.supervisor.cookieview import DIFFER
+from bkbox.supervisor.pulse import STOPPED, WAITS_FOR_DISK
 from bkbox.supervisor.sidelined import is_full, remedy
 from bkbox.words import counted, quoted
 
@@ -23,6 +26,7 @@ def warnings_of(bookie: Supervisor, status: Status) -> tuple[StatusWarning, ...]
     """``status``: all else of the document."""
     config = f"--config {bookie.config.path}"
     return (
+        *_of_processes(status),
         *_of_disks(bookie, config),
         *_of_what_disks_say(status.disks, config),
         *_of_intents(bookie, config),
@@ -33,6 +37,21 @@ def warnings_of(bookie: Supervisor, status: Status) -> tuple[StatusWarning, ...]
         *_of_limbo(status, config),
         *_of_quotas(bookie, status),
     )
+
+
+def _of_processes(status: Status) -> Iterator[StatusWarning]:
+    stalled = (process for process in status.processes if process.stalled_s)
+    for text, process in zip(stalls(status), stalled, strict=True):
+        if process.stall == WAITS_FOR_DISK:
+            yield StatusWarning(
+                f"{text}; it goes on when the disk does. Look at the device and at the kernel's log",
+                "dmesg --ctime | tail",
+            )
+        else:
+            yield StatusWarning(
+                f"{text}; it is killed and started again by itself if it does not go on",
+                f"kill -CONT {process.pid}" if process.stall == STOPPED else "",
+            )
 
 
 def _of_disks(bookie: Supervisor, config: str) -> Iterator[StatusWarning]:
@@ -125,12 +144,22 @@ def _of_cookies(status: Status, config: str) -> Iterator[StatusWarning]:
             {f"{each.where}: {each.field}" for each in status.cookies.fields if not each.same}
         )
         yield StatusWarning(
-            f"the cookies differ ({', '.join(names)}): the next start would refuse. {status.cookies.advice}",
+            f"{DIFFER} ({', '.join(names)}): the next start would refuse. {status.cookies.advice}",
+            f"bkbox cookie verify {config}",
+        )
+    elif status.cookies.ok is None and status.cookies.problem:
+        yield StatusWarning(
+            f"the cookies could not be compared: {status.cookies.problem}",
             f"bkbox cookie verify {config}",
         )
 
 
 def _of_configuration(bookie: Supervisor, status: Status, config: str) -> Iterator[StatusWarning]:
+    if status.config_problem:
+        yield StatusWarning(
+            f"the next start would refuse the configuration file: {status.config_problem}",
+            f"bkbox config validate {config}",
+        )
     if status.kernel == "interpreted":
         yield StatusWarning(
             "the kernel is interpreted: this bookie takes a small part of the load that it could; install a C "

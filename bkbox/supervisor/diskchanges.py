@@ -140,6 +140,7 @@ class DiskChanges:
 
         bookie = self._bookie
         evidence = await self._look(config, path)  # once more, now that nobody else can use it
+        bookie.use_folder(path)
         await carry_out(evidence, self._base.store, self._files, in_place_of=in_place_of)
         bookie.config = config
         prepared = _item(await cookies.gather(config, self._base.store, self._files), path)

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from bkbox.supervisor.diskchanges import DiskChanges
     from bkbox.supervisor.disks import Disk
     from bkbox.supervisor.jobs import Jobs
+    from bkbox.supervisor.progress import Stall
     from bkbox.supervisor.supervisor import Supervisor
 
 
@@ -41,7 +42,9 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
 
     async def list_all(_asked: Asked) -> object:
         await bookie.refresh()
-        return [asdict(view_of(disk)) for disk in bookie.disks]
+        return [
+            asdict(view_of(disk, bookie.progress.stall_of(disk.child))) for disk in bookie.disks
+        ]
 
     async def plan(asked: Asked) -> object:
         found, _jobs = changes()
@@ -150,9 +153,12 @@ def read_only_routes(bookie: Supervisor) -> tuple[Route, ...]:
     )
 
 
-def view_of(disk: Disk) -> DiskView:
-    """A disk as operators see it."""
+def view_of(disk: Disk, stall: Stall | None) -> DiskView:
+    """A disk as operators see it; ``stall``: of its worker."""
     state, reason, what_to_do = _state(disk, disk.path)
+    if stall is not None and state != "failed":
+        state, reason = "out of service", f"its worker {stall}"
+        what_to_do = "wait: a worker that does nothing is killed and started again by itself"
     child = disk.child if disk.child is not None and disk.child.running else None
     stats = disk.stats
     return DiskView(

@@ -85,7 +85,8 @@ async def open_disk(
     disk.may_have_lost, disk.only_active = verdict.may_have_lost, verdict.only_active
     if verdict.may_have_lost and opened.synced_ms:
         disk.reason += f"; nothing acknowledged before {_time(opened.synced_ms)} is missing"
-    log.warning("disk %s: %s: %s", disk.path, disk.crash_class.value, disk.reason)
+    level = logging.INFO if verdict.disk_class is boot.DiskClass.CLEAN else logging.WARNING
+    log.log(level, "disk %s: %s: %s", disk.path, disk.crash_class.value, disk.reason)
 
 
 def replay_phase(disk: Disk, at: messages.IndexProgress) -> str:

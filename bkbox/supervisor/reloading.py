@@ -65,7 +65,7 @@ def on_hangup(bookie: Supervisor, environ: Mapping[str, str]) -> None:
     """As ``reload``, for a signal: nobody waits for an answer, the log has it."""
     try:
         if not reload(bookie, environ):
-            log.warning("SIGHUP: the configuration has not changed")
+            log.info("SIGHUP: the configuration has not changed")
     except BkboxError as error:
         reason = "; ".join(str(error).splitlines())
         log.error("SIGHUP: the configuration is not taken over: %s", reason)

@@ -39,7 +39,7 @@ def status_of(bookie: Supervisor, found: Gathered) -> status.Status:
     config = bookie.config
     processes = tuple(_processes(bookie, found))
     workers = {process.disk: process for process in processes if process.disk}
-    disks = tuple(_disk(disk, workers.get(disk.uuid), found) for disk in bookie.disks)
+    disks = tuple(_disk(bookie, disk, workers.get(disk.uuid), found) for disk in bookie.disks)
     limbo = sum(disk.limbo_ledgers for disk in disks)
     document = status.Status(
         version=bkbox.__version__,
@@ -62,6 +62,7 @@ def status_of(bookie: Supervisor, found: Gathered) -> status.Status:
         rates=_sum_of_rates(disks),
         clients=found.clients,
         cookies=found.cookies,
+        config_problem=found.config_problem,
         metadata=_metadata(bookie),
         autorecovery=replace(found.autorecovery, here=config.autorecovery_enabled),
         upkeep=tuple(_upkeep(bookie)),
@@ -81,7 +82,9 @@ def _read_only_reasons(bookie: Supervisor, limbo: int) -> tuple[str, ...]:
     return tuple(reasons)
 
 
-def _disk(disk: Disk, worker: status.Process | None, found: Gathered) -> status.DiskStatus:
+def _disk(
+    bookie: Supervisor, disk: Disk, worker: status.Process | None, found: Gathered
+) -> status.DiskStatus:
     opened = disk.opened
     replay = (
         status.Replay(
@@ -95,20 +98,26 @@ def _disk(disk: Disk, worker: status.Process | None, found: Gathered) -> status.
         else status.Replay()
     )
     failed = str(disk.stats.get("failed", "")) or disk.trouble
+    stall = bookie.progress.stall_of(disk.child)
+    stalled = "" if stall is None else f"its worker {stall}"
     return status.DiskStatus(
         path=str(disk.path),
         disk=disk.uuid,
         crash_class=CLASSES[disk.crash_class],
-        reason=failed or disk.reason,
-        state=_state(disk, failed),
+        reason=failed or stalled or disk.reason,
+        state=_state(disk, failed=failed, stalled=bool(stalled)),
         ledgers=int(disk.stats.get("ledgers", 0)),
         limbo_ledgers=int(disk.stats.get("limbo_ledgers", 0)),
-        free_bytes=int(disk.stats.get("free_bytes", 0)),
-        total_bytes=int(disk.stats.get("total_bytes", 0)),
+        free_bytes=int(disk.stats.get("free_bytes", 0)) if disk.usable else 0,
+        total_bytes=int(disk.stats.get("total_bytes", 0)) if disk.usable else 0,
         read_only=tuple(disk.read_only),
         replay=replay,
         stages=tuple(
             status.Stage(stage, **values) for stage, values in disk.stats.get("stages", {}).items()
+        ),
+        operations=tuple(
+            status.Latency(name, **values)
+            for name, values in disk.stats.get("operations", {}).items()
         ),
         draining=disk.draining,
         counts=status.Counts(**disk.stats.get("counts", {})),
@@ -119,10 +128,10 @@ def _disk(disk: Disk, worker: status.Process | None, found: Gathered) -> status.
     )
 
 
-def _state(disk: Disk, failed: str) -> status.DiskState:
+def _state(disk: Disk, *, failed: str, stalled: bool) -> status.DiskState:
     if failed and not (disk.waits or is_full(disk)):
         return "failed"
-    return "in service" if disk.in_service else "out of service"
+    return "in service" if disk.in_service and not stalled else "out of service"
 
 
 def _sum_of_rates(disks: tuple[status.DiskStatus, ...]) -> status.Rates:
@@ -138,8 +147,13 @@ def _processes(bookie: Supervisor, gathered: Gathered) -> list[status.Process]:
     found = [status.Process("supervisor", bookie.config.bookie_id, os.getpid(), 0, True)]
 
     def add(role: status.Role, child: Child | None, restarts: int, disk: str = "") -> None:
-        if child is not None:
-            found.append(status.Process(role, child.name, child.pid, restarts, child.running, disk))
+        if child is None:
+            return
+        process = status.Process(role, child.name, child.pid, restarts, child.running, disk)
+        stall = bookie.progress.stall_of(child)
+        if stall is not None:
+            process = replace(process, stalled_s=round(stall.seconds, 1), stall=stall.doing)
+        found.append(process)
 
     add("frontend", bookie.frontend, bookie.frontend_restarts)
     for disk in bookie.disks:

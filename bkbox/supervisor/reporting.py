@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import time
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -15,6 +16,7 @@ from bkbox.admin.status import Autorecovery, Clients, Cookies, Device, Process, 
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
 from bkbox.supervisor import report
+from bkbox.supervisor.configfile import ConfigFile
 from bkbox.supervisor.hostfigures import HostFigures
 from bkbox.supervisor.replaying import Replays
 from bkbox.supervisor.surroundings import Surroundings
@@ -36,7 +38,8 @@ class Gathered:
 
     def __init__(self, bookie: Supervisor, store: MetadataStore, files: Files) -> None:
         self._bookie = bookie
-        self._surroundings = Surroundings(lambda: bookie.config, store, files)
+        file = ConfigFile(bookie.config.path, os.environ)
+        self._surroundings = Surroundings(lambda: bookie.config, file, store, files)
         self._figures = HostFigures()
         self._replays = Replays(files, time.monotonic)
         self.tidiness: dict[str, Tidiness] = {}
@@ -47,6 +50,10 @@ class Gathered:
     @property
     def cookies(self) -> Cookies:
         return self._surroundings.cookies
+
+    @property
+    def config_problem(self) -> str:
+        return self._surroundings.config_problem
 
     @property
     def autorecovery(self) -> Autorecovery:
@@ -67,7 +74,7 @@ class Gathered:
         self.devices = {
             disk.uuid: device
             for disk in bookie.disks
-            if (device := self._figures.device(disk.path)) is not None
+            if disk.usable and (device := self._figures.device(disk.path)) is not None
         }
         self.eta_s = self._time_left() if bookie.state == "starting" else None
         return report.status_of(bookie, self)

@@ -38,6 +38,7 @@ from bkbox.errors import (
     BkboxError,
     BootError,
     ConnectionLostError,
+    DiskError,
     MetadataError,
     MetadataUnavailableError,
 )
@@ -48,7 +49,8 @@ from bkbox.ipc import channel, link, messages
 from bkbox.logs.seldom import Seldom
 from bkbox.metadata.base import Registration
 from bkbox.storage import marker as markers
-from bkbox.storage.files import Files, RealFiles
+from bkbox.storage.files import Files
+from bkbox.storage.folder import GuardedFiles
 from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter
 from bkbox.storage.reserve import make_room
@@ -70,9 +72,10 @@ from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.nursery import Nursery
 from bkbox.supervisor.phase_one import PhaseOne
 from bkbox.supervisor.process import Child, Exit
+from bkbox.supervisor.progress import Progress
 from bkbox.supervisor.published import service_info_of
 from bkbox.supervisor.quotas import QuotaNews
-from bkbox.supervisor.watchdog import Attendance
+from bkbox.supervisor.watchdog import Attendance, look_every_s
 from bkbox.supervisor.witnessing import Witnessing
 
 if TYPE_CHECKING:
@@ -109,7 +112,9 @@ class Supervisor:
         nursery: Nursery,
         on_ready: Callable[[str], None],
         manager: ServiceManager | None = None,
+        guard: GuardedFiles | None = None,
     ) -> None:
+        """``guard``: keeps ``files`` from folders that are not what they were."""
         self.config = config
         self.phase = "locks and cookies"
         self.state: BookieState = "starting"
@@ -124,10 +129,13 @@ class Supervisor:
         self.listen = ""
         self.http_listen = ""
         self._files = files
+        self._guard = guard
         self.nursery = nursery
         self._bookie = BookieId(config.bookie_id)
         self._on_ready = on_ready
-        self._attendance = Attendance(self, manager or ServiceManager(), files)
+        manager = manager or ServiceManager()
+        self.progress = Progress(self, look_every_s(manager))
+        self._attendance = Attendance(self, manager, files, self.progress)
         self._run = Run(
             kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()), marks_active=True
         )
@@ -161,6 +169,8 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, self._reload)
         clean = False
         async with contextlib.AsyncExitStack() as stack:
+            watching = self._keeper.run(self.progress.run())
+            stack.callback(watching.cancel)
             await stack.enter_async_context(self._attendance)
             base = await self._until_told_to_stop(ground.take(self.config, self._files, stack))
             if base is None:
@@ -473,6 +483,8 @@ class Supervisor:
 
     def begin_run(self, disk: Disk) -> None:
         """The dirty marker, before anything else is done to a disk; then what is to be known of it elsewhere."""
+        for folder in self._folders_of(disk):
+            self.use_folder(folder)
         make_room(self._files, disk.path)
         run = self._run_on(disk)
         disk.before = markers.begin_run(self._files, disk.path, run)
@@ -504,6 +516,25 @@ class Supervisor:
         if failed:
             disk.before = markers.carry_failure(self._files, disk.path, disk.before, failed)
 
+    def use_folder(self, path: Path) -> None:
+        """The folder that is there now is the right one. Raises DiskError."""
+        if self._guard is not None:
+            self._guard.guard(path)
+
+    def _require_folders(self, disk: Disk) -> None:
+        """Raises DiskError where a folder of the disk is not what it was: its worker is not started."""
+        try:
+            for folder in self._folders_of(disk):
+                if self._guard is not None:
+                    self._guard.require(folder)
+        except DiskError as error:
+            disk.trouble = str(error)
+            raise
+
+    def _folders_of(self, disk: Disk) -> list[Path]:
+        journal = self.config.journal
+        return [disk.path] if journal is None else [disk.path, journal]
+
     def keep_disk(self, base: Ground, disk: Disk) -> None:
         """Bring the worker back whenever it ends, until ``disk.keeping`` is cancelled."""
 
@@ -511,6 +542,7 @@ class Supervisor:
             disk.in_service = disk.settled = disk.waits = False
 
         async def revive() -> None:
+            self._require_folders(disk)
             disk.restarts += 1
             if disk.begun:
                 self._begin_again(disk)
@@ -588,7 +620,11 @@ class Supervisor:
             return False
         if not all(disk.listed for disk in self.disks):
             return False  # a new ledger may be one of a disk that is away
-        return any(disk.in_service and not disk.read_only for disk in self.disks)
+        stall_of = self.progress.stall_of
+        return stall_of(self.frontend) is None and any(
+            disk.in_service and not disk.read_only and stall_of(disk.child) is None
+            for disk in self.disks
+        )
 
     async def _read_only(self) -> bool:
         await self.refresh()
@@ -689,4 +725,5 @@ async def run(
     Returns 0 after a clean stop, 1 where a disk could not be left clean. Raises CookieMismatchError,
     BookieRunningError, BootError and other errors that keep a bookie from starting.
     """
-    return await Supervisor(config, RealFiles(), nursery, on_ready, manager).run()
+    files = GuardedFiles()
+    return await Supervisor(config, files, nursery, on_ready, manager, files).run()

@@ -1,5 +1,8 @@
 """What the status document says of things that have to be waited for: the cookies, and autorecovery in the cluster.
 
+The cookies are compared with the configuration file as it is now, not with what this start has read: what matters is
+whether the next start would refuse.
+
 Nobody who asks how the bookie does waits long for a metadata store that is away or a disk that hangs. So these are
 looked at beside, when somebody asks and the last look is some time ago, and the document has what the last look found.
 """
@@ -16,6 +19,7 @@ from bkbox.admin.status import Autorecovery, Cookies
 from bkbox.errors import BkboxError
 from bkbox.ids import BookieId
 from bkbox.supervisor import cookies, cookieview
+from bkbox.supervisor.configfile import ConfigFile
 from bkbox.words import error_text
 
 if TYPE_CHECKING:
@@ -33,10 +37,18 @@ _COUNTED_MAX = 10_000
 
 
 class Surroundings:
-    """Of one bookie. ``config`` gives the configuration that it runs with now."""
+    """Of one bookie. ``config`` gives the configuration that it runs with now, ``file`` the one that the next start
+    will find."""
 
-    def __init__(self, config: Callable[[], Config], store: MetadataStore, files: Files) -> None:
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        file: ConfigFile,
+        store: MetadataStore,
+        files: Files,
+    ) -> None:
         self._config = config
+        self._file = file
         self._store = store
         self._files = files
         self._looking: asyncio.Task[None] | None = None
@@ -47,10 +59,16 @@ class Surroundings:
     async def look(self) -> None:
         """Begin a look if one is due, and wait a moment for it. Raises nothing."""
         now = time.monotonic()
-        if self._looking is None and now - self._looked_s >= _AGAIN_S:
+        is_due = self._file.has_changed or now - self._looked_s >= _AGAIN_S
+        if self._looking is None and is_due:
             self._looked_s = now
             self._looking = asyncio.ensure_future(self._look())
             await asyncio.wait((self._looking,), timeout=_WAIT_S)
+
+    @property
+    def config_problem(self) -> str:
+        """Why the next start would refuse the configuration file; else empty."""
+        return self._file.problem
 
     async def close(self) -> None:
         if self._looking is not None:
@@ -67,7 +85,15 @@ class Surroundings:
             self._looking = None
 
     async def _compare(self) -> None:
-        config = self._config()
+        running = self._config()
+        config = self._file.config() or running
+        if config.metadata != running.metadata:
+            self.cookies = Cookies(
+                problem=f"{config.path} names another metadata store ({config.metadata}): whether it has the cookie of "
+                "this bookie is only seen when the bookie starts",
+                checked_ms=_now_ms(),
+            )
+            return
         instance_id = await self._store.instance_id()
         stored = await self._store.read_cookie(BookieId(config.bookie_id))
         evidence = await asyncio.to_thread(

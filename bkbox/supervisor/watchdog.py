@@ -10,7 +10,8 @@ stops      STOPPING; more time, as the stop bounds itself (stop_timeout_s)
 =========  ==========================================================================================
 
 A child that has *ended* does not end the signs of life: the keeper brings it back, and everything else serves
-on meanwhile. One that runs and shows no life (pulse.py) for half of the manager's time does: nobody else would notice.
+on meanwhile. One that runs and shows no life (progress.py) for half of the manager's time does, unless it was killed
+and started again before.
 """
 
 from __future__ import annotations
@@ -18,13 +19,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from bkbox.storage.files import Files
 from bkbox.supervisor.notify import ServiceManager
-from bkbox.supervisor.process import Child
-from bkbox.supervisor.pulse import Pulse
+from bkbox.supervisor.progress import LOOK_EVERY_S, Progress, children_of
 from bkbox.words import counted
 
 if TYPE_CHECKING:
@@ -33,11 +32,10 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_LOOK_EVERY_S = 1.0
 _EXTEND_EVERY_S = 5.0
 _EXTENSION_S = 30
 """How much longer a start or stop may take from each time on that the manager is told so."""
-_JUDGED_PER_QUIET = 8
+_LOOKS_PER_QUIET = 8
 _LONG_S = 3.0
 """A phase that takes longer is worth an estimate."""
 
@@ -45,22 +43,22 @@ _LONG_S = 3.0
 class Attendance:
     """One bookie and the manager that watches it. A context: inside it the manager is told."""
 
-    def __init__(self, bookie: Supervisor, manager: ServiceManager, files: Files) -> None:
+    def __init__(
+        self, bookie: Supervisor, manager: ServiceManager, files: Files, progress: Progress
+    ) -> None:
         self._bookie = bookie
         self._files = files
         self._manager = manager
+        self._progress = progress
         self._task: asyncio.Task[None] | None = None
-        self._pulses: dict[Child, Pulse] = {}
         self._replays: Replays | None = None
         self._said: set[str] = set()
         self._status = ""
         self._phase, self._phase_s = "", 0.0
-        self._extended_s = self._pinged_s = self._judged_s = -1e9
-        self._silence: list[str] = []
-        quiet_s = manager.watchdog_s / 2 if manager.watchdog_s is not None else 0.0
-        self._quiet_s = quiet_s or float(_EXTENSION_S)
-        self._ping_every_s = quiet_s / 2
-        self._look_every_s = min(_LOOK_EVERY_S, self._ping_every_s or _LOOK_EVERY_S)
+        self._extended_s = self._pinged_s = -1e9
+        self._quiet_s = quiet_s(manager)
+        self._ping_every_s = 0.0 if manager.watchdog_s is None else self._quiet_s / 2
+        self._look_every_s = min(LOOK_EVERY_S, self._ping_every_s or LOOK_EVERY_S)
 
     async def __aenter__(self) -> Attendance:
         if self._manager.listens:
@@ -72,8 +70,6 @@ class Attendance:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        for pulse in self._pulses.values():
-            pulse.forget()
 
     async def _attend(self) -> None:
         while True:
@@ -91,7 +87,7 @@ class Attendance:
         if state == "stopping" or (state == "running" and self._manager.watchdog_s is None):
             silent = []  # nobody wants to know
         else:
-            silent = self._silent(now)
+            silent = self._silent()
         self._tell_status(now, silent)
         if state == "running":
             self._once("READY")
@@ -116,19 +112,11 @@ class Attendance:
 
     # ---- children -----------------------------------------------------------------------------------
 
-    def _silent(self, now: float) -> list[str]:
-        """Children that have shown no life for too long, in words; also in the log, once each. Looked at several times
-        within what they may be silent for, and not with every look here."""
-        if now - self._judged_s < self._quiet_s / _JUDGED_PER_QUIET:
-            return self._silence
-        self._judged_s = now
+    def _silent(self) -> list[str]:
+        """Children that have shown no life for too long, in words; also in the log, once each."""
         found = []
-        present = set()
-        for what, child, serves in self._children():
-            present.add(child)
-            if child not in self._pulses:
-                self._pulses[child] = Pulse(child, time.monotonic)
-            seconds = self._pulses[child].look(serves=serves)
+        for what, child, _serves in children_of(self._bookie):
+            seconds = self._progress.silent_s(child)
             if seconds > self._quiet_s:
                 found.append(f"{what} (pid {child.pid}) has shown no life for {seconds:.0f} s")
                 if f"silent {child.pid}" not in self._said:
@@ -136,23 +124,7 @@ class Attendance:
                     log.error("%s: the service manager's watchdog is not fed", found[-1])
             else:
                 self._said.discard(f"silent {child.pid}")
-        for gone in self._pulses.keys() - present:
-            self._pulses.pop(gone).forget()
-        self._silence = found
         return found
-
-    def _children(self) -> Iterator[tuple[str, Child, bool]]:
-        """Each child, and whether it serves already."""
-        for disk in self._bookie.disks:
-            if disk.child is not None:
-                yield f"the worker of disk {disk.path}", disk.child, disk.usable
-        running = self._bookie.state == "running"
-        for what, child in (
-            ("the front-end", self._bookie.frontend),
-            ("the repair worker", self._bookie.repair),
-        ):
-            if child is not None:
-                yield what, child, running
 
     # ---- words --------------------------------------------------------------------------------------
 
@@ -190,6 +162,16 @@ class Attendance:
             for disk in self._bookie.disks
             if disk.child is not None and disk.opened is None
         )
+
+
+def quiet_s(manager: ServiceManager) -> float:
+    """For how many seconds a child may show no life before the manager hears nothing more."""
+    return float(_EXTENSION_S) if manager.watchdog_s is None else manager.watchdog_s / 2
+
+
+def look_every_s(manager: ServiceManager) -> float:
+    """How often children have to be looked at for that."""
+    return min(LOOK_EVERY_S, quiet_s(manager) / _LOOKS_PER_QUIET)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:

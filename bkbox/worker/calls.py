@@ -152,4 +152,5 @@ class Calls:
             "counts": self._bookie.counts,
             "stages": self._stages.values(),
             "durable": list(self._store.durable),
+            "operations": self._stages.operations(),
         }

@@ -156,14 +156,17 @@ class Groups:
             waits = work.waits or (work.has_changes and bool(self._waiting or self._covered))
             if waits:
                 self._waiting.append(taken)
+            before = self._bookie.reader.reads
             if self._bookie.has_reads(work):
                 self._bookie.serve(work, front.answers(group))
+            reads = self._bookie.reader.reads - before
             if work.late is not None:
                 self._late.append(taken)
             if not waits:
                 self._finish(taken, None)
             else:
                 self._send(taken)  # nobody who reads waits for those who write
+            self._stages.record_reads(group, reads)
         except EOFError:
             self._on_lost()
         except (EncodingError, FrameError) as error:
@@ -196,8 +199,11 @@ class Groups:
                 continue
             UNDER_WAY.set(partial(_connections, (taken.group,)))
             try:
+                before = self._bookie.reader.reads
                 self._bookie.serve_late(taken.work, taken.front.answers(taken.group))
+                reads = self._bookie.reader.reads - before
                 self._send(taken)
+                self._stages.record_reads(taken.group, reads)
             except EOFError:
                 self._on_lost()
             finally:

@@ -19,13 +19,13 @@ from typing import Any
 
 from bkbox import logs
 from bkbox.bookie.bookie import Bookie
-from bkbox.errors import BkboxError, BugError, DiskError
+from bkbox.errors import BkboxError, BugError, DiskError, DiskFailedError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel, refusal
 from bkbox.ipc.messages import Message
 from bkbox.kernel.patience import next_events
 from bkbox.storage.disk import DiskStore
-from bkbox.storage.files import RealFiles
+from bkbox.storage.folder import Folder, GuardedFiles
 from bkbox.worker.calls import Calls, opened, stopped
 from bkbox.worker.frontlink import FrontLink
 from bkbox.worker.groups import Groups
@@ -79,6 +79,8 @@ class Worker:
         self._told_trouble = False
         self._running = True
         self._lock = -1
+        self._folders: list[Folder] = []
+        """Of the disk, and of the journal if there is one."""
 
     def run(self) -> None:
         """Until the supervisor says stop or is gone."""
@@ -189,27 +191,29 @@ class Worker:
 
     def _open(self, order: messages.OpenDisk, fds: list[int]) -> Message:
         (self._lock,) = fds  # open as long as this process lives: nobody else may have the disk
-        found = Opening(RealFiles(), order, _wall_ms, _ticks_us).run(self._tell_rebuild)
+        files, path = GuardedFiles(), Path(order.path)
+        folder = files.guard(path)
+        self._folders = [folder, *([files.guard(Path(order.journal))] if order.journal else [])]
+        found = Opening(files, order, _wall_ms, _ticks_us).run(self._tell_rebuild)
         self._store = store = found.store
         self._bookie = found.bookie
         stages = self._stages = Stages(order.slow_operation_ms * 1000, _ticks_us)
         self._groups = Groups(store, self._bookie, stages, _ticks_us, self._lost_front)
         self._watch(self._groups.fileno(), self._on_ended)
-        self._moves = Moves(
-            RealFiles(), Path(order.path), store, self._bookie, self._groups, _ticks_us
-        )
+        self._moves = Moves(files, path, store, self._bookie, self._groups, _ticks_us)
         self._calls = Calls(store, self._bookie, stages, self._moves.ledgers_at_home)
         self._usage_max, self._usage_resume = order.disk_usage_max, order.disk_usage_resume
         self._reserve_bytes = order.disk_reserve_bytes
         self._watch_space()
         self._space = Space(
-            RealFiles(),
-            Path(order.path),
+            files,
+            path,
             store,
             self._bookie,
             self._groups,
             self._moves.ledgers_at_home,
             self._reserve_bytes,
+            folder.opened,
         )
         return opened(store, found.report, found.rebuilt)
 
@@ -236,8 +240,23 @@ class Worker:
         self._running = False
         return stopped(self._store, self._groups)
 
+    def _leave_disk(self, error: DiskFailedError) -> None:
+        """Another folder is where the disk was: what is written by its path would not be on it."""
+        if self._running:
+            log.error("this worker ends: %s", error)
+            self._control.send(messages.DiskTrouble(reason=str(error)))
+        self._running = False
+
     def _watch_space(self) -> None:
         assert self._bookie is not None
+        try:
+            for folder in self._folders:
+                folder.check()
+        except DiskFailedError as error:
+            self._leave_disk(error)
+            return
+        except DiskError:
+            pass  # nor will the disk tell its room: see below
         self._bookie.watch_space(self._usage_max, self._reserve_bytes, self._usage_resume)
 
     def _look_after(self) -> None:
@@ -292,7 +311,8 @@ class Worker:
         self._look_after()
 
     def _lost_front(self) -> None:
-        log.warning("the front-end is gone; waiting for the next one")
+        # One that ended out of order is told by the supervisor.
+        log.info("the front-end is gone; waiting for the next one")
         self._detach_front()
 
     def _wait_s(self) -> float | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
 
@@ -45,6 +46,9 @@ _SHOWN_SEGMENTS = 100
 _BYTES_ITEMS = 512
 """Ledgers in one page of what they take: this is asked for again and again, beside writers who should not notice."""
 
+OpenFolder = Callable[[], AbstractContextManager[Path]]
+"""Gives a path of the disk that leads nowhere else while it is open. Raises DiskError."""
+
 ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
 
 
@@ -60,10 +64,13 @@ class Space:
         groups: Groups,
         ledgers: ListLedgers,
         reserve_bytes: int,
+        open_folder: OpenFolder | None = None,
     ) -> None:
-        """``ledgers``: those at home here, with an id greater than this, ascending. DiskError."""
+        """``ledgers``: those at home here, with an id greater than this, ascending. ``open_folder``: where None, the
+        disk's path is taken to lead to it always. DiskError."""
         self._files = files
         self._disk = disk
+        self._open_folder: OpenFolder = open_folder or (lambda: nullcontext(disk))
         self._store = store
         self._bookie = bookie
         self._groups = groups
@@ -157,10 +164,12 @@ class Space:
     def _probe(self) -> messages.Probed:
         from bkbox.storage.probe import probe  # hardly ever asked for
 
+        place = self._disk
         try:
-            probe(self._files, self._disk, os.urandom(_PROBE_BYTES))
+            with self._open_folder() as place:
+                probe(self._files, place, os.urandom(_PROBE_BYTES))
         except DiskError as error:  # a full disk is no reason to spend the reserve
-            return messages.Probed(problem=str(error))
+            return messages.Probed(problem=str(error).replace(str(place), str(self._disk)))
         return messages.Probed()
 
     def values(self) -> dict[str, object]:

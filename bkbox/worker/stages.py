@@ -1,20 +1,30 @@
-"""Where the time of a group goes, stage by stage, and the log of those that took too long.
+"""How long adds and reads take on a disk, and where the time of adds goes; the log of those that took too long.
+
+Operations, from when the front-end began to gather the batch with the request until the response was handed to it:
+
+=======  ===========================================================================================
+add      entries that were acknowledged
+read     entries that were asked for, found or not; neither fencing reads, which wait for a sync, nor long polls
+=======  ===========================================================================================
+
+Stages of the adds:
 
 =======  ===========================================================================================
 queue    from when the front-end began the batch until the worker took it
 append   looking at the requests, and one write for all that was admitted
 index    putting the entries into the index in memory
 fsync    until what the group waits for is durable: its turn and the sync; its reads are answered meanwhile
-reply    packing the answers to what waited
+reply    packing the responses to what waited
 =======  ===========================================================================================
 
-A group counts as often as it has adds, so that a percentile is one of adds; one without adds counts once.
+A group counts as often as it has adds, or reads, so that a percentile is one of these. A group without adds is in no
+stage.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from bkbox.bookie.bookie import Work
@@ -23,6 +33,7 @@ from bkbox.worker.frontlink import Group
 
 log = logging.getLogger(__name__)
 
+OPERATIONS = ("add", "read")
 STAGES = ("queue", "append", "index", "fsync", "reply")
 
 _WINDOW_US = 30_000_000
@@ -32,40 +43,34 @@ _QUIET_US = 1_000_000
 """The log of slow groups says one of them in this time, and how many there were."""
 
 
-class Stages:
-    """The histograms of one disk, in microseconds."""
+class _Windows:
+    """Histograms by name, since the start and lately."""
 
-    def __init__(self, slow_us: int, now_us: Callable[[], int]) -> None:
-        """``now_us``: CLOCK_MONOTONIC, the clock of the front-end too. ``slow_us``: a group that takes longer is
-        logged; 0: none is."""
-        self.slow_us = slow_us
+    def __init__(self, names: Sequence[str], now_us: Callable[[], int]) -> None:
+        self._names = names
         self._now_us = now_us
-        self._before = tuple(Histogram() for _ in STAGES)
-        """All that is not in ``_window``; the last part of it is also in ``_last``."""
-        self._last = tuple(Histogram() for _ in STAGES)
-        self._begin_window()
-        self._latest = Histogram()
-        self._told_us = 0
-        self._untold = 0
+        self._before = self._empty()
+        """All that is not in ``window``; the last part of it is also in ``_last``."""
+        self._last = self._empty()
+        self.window = self._empty()
+        self._begun_us = now_us()
 
-    def _begin_window(self) -> None:
-        self._window = tuple(Histogram() for _ in STAGES)
-        self._queue, self._append, self._index, self._fsync, self._reply = self._window
-        self._window_us = self._now_us()
+    def _empty(self) -> tuple[Histogram, ...]:
+        return tuple(Histogram() for _ in self._names)
 
     def values(self) -> dict[str, dict[str, int]]:
         """For the status document: microseconds."""
-        if self._now_us() - self._window_us >= _WINDOW_US:
-            for before, window in zip(self._before, self._window, strict=True):
+        if self._now_us() - self._begun_us >= _WINDOW_US:
+            for before, window in zip(self._before, self.window, strict=True):
                 before.merge(window)
-            self._last = self._window
-            self._begin_window()
+            self._last, self.window = self.window, self._empty()
+            self._begun_us = self._now_us()
         found = {}
-        for stage, before, last, window in zip(
-            STAGES, self._before, self._last, self._window, strict=True
+        for name, before, last, window in zip(
+            self._names, self._before, self._last, self.window, strict=True
         ):
             total, lately = _sum(before, window), _sum(last, window)
-            found[stage] = {
+            found[name] = {
                 "count": total.count,
                 "p50_us": total.percentile(50),
                 "p99_us": total.percentile(99),
@@ -78,6 +83,29 @@ class Stages:
             }
         return found
 
+
+class Stages:
+    """The histograms of one disk, in microseconds."""
+
+    def __init__(self, slow_us: int, now_us: Callable[[], int]) -> None:
+        """``now_us``: CLOCK_MONOTONIC, the clock of the front-end too. ``slow_us``: a group that takes longer is
+        logged; 0: none is."""
+        self.slow_us = slow_us
+        self._now_us = now_us
+        self._stages = _Windows(STAGES, now_us)
+        self._operations = _Windows(OPERATIONS, now_us)
+        self._latest = Histogram()
+        self._told_us = 0
+        self._untold = 0
+
+    def values(self) -> dict[str, dict[str, int]]:
+        """Of the stages, for the status document: microseconds."""
+        return self._stages.values()
+
+    def operations(self) -> dict[str, dict[str, int]]:
+        """Of whole operations, the same."""
+        return self._operations.values()
+
     def latest(self) -> tuple[int, int]:
         """Writers' adds since this was last asked, and the p99 of their time until they were durable, in microseconds:
         what the jobs must not slow down, so nothing of their own is in it.
@@ -86,42 +114,56 @@ class Stages:
         return found.count, found.percentile(99)
 
     def record(self, group: Group, work: Work, durable_us: int) -> None:
-        """A group was answered just now."""
+        """What a group changes was answered just now."""
         now = self._now_us()
-        times = work.adds.entries or 1
-        written = work.adds.entries - work.adds.recovered - work.odd.recovered
+        adds = work.adds.entries
+        if adds:
+            self._record_adds(group, work, durable_us, now)
+        if work.has_changes and 0 < self.slow_us < now - group.opened_us:
+            moments = (
+                group.opened_us,
+                work.taken_us,
+                work.written_us,
+                work.indexed_us,
+                durable_us,
+                now,
+            )
+            split = ", ".join(
+                f"{stage} {(end - start) / 1000:.1f}"
+                for stage, (start, end) in zip(STAGES, pairwise(moments), strict=True)
+            )
+            self._tell(now, f"a group of {adds} adds", now - group.opened_us, f" ({split})")
+
+    def _record_adds(self, group: Group, work: Work, durable_us: int, now: int) -> None:
+        adds = work.adds.entries
+        written = adds - work.adds.recovered - work.odd.recovered
         if written:
             self._latest.record(durable_us - group.opened_us, written)
-        self._queue.record(work.taken_us - group.opened_us, times)
-        self._append.record(work.written_us - work.taken_us, times)
-        self._index.record(work.indexed_us - work.written_us, times)
-        self._fsync.record(durable_us - work.indexed_us, times)
-        self._reply.record(now - durable_us, times)
-        if 0 < self.slow_us < now - group.opened_us:
-            self._tell(now, group, work, durable_us)
+        queue, append, index, fsync, reply = self._stages.window
+        queue.record(work.taken_us - group.opened_us, adds)
+        append.record(work.written_us - work.taken_us, adds)
+        index.record(work.indexed_us - work.written_us, adds)
+        fsync.record(durable_us - work.indexed_us, adds)
+        reply.record(now - durable_us, adds)
+        if work.failure is None:
+            self._operations.window[0].record(now - group.opened_us, adds)
 
-    def _tell(self, now: int, group: Group, work: Work, durable_us: int) -> None:
+    def record_reads(self, group: Group, reads: int) -> None:
+        """So many reads of a group were answered just now."""
+        if not reads:
+            return
+        now = self._now_us()
+        self._operations.window[1].record(now - group.opened_us, reads)
+        if 0 < self.slow_us < now - group.opened_us:
+            self._tell(now, f"{reads} reads of a group", now - group.opened_us)
+
+    def _tell(self, now: int, what: str, took_us: int, split: str = "") -> None:
         self._untold += 1
         if now - self._told_us < _QUIET_US:
             return
-        moments = (
-            group.opened_us,
-            work.taken_us,
-            work.written_us,
-            work.indexed_us,
-            durable_us,
-            now,
-        )
-        split = ", ".join(
-            f"{stage} {(end - start) / 1000:.1f}"
-            for stage, (start, end) in zip(STAGES, pairwise(moments), strict=True)
-        )
         log.warning(
-            "slow: a group of %d adds took %.1f ms (%s); %d slow groups since the last such line",
-            work.adds.entries,
-            (now - group.opened_us) / 1000,
-            split,
-            self._untold,
+            "slow: %s took %.1f ms%s; %d slow groups since the last such line",
+            *(what, took_us / 1000, split, self._untold),
         )
         self._told_us = now
         self._untold = 0

@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.harness.fixtures import MakeBookie
-from tests.harness.processes import BookieProcess, bkbox
+from tests.harness.processes import BookieProcess, bkbox, put_keys, wait_for
+
+_WORSE = ("ok", "warn", "fail")
 
 Found = dict[tuple[str, str], dict[str, Any]]
 
@@ -23,7 +25,7 @@ def doctor(bookie: BookieProcess) -> tuple[int, Found]:
     assert (document["verdict"] == "fail") == (done.returncode == 1)
     assert all(each["why"] for each in document["findings"])
     found: Found = {}
-    for each in sorted(document["findings"], key=lambda each: str(each["verdict"]) != "ok"):
+    for each in sorted(document["findings"], key=lambda each: _WORSE.index(each["verdict"])):
         found[each["check"], each["about"]] = each
     return done.returncode, found
 
@@ -59,9 +61,31 @@ def test_a_disk_that_was_lost(make_bookie: MakeBookie) -> None:
     shutil.rmtree(bookie.disks[1])
     code, found = doctor(bookie)
     assert code == 1
-    assert failed(found) == {("disk", str(bookie.disks[1])), ("cookies", str(bookie.disks[1]))}
-    command = found["cookies", str(bookie.disks[1])]["command"]
-    assert command == f"bkbox cookie repair --config {bookie.config}"
+    assert failed(found) == {("disk", str(bookie.disks[1]))}, "one cause"
+    command = found["disk", str(bookie.disks[1])]["command"]
+    assert command.endswith(f"bkbox cookie repair --config {bookie.config}")
+    bookie.disks[1].mkdir()
+    _, found = doctor(bookie)
+    assert failed(found) == {("disk", str(bookie.disks[1]))}
+    assert ("last stop", str(bookie.disks[1])) not in found, "nothing is known of an empty disk"
+
+
+def test_disks_that_were_edited_are_one_cause(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie()
+    put_keys(bookie, disks=[str(disk) for disk in [*bookie.disks, bookie.root / "disk3"]])
+    for started in (False, True):
+        if started:
+            put_keys(bookie, disks=[str(disk) for disk in bookie.disks])
+            bookie.start()
+            put_keys(bookie, disks=[str(disk) for disk in bookie.disks[:1]])
+            wait_for(lambda: bookie.status()["cookies"]["ok"] is False, "the bookie to see it")
+        code, found = doctor(bookie)
+        assert code == 1
+        assert failed(found) == {("cookies", "")}
+        why = found["cookies", ""]["why"]
+        assert all(place in why for place in ("metadata", *map(str, bookie.disks[:1])))
+        others = [each["why"] for each in found.values() if "ledgerDirs" in each["why"]]
+        assert others == [why]
 
 
 def test_a_bookie_that_was_killed(make_bookie: MakeBookie) -> None:

@@ -133,6 +133,17 @@ def test_reports_of_jobs_that_have_ended_change_nothing() -> None:
     assert registry.get(job.id).state is JobState.DONE
 
 
+def test_a_job_that_has_ended_does_nothing_any_more() -> None:
+    registry = Registry()
+    job = registry.add(JobKind.SCRUB, {}, 1)
+    said = {"id": job.id, "step": "reading segment 7", "idle_minutes": 3, "standing_by": True}
+    registry.report({**said, "state": "running"}, 2)
+    assert registry.get(job.id).step == "reading segment 7"
+    registry.report({**said, "state": "done"}, 3)
+    ended = registry.get(job.id)
+    assert (ended.step, ended.idle_minutes, ended.standing_by) == ("", 0, False)
+
+
 def test_the_history_is_bounded_and_automatic_jobs_do_not_push_out_the_others() -> None:
     registry = Registry()
     asked = run(registry, registry.add(JobKind.DRAIN, {"disk": "a"}, 0))

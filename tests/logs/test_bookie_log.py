@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from bkbox.wire.codes import Code
 from tests.harness import raw
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox, wait_for
+from tests.harness.raw3 import RawClient3 as Raw3Client
 
 
 def lines(bookie: BookieProcess) -> list[dict[str, Any]]:
@@ -65,3 +67,17 @@ def test_the_level_changes_while_it_runs(make_bookie: MakeBookie) -> None:
         return "is taken" in bookie.stderr
 
     wait_for(greeted, "a line of the front-end at level debug")
+
+
+def test_what_is_ordinary_is_no_warning(make_bookie: MakeBookie) -> None:
+    bookie = make_bookie(log_format="json").start()
+    with Raw3Client(bookie.port) as client:
+        code, packet, last = client.read_lac(77)
+        assert (code, packet, last) == (Code.ENOENTRY.v3, None, None)
+        assert client.force(77) == raw.EOK
+        assert client.read(77, 0).code != raw.EOK
+    assert bookie.stop() == 0
+    ordinary = [each["event"] for each in lines(bookie)]
+    assert not any("without a disk" in event for event in ordinary)
+    warned = {each["event"] for each in lines(bookie) if each["level"] != "info"}
+    assert not any("front-end" in event for event in warned), "it ended in order"

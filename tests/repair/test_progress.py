@@ -66,3 +66,11 @@ def test_a_report_fits_into_a_message_whatever_is_blocked() -> None:
     assert values["blocked"] == 10_000
     assert len(values["blockers"]) > 10
     assert len(json.dumps(values)) < MESSAGE_BYTES_MAX
+
+
+def test_one_that_stands_by_has_no_percentage_and_no_time_left() -> None:
+    progress = Progress(0.0)
+    progress.expect(0, None, None)
+    assert (progress.values(1.0)["percent"], progress.values(1.0)["eta_s"]) == (100.0, 0.0)
+    progress.standing_by = True
+    assert (progress.values(1.0)["percent"], progress.values(1.0)["eta_s"]) == (None, None)

@@ -20,7 +20,7 @@ from bkbox_tui.snapshot import Snapshot
 from bkbox_tui.start import look_for_cycles_rarely
 
 from bkbox.admin.limbo import LimboLedger
-from bkbox.admin.status import Status, StatusWarning
+from bkbox.admin.status import Counts, Status, StatusWarning
 from tests.tui.screens import Staged, in_limbo, limbo_job, screen_of
 
 FRAMES = 3_600
@@ -43,6 +43,7 @@ def snapshot(number: int) -> Snapshot:
         replace(
             disk,
             stages=tuple(replace(s, count=number * 1_000) for s in disk.stages),
+            counts=Counts(adds=number * 1_000),
             worker=workers[disk.disk],
         )
         for disk in status.disks

@@ -15,7 +15,9 @@ from bkbox.admin.limbo import LimboLedger
 from bkbox.admin.members import Member
 from bkbox.admin.status import (
     Boot,
+    Counts,
     DiskStatus,
+    Latency,
     Limbo,
     Process,
     Replay,
@@ -61,6 +63,11 @@ def healthy(adds: int = 1_000) -> Status:
             total_bytes=200 << 30,
             replay=Replay(10, 9, 4_096, 0, 0),
             stages=stages,
+            counts=Counts(adds=adds),
+            operations=(
+                Latency("add", adds, 500, 3_000, 4_000, 5_000, 0, adds, 500, 3_100),
+                Latency("read", adds, 40, 200, 300, 400, 0, adds, 40, 210),
+            ),
             worker=replace(
                 process("worker", f"/data/{name}", pid, mib, percent), disk=f"uuid-{name}"
             ),

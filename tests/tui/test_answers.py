@@ -71,3 +71,19 @@ def test_what_is_stuck_comes_before_warnings() -> None:
 def test_paused_work_is_named_as_that() -> None:
     answers = answers_of(Snapshot(0, healthy(), (limbo_job(JobState.PAUSED),)))
     assert answers.doing == "serving, and limbo (15 %, paused)"
+
+
+def test_a_job_that_stands_by_is_no_work_and_nothing_to_wait_for() -> None:
+    replication = replace(limbo_job(), standing_by=True, percent=None, eta_s=None)
+    answers = answers_of(Snapshot(0, healthy(), (replication,)))
+    assert answers.doing == "serving; no other work"
+    assert answers.how_long == "nothing to wait for"
+    both = answers_of(Snapshot(0, healthy(), (replication, limbo_job(number=4))))
+    assert both.doing == "serving, and limbo (15 %)"
+
+
+def test_a_process_that_makes_no_progress_is_not_safe() -> None:
+    front = replace(healthy().processes[1], stalled_s=7.0, stall="it is stopped")
+    answers = answers_of(Snapshot(0, replace(healthy(), processes=(front,))))
+    assert answers.level is Level.BAD
+    assert "has made no progress for 7 s: it is stopped" in answers.safe

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from bkbox_tui.events import EVENTS_MAX, Severity, changes
@@ -40,14 +41,27 @@ def test_disks_limbo_processes_and_jobs() -> None:
         processes=(healthy().processes[0], replace(healthy().processes[1], restarts=1)),
     )
     before = Snapshot(1, healthy(), (limbo_job(),))
-    found = dict(
-        reversed(item) for item in said(before, Snapshot(2, failed, (limbo_job(JobState.BLOCKED),)))
-    )
+    blocked = replace(limbo_job(JobState.BLOCKED), blocked=2)
+    found = dict(reversed(item) for item in said(before, Snapshot(2, failed, (blocked,))))
     assert found["disk /data/a is failed: Input/output error"] is Severity.ERROR
     assert found["disk /data/b: read-only: disk_full"] is Severity.WARNING
     assert found["frontend 10.0.0.1:3181 ended and was started again"] is Severity.ERROR
     assert found["17 more ledgers are in limbo, 17 in all"] is Severity.WARNING
-    assert found["job 3 (limbo) is blocked by 0 ledgers"] is Severity.WARNING
+    assert found["job 3 (limbo) is blocked by 2 ledgers"] is Severity.WARNING
+
+
+def test_a_ledger_that_stays_stuck_is_told_of_once() -> None:
+    """A job tries it again and again, and looks to be at work in between."""
+    runs, blocked = (
+        replace(limbo_job(state), blocked=1) for state in (JobState.RUNNING, JobState.BLOCKED)
+    )
+    looks = [limbo_job(), *(30 * (runs, blocked))]
+    told = [
+        item
+        for one, two in itertools.pairwise(looks)
+        for item in said(Snapshot(0, healthy(), (one,)), Snapshot(1, healthy(), (two,)))
+    ]
+    assert told == [(Severity.WARNING, "job 3 (limbo) is blocked by 1 ledgers")]
 
 
 def test_a_warning_whose_number_changes_is_no_news() -> None:

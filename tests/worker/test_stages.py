@@ -8,13 +8,17 @@ from typing import Any, cast
 from bkbox.worker.stages import Stages
 
 
-def record(stages: Stages, *, entries: int, recovered: int, took_us: int) -> None:
+def record(
+    stages: Stages, *, entries: int, recovered: int, took_us: int, failure: object = None
+) -> None:
     work = SimpleNamespace(
         adds=SimpleNamespace(entries=entries, recovered=recovered // 2),
         odd=SimpleNamespace(recovered=recovered - recovered // 2),
         taken_us=10,
         written_us=20,
         indexed_us=30,
+        failure=failure,
+        has_changes=bool(entries),
     )
     group = SimpleNamespace(opened_us=0)
     stages.record(cast(Any, group), cast(Any, work), took_us)
@@ -40,3 +44,18 @@ def test_entries_that_repair_writes_are_not_those_of_writers() -> None:
     assert stages.latest() == (0, 0)
     record(stages, entries=5, recovered=2, took_us=1_000)
     assert stages.latest()[0] == 3
+
+
+def test_an_add_counts_once_it_is_acknowledged_and_a_read_as_a_read() -> None:
+    clock = [1_000_000]
+    stages = Stages(0, lambda: clock[0])
+    record(stages, entries=3, recovered=0, took_us=1_000)
+    record(stages, entries=2, recovered=0, took_us=1_000, failure="EIO")
+    record(stages, entries=0, recovered=0, took_us=900_000)
+    stages.record_reads(cast(Any, SimpleNamespace(opened_us=999_000)), 7)
+    stages.record_reads(cast(Any, SimpleNamespace(opened_us=0)), 0)
+    found = stages.operations()
+    assert (found["add"]["count"], found["read"]["count"]) == (3, 7)
+    assert found["add"]["total_us"] == 3_000_000, "from the front-end's batch on"
+    assert found["read"]["max_us"] == 1_000
+    assert {each["count"] for each in stages.values().values()} == {5}, "of adds alone"

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from bkbox.worker.stages import Stages
+from bkbox.worker.stages import STAGES, Stages
+
+APPEND, FSYNC = STAGES.index("append"), STAGES.index("fsync")
 
 
 class Clock:
@@ -15,11 +17,11 @@ class Clock:
 def test_an_old_slowness_is_forgotten_lately_and_stays_in_the_whole() -> None:
     clock = Clock()
     stages = Stages(0, clock)
-    stages._fsync.record(900_000, 10)
+    stages._stages.window[FSYNC].record(900_000, 10)
     assert stages.values()["fsync"]["lately_p99_us"] >= 900_000
     for _ in range(3):
         clock.us += 40_000_000
-        stages._fsync.record(1_000, 100)
+        stages._stages.window[FSYNC].record(1_000, 100)
         found = stages.values()["fsync"]
     assert found["count"] == 310
     assert found["max_us"] == 900_000
@@ -34,6 +36,6 @@ def test_nothing_is_counted_twice_or_lost_between_two_windows() -> None:
     stages = Stages(0, clock)
     for second in range(120):
         clock.us = second * 1_000_000
-        stages._append.record(50)
+        stages._stages.window[APPEND].record(50)
         assert stages.values()["append"]["count"] == second + 1
     assert 30 <= stages.values()["append"]["lately_count"] <= 61

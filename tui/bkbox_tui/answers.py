@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bkbox.admin.health import stalls
 from bkbox.admin.status import DiskStatus, Status
 from bkbox.jobs.job import Job, JobState
 from bkbox_tui.snapshot import Snapshot
@@ -48,6 +49,9 @@ def safety(status: Status) -> tuple[Level, str]:
         return Level.BAD, f"the bookie is {status.state}"
     if failed:
         return Level.BAD, f"{_disks(failed)} failed; its ledgers rely on their other copies"
+    stuck = stalls(status)
+    if stuck:
+        return Level.BAD, "; ".join(stuck)
     if status.limbo.blockers:
         count = len(status.limbo.blockers)
         return Level.BAD, f"{_ledgers(count)} cannot be repaired without help: see below"
@@ -82,12 +86,17 @@ def _while_down(snapshot: Snapshot) -> Answers:
 def _doing(status: Status, jobs: tuple[Job, ...]) -> str:
     if status.state != "running":
         return status.boot.phase
-    at_work = [job for job in jobs if job.state in _AT_WORK]
+    at_work = _at_work(jobs)
     if not at_work:
         return "serving; no other work"
     described = [f"{job.kind.value}{_part(job)}" for job in at_work[:3]]
     more = f" and {len(at_work) - 3} more" if len(at_work) > 3 else ""
     return "serving, and " + ", ".join(described) + more
+
+
+def _at_work(jobs: tuple[Job, ...]) -> list[Job]:
+    """Without those that wait for something to do, which may be for ever."""
+    return [job for job in jobs if job.state in _AT_WORK and not job.standing_by]
 
 
 def _part(job: Job) -> str:
@@ -98,7 +107,7 @@ def _part(job: Job) -> str:
 
 
 def _how_long(status: Status, jobs: tuple[Job, ...]) -> str:
-    at_work = [job for job in jobs if job.state in _AT_WORK]
+    at_work = _at_work(jobs)
     if status.limbo.ledgers:
         return f"limbo: {span(status.limbo.eta_s)}"
     if not at_work:

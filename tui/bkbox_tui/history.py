@@ -8,7 +8,6 @@ from bkbox.admin.status import Status
 from bkbox_tui.snapshot import Snapshot
 
 POINTS = 120
-_LAST_STAGE = "reply"
 
 
 class History:
@@ -31,35 +30,21 @@ class History:
             if seconds > 0:
                 self.adds_per_s.append(max(0, adds - count) / seconds)
         self._before = snapshot.taken_ms, adds
-        self.p99_us.append(lately_p99_us(snapshot.status))
+        self.p99_us.append(lately_p99_us(snapshot.status, "add") or 0)
 
 
 def adds_of(status: Status) -> int:
-    """Adds answered since the workers began."""
-    return sum(
-        stage.count for disk in status.disks for stage in disk.stages if stage.stage == _LAST_STAGE
-    )
+    """Entries taken since the workers began."""
+    return sum(disk.counts.adds for disk in status.disks)
 
 
-def lately_p99_us(status: Status) -> float:
-    """Within which time 99 of 100 adds were answered lately, on the slowest disk: the p99 of the stages, added up; 0
-    where there were none.
-    """
-    return max(
-        (
-            sum(stage.lately_p99_us for stage in disk.stages if stage.lately_count)
-            for disk in status.disks
-        ),
-        default=0,
-    )
-
-
-def slowest_us(status: Status, stage: str) -> int | None:
-    """The largest p99 of a stage over the disks, in microseconds; None where there were no adds."""
+def lately_p99_us(status: Status, operation: str) -> int | None:
+    """Within which time 99 of 100 adds, or reads, were answered lately, on the slowest disk, in microseconds; None
+    where there were none."""
     found = [
-        item.p99_us
+        each.lately_p99_us
         for disk in status.disks
-        for item in disk.stages
-        if item.stage == stage and item.count
+        for each in disk.operations
+        if each.operation == operation and each.lately_count
     ]
     return max(found, default=None)

@@ -46,6 +46,8 @@ def _figures(process: Process, status: Status) -> tuple[str, ...]:
 def _up(process: Process, status: Status) -> str:
     if not process.running:
         return "[X] ended"
+    if process.stalled_s:
+        return f"[X] stalled {process.stalled_s:.0f} s"
     if process.started_ms is None:
         return "running"
     return span(max(0, status.taken_ms - process.started_ms) / 1_000)

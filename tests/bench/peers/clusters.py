@@ -137,7 +137,8 @@ def _figures(text: str) -> dict[str, Any]:
     figures = {}
     for ours, theirs in (("adds", "appends"), ("reads", "reads")):
         for key in ("per_s", "p50_us", "p99_us", "p999_us", "max_us"):
-            figures[f"{ours} {key}"] = found[theirs][key]
+            if found[theirs][key] is not None:  # reads have no latencies: they are asked for ahead
+                figures[f"{ours} {key}"] = found[theirs][key]
     figures["adds client_cpu_us"] = found["client_cpu_s_per_million"]
     figures["reads client_cpu_us"] = found["read_cpu_s_per_million"]
     return figures

@@ -180,8 +180,9 @@ def foreground(side: Side, begin: Callable[[], None]) -> Foreground:
         load.finish()
     if found.errors:
         raise BkboxError(f"adds of the foreground failed: {found.errors}")
-    say(f"{side.name}: foreground {found.per_s:.0f} adds/s, p99 {found.p99_us:.0f} us")
-    return Foreground(found.per_s, found.p99_us)
+    p99_us = found.p99_us or 0.0
+    say(f"{side.name}: foreground {found.per_s:.0f} adds/s, p99 {p99_us:.0f} us")
+    return Foreground(found.per_s, p99_us)
 
 
 def table(data: Data, found: dict[str, Figures]) -> str:

@@ -3,6 +3,7 @@
 ``HOST_SLOW_READS`` names a file: while it is there, each read of a segment by a worker takes a tenth of a second.
 ``HOST_WAIT_AT`` names a FIFO: at SIGUSR1 a worker starts a program whose input is that FIFO, and like everybody who
 starts a program so it waits for it in the state D, which no signal ends, until somebody opens the other end.
+``HOST_RESTART_S``: seconds without progress after which the supervisor kills a child.
 """
 
 from __future__ import annotations
@@ -27,6 +28,11 @@ def _wait(_number: int, _frame: object) -> None:
     actions = [(os.POSIX_SPAWN_OPEN, 0, os.environ["HOST_WAIT_AT"], os.O_RDONLY, 0)]
     os.posix_spawn("/bin/true", ["true"], {}, file_actions=actions)
 
+
+if "HOST_RESTART_S" in os.environ:
+    from bkbox import limits
+
+    limits.STALL_RESTART_S = float(os.environ["HOST_RESTART_S"])
 
 if "bkbox.worker" in sys.orig_argv:
     if "HOST_SLOW_READS" in os.environ:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from bkbox.admin.status import Process
-from bkbox_tui.history import slowest_us
+from bkbox.admin.status import Process, Status
+from bkbox_tui.history import lately_p99_us
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import COLUMNS, row
 from bkbox_tui.snapshot import DiskFiles
@@ -62,9 +62,7 @@ class Overview(Panel):
         rows: list[Row] = []
         processes: list[Row] = []
         if status is not None:
-            sync, reply = slowest_us(status, "fsync"), slowest_us(status, "reply")
-            if sync is not None and reply is not None:
-                latency = f"99 of 100 adds since the start: sync within {micros(sync)}, answered within {micros(reply)}"
+            latency = _latency(status)
             rows = [
                 (
                     disk.disk,
@@ -87,9 +85,21 @@ class Overview(Panel):
         self.query_one("#processes", Table).show(processes)
 
 
+def _latency(status: Status) -> str:
+    """From the request to its response."""
+    p99_us = {name: lately_p99_us(status, name) for name in ("add", "read")}
+    said = [f"{name}s within {micros(us)}" for name, us in p99_us.items() if us is not None]
+    return f"99 of 100 are answered lately, on the slowest disk: {', '.join(said)}" if said else ""
+
+
 def _is_shown(process: Process) -> bool:
     """A worker is in the line of its disk, and again here where there is something to say of it."""
-    return process.role != "worker" or process.restarts > 0 or not process.running
+    return (
+        process.role != "worker"
+        or process.restarts > 0
+        or not process.running
+        or process.stalled_s > 0
+    )
 
 
 def _from_files(item: DiskFiles) -> tuple[str, ...]:

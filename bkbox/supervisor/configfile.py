@@ -1,0 +1,45 @@
+"""The configuration file as it is now, which the next start will read: it may have been edited since this one."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+
+from bkbox import config as configuration
+from bkbox.config import Config
+from bkbox.errors import ConfigError
+
+
+class ConfigFile:
+    """Read again only where the file is another one; ``problem``: why a start would refuse it, else empty."""
+
+    def __init__(self, path: Path, environ: Mapping[str, str]) -> None:
+        self._path = path
+        self._environ = environ
+        self._seen: tuple[int, ...] | None = None
+        self._read = False
+        self._config: Config | None = None
+        self.problem = ""
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether it is another one than the one that was read last."""
+        return not self._read or self._identity() != self._seen
+
+    def config(self) -> Config | None:
+        """What it says; None where ``problem`` says why nothing can be made of it."""
+        if self.has_changed:
+            self._seen, self._read = self._identity(), True
+            try:
+                self._config, self.problem = configuration.load(self._path, self._environ), ""
+            except ConfigError as error:
+                self._config, self.problem = None, "; ".join(error.problems)
+        return self._config
+
+    def _identity(self) -> tuple[int, ...] | None:
+        try:
+            found = os.stat(self._path)
+        except OSError:
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns

@@ -1,0 +1,130 @@
+"""Whether the children of a bookie make progress; one that makes none is shown, and killed after a while.
+
+Each child is looked at once a second (pulse.py), whether or not a service manager listens.
+
+=======================  ======================================================================================
+without an answer for    what happens
+=======================  ======================================================================================
+STALL_SHOWN_S            it is stalled: status, warnings, health checks and metrics say so
+SLOW_STALL_SHOWN_S       the same for one that waits for its disk, computes or starts, without any fault perhaps
+STALL_RESTART_S          it is killed, by its process id, and started again as any child that has ended
+BUSY_RESTART_S           the same for one that computes all the time
+=======================  ======================================================================================
+
+A child that waits for its disk is never killed: the disk is slow, and another worker would wait as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from bkbox import limits
+from bkbox.supervisor.process import Child
+from bkbox.supervisor.pulse import Pulse
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.supervisor import Supervisor
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 1.0
+
+
+class Stall(NamedTuple):
+    """A child makes no progress: for how many seconds, and what it does instead."""
+
+    seconds: float
+    doing: str
+
+    def __str__(self) -> str:
+        return f"has made no progress for {self.seconds:.0f} s ({self.doing})"
+
+
+class Progress:
+    """Of the children of one bookie. ``step_s``: seconds between two looks."""
+
+    def __init__(
+        self,
+        bookie: Supervisor,
+        step_s: float = LOOK_EVERY_S,
+        now_s: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._bookie = bookie
+        self._step_s = step_s
+        self._now_s = now_s
+        self._pulses: dict[Child, Pulse] = {}
+        self._told: set[int] = set()
+
+    async def run(self) -> None:
+        """Until it is cancelled."""
+        try:
+            while True:
+                if self._bookie.state != "stopping":  # a stop has bounds of its own
+                    self.look()
+                await asyncio.sleep(self._step_s)
+        finally:
+            for pulse in self._pulses.values():
+                pulse.forget()
+
+    def look(self) -> None:
+        """Look at each child once; kill those that are stalled for too long."""
+        present = set()
+        for what, child, serves in children_of(self._bookie):
+            present.add(child)
+            pulse = self._pulses.get(child)
+            if pulse is None:
+                pulse = self._pulses[child] = Pulse(child, self._step_s, self._now_s)
+            pulse.look(serves=serves)
+            self._tell(what, child)
+            if (
+                pulse.idle_s >= limits.STALL_RESTART_S or pulse.silent_s >= limits.BUSY_RESTART_S
+            ) and child.running:
+                log.error(
+                    "%s (pid %d) %s: it is killed and started again",
+                    *(what, child.pid, Stall(pulse.unanswered_s, pulse.doing)),
+                )
+                child.kill()
+        for gone in self._pulses.keys() - present:
+            self._told.discard(gone.pid)
+            self._pulses.pop(gone).forget()
+
+    def _tell(self, what: str, child: Child) -> None:
+        stall = self.stall_of(child)
+        if stall is None:
+            if child.pid in self._told and child.running:
+                log.info("%s (pid %d) makes progress again", what, child.pid)
+            self._told.discard(child.pid)
+        elif child.pid not in self._told:
+            self._told.add(child.pid)
+            log.error("%s (pid %d) %s", what, child.pid, stall)
+
+    def stall_of(self, child: Child | None) -> Stall | None:
+        """Of a child that runs and makes no progress; None: it makes some, or has ended."""
+        pulse = None if child is None else self._pulses.get(child)
+        if pulse is None or not pulse.child.running:
+            return None
+        slow_s = pulse.unanswered_s if pulse.serves else pulse.silent_s
+        is_idle = pulse.serves and pulse.idle_s >= limits.STALL_SHOWN_S
+        if is_idle or slow_s >= limits.SLOW_STALL_SHOWN_S:
+            return Stall(pulse.unanswered_s, pulse.doing)
+        return None
+
+    def silent_s(self, child: Child) -> float:
+        """For how many seconds a child has shown no sign of life; to wait for a disk is one."""
+        pulse = self._pulses.get(child)
+        return 0.0 if pulse is None else pulse.silent_s
+
+
+def children_of(bookie: Supervisor) -> Iterator[tuple[str, Child, bool | None]]:
+    """Each child by its name for people, and whether it serves; None: from its first answer on."""
+    for disk in bookie.disks:
+        if disk.child is not None:
+            yield f"the worker of disk {disk.path}", disk.child, disk.usable
+    serves = None if bookie.state == "running" else False
+    for what, child in (("the front-end", bookie.frontend), ("the repair worker", bookie.repair)):
+        if child is not None:
+            yield what, child, serves

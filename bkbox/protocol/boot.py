@@ -147,7 +147,7 @@ def classify(evidence: DiskEvidence) -> Verdict:
             "the bookie did not stop cleanly, the host has been up and the file system mounted since: nothing was lost",
             False,
         )
-    return Verdict(DiskClass.CLEAN, "it was stopped cleanly, or is new", False)
+    return Verdict(DiskClass.CLEAN, "it was stopped cleanly", False)
 
 
 def _why_lost(evidence: DiskEvidence, runs: tuple[RunEvidence, ...]) -> str:

@@ -48,7 +48,7 @@ def changes_of_jobs(old: Sequence[Job] | None, new: Sequence[Job]) -> Iterator[C
         if was is None or _shown_state(was) is not _shown_state(job):
             yield _job(job)
         if job.blocked > (0 if was is None else was.blocked) and not job.state.ended:
-            text = f"job {job.id} ({job.kind.value}) is blocked by {job.blocked} ledgers"
+            text = f"job {job.id} ({job.kind.value}) is blocked by {counted(job.blocked, 'ledger')}"
             yield Change(Severity.WARNING, f"job/{job.id}", text)
 
 

@@ -7,7 +7,6 @@ from enum import IntEnum
 import click
 
 from bkbox import errors
-from bkbox.words import reason_of
 
 
 class ExitCode(IntEnum):
@@ -70,6 +69,8 @@ def exit_code(error: errors.BkboxError) -> ExitCode:
 def host_error(error: OSError) -> errors.HostError:
     """What the system refused, and of which file."""
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
+    from bkbox.words import reason_of  # a help page need not wait for it
+
     return errors.HostError(": ".join([*names, reason_of(error)]))
 
 

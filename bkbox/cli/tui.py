@@ -68,8 +68,6 @@ def tui(
         raise click.UsageError("a recording cannot be recorded: leave --record and --headless out")
     if headless is not None and record is None:
         raise click.UsageError("--headless only records: say where with --record")
-    if headless is None:
-        _require_terminal()
     try:
         from bkbox_tui import sources, start
     except ModuleNotFoundError as error:
@@ -87,6 +85,8 @@ def tui(
     else:
         target = target_of(config_file, url, token_file, plain_text=plain_text)
         source = sources.Bookie(target.address, target.config, _wall_ms)
+    if headless is None:
+        _require_terminal()
     start.run(source, record, headless, _wall_ms)
 
 

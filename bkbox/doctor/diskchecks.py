@@ -11,6 +11,7 @@ from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import DiskError
 from bkbox.host.blocks import Device, Mount, device_of, mount_of
 from bkbox.host.files import HostFiles
+from bkbox.host.mounts import mount_identity
 from bkbox.host.processes import flock_holder
 from bkbox.storage import marker as markers
 from bkbox.storage.files import Files
@@ -214,9 +215,12 @@ def _marker(host: HostFiles, files: Files, folder: Path) -> Finding:
     found = markers.read_marker(files, folder)
     if found is None:
         return ok("last stop", str(folder), "in order")
-    if found.is_host_crash(host.text("/proc/sys/kernel/random/boot_id") or ""):
+    boot_id = host.text("/proc/sys/kernel/random/boot_id") or ""
+    if found.is_host_crash(boot_id, mount_identity(host, folder)):
+        restarted = any(run.boot_id != boot_id for run in found.runs)
+        why = "the host was restarted" if restarted else "the file system was mounted anew"
         reason = "; ".join(found.failures) or (
-            "it stands in for a lost disk" if found.replaced else "the host was restarted since"
+            "it stands in for a lost disk" if found.replaced else f"{why} since"
         )
         return warn(
             "last stop",

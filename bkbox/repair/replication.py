@@ -113,7 +113,7 @@ class ReplicationWorker:
             self._work.unblock(ledger)
         self._work.expect(ledgers=self._done + len(marked))
         if marked:
-            self._work.say(f"working on {len(marked)} ledgers that are marked")
+            self._work.say(f"working on {counted(len(marked), 'ledger', 'that are')} marked")
         locked = await self._tree.locked() if marked else frozenset()
         now_s = self._now_s()
         due = [each for each in marked if each not in locked and self._waits.is_due(each, now_s)]

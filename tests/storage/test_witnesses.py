@@ -10,6 +10,7 @@ import pytest
 
 from bkbox.errors import DiskFullError, IndexDamagedError
 from bkbox.ipc import messages
+from bkbox.storage.checkpoint import read_checkpoint
 from bkbox.storage.disk import HELD, DiskStore, ReplayReport
 from bkbox.storage.files import RealFiles
 from bkbox.storage.orderedstore import MemoryStore
@@ -325,6 +326,23 @@ def test_a_clean_disk_whose_log_goes_on_behind_its_checkpoint_is_a_loss(disk: Di
     assert store.entries(1) == [(0, 9)]
     store.abandon()
     assert HELD in again(disk, is_clean=True).damaged
+
+
+@pytest.mark.parametrize("is_clean", [False, True])
+def test_a_disk_without_a_record_begins_no_further_segment_and_takes_no_checkpoint(
+    disk: Disk, is_clean: bool
+) -> None:
+    seen = (0, 0, 0)
+    for starts in range(3):
+        store = disk.open()
+        before = read_checkpoint(RealFiles(), disk.path)
+        assert store.replay(False, is_clean=is_clean, seen=seen).intact
+        assert store.log.position.segment == 1
+        if starts:
+            assert store.last_checkpoint == before
+        rest(store)
+        seen = store.durable
+        store.close()
 
 
 # ---- what the device did not take ----------------------------------------------------------------

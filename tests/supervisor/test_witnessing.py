@@ -288,8 +288,9 @@ def add(bookie: BookieProcess, entries: range) -> None:
 
 
 def refused_start(bookie: BookieProcess) -> None:
-    with pytest.raises(AssertionError, match="older copy|behind"):
+    with pytest.raises(AssertionError, match=r"older copy|behind"):
         bookie.start()
+    bookie.ensure_gone()
 
 
 def test_a_disk_that_is_an_older_copy_is_taken_in_as_a_lost_one(make_bookie: MakeBookie) -> None:

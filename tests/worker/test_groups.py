@@ -44,7 +44,7 @@ def opened(make: Make, *arguments: object, **options: object) -> Bench:
 
 
 def test_nothing_is_acknowledged_before_it_is_synced_and_reads_wait_for_no_sync(make: Make) -> None:
-    bench = opened(make)
+    bench = opened(make, ticks=lambda: 0)  # the disk never rests
     bench.files.gate.clear()
     bench.send(*adds(1, 1, 3))
     bench.send(*adds(1, 4, 2))
@@ -61,7 +61,7 @@ def test_nothing_is_acknowledged_before_it_is_synced_and_reads_wait_for_no_sync(
 
 
 def test_a_sync_covers_all_groups_that_came_while_the_one_before_was_under_way(make: Make) -> None:
-    bench = opened(make)
+    bench = opened(make, ticks=lambda: 0)  # the disk never rests
     bench.files.gate.clear()
     bench.send(*adds(1, 1, 2))
     syncs = bench.files.syncs

@@ -143,6 +143,7 @@ class DiskStore:
         self._journal_in_use = journal if ack_after is AckAfter.JOURNAL else None
         """The journal, if this run acknowledges by it; one may be there only to be replayed."""
         self._generation = generation
+        self._is_settled = True
         self._tail = TailFile(files, disk)
         log.set_generation(generation)
         if journal is not None:
@@ -211,6 +212,7 @@ class DiskStore:
             )
         not_written = "" if host_crash or is_clean else self._bring_to_device()
         host_crash = host_crash or bool(not_written)
+        self._is_settled = not host_crash
         self._opened_index = LedgerIndex(self._open_index(self._files, self._disk, host_crash))
         stamp = self.index.stamp()
         if checkpoint is not None and stamp.number < checkpoint.index:
@@ -598,13 +600,16 @@ class DiskStore:
             mark = self._mark_here()
             if mark is not None:
                 self._tail.replace(mark)
+        self._is_settled = True
 
     # ---- at rest ---------------------------------------------------------------
 
     @property
     def is_held(self) -> bool:
-        """Whether what a replay found missing has not been dealt with yet: see ``settle``."""
-        return self._checkpoints.held
+        """Whether what a replay found missing, or what a lost host may have taken of active ledgers, has not been dealt
+        with yet: see ``settle``. The mark of an active ledger stays until then.
+        """
+        return self._checkpoints.held or not self._is_settled
 
     @property
     def is_proven(self) -> bool:

@@ -82,6 +82,11 @@ class _Segment:
     is_short: bool = False
 
 
+def _written(segment: int, offset: int) -> int:
+    """The last segment with a record, where the log ends at this place."""
+    return segment if offset > SEGMENT_HEADER_BYTES else segment - 1
+
+
 class LogReplayer:
     """One replay of an entry log; ``run`` leaves the log ready for appends, and all before them durable."""
 
@@ -148,9 +153,10 @@ class LogReplayer:
         for segment in self._read:
             goes_on = self._mend(segment, is_last=segment is self._read[-1])
         if not goes_on:
-            seen = self._witnesses.elsewhere[0]
-            if self._witnesses.tail is not None:
-                seen = max(seen, self._witnesses.tail.segment)
+            tail = self._witnesses.tail
+            seen = _written(*self._witnesses.elsewhere)
+            if tail is not None:
+                seen = max(seen, _written(tail.segment, tail.offset))
             self._log.start_at(max(newest, self._first + begun - 1, retired.last, seen) + 1)
         if self._host_crash or self._found.lost:
             gone, self._found.dropped = self._index.find_gone(self._is_gone)

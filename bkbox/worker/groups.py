@@ -284,9 +284,10 @@ class Groups:
             return
         now = self._ticks_us()
         is_idle = now - self._appended_us >= _REST_US
+        has_rested = self._rested_at == store.position
         if not is_idle and now - self._marked_us >= _TAIL_US:
             self._mark_tail(now)
-        if self._sync is not None or self._waiting or self._rested_at == store.position:
+        if self._sync is not None or self._waiting or has_rested:
             return
         try:
             if bookie.has_active and (is_idle or now - self._unmarked_us >= _UNMARK_US):

@@ -97,11 +97,12 @@ def test_every_log_has_an_election_of_its_own(uri: str) -> None:
     on(uri, scenario)
 
 
-def test_a_file_of_the_version_before_gets_the_table(tmp_path: Path) -> None:
+def test_a_file_of_before_there_were_logs_gets_the_table(tmp_path: Path) -> None:
     uri = f"sqlite:{tmp_path}/cluster.db"
     asyncio.run(init_cluster(uri))
     with sqlite3.connect(tmp_path / "cluster.db") as old:
         old.execute("DROP TABLE log")
+        old.execute("DROP TABLE disk_record")
         old.execute("PRAGMA user_version = 2")
     old.close()
 

@@ -67,6 +67,27 @@ def test_stored_metadata_that_is_damaged_is_named(uri: str, path: Path) -> None:
     asyncio.run(scenario())
 
 
+def test_a_file_of_before_there_were_records_of_disks_gets_the_table(uri: str, path: Path) -> None:
+    async def scenario() -> None:
+        async with await create(uri) as store:
+            await store.write_cookie(BookieId("b:1"), b"cookie", None)
+        with closing(sqlite3.connect(path)) as old, old:
+            old.execute("DROP TABLE disk_record")
+            old.execute("PRAGMA user_version = 3")
+        stores = await asyncio.gather(*(connect(uri) for _ in range(3)))
+        for number, store in enumerate(stores):
+            expected = None if number == 0 else number - 1
+            await store.write_disk_record(BookieId("b:1"), b"%d" % number, expected)
+            assert await store.read_cookie(BookieId("b:1")) is not None
+        found = await stores[0].read_disk_record(BookieId("b:1"))
+        assert found is not None
+        assert found.value == b"2"
+        for store in stores:
+            await store.close()
+
+    asyncio.run(scenario())
+
+
 def test_ledger_ids_end_at_the_largest(uri: str, path: Path) -> None:
     async def scenario() -> None:
         async with await create(uri) as store:

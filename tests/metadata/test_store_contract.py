@@ -227,6 +227,31 @@ def test_cookies_are_compared_and_set(uri: str) -> None:
     asyncio.run(scenario())
 
 
+def test_records_of_disks_are_compared_and_set_and_go_with_the_cookie(uri: str) -> None:
+    async def scenario() -> None:
+        async with await connect(uri) as store:
+            assert await store.read_disk_record(BOOKIE) is None
+            with pytest.raises(VersionConflictError, match="absent"):
+                await store.write_disk_record(BOOKIE, b"never", 0)
+            first = await store.write_disk_record(BOOKIE, b"one", None)
+            assert (first.value, first.version) == (b"one", 0)
+            with pytest.raises(VersionConflictError):
+                await store.write_disk_record(BOOKIE, b"again", None)
+            second = await store.write_disk_record(BOOKIE, b"two", 0)
+            with pytest.raises(VersionConflictError):
+                await store.write_disk_record(BOOKIE, b"late", 0)
+            assert await store.read_disk_record(BOOKIE) == second
+            other = await store.write_disk_record(BookieId("b:2"), b"other", None)
+            assert await store.cookies() == {}, "a record is no cookie"
+            await store.write_cookie(BOOKIE, b"cookie", None)
+            await store.delete_cookie(BOOKIE)
+            await store.delete_cookie(BOOKIE)
+            assert await store.read_disk_record(BOOKIE) is None
+            assert await store.read_disk_record(BookieId("b:2")) == other
+
+    asyncio.run(scenario())
+
+
 def test_a_closed_store_says_so(uri: str) -> None:
     async def scenario() -> None:
         store = await connect(uri)

@@ -60,11 +60,12 @@ def contents(disk: Path) -> dict[str, bytes]:
 
 def test_row_01_phase_one_is_complete_before_the_port_opens(make_bookie: MakeBookie) -> None:
     """Java starts the check and serves at once; here the first connection finds every ledger marked."""
-    bookie = make_bookie(disks=1, ack_after="write").start()
+    bookie = make_bookie(disks=1).start()
     ledgers = range(1, 1001)
     create_ledgers(bookie.metadata, (ledger_of(n, [bookie.bookie_id, NOBODY]) for n in ledgers))
-    bookie.kill()
-    pretend_another_boot(bookie.disks)
+    bookie.stop()
+    empty(bookie.disks[0])
+    repair_cookie(bookie)
     bookie.start(wait=False)
 
     def connected() -> RawClient | None:

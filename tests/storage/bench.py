@@ -27,8 +27,8 @@ from bkbox.storage.records import (
     ledger_record,
 )
 from bkbox.storage.scan import read_segment
-from bkbox.storage.segment import ENTRY_LOG_MAGIC, SegmentName
-from tests.faultyfiles import CrashableFiles, CrashableStore
+from bkbox.storage.segment import ENTRY_LOG_MAGIC, SegmentName, filler
+from tests.faultyfiles import SECTOR_BYTES, CrashableFiles, CrashableStore
 
 IDENTITY = DiskIdentity(UUID(int=0x1234), "bookie:3181", "instance")
 KEY = b"k" * 20
@@ -88,8 +88,26 @@ class Disk:
 
     def end_of_segment(self, number: int = 1) -> int:
         """Where the last record of a whole segment ends, and its filler begins."""
-        name = SegmentName(ENTRY_LOG_MAGIC, IDENTITY.uuid, number)
+        name = segment_name(number)
         return read_segment(RealFiles(), self.segment(number), name, 0, lambda _record: None).size
+
+    def unwrite_sector(self, offset: int, number: int = 1, *, zeros: bool = False) -> int:
+        """The first sector of a segment that begins behind ``offset`` never reached the disk: it holds filler, or zeros
+        as where the file was not filled. Where it begins.
+        """
+        start = offset - offset % SECTOR_BYTES + SECTOR_BYTES
+        data = bytearray(self.segment(number).read_bytes())
+        end = min(start + SECTOR_BYTES, len(data))
+        data[start:end] = (
+            bytes(end - start) if zeros else filler(segment_name(number).seed, start, end)
+        )
+        self.segment(number).write_bytes(data)
+        return start
+
+
+def segment_name(number: int = 1) -> SegmentName:
+    """Of a segment of the disk's entry log."""
+    return SegmentName(ENTRY_LOG_MAGIC, IDENTITY.uuid, number)
 
 
 def put(store: DiskStore, *records: Record) -> None:

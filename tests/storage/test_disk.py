@@ -32,6 +32,7 @@ from tests.faultyfiles import SECTOR_BYTES, Crash, CrashableFiles
 from tests.storage.bench import IDENTITY, KEY, Disk, entry, entry_bytes, put
 
 STATE = LedgerRecord(KEY)
+LARGE = b"x" * 1_500
 
 
 @pytest.fixture
@@ -167,10 +168,10 @@ def test_segments_roll_and_footers_count(disk: Disk) -> None:
     for number in range(6, 40):
         put(store, entry(1, number, bytes(100)))
     log = store.log
-    assert log.segments() == [1, 2, 3, 4]
+    assert log.segments() == [1, 2, 3, 4, 5]
     counted = 0
     payload = b"\0" * 7 + b"\x64" + bytes(100)
-    entries = sum(disk.segment(number).read_bytes().count(payload) for number in (1, 2, 3))
+    entries = sum(disk.segment(number).read_bytes().count(payload) for number in (1, 2, 3, 4))
     for segment in log.segments()[:-1]:
         data = disk.segment(segment).read_bytes()
         last_footer = int.from_bytes(data[-8:], "big")
@@ -439,14 +440,15 @@ def test_an_entry_that_the_index_knows_and_the_log_lost_is_not_passed_over(real_
     fill(store)
     store.index.flush()
     store.abandon()
-    flip(disk.segment(), disk.end_of_segment() - 1)
+    end = disk.end_of_segment()
+    disk.segment().write_bytes(disk.segment().read_bytes()[: end - 1])
     for again in range(2):
         store = disk.open()
         report = store.replay(True)
         # The index held the entry, so it had been acknowledged: this disk lied about its sync.
         assert report.dropped_entries == 1
         assert report.damaged == (HELD,) * again
-        assert report.bytes_cut == (0 if again else 16 + 32 + 100)
+        assert report.bytes_cut == (0 if again else 16 + 32 + 100 - 1)
         assert not report.trusted
         store.abandon()
 
@@ -454,9 +456,9 @@ def test_an_entry_that_the_index_knows_and_the_log_lost_is_not_passed_over(real_
 def test_a_hole_in_the_last_batch_is_kept_and_noted(disk: Disk) -> None:
     store = disk.start()
     fill(store, entries=3)
-    store.append([entry(1, number) for number in range(3, 8)])
+    store.append([entry(1, number, LARGE) for number in range(3, 8)])
     store.abandon()
-    flip(disk.segment(), offset_of(disk.segment(), 1, 5) + 30)
+    disk.unwrite_sector(offset_of(disk.segment(), 1, 5))
     saved = (disk.path / "CHECKPOINT").read_bytes()
     for _ in range(2):  # the judgement stays the same, though the segment is sealed after the first
         (disk.path / "CHECKPOINT").write_bytes(saved)
@@ -470,6 +472,21 @@ def test_a_hole_in_the_last_batch_is_kept_and_noted(disk: Disk) -> None:
     put(store, entry(1, 8))
     assert store.log.segments() == [1, 2]
     store.close()
+
+
+def test_a_wrong_record_in_the_last_batch_is_lost_if_all_of_it_was_written(disk: Disk) -> None:
+    store = disk.start()
+    fill(store, entries=3)
+    store.append([entry(1, number) for number in range(3, 8)])
+    store.abandon()
+    flip(disk.segment(), offset_of(disk.segment(), 1, 5) + 30)
+    for again in range(2):
+        store = disk.open()
+        report = store.replay(True)
+        assert len(report.damaged) == 1 + again, "and every later start finds the same"
+        assert not report.intact
+        assert store.entries(1) == [(0, 4), (6, 7)]
+        store.abandon()
 
 
 def test_damage_below_the_proven_bound_is_damage_after_a_host_crash_too(disk: Disk) -> None:
@@ -792,19 +809,22 @@ def test_an_index_without_room_keeps_its_checkpoint_waiting(
 def test_a_hole_before_a_seal_is_noted_too(disk: Disk) -> None:
     store = disk.open(segment_bytes_max=800)
     store.replay(False)
-    fill(store, entries=4)
-    put(store, entry(1, 4, bytes(400)))
-    assert store.log.segments() == [1, 2]
+    put(store, ledger_record(1, STATE), entry(1, 0))
+    store.append([entry(1, 1, LARGE)])
+    store.index_appended()
+    put(store, entry(1, 2))
+    assert disk.end_of_segment(2) > 64
     store.abandon()
-    disk.segment(2).unlink()
-    flip(disk.segment(1), disk.segment(1).stat().st_size - 24 - 20)  # the SYNCED before the SEAL
+    for number in store.log.segments()[1:]:
+        disk.segment(number).unlink()
+    disk.unwrite_sector(offset_of(disk.segment(1), 1, 1))
     saved = (disk.path / "CHECKPOINT").read_bytes()
     for _ in range(2):
         (disk.path / "CHECKPOINT").write_bytes(saved)
         store = disk.open()
         report = store.replay(True)
         assert report.damaged == ()
-        put(store, entry(1, 5))
+        put(store, entry(1, 3))
         assert store.log.segments() == [1, 2]
         store.abandon()
     report_of_rebuild = rebuild_index(

@@ -16,6 +16,7 @@ from tests.storage.bench import KEY, Disk, entry, entry_bytes, put
 
 SEGMENT_BYTES = 1_000
 PAYLOAD = bytes(100)
+LARGE = b"x" * 1_500
 RECORD_BYTES = 16 + 32 + len(PAYLOAD)
 SEAL_BYTES = 24
 
@@ -93,20 +94,37 @@ def test_a_lost_host_may_cut_the_end_of_a_segment_that_has_successors(
     assert rebuilt.unreadable == ()
 
 
-def test_a_hole_in_a_segment_that_has_successors_is_noted(disk: Disk) -> None:
-    flip(disk.segment(2), 64 + RECORD_BYTES + 60)
+def test_a_hole_in_a_segment_that_has_successors_is_noted(ram_path: Path) -> None:
+    disk = Disk(ram_path)
+    store, _report = start(disk)
+    put(store, ledger_record(1, LedgerRecord(KEY)))
+    for number in range(4):
+        put(store, entry(1, number, LARGE))
+    store.abandon()
+    disk.unwrite_sector(400, 2, zeros=True)
     saved = (disk.path / "CHECKPOINT").read_bytes()
     found = []
     for _ in range(2):
         (disk.path / "CHECKPOINT").write_bytes(saved)
         store, report = start(disk, AckAfter.SYNC, host_crash=True)
         assert report.damaged == ()
-        found.append(entries_of(store))
-        put(store, entry(1, 20, PAYLOAD))
+        found.append(store.entries(1))
+        put(store, entry(1, 4, PAYLOAD))
         store.sync()
         store.abandon()
-    assert len(found[0]) == 19
-    assert found[1] == [*found[0], 20]
+    assert found == [[(1, 3)], [(1, 4)]], (
+        "the first entry is gone for good, and the last one is not"
+    )
+
+
+def test_a_wrong_record_of_which_every_sector_was_written_is_lost(disk: Disk) -> None:
+    """What a lost host leaves of a write is whole sectors; this is something else."""
+    flip(disk.segment(2), 64 + RECORD_BYTES + 20)
+    for _ in range(2):
+        store, report = start(disk, AckAfter.SYNC, host_crash=True)
+        assert f"{disk.segment(2)} bytes 212 to 360" in report.damaged[0]
+        assert not report.intact
+        store.abandon()
 
 
 @pytest.mark.parametrize("lost_bytes", [1, SEAL_BYTES, RECORD_BYTES])
@@ -137,10 +155,9 @@ def test_segments_that_were_made_ahead_hold_nothing(disk: Disk, header: int, tor
     """A kill may cut the last record though the next segment is there already."""
     store, report = start(disk, AckAfter.SYNC)
     numbers = entries_of(store)
-    last = store.log.segments()[-1]
     put(store, entry(1, 20, PAYLOAD))
     store.abandon()
-    used = max(n for n in (last, last + 1) if disk.segment(n).exists())
+    used = max(n for n in store.log.segments() if disk.end_of_segment(n) > 64)
     if torn:
         cut(disk.segment(used), disk.end_of_segment(used) - torn)
     other = Path(disk.segment(1)).read_bytes()[:header]

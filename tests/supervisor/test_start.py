@@ -71,13 +71,13 @@ def test_no_process_loads_what_it_does_not_need(bookie: BookieProcess, tmp_path:
         assert loaded & unwanted == set(), role
 
 
-def test_a_clean_start_syncs_its_marker_and_nothing_else(
+def test_a_clean_start_syncs_its_marker_and_its_witness_and_nothing_else(
     bookie: BookieProcess, tmp_path: Path
 ) -> None:
     did = start(bookie, tmp_path / "side")
     every = itertools.chain.from_iterable(did.values())
     syncs = [line.removeprefix("sync ") for line in every if line.startswith("sync ")]
     disk = bookie.disks[0]
-    assert syncs == [f"{disk}/DIRTY.new", str(disk)], (
+    assert syncs == [f"{disk}/DIRTY.new", str(disk), f"{disk}/WITNESS.new", str(disk)], (
         "nothing to settle, and nothing since the last checkpoint"
     )

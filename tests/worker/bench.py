@@ -124,6 +124,7 @@ class Bench:
         checkpoint_bytes: int = 1 << 30,
         segment_bytes_max: int = 1 << 30,
         slow_us: int = 0,
+        ticks: Callable[[], int] = ticks_us,
     ) -> None:
         self.disk = folder / "disk"
         self.files = WatchedFiles()
@@ -142,10 +143,10 @@ class Bench:
             now_ms=lambda: 0,
         )
         self.report = self.store.replay(host_crash=False)
-        self.bookie = Bookie(self.store, wall_ms=lambda: 0, ticks_us=ticks_us)
-        self.stages = Stages(slow_us, ticks_us)
+        self.bookie = Bookie(self.store, wall_ms=lambda: 0, ticks_us=ticks)
+        self.stages = Stages(slow_us, ticks)
         self.lost = False
-        self.groups = Groups(self.store, self.bookie, self.stages, ticks_us, self._lose)
+        self.groups = Groups(self.store, self.bookie, self.stages, ticks, self._lose)
         self.sent = 0
         self.done = 0
         """Batches of which everything was answered."""

@@ -12,7 +12,14 @@ from bkbox.admin.client import fetch_status
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Status
 from bkbox.config import Config
-from bkbox.doctor import bookiechecks, diskchecks, hostchecks, storechecks
+from bkbox.doctor import (
+    bookiechecks,
+    diskchecks,
+    filesystemchecks,
+    hostchecks,
+    powerchecks,
+    storechecks,
+)
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BkboxError, BookieNotRunningError
 from bkbox.host.clock import clock
@@ -41,7 +48,11 @@ def examine(
     findings += bookiechecks.admin_socket(config, answers=alive)
     findings += diskchecks.check(config, host, RealFiles(), running=alive)
     findings += bookiechecks.port(config, status, running=alive)
-    findings += asyncio.run(storechecks.check(config, wait_s, running=alive))
+    findings += filesystemchecks.of_metadata(config, host)
+    of_store = asyncio.run(storechecks.check(config, wait_s, running=alive))
+    findings += of_store
+    if not any(each.check == "metadata store" and each.verdict == "fail" for each in of_store):
+        findings += asyncio.run(powerchecks.check(config, wait_s))
     if status is None:  # which says itself what it runs with
         findings.append(hostchecks.kernel())
     return [*findings, *_host(host, status)]

@@ -22,6 +22,7 @@ from bkbox.admin.routes import Asked, Route
 from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import DiskChangeError
 from bkbox.jobs.job import Job, JobAction, JobKind, to_json
+from bkbox.protocol.boot import DiskClass
 from bkbox.supervisor.report import CLASSES
 
 if TYPE_CHECKING:
@@ -147,6 +148,9 @@ def read_only_routes(bookie: Supervisor) -> tuple[Route, ...]:
     )
 
 
+_MAY_HAVE_LOST = frozenset({DiskClass.HOST_CRASH, DiskClass.REPLACED})
+
+
 def view_of(disk: Disk) -> DiskView:
     """A disk as operators see it."""
     state, reason, what_to_do = _state(disk, disk.path)
@@ -166,6 +170,7 @@ def view_of(disk: Disk) -> DiskView:
         read_only=tuple(disk.read_only),
         worker_pid=None if child is None else child.pid,
         restarts=disk.restarts,
+        last_start=disk.reason if disk.crash_class in _MAY_HAVE_LOST else "",
     )
 
 

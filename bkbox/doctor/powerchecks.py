@@ -7,13 +7,12 @@ from collections.abc import Iterable
 from bkbox.config import Config
 from bkbox.doctor.finding import Finding, ok, warn
 from bkbox.errors import BkboxError
-from bkbox.storage.records import AckAfter
 from bkbox.supervisor import powerdomain
 
 
 async def check(config: Config, wait_s: float) -> Iterable[Finding]:
     """Of the bookies that the metadata store knows. Nothing where it cannot be asked: another check says that."""
-    if config.ack_after != AckAfter.WRITE:
+    if config.ack_after != "write":
         return []
     try:
         found = await powerdomain.look(config, wait_s)

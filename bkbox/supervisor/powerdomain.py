@@ -15,7 +15,6 @@ from bkbox.config import Config
 from bkbox.ids import BookieId
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
-from bkbox.storage.records import AckAfter
 from bkbox.wire.service_info import split_bookie_id
 
 _MEANS = (
@@ -26,7 +25,7 @@ _MEANS = (
 
 def of_store(config: Config) -> str:
     """What the configuration alone tells; empty where that is nothing."""
-    if config.ack_after != AckAfter.WRITE:
+    if config.ack_after != "write":
         return ""
     if isinstance(metadatauri.parse(config.metadata), metadatauri.SqliteUri):
         return f"ack_after = write with SQLite as the metadata store: all bookies are on this one host. {_MEANS}"
@@ -38,7 +37,7 @@ async def look(config: Config, wait_s: float) -> str:
     or where nothing is acknowledged before it is synced. Raises MetadataError, OperatorError, ConfigError.
     """
     known = of_store(config)
-    if known or config.ack_after != AckAfter.WRITE:
+    if known or config.ack_after != "write":
         return known
     async with await connect(config.metadata, min(wait_s, config.metadata_wait_s)) as store:
         hosts = await _hosts(config, store)

@@ -26,7 +26,8 @@ _CHANGE_TIMEOUT_S = 600.0
 @dataclass(frozen=True, slots=True)
 class DiskView:
     """One disk. ``state`` in one or two words, ``reason`` why, ``what_to_do`` where something is to be done. Sizes are
-    bytes. None: not known, as the bookie is not running or the disk is gone.
+    bytes. None: not known, as the bookie is not running or the disk is gone. ``last_start``: what the last start found,
+    where the disk may have lost something; else empty.
     """
 
     path: str
@@ -42,6 +43,7 @@ class DiskView:
     read_only: tuple[str, ...]
     worker_pid: int | None
     restarts: int | None
+    last_start: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,6 +116,8 @@ def _print(found: Sequence[DiskView]) -> None:
     for each in found:
         if each.reason:
             click.echo(f"{each.path}: {each.state}: {each.reason}")
+        if each.last_start:
+            click.echo(f"{each.path}: last start: {each.crash_class}: {each.last_start}")
         if each.what_to_do:
             click.echo(f"{each.path}: what to do: {each.what_to_do}")
 

@@ -13,10 +13,11 @@ from bkbox import config as configuration
 from bkbox import metadatauri
 from bkbox.cli.options import FILE, dry_run_option
 from bkbox.cli.output import message, outcome_option
+from bkbox.config import Config
 from bkbox.configschema import SCHEMA
-from bkbox.errors import ConfigError
+from bkbox.errors import BkboxError, ConfigError
 from bkbox.host.writers import create
-from bkbox.supervisor import setup
+from bkbox.supervisor import powerdomain, setup
 
 _OWN_OPTIONS = {
     "disks": "--disk",
@@ -110,6 +111,7 @@ def init(
             config_file.unlink()
         raise
     message(f"wrote {config_file}")
+    _warn_of_power(config, asyncio.run(_shared_power(config)))
     message(f"start the bookie with: bkbox run --config {config_file}")
 
 
@@ -130,8 +132,22 @@ def _say_what_would_be(path: Path, text: str) -> None:
         if disk.is_dir() and set(os.listdir(disk)) - {"lost+found"}:
             raise ConfigError([f"{disk} is not empty"])
         message(f"would prepare {disk}")
+    _warn_of_power(config, powerdomain.of_store(config))
     message(f"would enter bookie {config.bookie_id} in {config.metadata}")
     message(f"would write {path}; nothing was changed")
+
+
+async def _shared_power(config: Config) -> str:
+    """Why one power cut takes all bookies; empty where it does not, or the metadata store does not say."""
+    try:
+        return await powerdomain.look(config, config.metadata_wait_s)
+    except BkboxError:
+        return ""
+
+
+def _warn_of_power(config: Config, found: str) -> None:
+    if found:
+        message(f"warning: {found}. What to do: {powerdomain.what_to_do(config)}")
 
 
 def _absolute_uri(uri: str) -> str:

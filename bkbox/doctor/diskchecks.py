@@ -7,9 +7,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from bkbox.config import Config
+from bkbox.doctor import filesystemchecks
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import DiskError
-from bkbox.host.blocks import Device, Mount, device_of, mount_of
+from bkbox.host.blocks import device_of
 from bkbox.host.files import HostFiles
 from bkbox.host.mounts import mount_identity
 from bkbox.host.processes import flock_holder
@@ -17,12 +18,7 @@ from bkbox.storage import marker as markers
 from bkbox.storage.files import Files
 from bkbox.storage.identity import read_identity
 from bkbox.storage.lock import LOCK_NAME
-from bkbox.words import counted, error_text
-
-_MEMORY = frozenset({"tmpfs", "ramfs"})
-_LAYERS = frozenset({"overlay", "aufs"})
-_REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "fuse.sshfs", "ceph", "glusterfs"})
-_WITHOUT_BARRIERS = frozenset({"nobarrier", "barrier=0"})
+from bkbox.words import error_text
 
 _KNOWN = frozenset(
     [
@@ -34,10 +30,14 @@ _KNOWN = frozenset(
         "JOBS",
         "LOCK",
         "MOVES",
+        "PROBE",
+        "READONLY",
         "RESERVE",
         "RETIRED",
         "SCRUB",
+        "TAIL",
         "VERSION",
+        "WITNESS",
         "admin.sock",
         "entrylog",
         "index",
@@ -85,7 +85,7 @@ def _folder(
     else:
         yield ok("disk", str(folder), f"disk {identity.uuid} of {identity.bookie_id}")
     yield from _owner(folder)
-    yield from _file_system(host, folder)
+    yield from filesystemchecks.check(host, folder)
     yield from _space(config, folder)
     yield from _lock(host, folder, running=running)
     if not running and folder != config.journal and identity is not None:
@@ -112,71 +112,6 @@ def _owner(folder: Path) -> Iterator[Finding]:
         )
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
         yield fail("permissions", str(folder), "it cannot be written to", f"chmod u+rwx {folder}")
-
-
-def _file_system(host: HostFiles, folder: Path) -> Iterator[Finding]:
-    mount, device = mount_of(host, folder), device_of(host, folder)
-    if mount is None:
-        return
-    where = str(folder)
-    if mount.kind in _MEMORY:
-        yield fail(
-            "file system",
-            where,
-            f"{mount.kind} forgets everything when the host restarts",
-            f"mount a disk at {folder}",
-        )
-    elif mount.kind in _LAYERS:
-        yield warn(
-            "file system",
-            where,
-            f"{mount.kind} is a container's own file system, which goes with the container",
-            f"mount a volume at {folder}",
-        )
-    elif mount.kind in _REMOTE:
-        yield warn(
-            "file system",
-            where,
-            f"{mount.kind} is on another host: whether what was synced is on a disk there is that host's to say",
-            f"mount a local disk at {folder}",
-        )
-    elif _WITHOUT_BARRIERS & set(mount.options) and (device is None or device.volatile_cache):
-        yield fail(
-            "file system",
-            where,
-            "it is mounted without barriers: a sync ends before the disk has written, and a power cut loses what was "
-            "acknowledged",
-            f"mount -o remount,barrier {mount.point}",
-        )
-    elif "ro" in mount.options:
-        yield fail(
-            "file system",
-            where,
-            "it is mounted read-only, which the kernel does by itself after errors",
-            f"dmesg | grep {device.name if device else mount.source}",
-        )
-    else:
-        yield ok("file system", where, _described(mount, device))
-    yield from _errors(host, mount, folder)
-
-
-def _described(mount: Mount, device: Device | None) -> str:
-    if device is None:
-        return f"{mount.kind} on {mount.source}"
-    cache = {True: "with a volatile cache", False: "without a volatile cache", None: ""}
-    return f"{mount.kind} on {device.name} {cache[device.volatile_cache]}".rstrip()
-
-
-def _errors(host: HostFiles, mount: Mount, folder: Path) -> Iterator[Finding]:
-    """That ext4 has counted, which stay until somebody checks the file system."""
-    count = host.number(f"/sys/fs/ext4/{Path(mount.source).name}/errors_count")
-    if count:
-        yield fail(
-            "file system",
-            str(folder),
-            f"ext4 has met {counted(count, 'error')} on {mount.source} since it was last checked",
-            f"stop the bookie, then: umount {mount.point} && e2fsck -f {mount.source}",
-        )
 
 
 def _space(config: Config, folder: Path) -> Iterator[Finding]:
@@ -218,20 +153,24 @@ def _marker(host: HostFiles, files: Files, folder: Path) -> Finding:
     boot_id = host.text("/proc/sys/kernel/random/boot_id") or ""
     if found.is_host_crash(boot_id, mount_identity(host, folder)):
         restarted = any(run.boot_id != boot_id for run in found.runs)
-        why = "the host was restarted" if restarted else "the file system was mounted anew"
         reason = "; ".join(found.failures) or (
-            "it stands in for a lost disk" if found.replaced else f"{why} since"
+            "it stands in for a lost disk"
+            if found.replaced
+            else "the host was restarted since"
+            if restarted
+            else "its file system was mounted anew, or its device came back"
         )
         return warn(
             "last stop",
             str(folder),
-            f"not in order ({reason}): the next start takes it for a crash of the host, looks for what is missing and "
+            f"not in order ({reason}): the next start treats it as a crash of the host, looks for what is missing and "
             "brings it back from other bookies",
         )
     return warn(
         "last stop",
         str(folder),
-        "processes were killed; the host stayed up: the next start reads the end of the log again, nothing is lost",
+        "processes were killed; the host stayed up and the file system mounted: nothing is lost, the next start reads "
+        "the end of the log again",
     )
 
 

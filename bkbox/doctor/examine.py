@@ -13,7 +13,14 @@ from bkbox.admin.client import fetch_status
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Status
 from bkbox.config import Config
-from bkbox.doctor import bookiechecks, diskchecks, hostchecks, storechecks
+from bkbox.doctor import (
+    bookiechecks,
+    diskchecks,
+    filesystemchecks,
+    hostchecks,
+    powerchecks,
+    storechecks,
+)
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BkboxError, BookieNotRunningError
 from bkbox.host.clock import clock
@@ -48,9 +55,12 @@ def examine(
     findings += bookiechecks.openable(config, running=alive)
     findings += diskchecks.check(config, host, RealFiles(), running=alive)
     findings += bookiechecks.port(config, status, running=alive)
+    findings += filesystemchecks.of_metadata(config, host)
     unusable = {each.about for each in findings if each.check == "disk" and each.verdict == "fail"}
     said, folders = asyncio.run(storechecks.check(config, wait_s, running=alive, unusable=unusable))
     findings = [*_one_per_cause(findings, said, folders), *said]
+    if not any(each.check == "metadata store" and each.verdict == "fail" for each in said):
+        findings += asyncio.run(powerchecks.check(config, wait_s))
     if status is None:  # which says itself what it runs with
         findings.append(hostchecks.kernel())
     return [*findings, *_host(host, status)]

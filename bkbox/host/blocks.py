@@ -17,12 +17,15 @@ _FLUSHES_FIELD = 15
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A mounted file system: where, what, from what, and the options of the mount and of the file system."""
+    """A mounted file system: where, what, from what, the options of the mount and of the file system, and the number of
+    its device, ``MAJOR:MINOR``.
+    """
 
     point: str
     kind: str
     source: str
     options: tuple[str, ...]
+    number: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,8 @@ def mounts(host: HostFiles) -> list[Mount]:
             continue
         options = [*fields[5].split(","), *(more[2].split(",") if len(more) > 2 else ())]
         point = _unescaped(fields[4])
-        found.append(Mount(point, more[0], _unescaped(more[1]), tuple(dict.fromkeys(options))))
+        source = _unescaped(more[1])
+        found.append(Mount(point, more[0], source, tuple(dict.fromkeys(options)), fields[2]))
     return found
 
 

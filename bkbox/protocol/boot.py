@@ -123,7 +123,7 @@ def classify(evidence: DiskEvidence) -> Verdict:
         return Verdict(DiskClass.HOST_CRASH, f"the entry log is not in order: {found}", True)
     if marker is not None and marker.failures:
         failed = "; ".join(marker.failures)
-        return Verdict(DiskClass.HOST_CRASH, f"a run before could not trust it: {failed}", True)
+        return Verdict(DiskClass.HOST_CRASH, f"it failed before: {failed}", True)
     if marker is not None and not marker.runs:
         return Verdict(DiskClass.HOST_CRASH, "the dirty marker names no run", True)
     runs = () if marker is None else marker.runs
@@ -131,14 +131,15 @@ def classify(evidence: DiskEvidence) -> Verdict:
     unsynced = [run for run in runs if run.acked_unsynced]
     if why and unsynced:
         only_active = evidence.intact and all(run.marks_active for run in unsynced)
-        reason = f"{why}, and entries were acked before a sync"
+        which = "only ledgers written in the last seconds" if only_active else "any ledger on it"
+        reason = f"{why}; entries were acknowledged before a sync: {which} may lack some"
         return Verdict(DiskClass.HOST_CRASH, reason, True, only_active)
     if not evidence.tail_trusted:
         return Verdict(DiskClass.HOST_CRASH, "the end of the entry log cannot be vouched for", True)
     if why:
         return Verdict(
             DiskClass.HOST_CRASH,
-            f"{why}; all that was acknowledged had been synced and is there",
+            f"{why}; all that was acknowledged had been synced and is there: nothing was lost",
             False,
         )
     if runs:

@@ -11,6 +11,7 @@ from pathlib import Path
 from bkbox.errors import HostError
 from bkbox.host.blocks import Device, device_of, flushes
 from bkbox.host.files import HostFiles
+from bkbox.host.filesystems import risks
 from bkbox.selftest import killed
 from bkbox.selftest.flushes import CANNOT_KNOW, CANNOT_KNOW_VIRTUAL, Flushing, judge
 from bkbox.selftest.killed import Kept
@@ -31,7 +32,9 @@ FOLDER_PREFIX = ".bkbox-selftest-"
 
 @dataclass(frozen=True, slots=True)
 class DiskReport:
-    """``passed``: nothing was lost and nothing lies, as far as can be seen; ``cannot_know``: what cannot."""
+    """``passed``: nothing was lost and nothing lies, as far as can be seen; ``cannot_know``: what cannot; ``warnings``:
+    of the file system, each with what to do.
+    """
 
     path: str
     device: Device | None
@@ -40,6 +43,7 @@ class DiskReport:
     kept: Kept
     passed: bool
     cannot_know: tuple[str, ...]
+    warnings: tuple[str, ...] = ()
 
 
 def test(folder: Path, seconds: float, host: HostFiles, clock_ns: Callable[[], int]) -> DiskReport:
@@ -79,7 +83,13 @@ def _test(
         kept=kept,
         passed=flushing.verdict != "lies" and not kept.lost,
         cannot_know=(*CANNOT_KNOW, *((CANNOT_KNOW_VIRTUAL,) if _is_virtual(host) else ())),
+        warnings=warnings(host, folder),
     )
+
+
+def warnings(host: HostFiles, path: Path) -> tuple[str, ...]:
+    """What speaks against the file system that a folder or a file lies on, each with what to do."""
+    return tuple(f"{risk.text}. What to do: {risk.command}" for risk in risks(host, path))
 
 
 def _is_virtual(host: HostFiles) -> bool:

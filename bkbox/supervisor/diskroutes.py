@@ -22,6 +22,7 @@ from bkbox.admin.routes import Asked, Route
 from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import DiskChangeError
 from bkbox.jobs.job import Job, JobAction, JobKind, to_json
+from bkbox.protocol.boot import DiskClass
 from bkbox.supervisor.report import CLASSES
 from bkbox.supervisor.sidelined import is_full, remedy
 from bkbox.words import counted
@@ -153,6 +154,9 @@ def read_only_routes(bookie: Supervisor) -> tuple[Route, ...]:
     )
 
 
+_MAY_HAVE_LOST = frozenset({DiskClass.HOST_CRASH, DiskClass.REPLACED})
+
+
 def view_of(disk: Disk, stall: Stall | None) -> DiskView:
     """A disk as operators see it; ``stall``: of its worker."""
     state, reason, what_to_do = _state(disk, disk.path)
@@ -175,6 +179,7 @@ def view_of(disk: Disk, stall: Stall | None) -> DiskView:
         read_only=tuple(disk.read_only),
         worker_pid=None if child is None else child.pid,
         restarts=disk.restarts,
+        last_start=disk.reason if disk.crash_class in _MAY_HAVE_LOST else "",
     )
 
 

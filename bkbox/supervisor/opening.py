@@ -83,7 +83,7 @@ async def open_disk(
     disk.opened = opened
     disk.crash_class, disk.reason = verdict.disk_class, verdict.reason
     disk.may_have_lost, disk.only_active = verdict.may_have_lost, verdict.only_active
-    if verdict.may_have_lost and opened.synced_ms:
+    if verdict.may_have_lost and opened.intact and opened.synced_ms:
         disk.reason += f"; nothing acknowledged before {_time(opened.synced_ms)} is missing"
     level = logging.INFO if verdict.disk_class is boot.DiskClass.CLEAN else logging.WARNING
     log.log(level, "disk %s: %s: %s", disk.path, disk.crash_class.value, disk.reason)

@@ -89,7 +89,9 @@ class File:
         self.lost = [each for each in self.lost if not (each[0] < end and start < each[1])]
 
     def _touch(self, start: int, end: int) -> None:
-        """These bytes are written, or cut off: they are as dirty as others."""
+        """These bytes are written, or cut off: their sectors are as dirty as others, and are written whole."""
+        start -= start % SECTOR_BYTES
+        end += -end % SECTOR_BYTES
         left = []
         for low, high, old in self.lost:
             if low < start:
@@ -214,11 +216,17 @@ class Disk:
         """Everything is durable, but for what a failed sync left behind; whether something is, and this was not said
         before."""
         was_left, self.left_behind = self.left_behind, False
+        if self.sync_fails():
+            self.left_behind = False  # told
+            for names in self.names.values():
+                for file in names.values():
+                    file.fail_sync()
+            return True
         for folder, names in self.names.items():
             for file in names.values():
                 file.sync()
             self.durable_names[folder] = dict(names)
-        return self.sync_fails() or was_left
+        return was_left
 
     def sync_fails(self) -> bool:
         """Whether the sync that is asked for fails."""

@@ -38,6 +38,7 @@ from bkbox.sim.network import Network
 from bkbox.sim.supervisor import SimSupervisor
 from bkbox.sim.upkeep import Upkeep
 from bkbox.sim.worker import Worker
+from bkbox.storage.disk import DiskStore
 from bkbox.supervisor import cookie_repair, cookies
 from bkbox.supervisor.directories import stamp
 from bkbox.supervisor.nursery import Nursery
@@ -359,11 +360,19 @@ class Host:
         return any(state is not None and state.fenced for state in states)
 
     def limbo(self) -> list[int]:
-        """Ledgers in limbo on the disks whose workers run."""
+        """Ledgers in limbo on the disks whose workers run, but for copies that wait to be named or collected."""
         return [
             ledger
             for worker in self.workers.values()
             if worker.store is not None and not worker.process.dead
             for ledger, record in worker.store.ledgers()
-            if record.limbo
+            if record.limbo and not self._is_unnamed_copy(worker.store, ledger)
         ]
+
+    def _is_unnamed_copy(self, store: DiskStore, ledger: int) -> bool:
+        """Whether the metadata does not name this bookie, which has a copy: in limbo until it does, or until the copy
+        is collected."""
+        found = self.cluster.truth.newest(ledger)
+        if found is None or self.name in found.value.bookies():
+            return False
+        return any(True for _run in store.entries(ledger))

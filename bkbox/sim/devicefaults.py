@@ -42,6 +42,7 @@ _LAST_BYTES = 600
 """Where rot in the last batch strikes: so far from its end at most."""
 
 _LOOKS = 60
+_ADDS = 200
 
 
 # ---- devices that fail and come back ----------------------------------------------------------------
@@ -58,11 +59,36 @@ def lose_device(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def lose_device_at_add(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The device of the next bookie that answers an add is gone, mostly before anything can have been synced."""
-    after_s = rng.choice((0.0, 0.0, 0.001, 0.1)) * rng.random()
-    kind = rng.choice(("lose a device for a while", "fail a device for a while"))
-    faults.cluster.traps[ADDED] = partial(faults.strike, after_s, kind, rng)
+    """The device of the next bookie that answers an add, and has not synced what is on it, is gone, or fails."""
+    faults.cluster.traps[ADDED] = partial(_strike_unsynced, faults, rng, _ADDS)
     return True
+
+
+def _strike_unsynced(faults: Faults, rng: random.Random, adds: int, host: Host) -> None:
+    disks = [disk for disk in _data_disks(host) if disk.has_unsynced_log]
+    if not disks:
+        if adds:
+            call = partial(_strike_unsynced, faults, rng, adds - 1)
+            faults.later(0.0, faults.cluster.traps.setdefault, ADDED, call)
+        return
+    faults.later(rng.choice((0.0, 0.0, 0.01)) * rng.random(), _lose_these, faults, host, rng, disks)
+
+
+def _lose_these(
+    faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk]
+) -> None:
+    if not faults.may_lose(host):
+        return
+    faults.cluster.counts["devices lost at an add"] += 1
+    if rng.random() < 0.3:
+        host.kill("the device of a disk is gone")
+        for disk in disks:
+            host.remount(disk)
+        return
+    for disk in disks:
+        disk.is_failing = True
+    end = rng.choice((_heal_and_kill, _heal_and_kill, _remount_after_stop, _remount_after_kill))
+    faults.later(rng.choice((0.0, 0.0, 2.0, 5.0)) * rng.random(), end, faults, host, rng, disks)
 
 
 def fail_device(faults: Faults, host: Host, rng: random.Random) -> bool:
@@ -109,10 +135,12 @@ def _heal(faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk])
     faults.later(rng.uniform(5.0, 60.0), faults.restart, host)
 
 
-def _heal_and_kill(_faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk]) -> None:
+def _heal_and_kill(faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk]) -> None:
     """What a bookie has heard of the failure it has noted where it could; in some cases another program has then asked
     the kernel, which says it once."""
     told = {path for path, worker in host.workers.items() if worker.has_told_trouble}
+    faults.cluster.counts["devices that came back"] += 1
+    faults.cluster.counts["devices that came back after trouble"] += bool(told)
     for disk in disks:
         if disk.is_failing:
             disk.come_back()
@@ -122,6 +150,9 @@ def _heal_and_kill(_faults: Faults, host: Host, rng: random.Random, disks: Seque
                     for file in names.values():
                         file.unheard = False
     host.kill("after an error of its disk")
+    if rng.random() < 0.8:
+        for disk in disks:
+            disk.drop_caches()
 
 
 def remount_in_order(faults: Faults, host: Host, rng: random.Random) -> bool:

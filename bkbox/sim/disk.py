@@ -266,6 +266,14 @@ class Disk:
                 file.fail_writeback()
         self.left_behind = True
 
+    def drop_caches(self) -> None:
+        """Memory is short: what looks clean is read from the device again, and a file tells of no error any more; the
+        file system does."""
+        for names in self.names.values():
+            for file in names.values():
+                file.release(0, len(file.data))
+                file.unheard = False
+
     def copy(self) -> Disk:
         """What a snapshot of its device has."""
         made = Disk(self.root)
@@ -391,6 +399,11 @@ class Disk:
         end = min(target + size, file.confirmed)
         file.data[target:end] = file.data[source : source + end - target]
         return f"{folder}/{name} byte {target}"
+
+    @property
+    def has_unsynced_log(self) -> bool:
+        """Whether something was appended to a log that is not synced."""
+        return bool(self._files(lambda name, file: file.end > file.ended))
 
     def last_batch(self, now: float, quiet_s: float) -> tuple[str, File] | None:
         """The log that was appended to last, and its path, if all of it is synced and nothing was appended for so

@@ -138,7 +138,7 @@ _ROT: Weights = {
 }
 
 _DEVICES: Weights = {
-    "lose a device at an add": 10.0,
+    "lose a device at an add": 20.0,
     "lose a device for a while": 3.0,
     "fail a device for a while": 6.0,
     "remount in order": 4.0,
@@ -291,11 +291,11 @@ THEMES: dict[str, Theme] = {
     "devices": Theme(
         3,
         lossy=(1, 1, 2),
-        ack_after=("write", "write", "write", "sync", "journal"),
+        ack_after=("write",),
         operations=_WRITES,
-        operation_count=(20, 50),
+        operation_count=(40, 80),
         faults=_DEVICES,
-        fault_count=(20, 60),
+        fault_count=(40, 90),
         again_s=(0.1, 0.3, 1.0),
         bare=(0.0, 0.5, 1.0),
     ),

@@ -244,11 +244,6 @@ BREAKS = tuple(
             witnesspatches.active_not_marked,
         ),
         (
-            "unmark-before-sync",
-            "active ledgers are unmarked before what they have is synced",
-            witnesspatches.unmarked_before_sync,
-        ),
-        (
             "journal-not-replayed",
             "the journal is not consulted at a start",
             witnesspatches.journal_not_replayed,

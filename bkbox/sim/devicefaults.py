@@ -22,7 +22,6 @@ from bkbox.sim.host import Host
 from bkbox.sim.worker import RESTED_S
 from bkbox.storage.entrylog import ENTRY_LOG_DIR
 from bkbox.storage.identity import read_identity
-from bkbox.storage.marker import MARKER_NAME
 from bkbox.storage.segment import (
     ENTRY_LOG_MAGIC,
     SEGMENT_HEADER_BYTES,
@@ -169,8 +168,7 @@ def _remount_all(faults: Faults, host: Host) -> None:
         return
     for disk in host.disks:
         disk.remount_in_order()
-    dirty = any(MARKER_NAME in disk.names[str(disk.root)] for disk in host.disks)
-    if not dirty and not faults.is_suspect(host):
+    if host.left_clean and not faults.is_suspect(host):
         host.must_be_clean = True
         faults.cluster.counts["remounts after an ordered stop"] += 1
 
@@ -296,7 +294,11 @@ def cut_log(faults: Faults, host: Host, rng: random.Random) -> bool:
     disk = rng.choice(_data_disks(host))
     if not disk.mounted or not faults.may_lose(host):
         return False
-    _bring_down(host, rng, partial(_cut, faults, host, disk, rng))
+    if rng.random() < 0.8:
+        host.kill("to cut off a log")
+    else:
+        host.stop()
+    host.once_down(partial(_cut, faults, host, disk, rng))
     return True
 
 
@@ -308,7 +310,9 @@ def _cut(faults: Faults, host: Host, disk: Disk, rng: random.Random) -> None:
     folder = str(disk.root / ENTRY_LOG_DIR)
     name = segment_file_name(mark.segment)
     file = disk.names.get(folder, {}).get(name)
-    if file is None or name != max(disk.names[folder]) or len(file.data) < mark.offset:
+    later = [other for key, other in disk.names.get(folder, {}).items() if key > name]
+    is_last = all(len(other.data) <= SEGMENT_HEADER_BYTES for other in later)
+    if file is None or not is_last or len(file.data) < mark.offset:
         return
     if rng.random() < 0.2:
         del disk.names[folder][name]

@@ -165,6 +165,8 @@ class Host:
         self.on_up: Callable[[], None] | None = None
         self.on_down: Callable[[], None] | None = None
         """What is done to the machine once the bookie is down, once."""
+        self.left_clean = False
+        """Whether the last supervisor stopped in order, and left all disks clean."""
         self.must_be_clean = False
         """Whether the next start may find no loss."""
         self.processes: list[Process] = []
@@ -209,6 +211,7 @@ class Host:
         told, self.on_start = self.on_start, None
         if told is not None:
             told()
+        self.left_clean = False
         process = self.process("supervisor")
         process.on_death.append(self._supervisor_died)
         process.run_task(self._live(process))
@@ -222,7 +225,7 @@ class Host:
         self.supervisor = supervisor = SimSupervisor(self, files, cast(Nursery, nursery))
         mismatch = False
         try:
-            await supervisor.run()
+            self.left_clean = await supervisor.run() == 0
             process.say("has stopped")
         except CookieMismatchError as error:
             process.say("does not start: %s", error)

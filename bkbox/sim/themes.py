@@ -157,10 +157,10 @@ _PAST: Weights = {
     "lose a host": 1.0,
 }
 
-_COPIES: Weights = {"write": 6.0, "copy by hand": 10.0, "recover": 3.0, "read": 6.0}
+_COPIES: Weights = {"write": 6.0, "copy by hand": 20.0, "recover": 6.0, "read": 6.0}
 
 _BETWEEN: Weights = {
-    "lose a host at a copy": 10.0,
+    "lose a host at a copy": 20.0,
     "lose a host": 1.0,
     "kill a bookie": 1.0,
     "lose a device for a while": 1.0,

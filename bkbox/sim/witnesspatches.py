@@ -54,7 +54,10 @@ def older_index_taken() -> tuple[Change, ...]:
 
 
 def no_generations() -> tuple[Change, ...]:
-    return ((cookies, "disk_behind", lambda record, uuid, witness, checkpoint: ""),)
+    return (
+        (cookies, "disk_behind", lambda record, uuid, witness, checkpoint: ""),
+        (Witnessing, "seen", lambda self, disk: [0, 0, 0]),
+    )
 
 
 def no_tail_marks() -> tuple[Change, ...]:
@@ -83,18 +86,6 @@ def active_not_marked() -> tuple[Change, ...]:
         return init
 
     return method(Bookie, "__init__", changed)
-
-
-def unmarked_before_sync() -> tuple[Change, ...]:
-    def changed(real: Callable[..., bool]) -> Callable[..., bool]:
-        def begin_unmark(self: Any, *, everything: bool) -> bool:
-            if real(self, everything=everything):
-                self.unmark()
-            return False
-
-        return begin_unmark
-
-    return method(Bookie, "begin_unmark", changed)
 
 
 def journal_not_replayed() -> tuple[Change, ...]:

@@ -334,6 +334,10 @@ class Program:
                 store = View(truth, self.process)
                 await store.write_ledger(after, found.version)
                 self.cluster.counts["copies named by hand"] += 1
+                pool, ledger = client.pool, metadata.ledger_id
+                bookie = BookieId(target.name)
+                for entry in entries:  # the observer hears what it says
+                    await pool.read(bookie, ledger, EntryId(entry), None)
         finally:
             self.cluster.copying[target.name] -= 1
 

@@ -73,9 +73,7 @@ def _strike_unsynced(faults: Faults, rng: random.Random, adds: int, host: Host) 
     faults.later(rng.choice((0.0, 0.0, 0.01)) * rng.random(), _lose_these, faults, host, rng, disks)
 
 
-def _lose_these(
-    faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk]
-) -> None:
+def _lose_these(faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk]) -> None:
     if not faults.may_lose(host):
         return
     faults.cluster.counts["devices lost at an add"] += 1
@@ -384,7 +382,9 @@ def _rested(faults: Faults, host: Host) -> list[tuple[str, File, int]]:
     now = faults.cluster.scheduler.now
     disks = _data_disks(host)
     workers = [host.workers.get(disk.root) for disk in disks]
-    if host.plan.ack_after == "journal":  # what is acknowledged is in it, and the entry logs wait for checkpoints
+    if (
+        host.plan.ack_after == "journal"
+    ):  # what is acknowledged is in it, and the entry logs wait for checkpoints
         if not all(worker is not None and worker.is_resting(now) for worker in workers):
             return []
         found = [disk.last_batch(now, RESTED_S) for disk in host.disks[len(disks) :]]

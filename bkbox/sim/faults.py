@@ -14,8 +14,8 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
-from bkbox.sim.disk import Disk
 from bkbox.sim.devicefaults import DEVICE_FAULTS
+from bkbox.sim.disk import Disk
 from bkbox.sim.diskfaults import DISK_FAULTS
 from bkbox.sim.disturbances import DISTURBANCES
 from bkbox.sim.frontend import ADDED
@@ -404,7 +404,8 @@ def is_settled(host: Host) -> bool:
         )
         and not host.crash_next_start
         and all(
-            disk.mounted and not (disk.is_failing or disk.fail_syncs or disk.fail_appends or disk.fail_reads)
+            disk.mounted
+            and not (disk.is_failing or disk.fail_syncs or disk.fail_appends or disk.fail_reads)
             for disk in host.disks
         )
         and host.supervisor is not None

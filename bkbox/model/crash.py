@@ -7,11 +7,11 @@ What else is lost depends on the class:
 - ``Loss.DISK``: one of two disks. That of the ledger: the same. The other: nothing of the ledger is lost, and the boot
   leaves alone what a disk that lost nothing records; but a ledger that is recorded nowhere is marked all the same.
 - ``Loss.PROCESS``: nothing; nothing is marked.
-- ``Loss.DEVICE``: the entries, and nothing that was synced. The kernel's boot id is the same: who does not compare mounts
-  takes it for the crash of a process.
+- ``Loss.DEVICE``: the entries, and nothing that was synced. The kernel's boot id is the same: a boot that does not
+  compare mounts takes it for the crash of a process.
 
-With ``copies``, a closed ledger may be copied to a bookie that no ensemble names, and is named in the metadata in a later
-step, as Java's recoverBookieData does.
+With ``copies``, a closed ledger may be copied to a bookie that no ensemble names; a later step names it in the
+metadata, as Java's recoverBookieData does.
 
 A fence is lost with the entries, unless it is durable. A boot that does not notice that the shutdown was unclean marks
 nothing.

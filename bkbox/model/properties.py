@@ -4,8 +4,8 @@ Of a world, a client or a part a question sees an *outline* only, so that few di
 is asked about once.
 
 ``Safety`` asks whether every variable is in its domain, and the properties of bkbox/checks: ``replication`` where there
-is no crash, ``held`` where fewer bookies crash than an ack quorum has. ``copies``: a bookie that acknowledged copies of a
-closed ledger, and is named by then, does not deny them.
+is no crash, ``held`` where fewer bookies crash than an ack quorum has. ``copies``: a bookie
+that acknowledged copies of a closed ledger, and is named by then, does not deny them.
 """
 
 from __future__ import annotations

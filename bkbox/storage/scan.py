@@ -58,9 +58,10 @@ class SegmentFindings:
 
     ``format`` of the segment, 0 where its header is bad; ``size`` of the file without filler, ``file_bytes`` with it;
     ``bound`` up to which its SYNCED records prove it durable (0: there is none), and what the last of them says beside
-    that: ``filled`` up to which the file was durably filled, ``synced_ms`` when (0 not known); ``footer`` = offset of the
-    last footer seen (0 none); ``seal_end`` = where the last SEAL ends; ``bad`` = (start, end) of bad regions, each with what of its
-    first record may never have been written; ``tail`` = the last of them if nothing but filler follows.
+    that: ``filled`` up to which the file was durably filled, ``synced_ms`` when (0 not known); ``footer`` = offset of
+    the last footer seen (0 none); ``seal_end`` = where the last SEAL ends; ``bad`` = (start, end) of bad regions, each
+    with what of its first record may never have been written; ``tail`` = the last of them if nothing but filler
+    follows.
     """
 
     segment: int

@@ -33,7 +33,6 @@ QUICKLY_CAUGHT = (
     "fence-before-sync",
     "named-without-copies",
     "active-not-marked",
-    "boot-id-only",
     "older-index-taken",
     "store-from-the-past-taken",
     "torn-taken-for-granted",

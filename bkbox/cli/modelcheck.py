@@ -134,6 +134,18 @@ class Answer:
 @click.option(
     "--disk-loss", is_flag=True, help="A crash takes one of two disks; the ledger is on one."
 )
+@click.option(
+    "--device-loss",
+    is_flag=True,
+    help="A crash takes what was not synced, and the kernel stays up: the device was away.",
+)
+@click.option("--boot-id-only", is_flag=True, help="A boot does not compare mounts.")
+@click.option(
+    "--copies", is_flag=True, help="A closed ledger is copied before the metadata names the bookie."
+)
+@click.option(
+    "--no-records", is_flag=True, help="A boot sets no limbo for copies that are not named."
+)
 @click.option("--no-message-loss", is_flag=True, help="Only a crash loses messages.")
 @click.option(
     "--no-recovery-fence", is_flag=True, help="Recovery reads do not fence (a defect of 4.13)."
@@ -196,6 +208,10 @@ def model_check(
     clear_limbo: str,
     process_crash: bool,
     disk_loss: bool,
+    device_loss: bool,
+    boot_id_only: bool,
+    copies: bool,
+    no_records: bool,
     no_message_loss: bool,
     no_recovery_fence: bool,
     no_lac_floor: bool,
@@ -217,8 +233,14 @@ def model_check(
     Example:
       bkbox model-check --no-limbo
     """
-    if process_crash and disk_loss:
-        raise click.UsageError("--process-crash and --disk-loss exclude each other")
+    losses = {
+        "--process-crash": (process_crash, Loss.PROCESS),
+        "--disk-loss": (disk_loss, Loss.DISK),
+        "--device-loss": (device_loss, Loss.DEVICE),
+    }
+    chosen = {name: loss for name, (is_chosen, loss) in losses.items() if is_chosen}
+    if len(chosen) > 1:
+        raise click.UsageError(f"{' and '.join(chosen)} exclude each other")
     corrections = replaced(
         AS_PUBLISHED if as_published else Corrections(),
         early_reads=early_reads,
@@ -240,7 +262,10 @@ def model_check(
         unnoticed=unnoticed,
         durable_fence=durable_fence,
         clearing=Clearing(clear_limbo),
-        loss=Loss.PROCESS if process_crash else Loss.DISK if disk_loss else Loss.BOOKIE,
+        loss=next(iter(chosen.values()), Loss.BOOKIE),
+        mounts=not boot_id_only,
+        copies=copies,
+        records=not no_records,
         message_loss=not no_message_loss,
         recovery_reads_fence=not no_recovery_fence,
         lac_floor=not no_lac_floor,

@@ -43,6 +43,7 @@ class Loss(Enum):
     BOOKIE = "bookie"  # all that the bookie has of the ledger
     DISK = "disk"  # one of the two disks of the bookie; the ledger lies on one
     PROCESS = "process"  # what was on its way to the bookie, and nothing else
+    DEVICE = "device"  # entries that were not synced: the device was away, the kernel stayed up; a fence is synced
 
 
 WINDOWS = (Status.OPEN, Status.RECOVERING, Status.CLOSED)
@@ -89,6 +90,11 @@ class Options:
     durable_fence: bool = False  # a fence survives a crash
     clearing: Clearing = Clearing.NEVER
     loss: Loss = Loss.BOOKIE
+    mounts: bool = True  # a boot tells a device that was away from one that stayed
+    copies: bool = False  # a closed ledger is copied to a bookie before the metadata names it
+    records: bool = (
+        True  # a boot sets limbo where a copy is recorded that the metadata does not name
+    )
     message_loss: bool = True
     recovery_reads_fence: bool = True
     lac_floor: bool = True  # a recovery starts no earlier than the last fragment

@@ -4,7 +4,8 @@ Of a world, a client or a part a question sees an *outline* only, so that few di
 is asked about once.
 
 ``Safety`` asks whether every variable is in its domain, and the properties of bkbox/checks: ``replication`` where there
-is no crash, ``held`` where fewer bookies crash than an ack quorum has.
+is no crash, ``held`` where fewer bookies crash than an ack quorum has. ``copies``: a bookie
+that acknowledged copies of a closed ledger, and is named by then, does not deny them.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from bkbox.model.state import Client, Fragments, Part, Role, World
 Outline = Hashable
 
 TYPES = "types"
+COPIES = "copies"
 
 
 class Properties(Protocol):
@@ -61,10 +63,25 @@ class _Client(NamedTuple):
     firsts: tuple[int, ...]
 
 
+class _Part(NamedTuple):
+    """``denies``: it says 'no such entry' of copies that it acknowledged."""
+
+    entries: tuple[tuple[int, int], ...]
+    denies: bool
+
+
 class Safety:
     """That nothing is lost."""
 
-    names = (TYPES, order.NAME, divergence.NAME, fragments.NAME, replication.NAME, held.NAME)
+    names = (
+        TYPES,
+        order.NAME,
+        divergence.NAME,
+        fragments.NAME,
+        replication.NAME,
+        held.NAME,
+        COPIES,
+    )
 
     def __init__(self, options: Options) -> None:
         self._options = options
@@ -85,7 +102,9 @@ class Safety:
         )
 
     def of_part(self, part: Part) -> Outline:
-        return part.entries if part_in_domain(part, self._options) else None
+        if not part_in_domain(part, self._options):
+            return None
+        return _Part(part.entries, part.copied and not part.entries and not part.limbo)
 
     def broken(self, seen: Sequence[Any]) -> int:
         name = self._broken(
@@ -97,19 +116,20 @@ class Safety:
         self,
         world: _World,
         clients: Sequence[_Client],
-        stored: Sequence[tuple[tuple[int, int], ...]],
+        parts: Sequence[_Part],
     ) -> str | None:
         def holders(entry: int) -> int:
             ensemble = fragment_of(entry, world.fragments).ensemble
             return sum(
                 any(entry == other for other, _ in entries)
-                for bookie, entries in enumerate(stored)
+                for bookie, (entries, _) in enumerate(parts)
                 if ensemble >> bookie & 1
             )
 
         options = self._options
-        if None in (world, *clients, *stored):
+        if None in (world, *clients, *parts):
             return TYPES
+        stored = [part.entries for part in parts]
         if not all(map(order.in_order, stored)):
             return order.NAME
         lacs = [client.lac for client in clients if client.lac is not None]
@@ -125,4 +145,9 @@ class Safety:
             confirmed = range(1, max(client.confirms for client in clients) + 1)
             if not held.all_held(holders(entry) for entry in confirmed):
                 return held.NAME
+        named = 0
+        for fragment in world.fragments:
+            named |= fragment.ensemble
+        if any(part.denies and named >> bookie & 1 for bookie, part in enumerate(parts)):
+            return COPIES
         return None

@@ -92,13 +92,15 @@ class Client(NamedTuple):
 
 
 class Part(NamedTuple):
-    """A bookie and its messages. ``entries`` are pairs (id, body), ascending."""
+    """A bookie and its messages. ``entries`` are pairs (id, body), ascending. ``copied``: it acknowledged copies of the
+    closed ledger."""
 
     entries: tuple[tuple[int, int], ...] = ()
     fenced: bool = False
     lac: int = 0
     limbo: bool = False
     mail: Mail = ()
+    copied: bool = False
 
 
 def members(bookies: int) -> Iterator[int]:

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from bkbox.bookie import admission
 from bkbox.bookie.admission import Standing
 from bkbox.protocol.boot import DiskClass
-from bkbox.sim import patches, repairpatches
+from bkbox.sim import patches, repairpatches, witnesspatches
 from bkbox.sim.environment import replaced
 from bkbox.sim.patches import Change
 from bkbox.values import replaced as with_changes
@@ -192,6 +192,66 @@ BREAKS = tuple(
             "collects-what-is-named",
             "collection takes closed ledgers for nobody's",
             repairpatches.collects_named,
+        ),
+        (
+            "boot-id-only",
+            "a disk that was mounted anew counts as one that stayed",
+            witnesspatches.boot_id_only,
+        ),
+        (
+            "failures-not-noted-elsewhere",
+            "that a disk failed is noted on that disk alone",
+            witnesspatches.failures_not_noted,
+        ),
+        (
+            "kernel-not-asked",
+            "a start after a process crash does not ask whether all was written",
+            witnesspatches.kernel_not_asked,
+        ),
+        (
+            "torn-taken-for-granted",
+            "what is not proved to have been durable counts as torn, whatever is there",
+            witnesspatches.torn_for_granted,
+        ),
+        (
+            "older-index-taken",
+            "an index that is older than its disk is used",
+            witnesspatches.older_index_taken,
+        ),
+        (
+            "no-generations",
+            "a disk that is an older copy of itself is used",
+            witnesspatches.no_generations,
+        ),
+        (
+            "no-tail-marks",
+            "the tail mark of a log is not looked at",
+            witnesspatches.no_tail_marks,
+        ),
+        (
+            "store-from-the-past-taken",
+            "a metadata store that is behind the disks is used",
+            witnesspatches.store_from_the_past,
+        ),
+        (
+            "unnamed-copies-not-in-limbo",
+            "phase one fences copies that the metadata does not name, and no more",
+            witnesspatches.unnamed_not_in_limbo,
+        ),
+        (
+            "active-not-marked",
+            "ledgers with entries that were acknowledged and not synced are not marked",
+            witnesspatches.active_not_marked,
+        ),
+        (
+            "journal-not-replayed",
+            "the journal is not consulted at a start",
+            witnesspatches.journal_not_replayed,
+        ),
+        (
+            "marker-left-at-stop",
+            "an ordered stop leaves the dirty marker: a remount looks like a loss",
+            witnesspatches.marker_left,
         ),
     )
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, cast
 
 from bkbox.errors import ConnectionLostError
@@ -91,6 +92,12 @@ class SimChild:
         self.control = SimChannel(callee)
         self._exited: asyncio.Future[Exit] = self._loop.create_future()
         callee.process.on_death.append(self._died)
+        if on_message is not None:
+            callee.process.tell = partial(self._tell, on_message)  # type: ignore[attr-defined]
+
+    def _tell(self, on_message: Handler, message: Message) -> None:
+        """The child says something by itself."""
+        self._loop.after(_WAY_S, on_message, message, [])
 
     @property
     def running(self) -> bool:

@@ -28,7 +28,18 @@ class File:
     with it, but who began it cannot know that.
     """
 
-    __slots__ = ("before", "confirmed", "data", "end", "ended", "lost", "synced", "undo")
+    __slots__ = (
+        "appended_at",
+        "before",
+        "confirmed",
+        "data",
+        "end",
+        "ended",
+        "lost",
+        "synced",
+        "undo",
+        "unheard",
+    )
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
@@ -39,6 +50,9 @@ class File:
         self.lost: list[tuple[int, int, bytes]] = []
         """What a failed sync left behind, and what is on the disk there: clean to the system, until it is written
         again."""
+        self.appended_at = 0.0
+        self.unheard = False
+        """Whether the next sync tells that something before it could not be written."""
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         end = offset + len(data)
@@ -89,7 +103,9 @@ class File:
         self.lost = [each for each in self.lost if not (each[0] < end and start < each[1])]
 
     def _touch(self, start: int, end: int) -> None:
-        """These bytes are written, or cut off: they are as dirty as others."""
+        """These bytes are written, or cut off: their sectors are as dirty as others, and are written whole."""
+        start -= start % SECTOR_BYTES
+        end += -end % SECTOR_BYTES
         left = []
         for low, high, old in self.lost:
             if low < start:
@@ -97,6 +113,23 @@ class File:
             if end < high:
                 left.append((max(low, end), high, old[max(0, end - low) :]))
         self.lost = left
+
+    def fail_writeback(self) -> None:
+        """The system could not write what was not synced, and nobody has asked for it yet."""
+        if self.synced != len(self.data) or self.undo:
+            self.fail_sync()
+            self.unheard = True
+
+    def copy(self) -> File:
+        """Of what is durable."""
+        made = File(self.durable() if self.undo or self.synced != len(self.data) else self.data)
+        for start, end, old in self.lost:
+            end = min(end, len(made.data))
+            if start < end:
+                made.data[start:end] = old[: end - start].ljust(end - start, b"\0")
+        made.end = made.ended = min(self.ended, len(made.data))
+        made.before, made.confirmed = min(self.before, made.end), min(self.confirmed, made.end)
+        return made
 
     @property
     def is_clean(self) -> bool:
@@ -117,6 +150,7 @@ class File:
         left = File(self.torn(rng, bare=bare))
         size = len(left.data)
         left.end = left.ended = min(self.ended, size)
+        left.appended_at = self.appended_at
         left.before = min(self.before, size)
         left.confirmed = min(self.confirmed, size)
         return left
@@ -185,6 +219,10 @@ class Disk:
         """How often it was mounted."""
         self.left_behind = False
         """Whether a sync has failed, so that the system holds for written what is not."""
+        self.is_failing = False
+        """Its device takes nothing; the system goes on with what it has in memory."""
+        self.contents = object()
+        """Another one after it was exchanged for another disk, or replaced by one."""
         self.fail_syncs = 0
         self.fail_appends = 0
         self.fail_reads = 0
@@ -207,21 +245,75 @@ class Disk:
             self.names[folder] = after
             self.durable_names[folder] = dict(after)
         self.fail_syncs = self.fail_appends = self.fail_reads = 0
-        self.left_behind = False
+        self.left_behind = self.is_failing = False
         self.on_failed_sync = None
+
+    def remount(self, rng: random.Random, *, bare: bool = False) -> None:
+        """Its device was away: mounted anew, it has what had been written to it."""
+        self.lose_host(rng, bare=bare)
+        self.mounts += 1
+
+    def remount_in_order(self) -> None:
+        """All was written to it before."""
+        self.sync_all()
+        self.mounts += 1
+
+    def come_back(self) -> None:
+        """The device takes writes again; what it did not take is gone, and in memory it looks clean."""
+        self.is_failing = False
+        for names in self.names.values():
+            for file in names.values():
+                file.fail_writeback()
+        self.left_behind = True
+
+    def drop_caches(self) -> None:
+        """Memory is short: what looks clean is read from the device again, and a file tells of no error any more; the
+        file system does."""
+        for names in self.names.values():
+            for file in names.values():
+                file.release(0, len(file.data))
+                file.unheard = False
+
+    def copy(self) -> Disk:
+        """What a snapshot of its device has."""
+        made = Disk(self.root)
+        made.folders = set(self.folders)
+        for folder in self.names:
+            durable = self.durable_names.get(folder, {})
+            made.names[folder] = {name: file.copy() for name, file in durable.items()}
+            made.durable_names[folder] = dict(made.names[folder])
+        return made
+
+    def put_back(self, other: Disk) -> None:
+        """A copy of it is in its place."""
+        self.folders, self.names, self.durable_names = (
+            other.folders,
+            other.names,
+            other.durable_names,
+        )
+        self.mounts += 1
 
     def sync_all(self) -> bool:
         """Everything is durable, but for what a failed sync left behind; whether something is, and this was not said
         before."""
         was_left, self.left_behind = self.left_behind, False
+        if self.sync_fails():
+            self.left_behind = False  # told
+            for names in self.names.values():
+                for file in names.values():
+                    file.fail_sync()
+            return True
         for folder, names in self.names.items():
             for file in names.values():
                 file.sync()
             self.durable_names[folder] = dict(names)
-        return self.sync_fails() or was_left
+        return was_left
 
     def sync_fails(self) -> bool:
         """Whether the sync that is asked for fails."""
+        if self.is_failing:
+            self.left_behind = True
+            return True
         if not self.fail_syncs:
             return False
         self.fail_syncs -= 1
@@ -249,12 +341,14 @@ class Disk:
             fresh.names,
             fresh.durable_names,
         )
+        self.contents = object()
 
     def exchange(self, other: Disk) -> None:
         """Each is where the other was."""
         mine, theirs = self._moved(other.root), other._moved(self.root)
         self.folders, self.names, self.durable_names = theirs
         other.folders, other.names, other.durable_names = mine
+        self.contents, other.contents = object(), object()
 
     def _moved(
         self, root: Path
@@ -305,6 +399,21 @@ class Disk:
         end = min(target + size, file.confirmed)
         file.data[target:end] = file.data[source : source + end - target]
         return f"{folder}/{name} byte {target}"
+
+    @property
+    def has_unsynced_log(self) -> bool:
+        """Whether something was appended to a log that is not synced."""
+        return bool(self._files(lambda name, file: file.end > file.ended))
+
+    def last_batch(self, now: float, quiet_s: float) -> tuple[str, File] | None:
+        """The log that was appended to last, and its path, if all of it is synced and nothing was appended for so
+        long."""
+        found = self._files(lambda name, file: name.endswith(LOG_SUFFIX) and file.ended > 0)
+        files = [(self.names[folder][name], f"{folder}/{name}") for folder, name in found]
+        if not files or max(file.appended_at for file, _ in files) > now - quiet_s:
+            return None
+        file, path = max(files, key=lambda each: (each[0].appended_at, each[1]))
+        return (path, file) if file.end == file.ended else None
 
     def _files(self, chosen: Callable[[str, File], bool]) -> list[tuple[str, str]]:
         """Folder and name of each that is chosen, in order."""

@@ -14,11 +14,12 @@ import random
 from collections.abc import Callable, Sequence
 from functools import partial
 
+from bkbox.sim.devicefaults import DEVICE_FAULTS
 from bkbox.sim.disk import Disk
 from bkbox.sim.diskfaults import DISK_FAULTS
 from bkbox.sim.disturbances import DISTURBANCES
 from bkbox.sim.frontend import ADDED
-from bkbox.sim.host import ADDED_BY_REPLACEMENT, KILLED, STEPS, Cluster, Host
+from bkbox.sim.host import ADDED_BY_REPLACEMENT, COPIED, KILLED, STEPS, Cluster, Host
 from bkbox.sim.loop import Process
 from bkbox.sim.schedule import Action, Plan
 from bkbox.sim.themes import (
@@ -50,7 +51,9 @@ class Faults:
         self.cluster = cluster
         self._plan = plan
         self._theme = THEMES[plan.theme]
-        self._machine = machine
+        self.machine = machine
+        self.at_last: list[Callable[[], None]] = []
+        """What puts right what came from the past, at the end."""
         self.names = names
         self._suspects: dict[str, float] = {}
         self._for_good: set[str] = set()
@@ -66,7 +69,7 @@ class Faults:
             self.cluster.scheduler.say(action.who, "FAULT: %s", action.kind)
 
     def later(self, delay: float, call: Callable[..., object], *args: object) -> None:
-        self._machine.after(delay, self._unless_over, call, args)
+        self.machine.after(delay, self._unless_over, call, args)
 
     def _unless_over(self, call: Callable[..., object], args: tuple[object, ...]) -> None:
         if not self._over:
@@ -82,15 +85,23 @@ class Faults:
         self._review()
         if host.name not in self._suspects and len(self._suspects) >= self._plan.lossy:
             return False
-        self._suspects[host.name] = self._machine.scheduler.now
+        host.must_be_clean = False
+        self._suspects[host.name] = self.machine.scheduler.now
         if for_good:
             self._for_good.add(host.name)
         return True
 
+    def is_suspect(self, host: Host) -> bool:
+        """Whether it may have lost something that it has not accounted for."""
+        self._review()
+        return host.name in self._suspects
+
     def _review(self) -> None:
         for name, since in list(self._suspects.items()):
             host = self.cluster.hosts[name]
-            if name not in self._for_good and host.accounted_at > since and is_settled(host):
+            is_copied_to = self.cluster.copying[name] > 0  # in limbo as soon as it is named
+            is_over = host.accounted_at > since and is_settled(host) and not is_copied_to
+            if name not in self._for_good and is_over:
                 del self._suspects[name]
 
     def _crash_is_fine(self, host: Host) -> bool:
@@ -302,31 +313,37 @@ class Faults:
         """What befalls the next bookie that takes a certain step of the protocol, just then."""
         kind = rng.choice(_AT_STEPS)
         after_s = rng.expovariate(1.0) * rng.choice((0.0, 0.01, 0.3))
-        self.cluster.traps[rng.choice(STEPS)] = partial(self._strike, after_s, kind, rng)
+        self.cluster.traps[rng.choice(STEPS)] = partial(self.strike, after_s, kind, rng)
         return True
 
     def lose_at_add(self, host: Host, rng: random.Random) -> bool:
         """The host of the next bookie that answers an add is lost, mostly before anything can have been synced."""
         after_s = rng.choice((0.0, 0.0, 0.001, 0.1)) * rng.random()
-        self.cluster.traps[ADDED] = partial(self._strike, after_s, "lose a host", rng)
+        self.cluster.traps[ADDED] = partial(self.strike, after_s, "lose a host", rng)
         return True
 
     def lose_all_at_add(self, host: Host, rng: random.Random) -> bool:
         """All hosts are lost soon after a bookie has answered an add: what was added with deferred sync is gone, unless
         it was forced meanwhile."""
         after_s = rng.choice((0.03, 0.3, 3.0)) * rng.random()
-        self.cluster.traps[ADDED] = partial(self._strike, after_s, "lose all hosts", rng)
+        self.cluster.traps[ADDED] = partial(self.strike, after_s, "lose all hosts", rng)
+        return True
+
+    def lose_at_copy(self, host: Host, rng: random.Random) -> bool:
+        """The host of the next bookie that was given a copy by hand is lost, before metadata names it."""
+        after_s = rng.choice((0.0, 0.0, 0.01, 1.0)) * rng.random()
+        self.cluster.traps[COPIED] = partial(self.strike, after_s, "lose a host", rng)
         return True
 
     def replace_at_takeover(self, host: Host, rng: random.Random) -> bool:
         """A bookie that a recovery has just begun to use in the place of another loses its disks."""
         after_s = rng.choice((0.0, 0.01, 0.1)) * rng.random()
         kind = "replace all disks by empty ones"
-        self.cluster.traps[ADDED_BY_REPLACEMENT] = partial(self._strike, after_s, kind, rng)
+        self.cluster.traps[ADDED_BY_REPLACEMENT] = partial(self.strike, after_s, kind, rng)
         return True
 
-    def _strike(self, after_s: float, kind: str, rng: random.Random, host: Host) -> None:
-        now = self._machine.scheduler.now
+    def strike(self, after_s: float, kind: str, rng: random.Random, host: Host) -> None:
+        now = self.machine.scheduler.now
         action = Action(now, kind, host.name, rng.getrandbits(48))
         self.later(after_s, self.do, action)
 
@@ -342,6 +359,8 @@ class Faults:
         cluster.truth.down_until = 0.0
         cluster.truth.lose_answers = 0
         cluster.truth.stale_s = 0.0
+        for call in self.at_last:
+            call()
         for registration in cluster.truth.registered.values():
             registration.lost_until = 0.0
         self._swap_back()
@@ -349,9 +368,12 @@ class Faults:
             self._bring_back(host)
             host.crash_next_start = 0
             host.ambush.changes = 0
-            host.on_start = host.on_loss = host.on_up = None
+            host.on_start = host.on_loss = host.on_up = host.on_down = None
             for disk in host.disks:
                 self._replace(host, disk)
+                if disk.is_failing:
+                    host.kill("to mount a disk again")
+                    host.remount(disk)
                 disk.fail_syncs = disk.fail_appends = disk.fail_reads = 0
                 disk.room = None
             for worker in host.workers.values():
@@ -382,7 +404,8 @@ def is_settled(host: Host) -> bool:
         )
         and not host.crash_next_start
         and all(
-            disk.mounted and not (disk.fail_syncs or disk.fail_appends or disk.fail_reads)
+            disk.mounted
+            and not (disk.is_failing or disk.fail_syncs or disk.fail_appends or disk.fail_reads)
             for disk in host.disks
         )
         and host.supervisor is not None
@@ -409,6 +432,8 @@ KINDS: dict[str, Callable[[Faults, Host, random.Random], bool]] = {
     "lose a host at an add": Faults.lose_at_add,
     "lose all hosts at an add": Faults.lose_all_at_add,
     "replace disks at a takeover": Faults.replace_at_takeover,
+    "lose a host at a copy": Faults.lose_at_copy,
     **DISK_FAULTS,
+    **DEVICE_FAULTS,
     **DISTURBANCES,
 }

@@ -68,6 +68,10 @@ class SimFiles:
         self._crash_in = change
 
     @property
+    def now(self) -> float:
+        return self._process.scheduler.now
+
+    @property
     def will_crash(self) -> bool:
         """At a change that is still to come."""
         return self._crash_in > 0
@@ -236,6 +240,7 @@ class _Appended:
         self._write(self._end, data)
         self._end += len(data)
         self._file.end = self._end
+        self._file.appended_at = self._files.now
 
     def seek(self, end: int) -> None:
         self._end = end
@@ -285,7 +290,8 @@ class _Appended:
         self._files.change()
         if not self._disk.mounted:
             raise DiskFailedError(f"sync {self._path}: the disk is gone")
-        if self._disk.sync_fails():
+        if self._disk.sync_fails() or self._file.unheard:
+            self._file.unheard = False
             self._file.fail_sync()
             raise DiskFailedError(f"sync {self._path}: an error of the disk")
         self._file.sync()

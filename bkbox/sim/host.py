@@ -38,6 +38,7 @@ from bkbox.sim.network import Network
 from bkbox.sim.supervisor import SimSupervisor
 from bkbox.sim.upkeep import Upkeep
 from bkbox.sim.worker import Worker
+from bkbox.storage.disk import DiskStore
 from bkbox.supervisor import cookie_repair, cookies
 from bkbox.supervisor.directories import stamp
 from bkbox.supervisor.nursery import Nursery
@@ -46,6 +47,8 @@ ADDED_BY_REPLACEMENT = "an add of a recovery, to a bookie that metadata does not
 
 STEPS = (ADDED, ADDED_BY_RECOVERY, ADDED_BY_REPLACEMENT, FENCED, READ_BY_RECOVERY, DENIED)
 """Steps of the protocol that faults may wait for."""
+
+COPIED = "a copy of a closed ledger that metadata does not name yet"
 
 KILLED = "it was killed"
 _ORPHANS = "their supervisor is gone"
@@ -87,6 +90,8 @@ class Cluster:
         """How repair processes audit, re-replicate and collect; None: they do not."""
         self.traps: dict[str, Callable[[Host], None]] = {}
         """What befalls the next bookie that takes a step of the protocol, once; by the step."""
+        self.copying: Counter[str] = Counter()
+        """Bookies that closed ledgers are copied to, and that metadata is to name next."""
 
     def frontend_of(self, bookie: BookieId) -> Frontend | None:
         """The front-end of a bookie, if one listens."""
@@ -120,7 +125,7 @@ def _config(plan: HostPlan, root: Path) -> Config:
         "repair_retry_max_s": 8.0,
         "topology_script": None,
         "rack_map": "",
-        "run_dir": None,
+        "run_dir": root / "run",
         "log_level": "warning",
     }
     return Config(**values, path=root / "bookie.toml", provenance={})
@@ -137,6 +142,8 @@ class Host:
         self.config = _config(plan, root)
         paths = [*self.config.disks, *([self.config.journal] if self.config.journal else [])]
         self.disks = [DiskFiles(path) for path in paths]
+        self.memory = DiskFiles(root / "run")
+        """The run directory: gone with the host."""
         self.indexes: dict[Path, SimIndex] = {}
         self.boot = 1
         self.wall_offset_ms = 0
@@ -156,6 +163,12 @@ class Host:
         it has ended well."""
         self.on_loss: Callable[[], None] | None = None
         self.on_up: Callable[[], None] | None = None
+        self.on_down: Callable[[], None] | None = None
+        """What is done to the machine once the bookie is down, once."""
+        self.left_clean = False
+        """Whether the last supervisor stopped in order, and left all disks clean."""
+        self.must_be_clean = False
+        """Whether the next start may find no loss."""
         self.processes: list[Process] = []
         self._machine = machine
         self._starting: Any = None
@@ -174,7 +187,7 @@ class Host:
         return made
 
     def files(self, process: Process) -> SimFiles:
-        return SimFiles(self.disks, process, self.rng, self.ambush)
+        return SimFiles([*self.disks, self.memory], process, self.rng, self.ambush)
 
     def mount_identity(self, folder: Path) -> str:
         """Of the file system that a disk is mounted from."""
@@ -198,6 +211,7 @@ class Host:
         told, self.on_start = self.on_start, None
         if told is not None:
             told()
+        self.left_clean = False
         process = self.process("supervisor")
         process.on_death.append(self._supervisor_died)
         process.run_task(self._live(process))
@@ -211,7 +225,7 @@ class Host:
         self.supervisor = supervisor = SimSupervisor(self, files, cast(Nursery, nursery))
         mismatch = False
         try:
-            await supervisor.run()
+            self.left_clean = await supervisor.run() == 0
             process.say("has stopped")
         except CookieMismatchError as error:
             process.say("does not start: %s", error)
@@ -246,6 +260,9 @@ class Host:
         self.supervisor = None
         self.is_up = False
         self.kill(_ORPHANS)
+        told, self.on_down = self.on_down, None
+        if told is not None:
+            told()
         self.start_in(self.plan.again_s * self.rng.uniform(0.2, 1.0))
 
     def start_in(self, delay: float) -> None:
@@ -254,6 +271,8 @@ class Host:
 
     def kill(self, why: str) -> None:
         """SIGKILL to all processes."""
+        if why != _ORPHANS:
+            self.must_be_clean = False
         processes, self.processes = self.processes, []
         if any(not process.dead for process in processes) and why != _ORPHANS:
             self.cluster.counts["crashes"] += 1
@@ -269,8 +288,23 @@ class Host:
         bare = self.plan.bare > 0.0 and self.rng.random() < self.plan.bare
         for disk in self.disks:
             disk.lose_host(self.rng, bare=bare)
+        self.memory.empty()
         for path in self.indexes:
             self.indexes[path] = self.indexes[path].lose_host(self.rng, bare=bare)
+
+    def remount(self, disk: DiskFiles) -> None:
+        """The device of a disk was away and is back, with what it had; no process runs."""
+        bare = self.plan.bare > 0.0 and self.rng.random() < self.plan.bare
+        disk.remount(self.rng, bare=bare)
+        if disk.root in self.indexes:
+            self.indexes[disk.root] = self.indexes[disk.root].lose_host(self.rng, bare=bare)
+
+    def once_down(self, call: Callable[[], None]) -> None:
+        """Do something to the machine as soon as no supervisor runs."""
+        if self.supervisor is None:
+            call()
+        else:
+            self.on_down = call
 
     def stop(self) -> None:
         """SIGTERM to the supervisor."""
@@ -298,6 +332,7 @@ class Host:
             self.cluster.observer,
             self.plan.sync_ms,
             self.plan.list_s,
+            self.indexes.__setitem__,
         )
         worker.wall_offset_ms = self.wall_offset_ms
 
@@ -359,11 +394,19 @@ class Host:
         return any(state is not None and state.fenced for state in states)
 
     def limbo(self) -> list[int]:
-        """Ledgers in limbo on the disks whose workers run."""
+        """Ledgers in limbo on the disks whose workers run, but for copies that wait to be named or collected."""
         return [
             ledger
             for worker in self.workers.values()
             if worker.store is not None and not worker.process.dead
             for ledger, record in worker.store.ledgers()
-            if record.limbo
+            if record.limbo and not self._is_unnamed_copy(worker.store, ledger)
         ]
+
+    def _is_unnamed_copy(self, store: DiskStore, ledger: int) -> bool:
+        """Whether the metadata does not name this bookie, which has a copy: in limbo until it does, or until the copy
+        is collected."""
+        found = self.cluster.truth.newest(ledger)
+        if found is None or self.name in found.value.bookies():
+            return False
+        return any(True for _run in store.entries(ledger))

@@ -33,6 +33,13 @@ class SimIndex(MemoryStore):
             _apply(self._flushed, changes)
         self._since.clear()
 
+    def copy(self) -> SimIndex:
+        """What a copy of its files has: what was flushed."""
+        made = SimIndex()
+        made._flushed = dict(self._flushed)
+        MemoryStore.write(made, made._flushed)
+        return made
+
     def lose_host(self, rng: random.Random, *, bare: bool = False) -> SimIndex:
         """What is left; ``bare``: nothing of what was not flushed."""
         left = SimIndex()

@@ -146,6 +146,10 @@ class SimSupervisor(Supervisor):
             )
         if len(opened) == len(self.disks) and not any(disk.may_have_lost for disk in self.disks):
             host.cluster.observer.vouched(host.name, host.vouches, host.keeps_fence)
+        if host.must_be_clean and any(disk.may_have_lost for disk in self.disks):
+            reasons = "; ".join(disk.reason for disk in self.disks if disk.may_have_lost)
+            host.cluster.observer.fail("no false alarm", f"{host.name} lost nothing: {reasons}")
+        host.must_be_clean = False
         told = host.on_loss
         if told is not None and any(disk.may_have_lost for disk in opened):
             host.on_loss = None

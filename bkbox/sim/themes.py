@@ -137,6 +137,35 @@ _ROT: Weights = {
     "wrong bits on the way": 3.0,
 }
 
+_DEVICES: Weights = {
+    "lose a device at an add": 20.0,
+    "lose a device for a while": 3.0,
+    "fail a device for a while": 6.0,
+    "remount in order": 4.0,
+    "kill a bookie": 2.0,
+    "stop a bookie": 1.0,
+}
+
+_PAST: Weights = {
+    "older index": 3.0,
+    "older disk": 5.0,
+    "older metadata store": 2.0,
+    "cut off a log": 4.0,
+    "rot at rest": 3.0,
+    "stop a bookie": 2.0,
+    "kill a bookie": 2.0,
+    "lose a host": 1.0,
+}
+
+_COPIES: Weights = {"write": 6.0, "copy by hand": 20.0, "recover": 6.0, "read": 6.0}
+
+_BETWEEN: Weights = {
+    "lose a host at a copy": 20.0,
+    "lose a host": 1.0,
+    "kill a bookie": 1.0,
+    "lose a device for a while": 1.0,
+}
+
 _SIEGE: Weights = {
     "strike at a step": 8.0,
     "replace disks at a takeover": 6.0,
@@ -259,6 +288,39 @@ THEMES: dict[str, Theme] = {
         faults=_ROT,
         fault_count=(10, 40),
     ),
+    "devices": Theme(
+        3,
+        lossy=(1, 1, 2),
+        ack_after=("write",),
+        operations=_WRITES,
+        operation_count=(40, 80),
+        faults=_DEVICES,
+        fault_count=(40, 90),
+        again_s=(0.1, 0.3, 1.0),
+        bare=(0.0, 0.5, 1.0),
+    ),
+    "the past": Theme(
+        3,
+        lossy=(1, 1, 2),
+        ack_after=("write", "sync", "sync", "journal"),
+        operations=_READS,
+        operation_count=(20, 50),
+        faults=_PAST,
+        fault_count=(15, 40),
+        again_s=(0.3, 1.0),
+    ),
+    "copies by hand": Theme(
+        3,
+        bookies=(4, 6),
+        lossy=(1, 1, 2),
+        ack_after=("write",),
+        operations=_COPIES,
+        operation_count=(30, 60),
+        faults=_BETWEEN,
+        fault_count=(20, 50),
+        again_s=(0.1, 0.3, 1.0),
+        bare=(0.5, 1.0),
+    ),
     "duels": Theme(
         4,
         lossy=(0, 0, 1, 1, 2),
@@ -308,12 +370,17 @@ THEMES: dict[str, Theme] = {
 }
 
 
+NEWER = ("devices", "the past", "copies by hand")
+"""Themes of every fifth seed, so that the others kept theirs when these came."""
+
+
 def _turns() -> Iterator[str]:
     """The names of one round, each as often as its share, spread evenly."""
-    total = sum(theme.share for theme in THEMES.values())
-    due = dict.fromkeys(THEMES, 0)
+    themes = {name: theme for name, theme in THEMES.items() if name not in NEWER}
+    total = sum(theme.share for theme in themes.values())
+    due = dict.fromkeys(themes, 0)
     for _ in range(total):
-        for name, theme in THEMES.items():
+        for name, theme in themes.items():
             due[name] += theme.share
         name = max(due, key=due.__getitem__)
         due[name] -= total
@@ -325,4 +392,5 @@ _ROUND = tuple(_turns())
 
 def theme_of(seed: int) -> str:
     """The name of its theme."""
-    return _ROUND[seed % len(_ROUND)]
+    turn, rest = divmod(seed, 5)
+    return _ROUND[seed % len(_ROUND)] if rest else NEWER[turn % len(NEWER)]

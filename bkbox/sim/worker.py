@@ -9,12 +9,13 @@ from __future__ import annotations
 import os
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bkbox.bookie.bookie import Bookie
 from bkbox.checks.observer import Observer
-from bkbox.errors import BkboxError, BugError, DiskError
+from bkbox.errors import BkboxError, BugError, DiskError, IndexDamagedError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import refusal
 from bkbox.ipc.messages import Message
@@ -23,8 +24,11 @@ from bkbox.kernel.batches import Group, segments
 from bkbox.sim.files import SimFiles
 from bkbox.sim.index import SimIndex
 from bkbox.sim.loop import Process
-from bkbox.storage.disk import DiskStore
+from bkbox.storage import rebuild
+from bkbox.storage.checkpoint import write_checkpoint
+from bkbox.storage.disk import DiskStore, ReplayReport
 from bkbox.storage.files import Files
+from bkbox.storage.index import LedgerIndex
 from bkbox.storage.orderedstore import OrderedStore
 from bkbox.storage.records import AckAfter
 from bkbox.worker.calls import Calls, opened, stopped
@@ -41,6 +45,8 @@ if TYPE_CHECKING:
 _SLOT_BYTES = 128 << 10
 _TURN_S = 0.0001
 _WALL_MS = 1_700_000_000_000
+RESTED_S = 3.0
+"""After so long without an append a disk has come to rest."""
 
 OpenIndex = Callable[[Path, bool, Process], SimIndex]
 
@@ -178,6 +184,7 @@ class Worker:
         observer: Observer,
         sync_ms: tuple[float, float],
         list_s: float,
+        put_index: Callable[[Path, SimIndex], None],
     ) -> None:
         self.process = process
         self.bookie_id = bookie
@@ -190,6 +197,7 @@ class Worker:
         self.wall_offset_ms = 0
         self._rng: random.Random = process.scheduler.rng
         self._open_index = open_index
+        self._put_index = put_index
         self._observer = observer
         self._bookie: Bookie | None = None
         self._groups: SimGroups | None = None
@@ -199,7 +207,8 @@ class Worker:
         self._awake = False
         self._poll_timer: Any = None
         self._rest_timer: Any = None
-        self._on_trouble: Callable[[Message], None] | None = None
+        self.opened_at = 0.0
+        """When it had replayed its log."""
         self._told_trouble = False
         self._disk = Path()
 
@@ -294,7 +303,60 @@ class Worker:
         except DiskError:
             return False
 
+    @property
+    def has_told_trouble(self) -> bool:
+        """Whether its supervisor knows that the disk failed."""
+        return self._told_trouble
+
+    def is_resting(self, now: float) -> bool:
+        """Whether nothing has kept it for a while from bringing its disk into a state that proves itself."""
+        store = self.store
+        return (
+            store is not None
+            and not self.process.dead
+            and store.failed_reason is None
+            and not store.is_held
+            and self.slowness == 1
+            and now - self.opened_at > RESTED_S
+        )
+
     def _open(self, order: messages.OpenDisk) -> Message:
+        rebuilt = ""
+        try:
+            store, report = self._replayed(order)
+        except IndexDamagedError as error:
+            rebuilt = str(error)
+            self.process.say("the index of %s is made anew: %s", order.path, error)
+            self._rebuild(Path(order.path))
+            store, report = self._replayed(order)
+        self.process.say("replayed %s: %s", order.path, report)
+        self.opened_at = self.process.scheduler.now
+        self._disk = Path(order.path)
+        self.store = store
+        self._bookie = Bookie(store, wall_ms=self._wall, ticks_us=self._ticks_us)
+        self._groups = SimGroups(
+            self, store, self._bookie, _NO_STAGES, self._ticks_us, self._lost_front
+        )
+        self._moves = Moves(
+            self.files, Path(order.path), store, self._bookie, self._groups, self._ticks_us
+        )
+        self._calls = Calls(store, self._bookie, _NO_STAGES, self._moves.ledgers_at_home)
+        self._bookie.watch_space(1.0, 0)
+        return opened(store, report, rebuilt)
+
+    def _rebuild(self, disk: Path) -> None:
+        """What rebuild_index does, into an index in memory."""
+        checkpoint = rebuild._checkpoint_of(self.files, disk)
+        fresh = SimIndex()
+        fresh.process = self.process
+        made = rebuild._Rebuild(
+            self.files, disk, LedgerIndex(fresh), checkpoint, lambda _done, _total: None
+        ).run()
+        if made.unreadable and checkpoint is not None:
+            write_checkpoint(self.files, disk, replace(checkpoint, held=True))
+        self._put_index(disk, fresh)
+
+    def _replayed(self, order: messages.OpenDisk) -> tuple[DiskStore, ReplayReport]:
         def open_index(_files: Files, disk: Path, host_crash: bool) -> OrderedStore:
             return self._open_index(disk, host_crash, self.process)
 
@@ -309,24 +371,16 @@ class Worker:
             open_index=open_index,
             generation=order.generation,
         )
-        report = store.replay(
-            order.host_crash,
-            is_clean=order.is_clean,
-            seen=(order.seen[0], order.seen[1], order.seen[2]),
-        )
-        self.process.say("replayed %s: %s", order.path, report)
-        self._disk = Path(order.path)
-        self.store = store
-        self._bookie = Bookie(store, wall_ms=self._wall, ticks_us=self._ticks_us)
-        self._groups = SimGroups(
-            self, store, self._bookie, _NO_STAGES, self._ticks_us, self._lost_front
-        )
-        self._moves = Moves(
-            self.files, Path(order.path), store, self._bookie, self._groups, self._ticks_us
-        )
-        self._calls = Calls(store, self._bookie, _NO_STAGES, self._moves.ledgers_at_home)
-        self._bookie.watch_space(1.0, 0)
-        return opened(store, report, "")
+        try:
+            report = store.replay(
+                order.host_crash,
+                is_clean=order.is_clean,
+                seen=(order.seen[0], order.seen[1], order.seen[2]),
+            )
+        except IndexDamagedError:
+            store.abandon()
+            raise
+        return store, report
 
     def _stop(self) -> Message:
         self.process.after(0.0, self.process.die, "it was told to stop")
@@ -391,6 +445,7 @@ class Worker:
     def flush(self) -> None:
         """Everything that is answered by now leaves; trouble is told once."""
         self._plan_rest()
+        self._tell_trouble()
         front, bookie = self.front, self._bookie
         if front is None or bookie is None or self.process.dead:
             return
@@ -404,7 +459,13 @@ class Worker:
             if wait_ms is not None:
                 self._poll_timer = self.process.after(wait_ms / 1000 + 0.001, self.flush)
         front.flush()
+
+    def _tell_trouble(self) -> None:
         store = self.store
-        if store is not None and store.failed_reason is not None and not self._told_trouble:
-            self._told_trouble = True
-            self.process.say("the disk failed: %s", store.failed_reason)
+        if store is None or store.failed_reason is None or self._told_trouble or self.process.dead:
+            return
+        self._told_trouble = True
+        self.process.say("the disk failed: %s", store.failed_reason)
+        tell = getattr(self.process, "tell", None)
+        if tell is not None:
+            tell(messages.DiskTrouble(reason=store.failed_reason))

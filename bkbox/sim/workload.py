@@ -18,13 +18,18 @@ from bkbox.client.options import ClientOptions
 from bkbox.client.reader import LedgerReader
 from bkbox.client.writer import LedgerWriter
 from bkbox.errors import BkboxError, NoSuchEntryError
-from bkbox.ids import EntryId, LedgerId
-from bkbox.sim.host import Cluster
+from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.protocol.audit import settled_fragments
+from bkbox.protocol.rereplication import FragmentRepair, with_replaced
+from bkbox.repair.transfer import FragmentCopier, Sources
+from bkbox.repair.window import WINDOW_BYTES, ByteWindow
+from bkbox.sim.host import COPIED, Cluster
 from bkbox.sim.link import Reach
 from bkbox.sim.loop import Process
 from bkbox.sim.metadata import View
 from bkbox.sim.schedule import Action, Plan
 from bkbox.sim.themes import HIDDEN
+from bkbox.sim.work import SimWork
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import DigestType, LedgerState
 
@@ -288,6 +293,54 @@ class Program:
         if found is not None and found.value.state is LedgerState.CLOSED:
             await self.sim.client.delete_ledger(ledger)
 
+    async def copy_by_hand(self) -> None:
+        """What Java's recoverBookieData does: it copies a fragment of a closed ledger to another bookie, and names that
+        in the metadata then. Nothing says meanwhile that it is under way."""
+        rng, client, truth = self.rng, self.sim.client, self.cluster.truth
+        closed = [
+            found
+            for ledger in self.ledgers.all[-8:]
+            if (found := truth.newest(ledger)) is not None
+            and found.value.state is LedgerState.CLOSED
+            and found.value.last_entry is not None
+            and found.value.last_entry >= 0
+        ]
+        if not closed:
+            return
+        found = rng.choice(closed)
+        metadata = found.value
+        others = sorted(set(self.cluster.hosts) - set(metadata.bookies()))
+        parts = [part for part in settled_fragments(metadata) if part[1]]
+        if not others or not parts:
+            return
+        target = self.cluster.hosts[rng.choice(others)]
+        index, entries = rng.choice(parts)
+        fragment = metadata.fragments[index]
+        new = {rng.randrange(len(fragment.ensemble)): BookieId(target.name)}
+        repair = FragmentRepair(fragment.first_entry, entries, fragment.ensemble, tuple(new), {})
+        registered = {BookieId(name) for name in self.cluster.hosts}
+        sources = Sources(client.pool, metadata, registered, {})
+        work, window = SimWork(), ByteWindow(WINDOW_BYTES)
+        self.cluster.copying[target.name] += 1
+        try:
+            await FragmentCopier(client.pool, sources, repair, work, window).copy(new)
+            self.process.say("has copied ledger %d to %s", metadata.ledger_id, target.name)
+            trap = self.cluster.traps.pop(COPIED, None)
+            if trap is not None:
+                trap(target)
+            await asyncio.sleep(rng.choice((0.1, 5.0, 20.0)))
+            after = with_replaced(metadata, repair, new)
+            if after is not None:
+                store = View(truth, self.process)
+                await store.write_ledger(after, found.version)
+                self.cluster.counts["copies named by hand"] += 1
+                pool, ledger = client.pool, metadata.ledger_id
+                bookie = BookieId(target.name)
+                for entry in entries:  # the observer hears what it says
+                    await pool.read(bookie, ledger, EntryId(entry), None)
+        finally:
+            self.cluster.copying[target.name] -= 1
+
     # ---- reading --------------------------------------------------------------------------------
 
     async def read(self) -> None:
@@ -371,5 +424,6 @@ PROGRAMS: dict[str, Callable[[Program], Awaitable[None]]] = {
     "read": Program.read,
     "tail": Program.tail,
     "delete": Program.delete,
+    "copy by hand": Program.copy_by_hand,
     "judge": Program.judge,
 }

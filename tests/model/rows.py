@@ -91,6 +91,7 @@ EARLY = replaced(BASE, ack_quorum=2, corrections=corrected(early_reads=True))
 OLD_ANSWERS = corrected(answers_have_ids=False)
 W3_A2 = replaced(BASE, bookies=3, write_quorum=3, ack_quorum=2)
 DURABLE = replaced(BASE, durable_fence=True)
+COPIES = replaced(BASE, bookies=3, clients=1, copies=True, marks=Marks.NAMED)
 
 VARIANT_ROWS = [
     Row("marks not closed", replaced(BASE, marks=Marks.NOT_CLOSED), BROKEN, 17, 48_838, 133_838),
@@ -141,6 +142,26 @@ VARIANT_ROWS = [
     Row("unnoticed", replaced(BASE, unnoticed=True), BROKEN, 17, 91_898, 252_428, quick=True),
     Row("process", of(BASE, "00", loss=Loss.PROCESS), SAFE, 29, 57_825, 196_127, quick=True),
     Row("disk", replaced(BASE, loss=Loss.DISK), SAFE, 29, 145_461, 444_989),
+    Row("device", replaced(BASE, loss=Loss.DEVICE), SAFE, 29, 116_133, 318_455, quick=True),
+    Row(
+        "device, boot id alone",
+        replaced(BASE, loss=Loss.DEVICE, mounts=False),
+        BROKEN,
+        17,
+        38_736,
+        109_731,
+        quick=True,
+    ),
+    Row("copies", COPIES, SAFE, 18, 11_349, 24_225, quick=True),
+    Row(
+        "copies, not in limbo",
+        replaced(COPIES, records=False),
+        "copies",
+        9,
+        2_132,
+        3_621,
+        quick=True,
+    ),
     Row("early reads 10", of(EARLY, "10"), BROKEN, 15, 322_492, 1_015_736),
     Row("early reads 01", of(EARLY, "01"), BROKEN, 15, 585_867, 1_724_716),
 ]

@@ -100,6 +100,44 @@ def test_a_disk_that_is_lost_is_the_ledgers_or_the_other() -> None:
     assert {part.limbo for part in after(replaced(BASE, loss=Loss.DISK), Part())} == {True}
 
 
+def test_a_device_that_was_away_keeps_what_was_synced() -> None:
+    [noticed] = after(replaced(BASE, loss=Loss.DEVICE))
+    assert (noticed.entries, noticed.fenced, noticed.limbo) == ((), True, True)
+    [unnoticed] = after(replaced(BASE, loss=Loss.DEVICE, mounts=False), PART._replace(fenced=False))
+    assert (unnoticed.entries, unnoticed.fenced, unnoticed.limbo) == ((), False, False)
+
+
+def test_a_copy_comes_before_the_metadata_names_it() -> None:
+    options = replaced(BASE, copies=True, crashes=0, marks=Marks.NAMED)
+    closed = world(Status.CLOSED, 0b110)._replace(last=1)
+    [copied] = after(options, Part(), closed)
+    assert (copied.entries, copied.copied) == (((1, 1),), True)
+    steps = list(crash.moves(closed, copied, 0, options))
+    ensembles = [step.world.fragments[-1].ensemble for step in steps if step.world is not None]
+    assert ensembles == [0b101, 0b011]
+    assert after(options, copied, world(Status.CLOSED)) == []
+
+
+@pytest.mark.parametrize("records", [True, False])
+def test_a_copy_that_is_not_named_is_marked_as_the_bookie_does(records: bool) -> None:
+    closed = world(Status.CLOSED, 0b110)._replace(last=1)
+    options = replaced(BASE, copies=True, marks=Marks.NAMED, records=records)
+    lost = [
+        step.part
+        for step in crash.moves(closed, PART._replace(copied=True), 0, options)
+        if step.world is not None and step.world.crashes == 1
+    ]
+    ids = [BookieId(f"bookie{number}:3181") for number in range(3)]
+    metadata = LedgerMetadata(
+        LedgerId(1), 2, 2, 1, LedgerState.CLOSED, (wire.Fragment(EntryId(0), (ids[1], ids[2])),)
+    )
+    mark = mark_for(
+        metadata, ids[0], recorded_safely=False, underreplicated=False, recorded=records
+    )
+    assert mark is not None
+    assert [(part.fenced, part.limbo) for part in lost if part] == [(mark.fence, mark.limbo)]
+
+
 def test_an_unclean_shutdown_may_go_unnoticed() -> None:
     assert {part.limbo for part in after(replaced(BASE, unnoticed=True))} == {True, False}
 

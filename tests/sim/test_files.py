@@ -96,20 +96,75 @@ def test_an_atomic_write_leaves_the_old_or_the_new(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_later_sync_does_not_save_what_a_failed_one_left(seed: int) -> None:
+    """But for a sector that is written again, which is written whole."""
     disk, files, rng = new_files(seed)
     file = files.open_append(ROOT / "a")
-    file.append(b"x" * 100)
+    file.append(b"x" * 512)
     file.fdatasync()
     files.fsync_dir(ROOT)
-    file.append(b"y" * 100)
+    file.append(b"y" * 1200)
     disk.fail_syncs = 1
     with pytest.raises(DiskFailedError):
         file.fdatasync()
     file.append(b"z" * 100)
     file.fdatasync()
-    assert files.read_bytes(ROOT / "a") == b"x" * 100 + b"y" * 100 + b"z" * 100
+    assert files.read_bytes(ROOT / "a") == b"x" * 512 + b"y" * 1200 + b"z" * 100
     disk.lose_host(rng)
-    assert files.read_bytes(ROOT / "a") == b"x" * 100 + bytes(100) + b"z" * 100
+    assert files.read_bytes(ROOT / "a") == b"x" * 512 + bytes(1024) + b"y" * 176 + b"z" * 100
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_torn_sector_is_as_it_was_or_zeros_or_as_it_was_written(seed: int) -> None:
+    disk, files, rng = new_files(seed)
+    file = files.open_append(ROOT / "a")
+    file.append(b"x" * 100)
+    file.fill(100, b"f" * 924)
+    file.fdatasync()
+    files.fsync_dir(ROOT)
+    file.append(b"y" * 3000)
+    disk.lose_host(rng)
+    data = files.read_bytes(ROOT / "a") or b""
+    for start in range(0, len(data), 512):
+        sector = data[start : start + 512].removeprefix(b"x" * 100 if start == 0 else b"")
+        assert len(set(sector)) == 1
+        assert sector[0] in (b"yf" if start < 1024 else b"y\0")
+
+
+def test_a_device_that_comes_back_has_lost_what_it_was_not_given() -> None:
+    disk, files, rng = new_files()
+    file = files.open_append(ROOT / "a")
+    file.append(b"x" * 100)
+    file.fdatasync()
+    files.fsync_dir(ROOT)
+    disk.is_failing = True
+    file.append(b"y" * 600)
+    disk.come_back()
+    assert files.read_bytes(ROOT / "a") == b"x" * 100 + b"y" * 600, "memory has it"
+    with pytest.raises(DiskFailedError):
+        file.fdatasync()
+    with pytest.raises(DiskFailedError):
+        files.sync_file_system(ROOT)
+    file.fdatasync()
+    files.sync_file_system(ROOT)
+    disk.drop_caches()
+    assert (files.read_bytes(ROOT / "a") or b"").rstrip(b"\0") == b"x" * 100
+    assert disk.mounts == 1
+    disk.remount(rng)
+    assert disk.mounts == 2
+
+
+def test_a_copy_of_a_disk_has_what_was_durable_and_goes_its_own_way() -> None:
+    disk, files, _rng = new_files()
+    file = files.open_append(ROOT / "a")
+    file.append(b"x" * 100)
+    file.fdatasync()
+    files.fsync_dir(ROOT)
+    file.append(b"y")
+    copy = disk.copy()
+    file.append(b"z")
+    file.fdatasync()
+    disk.put_back(copy)
+    assert files.read_bytes(ROOT / "a") == b"x" * 100
 
 
 def test_what_is_written_again_after_a_failed_sync_can_be_saved() -> None:

@@ -32,7 +32,12 @@ QUICKLY_CAUGHT = (
     "no-write-back",
     "fence-before-sync",
     "named-without-copies",
-    "unclean-unnoticed",
+    "active-not-marked",
+    "older-index-taken",
+    "store-from-the-past-taken",
+    "torn-taken-for-granted",
+    "no-generations",
+    "marker-left-at-stop",
 )
 """Those that the first few seeds notice; the table of docs/verification.md has all."""
 

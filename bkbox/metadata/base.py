@@ -166,8 +166,8 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def delete_cookie(self, bookie: BookieId) -> None:
-        """Remove a cookie, whatever its version, and the record of the bookie's disks; what is not there counts as
-        removed."""
+        """Remove a cookie, whatever its version; one that is not there counts as removed. The record of the bookie's
+        disks stays: they may come back."""
 
     @abstractmethod
     async def cookies(self) -> dict[BookieId, Versioned[bytes]]:

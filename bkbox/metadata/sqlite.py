@@ -287,7 +287,6 @@ class SqliteStore(MetadataStore):
     async def delete_cookie(self, bookie: BookieId) -> None:
         def delete(connection: sqlite3.Connection) -> None:
             connection.execute("DELETE FROM cookie WHERE bookie_id = ?", (bookie,))
-            connection.execute("DELETE FROM disk_record WHERE bookie_id = ?", (bookie,))
 
         await self._database.write(delete)
 

@@ -46,7 +46,7 @@ _RECOVER_ADVICE = "wait until more bookies of its ensemble are up and out of lim
 _MARKED_ADVICE = "wait until a replication worker has finished it; limbo then ends by itself"
 _UNNAMED_ADVICE = (
     "nothing: limbo ends by itself when the metadata names this bookie, or when the copy is collected; 'bkbox gc run "
-    "--all' collects it sooner"
+    "--all --empty-trash' collects it now"
 )
 _COPY_ADVICE = (
     "bring back a bookie that holds these entries, copying is tried again by itself; "

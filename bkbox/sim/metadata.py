@@ -279,7 +279,6 @@ class View(MetadataStore):
     async def delete_cookie(self, bookie: BookieId) -> None:
         await self._way()
         self._truth.cookies.pop(bookie, None)
-        self._truth.disk_records.pop(bookie, None)
 
     async def cookies(self) -> dict[BookieId, Versioned[bytes]]:
         await self._way()

@@ -238,6 +238,10 @@ class LogReplayer:
         path = self._log.path_of(findings.segment)
         start = self._start if findings.segment == self._first else SEGMENT_HEADER_BYTES
         is_proven = any(later.findings.proves for later in following)
+        tail = self._witnesses.tail
+        if tail is not None:  # it proves what a SYNCED record would
+            findings.bound = max(findings.bound, tail.reaches(findings.segment))
+            is_proven = is_proven or findings.segment < tail.segment
         self._gone[findings.segment] = [(findings.size, _ENDLESS)]
         if findings.header_problem is not None:
             self._found.lost.append(findings.header_problem)

@@ -254,6 +254,9 @@ class Supervisor:
         await self._account_for_losses(base, opened)
         sidelined.require_one(self.disks, [disk for disk in self.disks if disk.usable])
         await self._stamp_replaced(base)
+        await self._when_available(
+            "noting the disks", lambda: self.witnessing.commit(base.store, self.disks)
+        )
         self.phase = "opening the port"
         await self._start_frontend(base)
         await self._when_available("registering", lambda: self._register(base))

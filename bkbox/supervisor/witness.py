@@ -7,7 +7,7 @@ also noted where an older copy of that disk cannot take it back: in the metadata
 - A *generation* counts the starts of the bookie. Each start takes the next one: the record says that it has *begun*,
   then the disks get it, then the record has it. A disk whose generation is behind that of the record was not there when
   the bookie last used it, unless the start that took it never came to use it.
-- With each disk goes the number of its last checkpoint and how far its log was durable, half a minute ago at most.
+- With each disk goes the number of its last checkpoint and how far its log was durable, five seconds ago at most.
 - A record that is behind what a disk has seen of it comes from an older copy of the metadata store.
 - A disk that failed since it last was known to be whole is noted on all others, in the run directory and in the record:
   its own dirty marker may never have reached it.

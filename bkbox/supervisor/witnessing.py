@@ -32,7 +32,7 @@ FAILED_NAME = "failed-disks.json"
 """In the run directory: failures of disks, by uuid."""
 
 _FORMAT = 1
-_NOTE_EVERY_S = 30.0
+_NOTE_EVERY_S = 5.0
 _AGAIN_S = 1.0
 
 
@@ -120,8 +120,15 @@ class Witnessing:
     async def keep(self, store: MetadataStore, disks: list[Disk]) -> None:
         """Note what the disks have come to, for ever. ``disks`` may change."""
         while True:
-            noted = await self.note(store, disks)
-            await asyncio.sleep(_NOTE_EVERY_S if noted else _AGAIN_S)
+            wait_s = _NOTE_EVERY_S if await self.note(store, disks) else _AGAIN_S
+            while wait_s > 0:
+                await asyncio.sleep(_AGAIN_S)
+                wait_s = wait_s - _AGAIN_S if self._is_noted else 0.0  # a failure is noted at once
+
+    async def commit(self, store: MetadataStore, disks: Iterable[Disk]) -> None:
+        """The disks of this start are about to be used. Raises MetadataError."""
+        now = {disk.uuid: self._record_of(disk) for disk in disks}
+        await self._write(store, witness.with_disks(self._record, self.generation, now))
 
     async def note(self, store: MetadataStore, disks: Iterable[Disk]) -> bool:
         """Note what the disks have come to, if that has changed; whether the metadata store has it."""

@@ -150,7 +150,6 @@ class ZooKeeperStore(MetadataStore):
     async def delete_cookie(self, bookie: BookieId) -> None:
         async with self._zk.deadline():
             await self._cookies.delete(bookie)
-            await self._disk_records.delete(bookie)
 
     async def cookies(self) -> dict[BookieId, Versioned[bytes]]:
         async with self._zk.deadline():

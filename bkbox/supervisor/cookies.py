@@ -38,7 +38,6 @@ from bkbox.values import replaced
 from bkbox.wire import cookie as cookies
 from bkbox.wire.cookie import Cookie
 
-
 _ACCEPT_OLDER_METADATA = "bkbox cookie repair --accept-older-metadata"
 
 

@@ -195,7 +195,7 @@ def test_an_operator_remounts_read_only_and_back(
     bookie, promises = started(stack, "write", tmp_path, device.path / "disk")
     load(bookie, promises)
     forced = subprocess.run(
-        ["mount", "-n", "-o", "remount,ro,abort", device.path], capture_output=True, text=True
+        ["mount", "-n", "-o", "remount,abort", device.path], capture_output=True, text=True
     )
     assert forced.returncode == 0, forced.stderr
     promises.add(LEDGERS[1], range(1000, 1100))

@@ -171,17 +171,20 @@ CUTS = ("deleted", "one record", "half", "header")
 
 
 def wait_for_tail_mark(bookie: HostedBookie) -> None:
-    """Until the tail mark covers all that is in the log. What comes after a mark, for a second at most, has no witness
-    but what follows it in the log."""
+    """Until the tail mark covers all that is in the log, or in the journal where there is one. What comes after a mark,
+    for a second at most, has no witness but what follows it in the log.
+    """
     disk = bookie.disks[0]
+    journals = [path for path in (disk.parent / "journal").rglob("*") if records(path)]
+    folder, fields_at = (journals[0].parent, 16) if journals else (disk / "entrylog", 4)
 
     def is_covered() -> bool:
         tail = disk / "TAIL"
         if not tail.exists() or len(mark := tail.read_bytes()[-48:]) < 48:
             return False
-        last = max(each for each in (disk / "entrylog").iterdir() if records(each))
+        last = max(each for each in folder.iterdir() if records(each))
         offset, _kind, _body = [item for item in records(last) if item[1] != SYNCED][-1]
-        segment, durable = struct.unpack_from(">IQ", mark, 4)
+        segment, durable = struct.unpack_from(">IQ", mark, fields_at)
         return bool(durable > offset and f"{segment:010}" in last.name)
 
     wait_for(is_covered, "a tail mark")

@@ -41,7 +41,7 @@ def copied_and_lost(
     source = HostedBookie(tmp_path, metadata, name="source")
     source.init_on("sync", [tmp_path / "source" / "disk"])
     target = HostedBookie(tmp_path, metadata, name="target")
-    target.init_on("write", [device.path / "disk"])
+    target.init_on("write", [device.path / "disk"], gc_confirm_s=0.2)
     for bookie in (source, target):
         stack.callback(bookie.ensure_gone)
         bookie.start_again()
@@ -82,7 +82,8 @@ async def name(uri: str, source: str, target: str) -> None:
 
 
 def test_a_copy_that_is_never_named(stack: ExitStack, tmp_path: Path) -> None:
-    """Limbo ends with the collection of the copy."""
+    """Limbo ends with the collection of the copy, which is in the trash then: nothing is served or denied for it that a
+    peer does not know better."""
     _source, target, promises = copied_and_lost(stack, tmp_path)
     promises.kept()
     bkbox("gc", "run", "--all", "--config", str(target.config))

@@ -38,6 +38,8 @@ from bkbox.values import replaced
 from bkbox.wire import cookie as cookies
 from bkbox.wire.cookie import Cookie
 
+_ACCEPT_OLDER_METADATA = "bkbox cookie repair --accept-older-metadata"
+
 
 @dataclass(frozen=True, slots=True)
 class Difference:
@@ -260,14 +262,20 @@ def _fix(directory: Directory, plan: RepairPlan, config_path: str) -> str:
     if directory.state is DirState.REPLACED:
         return "start the bookie: phase one fences its ledgers, then VERSION is stamped"
     if plan.refusal is not None:
-        return plan.refusal
+        return _with_config(plan.refusal, config_path)
     return f"bkbox cookie repair --config {config_path}"
 
 
 def _advice(evidence: Evidence, plan: RepairPlan, config_path: str) -> str:
     if plan.refusal is not None:
-        return plan.refusal
+        return _with_config(plan.refusal, config_path)
     return f"run: bkbox cookie repair --config {config_path}"
+
+
+def _with_config(refusal: str, config_path: str) -> str:
+    """With the command that a refusal names as it has to be given."""
+    command = f"{_ACCEPT_OLDER_METADATA} --config {config_path}"
+    return refusal.replace(_ACCEPT_OLDER_METADATA, command)
 
 
 def plan_of(evidence: Evidence) -> RepairPlan:
@@ -295,8 +303,8 @@ def plan_of(evidence: Evidence) -> RepairPlan:
     if evidence.store_behind:
         return RepairPlan(
             refusal=f"the metadata store is an older copy of itself: {evidence.store_behind}. Put the newest one back. "
-            "If there is none, ledgers that were made or closed since are not in it: bkbox cookie repair "
-            "--accept-older-metadata goes on with it, and what it does not name is collected"
+            "If there is none, ledgers that were made or closed since are not in it, and what it does not name is "
+            f"collected; to go on with it: {_ACCEPT_OLDER_METADATA}"
         )
     steps: list[str] = []
     for item in evidence.directories:

@@ -136,13 +136,25 @@ class BlockDevice:
         processes use the file system still, which is only allowed where this is ``lazy``.
         """
         if self._mounted:
-            _run(["umount", "-n", *(["-l"] if lazy else []), self.path])
+            wait_for(lambda: self._unmounted(lazy), "the file system to be unused", pause=0.01)
             self._mounted = False
         if self._loop is not None:
             detached, self._loop = self._loop, None
             detached.detach()
             if not lazy:
                 wait_for(lambda: not detached.attached, "the loop device to be gone", pause=0.001)
+
+    def _unmounted(self, lazy: bool) -> bool:
+        """Whether it could be unmounted. A process that was killed uses it until the kernel has let go of its files and
+        of its mount namespace, a moment after its end.
+        """
+        try:
+            _run(["umount", "-n", *(["-l"] if lazy else []), self.path])
+        except subprocess.CalledProcessError as error:
+            if "busy" not in error.stderr:
+                raise
+            return False
+        return True
 
     def mount(self) -> None:
         """Check and mount, as a host does that starts. Raises CalledProcessError."""

@@ -37,7 +37,7 @@ def test_power_cuts(mode: str, fs: str) -> None:
 
 @pytest.mark.timeout(120 + 30 * POINTS)
 @pytest.mark.parametrize("fault", FAULTS[1:])
-@pytest.mark.parametrize("mode", ["sync"])
+@pytest.mark.parametrize("mode", MODES)
 def test_a_device_that_fails_while_the_host_stays_up(mode: str, fault: str) -> None:
     tally = campaign(runnable(Setting(mode, "ext4", SEED, POINTS, fault=fault)))
     assert not tally.broken, "\n".join(tally.violations)

@@ -1,0 +1,89 @@
+"""Copies that the metadata does not name yet, on a bookie that loses its host: Java's ``recoverBookieData`` copies a
+fragment first and changes the metadata then.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.metadata import connect
+from bkbox.wire.ledger import Fragment, LedgerState
+from tests.crash.device.blockdevice import BlockDevice, missing
+from tests.crash.device.host import HostedBookie, Promises, payload
+from tests.harness import raw
+from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
+from tests.harness.processes import bkbox, wait_for
+
+LEDGER, ENTRIES = 7, 74
+
+pytestmark = pytest.mark.skipif(missing() != "", reason=f"no block device: {missing()}")
+
+
+@pytest.fixture
+def stack() -> Iterator[ExitStack]:
+    with ExitStack() as stack:
+        yield stack
+
+
+def copied_and_lost(
+    stack: ExitStack, tmp_path: Path
+) -> tuple[HostedBookie, HostedBookie, Promises]:
+    """A closed ledger of another bookie, copied to one under ``write``, whose power is cut then."""
+    device = stack.enter_context(BlockDevice(tmp_path / "device"))
+    metadata = f"sqlite:{tmp_path}/cluster.db"
+    source = HostedBookie(tmp_path, metadata, name="source")
+    source.init_on("sync", [tmp_path / "source" / "disk"])
+    target = HostedBookie(tmp_path, metadata, name="target")
+    target.init_on("write", [device.path / "disk"], gc_confirm_s=0.2)
+    for bookie in (source, target):
+        stack.callback(bookie.ensure_gone)
+        bookie.start_again()
+    promises = Promises(target)
+    assert Promises(source).add(LEDGER, range(ENTRIES)) == ENTRIES
+    closed = ledger_of(
+        LEDGER, [source.bookie_id, NOBODY], state=LedgerState.CLOSED, last_entry=ENTRIES - 1
+    )
+    size = sum(len(payload(LEDGER, each)) for each in range(ENTRIES))
+    create_ledgers(metadata, [replace(closed, length=size)])
+    assert promises.add(LEDGER, range(ENTRIES), raw.RECOVERY) == ENTRIES
+    target.lose_host()
+    device.cut(5)
+    device.come_back()
+    target.start_again()
+    return source, target, promises
+
+
+def test_a_copy_that_is_named_after_the_loss(stack: ExitStack, tmp_path: Path) -> None:
+    """Nothing is denied before or after; and once the metadata names it, repair brings it all back."""
+    source, target, promises = copied_and_lost(stack, tmp_path)
+    promises.kept()
+    asyncio.run(name(target.metadata, source.bookie_id, target.bookie_id))
+    promises.kept()
+    target.kill()  # phase two looks at what is in limbo now, and not only when it comes to that by itself
+    target.start_again()
+    promises.kept()
+    wait_for(lambda: not target.limbo, "the end of limbo", timeout=60)
+    assert promises.kept(unknown_ok=False).served == ENTRIES
+
+
+async def name(uri: str, source: str, target: str) -> None:
+    async with await connect(uri) as store:
+        found = await store.read_ledger(LedgerId(LEDGER))
+        ensemble = (BookieId(source), BookieId(target))
+        named = replace(found.value, fragments=(Fragment(EntryId(0), ensemble),))
+        await store.write_ledger(named, found.version)
+
+
+def test_a_copy_that_is_never_named(stack: ExitStack, tmp_path: Path) -> None:
+    """Limbo ends as its collection empties the trash; until then the copy may come back, and is in limbo."""
+    _source, target, promises = copied_and_lost(stack, tmp_path)
+    promises.kept()
+    bkbox("gc", "run", "--all", "--empty-trash", "--config", str(target.config))
+    wait_for(lambda: not target.limbo, "the end of limbo", timeout=30)

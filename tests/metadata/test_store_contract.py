@@ -227,7 +227,7 @@ def test_cookies_are_compared_and_set(uri: str) -> None:
     asyncio.run(scenario())
 
 
-def test_records_of_disks_are_compared_and_set_and_go_with_the_cookie(uri: str) -> None:
+def test_records_of_disks_are_compared_and_set_and_outlive_the_cookie(uri: str) -> None:
     async def scenario() -> None:
         async with await connect(uri) as store:
             assert await store.read_disk_record(BOOKIE) is None
@@ -246,7 +246,7 @@ def test_records_of_disks_are_compared_and_set_and_go_with_the_cookie(uri: str) 
             await store.write_cookie(BOOKIE, b"cookie", None)
             await store.delete_cookie(BOOKIE)
             await store.delete_cookie(BOOKIE)
-            assert await store.read_disk_record(BOOKIE) is None
+            assert await store.read_disk_record(BOOKIE) == second, "the disks may come back"
             assert await store.read_disk_record(BookieId("b:2")) == other
 
     asyncio.run(scenario())

@@ -61,7 +61,7 @@ def test_a_ledger_that_stays_stuck_is_told_of_once() -> None:
         for one, two in itertools.pairwise(looks)
         for item in said(Snapshot(0, healthy(), (one,)), Snapshot(1, healthy(), (two,)))
     ]
-    assert told == [(Severity.WARNING, "job 3 (limbo) is blocked by 1 ledgers")]
+    assert told == [(Severity.WARNING, "job 3 (limbo) is blocked by 1 ledger")]
 
 
 def test_a_warning_whose_number_changes_is_no_news() -> None:

@@ -64,7 +64,9 @@ class Served:
         self.bookie.kill()
         pretend_another_boot(self.bookie.disks)
         for disk in self.bookie.disks:
-            record_failure(RealFiles(), disk, "a sync failed")  # so it is not only of the last seconds
+            record_failure(
+                RealFiles(), disk, "a sync failed"
+            )  # so it is not only of the last seconds
         self.bookie.start()
 
     def get(self, path: str, **headers: str) -> tuple[int, str]:

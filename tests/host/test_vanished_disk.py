@@ -14,7 +14,7 @@ from tests.harness.adminsocket import ask, status_of
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 from tests.harness.raw import EOK, RawClient
-from tests.host.test_progress import health
+from tests.host.test_child_progress import health
 
 LEDGERS = range(1, 9)
 

@@ -92,6 +92,10 @@ def test_such_a_bookie_does_not_start_and_the_doctor_says_why(
     assert done.returncode == ExitCode.REFUSED
     assert f"{loose}: every user may write this" in done.stderr
     assert done.stdout == ""
+    validated = bkbox("config", "validate", "--config", str(bookie.config), check=False)
+    assert validated.returncode == ExitCode.USAGE
+    assert validated.stdout.startswith(f"{loose}: every user may write this")
+    assert validated.stdout.count("\n") == 1
     examined = bkbox("doctor", "--config", str(bookie.config), "-o", "json", check=False)
     [finding] = [
         each

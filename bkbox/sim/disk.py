@@ -41,7 +41,7 @@ class File:
         "unheard",
     )
 
-    def __init__(self, data: bytes = b"") -> None:
+    def __init__(self, data: bytes | bytearray = b"") -> None:
         self.data = bytearray(data)
         self.synced = len(data)
         self.end = self.ended = self.before = self.confirmed = 0

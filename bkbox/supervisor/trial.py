@@ -25,6 +25,7 @@ from bkbox.errors import BkboxError, BootError, ConfigError
 from bkbox.metadata import connect
 from bkbox.metadatauri import ZNODE_PREFIX, SqliteUri, parse
 from bkbox.supervisor import admittance, ground, repairing
+from bkbox.supervisor.otherwriters import other_writers
 
 
 class Failed(NamedTuple):
@@ -35,8 +36,8 @@ class Failed(NamedTuple):
 
 
 def problems(config: Config, running: Mapping[str, object]) -> list[Problem]:
-    """The same as ``failures``, each with the place of its key."""
-    found = []
+    """The same as ``failures``, each with the place of its key, and what others than this user may write."""
+    found = [Problem(*text.split(": ", 1)) for text in other_writers(config, os.geteuid())]
     for key, text in failures(config, running):
         place = config.provenance[key]
         found.append(

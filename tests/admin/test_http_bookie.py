@@ -22,6 +22,8 @@ from bkbox.admin.remote import Remote
 from bkbox.admin.status import to_json
 from bkbox.errors import AccessDeniedError, JobRefusedError
 from bkbox.jobs.job import JobAction, JobKind, JobState
+from bkbox.storage.files import RealFiles
+from bkbox.storage.marker import record_failure
 from bkbox.wire.ledger import LedgerState
 from tests.harness.cluster import create_ledgers, ledger_of, pretend_another_boot
 from tests.harness.processes import BookieProcess, bkbox, free_port, wait_for
@@ -61,6 +63,10 @@ class Served:
         )
         self.bookie.kill()
         pretend_another_boot(self.bookie.disks)
+        for disk in self.bookie.disks:
+            record_failure(
+                RealFiles(), disk, "a sync failed"
+            )  # so it is not only of the last seconds
         self.bookie.start()
 
     def get(self, path: str, **headers: str) -> tuple[int, str]:

@@ -92,7 +92,7 @@ def test_lists_of_ledgers(ledgers: set[int]) -> None:
         ("", "'' is neither an id nor a range"),
         ("1,x", "'x' is neither an id nor a range"),
         ("9-5", "goes backwards"),
-        ("0-99999999999", "more than 10000000 ledgers"),
+        ("0-99999999999", "more than 10,000,000 ledgers"),
         (str(1 << 63), "option ledgers"),
     ],
 )

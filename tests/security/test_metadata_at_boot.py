@@ -100,7 +100,7 @@ def test_a_bookie_starts_beside_it_and_after_a_loss_names_it(
             assert client.add(ledger, 0, b"x") == raw.EOK
     assert bookie.status()["state"] == "running"
     assert bookie.stop() == 0
-    assert "Traceback" not in bookie.stderr
+    assert "Traceback" not in bookie.stderr, bookie.stderr
 
     empty(bookie.disks[0])
     bkbox("cookie", "repair", "--config", str(bookie.config), "--yes")

@@ -92,11 +92,16 @@ def test_such_a_bookie_does_not_start_and_the_doctor_says_why(
     assert done.returncode == ExitCode.REFUSED
     assert f"{loose}: every user may write this" in done.stderr
     assert done.stdout == ""
+    validated = bkbox("config", "validate", "--config", str(bookie.config), check=False)
+    assert validated.returncode == ExitCode.USAGE
+    assert validated.stdout.startswith(f"{loose}: every user may write this")
+    assert validated.stdout.count("\n") == 1
     examined = bkbox("doctor", "--config", str(bookie.config), "-o", "json", check=False)
     [finding] = [
-        each for each in json.loads(examined.stdout)["findings"] if each["check"] == "configuration"
+        each
+        for each in json.loads(examined.stdout)["findings"]
+        if each["check"] == "configuration" and each["verdict"] == "fail"
     ]
-    assert finding["verdict"] == "fail"
     assert finding["command"] == f"chmod go-w {loose}"
     loose.chmod(mode)
     bookie.start()

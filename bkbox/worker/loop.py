@@ -90,6 +90,8 @@ class Worker:
                     handler = self._handlers.get(number)
                     if handler is not None:  # it may have gone in this turn
                         handler()
+                    if not self._running:
+                        return  # the disk is closed, or not to be touched any more
                 if self._front is not None and self._front.has_batches:
                     self._on_front()
                 if self._bookie is not None and self._bookie.has_polls:

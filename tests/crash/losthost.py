@@ -150,7 +150,8 @@ class HostLoss:
                 if rng.random() < (back if filler else 0.15):
                     before = filler.ljust(last - first, b"\0")
                     file.seek(first)
-                    self.lost_bytes += file.read(last - first) != before and last - first
+                    if file.read(len(before)) != before:
+                        self.lost_bytes += len(before)
                     file.seek(first)
                     file.write(before)
 

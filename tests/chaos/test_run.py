@@ -85,12 +85,14 @@ def lose_an_entry(history: Path, tampered: Path) -> None:
     """What the last read of all gave, but for the last entry of a ledger whose writer has closed it."""
     lines = [json.loads(line) for line in history.read_text().splitlines()]
     acknowledged = {line["ledger"]: line["entry"] for line in lines if is_acknowledged(line)}
-    for line in lines:
-        if line["kind"] == "found" and line["by"] == "judge":
-            end = line["first"] + len(line["digests"]) - 1
-            if acknowledged.get(line["ledger"], -1) >= end:
-                line["digests"].pop()
-                break
+    last_parts = {
+        line["ledger"]: line for line in lines if line["kind"] == "found" and line["by"] == "judge"
+    }
+    for ledger, line in last_parts.items():
+        end = line["first"] + len(line["digests"]) - 1
+        if acknowledged.get(ledger, -1) >= end:
+            line["digests"].pop()
+            break
     tampered.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
 
 

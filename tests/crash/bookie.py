@@ -16,7 +16,8 @@ from typing import Any
 
 import psutil
 
-from bkbox.admin.paths import STATUS_URL, short_address
+from bkbox.admin.limbo import LIMIT_MAX
+from bkbox.admin.paths import LIMBO_URL, STATUS_URL, short_address
 from tests.harness.processes import BKBOX, BookieProcess, wait_for
 
 SETTINGS: dict[str, object] = {
@@ -99,15 +100,22 @@ class CrashBookie(BookieProcess):
 
     def look(self) -> dict[str, Any]:
         """The status document."""
+        return self._get(STATUS_URL)
+
+    def limbo(self) -> set[int]:
+        """The ledgers that are in limbo: no more than one page of them."""
+        page = self._get(f"{LIMBO_URL}?limit={LIMIT_MAX}")
+        assert not page["more"]
+        return {each["ledger"] for each in page["ledgers"]}
+
+    def _get(self, url: str) -> dict[str, Any]:
         with (
             short_address(self.disks[0] / "admin.sock") as address,
             socket.socket(socket.AF_UNIX) as sock,
         ):
             sock.settimeout(20)
             sock.connect(address)
-            sock.sendall(
-                f"GET {STATUS_URL} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
-            )
+            sock.sendall(f"GET {url} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode())
             answer = b""
             while data := sock.recv(1 << 16):
                 answer += data

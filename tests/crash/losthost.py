@@ -5,8 +5,8 @@ of them were killed, ``HostLoss.lose`` puts the folders into a state that a powe
 left:
 
 - Of what was appended to a file after its last fdatasync any prefix stays; within it any sectors
-  of 512 bytes are zeros or garbage. What was appended over filler that is durable is there, or the filler is, sector
-  by sector, and the file is at least as long as that.
+  of 512 bytes are zeros, as where nothing was ever written. What was appended over filler that is durable is there, or
+  the filler is, sector by sector, and the file is at least as long as that.
 - Each name that was made, replaced or removed after the last sync of its folder is as it was then
   or as it is now, each for itself.
 - LevelDB syncs its tables and its manifest by itself; its write-ahead log keeps what was there at
@@ -68,7 +68,10 @@ class HostLoss:
             for folder, names in self._names.items()
             for name, ino in names.items()
         }
-        self._ends, self._fillers = dict(self._sizes), {}
+        self._ends = dict(self._sizes)
+        self._fillers = {
+            ino: fillers for ino, fillers in self._fillers.items() if ino in self._sizes
+        }
         self._index_logs = {path: path.stat().st_size for path in self._present_index_logs()}
 
     @property
@@ -100,6 +103,8 @@ class HostLoss:
                 self._sizes[where] = max(self._sizes.get(where, 0), *more)
             elif kind == "fill":
                 self._fillers.setdefault(where, []).append((what, bytes.fromhex(*more)))
+            elif kind == "seek":  # the file stays as long as it is
+                self._ends[where] = min(self._ends.get(where, 0), what)
             else:
                 self._ends[where] = min(self._ends.get(where, 0), what)
                 self._sizes[where] = min(self._sizes.get(where, 0), what)
@@ -141,18 +146,14 @@ class HostLoss:
             file.truncate(kept)
             for start in range(durable - durable % SECTOR_BYTES, kept, SECTOR_BYTES):
                 first, last = max(start, durable), min(start + SECTOR_BYTES, kept)
-                before = self._filler(ino, first, min(last, filled))
-                file.seek(first)
-                if before and file.read(len(before)) == before:
-                    continue  # nothing was written over it
-                if before and rng.random() < back:
+                filler = self._filler(ino, first, min(last, filled))
+                if rng.random() < (back if filler else 0.15):
+                    before = filler.ljust(last - first, b"\0")
+                    file.seek(first)
+                    if file.read(len(before)) != before:
+                        self.lost_bytes += len(before)
                     file.seek(first)
                     file.write(before)
-                    self.lost_bytes += len(before)
-                elif rng.random() < 0.15:
-                    length = last - first
-                    file.seek(first)
-                    file.write(rng.choice((bytes(length), rng.randbytes(length))))
 
     def _filler(self, ino: int, start: int, end: int) -> bytes:
         """What was there before something was appended over it."""

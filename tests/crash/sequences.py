@@ -48,6 +48,8 @@ from tests.storage.test_crash import Model, check_report, packet_of
 _FAILURES_MAX = 50
 """After so many a blow ends with its first one: where every point fails there is no other end."""
 
+NOT_WRITTEN = "what was written did not reach the device"
+
 DISK, JOURNAL = Path("/h/disk"), Path("/h/journal")
 
 
@@ -66,6 +68,8 @@ class Bench:
         self.disks = [Disk(DISK), Disk(JOURNAL)]
         self._index = SimIndex()
         self._boot = self._runs = 0
+        self.was_failing = False
+        """Whether a change failed, as ordered: the system may say so to a later start."""
         self._entries = 0
         self._ambush = Ambush()
         self._store: DiskStore | None = None
@@ -139,6 +143,7 @@ class Bench:
 
     def fail_from_now_on(self) -> bool:
         self._ambush.changes = 1
+        self.was_failing = True
         raise DiskFailedError("an error of the disk, as ordered")
 
     def _open_index(self, _files: Files, _disk: Path, host_crash: bool) -> OrderedStore:
@@ -153,14 +158,17 @@ class Bench:
         before = marker.begin_run(self.files, DISK, run)
         host_crash = before is not None and before.is_host_crash(run.boot_id)
         store = self._open()
-        report = store.replay(host_crash)
+        report = store.replay(host_crash, is_clean=before is None)
         self._store = store
-        check_report(report, self.mode, host_crash)
+        if self.was_failing and any(NOT_WRITTEN in each for each in report.damaged):
+            assert not report.trusted
+            host_crash = True
+        else:
+            check_report(report, self.mode, host_crash)
         lost = host_crash and self.mode is AckAfter.WRITE
         self.model.check(store, host_crash=host_crash, may_miss_entries=lost)
         self.model.accept(store)
-        if not report.trusted:
-            store.checkpoint()
+        store.settle()
         marker.settle(self.files, DISK, run, before)
         self._run = run
 
@@ -172,7 +180,7 @@ class Bench:
             before = marker.begin_run(self.files, DISK, marker.Run(self.boot_id, self.mode, "bad"))
             store = self._open()
             host_crash = before is not None and before.is_host_crash(self.boot_id)
-            report = store.replay(host_crash)
+            report = store.replay(host_crash, is_clean=before is None)
             came_to_it = not bad.fail_reads
             bad.fail_reads = 0
             if report.trusted:
@@ -245,6 +253,17 @@ def _checkpoint(bench: Bench) -> None:
     bench.synced()
 
 
+def _rest(bench: Bench) -> None:
+    """As a worker does that has nothing to do: the disk proves its own end."""
+    _sync(bench)
+    store = bench.store
+    if not store.is_proven:
+        store.prove()
+        store.sync()
+    if (mark := store.due_tail) is not None:
+        store.end_tail(store.write_tail(mark))
+
+
 def _roll(bench: Bench) -> None:
     bench.store.log.seal()
 
@@ -278,6 +297,7 @@ OPERATIONS: dict[str, Operation] = {
     "forget": _forget,
     "sync": _sync,
     "checkpoint": _checkpoint,
+    "rest": _rest,
     "roll": _roll,
     "stop, start": _stop_and_start,
     "kill, start": _kill_and_start,
@@ -285,16 +305,19 @@ OPERATIONS: dict[str, Operation] = {
 }
 
 
-def _fail(_bench: Bench) -> bool:
+def _fail(bench: Bench) -> bool:
+    bench.was_failing = True
     raise DiskFailedError("an error of the disk, as ordered")
 
 
-def _fill_up(_bench: Bench) -> bool:
+def _fill_up(bench: Bench) -> bool:
+    bench.was_failing = True
     raise DiskFullError("no room, as ordered")
 
 
 def _fail_sync(bench: Bench) -> bool:
     """This call, or the next one that is a sync, fails, and nobody can tell later what it left behind."""
+    bench.was_failing = True
     for disk in bench.disks:
         disk.fail_syncs = 1
     return False

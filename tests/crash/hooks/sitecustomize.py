@@ -5,6 +5,7 @@
 - ``["fill", inode, offset, unit]``: a file is filled from offset on with a unit of bytes, over and over,
 - ``["sync", inode, end, size]``: a file's bytes are durable up to its end, its filler up to size,
 - ``["cut", inode, size]``: a file was truncated,
+- ``["seek", inode, end]``: what is appended next overwrites what lies behind this end,
 - ``["dir", path, {name: inode}]``: the names in a directory are durable,
 - ``["index", path, size]``: a write-ahead log of LevelDB is durable up to size, by its synced write,
 
@@ -41,6 +42,7 @@ def _install(side: Path) -> None:
     append_file: Any = files._RealAppendFile
     real: Any = files.RealFiles
     sync, truncate, fill = append_file.fdatasync, append_file.truncate, append_file.fill
+    seek, sync_file_system = append_file.seek, real.sync_file_system
     fsync_dir, unlink, rename = real.fsync_dir, real.unlink, real.rename
 
     def note(*what: object) -> None:
@@ -65,6 +67,26 @@ def _install(side: Path) -> None:
     def noted_truncate(self: Any, size: int) -> None:
         truncate(self, size)
         note("cut", os.fstat(self._fd).st_ino, size)
+
+    def noted_seek(self: Any, end: int) -> None:
+        note("seek", os.fstat(self._fd).st_ino, end)
+        seek(self, end)
+
+    def noted_sync_file_system(self: Any, path: Path) -> None:
+        """What is noted as durable is what is below ``path``, the folder of a disk."""
+        if LIE == "sync":
+            return
+        sizes = {}
+        for folder, _, names in os.walk(path):
+            for name in names:
+                with suppress(FileNotFoundError):  # the supervisor replaces its own files meanwhile
+                    found = os.stat(os.path.join(folder, name))
+                    sizes[found.st_ino] = found.st_size
+        sync_file_system(self, path)
+        for ino, size in sizes.items():
+            note("sync", ino, size, size)
+        for folder, _, _ in os.walk(path):
+            noted_fsync_dir(self, Path(folder))
 
     def noted_fsync_dir(self: Any, path: Path) -> None:
         lock = os.open(side / "lock", os.O_RDWR | os.O_CREAT)
@@ -116,11 +138,12 @@ def _install(side: Path) -> None:
         return call
 
     if LIE == "write":
-        sync, truncate = in_time(sync), in_time(truncate)
+        sync, truncate, seek = in_time(sync), in_time(truncate), in_time(seek)
         append_file.append = late_append
         append_file.size, append_file.close = in_time(append_file.size), in_time(append_file.close)
     append_file.fdatasync, append_file.truncate = noted_sync, noted_truncate
-    append_file.fill = noted_fill
+    append_file.fill, append_file.seek = noted_fill, noted_seek
+    real.sync_file_system = noted_sync_file_system
     real.fsync_dir, real.unlink, real.rename = noted_fsync_dir, kept_unlink, kept_rename
 
 

@@ -44,7 +44,9 @@ def payload(ledger: int, entry: int) -> bytes:
 
 @dataclass(slots=True)
 class Promises:
-    """See above. ``tried`` holds all entries that were ever sent; ``active``: ledgers with adds since the disks last rested."""
+    """See above. ``tried`` holds all entries that were ever sent; ``active``: ledgers with adds since the disks last
+    rested.
+    """
 
     tried: set[Entry] = field(default_factory=set)
     acked: set[Entry] = field(default_factory=set)

@@ -182,6 +182,7 @@ def clean_stop(bookie: Miniature) -> None:
     bookie.start("run")
     bookie.fence(4)
     bookie.add(1, 3, 4)
+    bookie.add(1, 5)
     bookie.stop()
     bookie.start("run again")
     bookie.stop()

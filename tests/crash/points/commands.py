@@ -87,7 +87,9 @@ class Operator:
         return arguments
 
     def bookie(self, promises: Promises) -> Miniature:
-        return Miniature(self.disks, self.journal, self.mode, promises.note, 262_144)
+        bookie = Miniature(self.disks, self.journal, self.mode, promises.note, 262_144)
+        bookie.witnessed = False  # the record is in the metadata store that the commands use
+        return bookie
 
     def initialise(self) -> None:
         asyncio.run(setup.initialise(self.config))

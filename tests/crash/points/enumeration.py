@@ -23,7 +23,6 @@ from tests.crash.points.filesystem import (
     PAGE_BYTES,
     SECTOR_BYTES,
     Call,
-    Fill,
     Loss,
     Order,
     Tree,
@@ -53,11 +52,10 @@ LOSSES = (
     Loss(Order.JOURNALED, 0.5, SECTOR_BYTES),
     Loss(Order.JOURNALED, 1),
     Loss(Order.SINGLY, 0.5, SECTOR_BYTES),
-    Loss(Order.SINGLY, 0.5, SECTOR_BYTES, Fill.GARBAGE),
     Loss(Order.SINGLY, 0.9, SECTOR_BYTES),
-    Loss(Order.SINGLY, 0.2, PAGE_BYTES, Fill.GARBAGE),
+    Loss(Order.SINGLY, 0.2, PAGE_BYTES),
     Loss(Order.ALL, 0.5, SECTOR_BYTES),
-    Loss(Order.ALL, 0.5, PAGE_BYTES, Fill.GARBAGE),
+    Loss(Order.ALL, 0.5, PAGE_BYTES),
 )
 
 
@@ -202,6 +200,7 @@ class Harness:
             "{notes}",
             fault,
             self.boot_id,
+            promises.record,
         ]
         module = "tests.crash.points.child"
         return record(self.root, module, arguments, promises, lie=lie, kill=kill)
@@ -256,6 +255,7 @@ class Harness:
         scenario, loss = self.scenario, state.loss
         bookie = miniature(scenario, self.root, self.mode, state.promises.note)
         bookie.boot_id = self.boot_id
+        bookie.metadata.recall(state.promises.record)
         if scenario.name == RECOVERY:
             bookie.ledgers = [*LEDGERS, LATER_LEDGER]
         crash = Crash(

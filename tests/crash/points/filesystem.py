@@ -9,7 +9,7 @@ since, for each folder the names as of its last sync and the changes of names si
   - *Names.* Each change of names (creation, rename, removal, new folder) is whole or absent, a rename with both its
     names; each for itself (``SINGLY``), which is the least that POSIX promises.
   - *Bytes.* Each block of 512 or 4096 bytes is as it was at the last sync or as any write since has left it, each for
-    itself. One that the file did not have before, and that did not reach the disk, is zeros, or garbage.
+    itself. One that the file did not have before, and that did not reach the disk, is zeros.
   - *Size.* Any that the file has had since the last sync, or a whole number of blocks on the way to a larger one.
   - *Truncation* is in order: where it did not happen, nothing that was done to the file after it did.
 
@@ -79,13 +79,6 @@ class Order(Enum):
     SINGLY = "singly"
 
 
-class Fill(Enum):
-    """What a block that a file got and never received holds."""
-
-    ZEROS = "zeros"
-    GARBAGE = "garbage"
-
-
 @dataclass(frozen=True, slots=True)
 class Loss:
     """How a host is lost. ``kept``: the chance of a block to have reached the disk, 0 and 1 included."""
@@ -93,10 +86,9 @@ class Loss:
     names: Order
     kept: float
     block: int = PAGE_BYTES
-    fill: Fill = Fill.ZEROS
 
     def __str__(self) -> str:
-        return f"names {self.names.value}, {self.kept:.0%} of {self.block} bytes, {self.fill.value}"
+        return f"names {self.names.value}, {self.kept:.0%} of {self.block} bytes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -229,10 +221,6 @@ class _Torn:
         size = self._size()
         out = bytearray(self._base[:size])
         out += bytes(size - len(out))
-        if self._loss.fill is Fill.GARBAGE:
-            for number in self._versions:
-                if number * block >= len(self._base):
-                    out[number * block : (number + 1) * block] = rng.randbytes(block)
         for number, versions in self._versions.items():
             least = self._least.get(number)
             version = None if least is None else versions[least]
@@ -311,7 +299,9 @@ class Volume:
 
     def apply(self, call: Call) -> None:
         """Do what a call did."""
-        if call.kind in "WTAS":
+        if call.kind == "F":
+            self._sync_all()
+        elif call.kind in "WTAS":
             self._apply_to_node(call)
         elif call.kind not in "BN":
             self._apply_to_names(call)
@@ -331,6 +321,11 @@ class Volume:
         elif call.a + call.b > len(node.current):
             size = len(node.current)
             node.write(self._changes, size, bytes(call.a + call.b - size))
+
+    def _sync_all(self) -> None:
+        self._forced = self._changes
+        for node in self._inodes.values():
+            node.sync()
 
     def _apply_to_names(self, call: Call) -> None:
         folder, name = self._place(call.path)

@@ -29,8 +29,14 @@ from bkbox.storage.lock import DiskLock
 from bkbox.storage.marker import Run
 from bkbox.storage.prepare import format_disk
 from bkbox.storage.records import AckAfter, LedgerRecord
-from bkbox.supervisor import opening, phase_one
+from bkbox.supervisor import opening, phase_one, witness
 from bkbox.supervisor.disks import Disk
+from bkbox.supervisor.witnessing import (
+    Witnessing,
+    checkpoint_number,
+    read_record,
+    read_witness,
+)
 from bkbox.wire.frames import bodies
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
 from bkbox.worker.calls import Calls
@@ -52,17 +58,34 @@ _FILES = RealFiles()
 _SLOT_BYTES = 1 << 16
 
 
-class KnownLedgers:
-    """The part of a metadata store that phase one looks at."""
+class KnownMetadata:
+    """The part of a metadata store that phase one and the witnesses look at; it is on another host."""
 
-    def __init__(self, ledgers: Iterable[int]) -> None:
-        self._ledgers = [LedgerId(ledger) for ledger in ledgers]
+    def __init__(self, note: Note) -> None:
+        self.ledgers: Sequence[int] = ()
+        self._note = note
+        self._record: Versioned[bytes] | None = None
+
+    def recall(self, record: str) -> None:
+        """The record of the disks, as an earlier one has noted it; empty: there is none."""
+        self._record = Versioned(record.encode(), 0) if record else None
+
+    async def read_disk_record(self, _bookie: BookieId) -> Versioned[bytes] | None:
+        return self._record
+
+    async def write_disk_record(
+        self, _bookie: BookieId, record: bytes, expected_version: int | None
+    ) -> Versioned[bytes]:
+        assert expected_version == (None if self._record is None else self._record.version)
+        self._record = Versioned(record, (expected_version or 0) + 1)
+        self._note("ack", "record", record.decode())
+        return self._record
 
     async def underreplicated(self) -> frozenset[LedgerId]:
         return frozenset()
 
     async def ledger_ranges(self) -> AsyncIterator[list[LedgerId]]:
-        yield self._ledgers
+        yield [LedgerId(ledger) for ledger in self.ledgers]
 
     async def read_ledger(
         self, ledger: LedgerId, *, latest: bool = False
@@ -100,13 +123,21 @@ class Miniature:
     checkpoint_bytes: int = 1 << 20
     ledgers: Sequence[int] = LEDGERS
     boot_id: str = BOOT
+    witnessed: bool = True
+    """Whether the disks, and the metadata store, witness what became of them."""
     fault: str = ""
     """One that the checks have to notice: ``ack``: what it is asked for is acknowledged before it is done; ``clean``: a
     stop clears the markers first."""
     opened: list[LocalDisk] = field(default_factory=list)
     classes: list[boot.Verdict] = field(default_factory=list)
+    metadata: KnownMetadata = field(init=False)
     _run: Run = field(default_factory=lambda: Run("", AckAfter.SYNC, ""))
+    _witnessing: Witnessing = field(init=False)
     _ticks: int = 0
+
+    def __post_init__(self) -> None:
+        self.metadata = KnownMetadata(self.note)
+        self._witnessing = Witnessing(_FILES, BOOKIE, None)
 
     # ---- start and stop --------------------------------------------------------------------------
 
@@ -126,15 +157,23 @@ class Miniature:
 
     def start(self, run_id: str, boot_id: str = "") -> None:
         """Boot. Raises what a boot raises."""
-        self._run = Run(boot_id or self.boot_id, self.mode, run_id)
+        boot_id = boot_id or self.boot_id
+        self._run = Run(boot_id, self.mode, run_id, f"mounted in {boot_id}", marks_active=True)
         self.note("try", "begin")
         self.opened, self.classes = [], []
         for number, path in enumerate(self.disks):
             identity = read_identity(_FILES, path)
             disk = LocalDisk(number, path, str(identity and identity.uuid), DiskLock(path))
             self.opened.append(disk)
+        self._witnessing = Witnessing(_FILES, BOOKIE, None)
+        if self.witnessed:
+            self._compare_witnesses()
+            asyncio.run(self._witnessing.begin(self._store, self.opened))
         for disk in self.opened:
             disk.before = markers.begin_run(_FILES, disk.path, self._run)
+            disk.run = self._run
+            if self.witnessed:
+                self._witnessing.join(disk)
         self.note("ack", "begin")
         for disk in self.opened:
             self._open(disk)
@@ -144,18 +183,26 @@ class Miniature:
             assert disk.store is not None
             disk.store.settle()
             markers.settle(_FILES, disk.path, self._run, disk.before)
+            disk.settled = True
+        if self.witnessed:
+            self._look_at_disks()
+            asyncio.run(self._witnessing.commit(self._store, self.opened))
         if self.may_have_lost:
             self._acknowledge(
                 [("limbo", ledger) for ledger in self.ledgers if self.record(ledger).limbo]
             )
 
     def _open(self, disk: LocalDisk) -> None:
-        host_crash = disk.before is not None and disk.before.is_host_crash(self._run.boot_id)
+        run = self._run
+        host_crash = disk.before is not None and disk.before.is_host_crash(run.boot_id, run.mount)
         order = messages.OpenDisk(
             path=str(disk.path),
             journal=str(self.journal or ""),
             ack_after=self.mode.value,
             host_crash=host_crash,
+            is_clean=disk.before is None,
+            generation=self._witnessing.generation,
+            seen=self._witnessing.seen(disk),
             segment_bytes_max=self.segment_bytes_max,
             checkpoint_bytes=self.checkpoint_bytes,
             slow_operation_ms=1_000,
@@ -168,22 +215,49 @@ class Miniature:
         disk.rebuilt = found.rebuilt
         evidence = boot.DiskEvidence(
             marker=opening._marker_evidence(disk.before),
-            boot_id=self._run.boot_id,
+            boot_id=run.boot_id,
             strict=False,
             tail_trusted=report.trusted,
             damaged=report.damaged,
+            mount=run.mount,
+            intact=report.intact,
         )
         verdict = boot.classify(evidence)
         self.classes.append(verdict)
-        disk.may_have_lost = verdict.may_have_lost
+        disk.may_have_lost, disk.only_active = verdict.may_have_lost, verdict.only_active
         disk.bookie = found.bookie
         disk.calls = Calls(store, disk.bookie, Stages(1 << 40, self._ticks_us))
 
     def _mark_losses(self) -> None:
         for ledger in self.ledgers:
             self.note("try", "limbo", ledger)
-        metadata = cast(MetadataStore, KnownLedgers(self.ledgers))
-        asyncio.run(phase_one.run(metadata, BOOKIE, self.opened))
+        asyncio.run(phase_one.run(self._store, BOOKIE, self.opened))
+
+    @property
+    def _store(self) -> MetadataStore:
+        self.metadata.ledgers = self.ledgers
+        return cast(MetadataStore, self.metadata)
+
+    def _compare_witnesses(self) -> None:
+        """As a start does, before it changes anything: nothing here is ever put back in time."""
+        record, _version = asyncio.run(read_record(self._store, BOOKIE))
+        found = {disk.uuid: read_witness(_FILES, disk.path) for disk in self.opened}
+        behind = [witness.store_behind(record, found)]
+        for disk in self.opened:
+            number = checkpoint_number(_FILES, disk.path)
+            behind.append(witness.disk_behind(record, disk.uuid, found[disk.uuid], number))
+        assert not any(behind), f"taken for something from the past: {behind}"
+
+    def _look_at_disks(self) -> None:
+        for disk in self.opened:
+            assert disk.store is not None
+            disk.stats = {"durable": disk.store.durable}
+
+    def _note_disks(self) -> None:
+        """As the supervisor does every few seconds."""
+        if self.witnessed:
+            self._look_at_disks()
+            asyncio.run(self._witnessing.note(self._store, self.opened))
 
     @property
     def may_have_lost(self) -> bool:
@@ -197,12 +271,18 @@ class Miniature:
         ):
             for disk in self.opened:
                 step(disk)
+            if self.witnessed and step == self._close:
+                asyncio.run(self._witnessing.note(self._store, self.opened))
         self.abandon()
         self.note("ack", "stop")
 
     def _close(self, disk: LocalDisk) -> None:
         assert disk.store is not None
+        assert disk.bookie is not None
+        if disk.bookie.has_active and not disk.store.is_held:
+            self._unmark(disk.bookie)
         disk.store.close()
+        disk.stats = {"durable": disk.store.durable}
 
     def _clear(self, disk: LocalDisk) -> None:
         assert markers.clear(_FILES, disk.path, self._run), f"{disk.path} was not left clean"
@@ -271,6 +351,31 @@ class Miniature:
             if work is works[0]:
                 store.sync()
 
+    def rest(self) -> None:
+        """As a worker does that is not asked for anything for a while (worker/groups.py)."""
+        self.note("try", "rest")
+        for disk in self.opened:
+            store, bookie = disk.store, disk.bookie
+            assert store is not None
+            assert bookie is not None
+            if bookie.has_active:
+                self._unmark(bookie)
+            if not store.is_durable:
+                store.sync()
+            if not store.is_proven:
+                store.prove()
+                store.sync()
+            mark = store.due_tail
+            if mark is not None:
+                store.end_tail(store.write_tail(mark))
+        self.note("ack", "rest")
+        self._note_disks()
+
+    def _unmark(self, bookie: Bookie) -> None:
+        bookie.begin_unmark(everything=True)
+        bookie.store.sync()
+        bookie.unmark()
+
     def checkpoint(self, during: Callable[[], None] = lambda: None) -> None:
         """A checkpoint of all disks, as the worker takes them, with something going on behind its sync."""
         for disk in self.opened:
@@ -283,6 +388,7 @@ class Miniature:
             during()
             checkpointing.run()
             store.end_checkpoint(checkpointing)
+        self._note_disks()
 
     def compact(self) -> None:
         """Leave the segments of all disks, and move what counts out of every one that nobody writes to any more."""

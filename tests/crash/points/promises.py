@@ -10,12 +10,14 @@ add LEDGER ENTRY           the entry was acknowledged, after what ``ack_after`` 
 defer LEDGER ENTRY         the same with a deferred sync: promised to a lost host with the next force
 force                      everything that was deferred is durable
 fence LEDGER               the ledger is fenced
+rest                       all disks are at rest: what is on them is durable, and says so
 limbo LEDGER               the ledger is in limbo; and fenced
 clear LEDGER               it is not in limbo any more
 lac LEDGER LAC             the explicit LAC was taken
 begin                      the disks' dirty markers are there
 stop                       the stop was clean: nothing can be missing
 init                       the disks are prepared
+record TEXT                the metadata store, which no crash here touches, has this record of the disks
 =========================  ==============================================================================
 """
 
@@ -42,7 +44,9 @@ def payload(ledger: int, entry: int) -> bytes:
 
 @dataclass(slots=True)
 class Promises:
-    """See above. ``tried`` holds all entries that were ever sent."""
+    """See above. ``tried`` holds all entries that were ever sent; ``active``: ledgers with adds since the disks last
+    rested.
+    """
 
     tried: set[Entry] = field(default_factory=set)
     acked: set[Entry] = field(default_factory=set)
@@ -53,9 +57,11 @@ class Promises:
     may_be_limbo: set[int] = field(default_factory=set)
     lacs: dict[int, int] = field(default_factory=dict)
     tried_lacs: dict[int, int] = field(default_factory=dict)
+    active: set[int] = field(default_factory=set)
     prepared: bool = False
     in_use: bool = False
     stopping: bool = False
+    record: str = ""
 
     def read(self, line: bytes) -> None:
         """Take in one line."""
@@ -73,6 +79,7 @@ class Promises:
 
     def _try_add(self, ledger: int, entry: int) -> None:
         self.tried.add((ledger, entry))
+        self.active.add(ledger)
 
     _try_defer = _try_add
 
@@ -81,6 +88,15 @@ class Promises:
 
     def _ack_defer(self, ledger: int, entry: int) -> None:
         self.deferred.add((ledger, entry))
+
+    def _try_rest(self) -> None: ...
+
+    def _ack_rest(self) -> None:
+        self.acked |= self.deferred
+        self.deferred, self.active = set(), set()
+
+    def _ack_record(self, record: str) -> None:
+        self.record = record
 
     def _try_force(self) -> None: ...
 
@@ -131,5 +147,4 @@ class Promises:
 
     def _ack_stop(self) -> None:
         self.in_use = self.stopping = False
-        self.acked |= self.deferred
-        self.deferred = set()
+        self._ack_rest()

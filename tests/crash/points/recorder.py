@@ -94,7 +94,12 @@ def record(
                 "POINTS_KILL": kill,
             }
             done = subprocess.run(
-                [sys.executable, "-m", module, *(each.format(notes=notes) for each in arguments)],
+                [
+                    sys.executable,
+                    "-m",
+                    module,
+                    *(each.replace("{notes}", str(notes)) for each in arguments),
+                ],
                 env=environment,
                 cwd=PROJECT,
                 pass_fds=(notes,),

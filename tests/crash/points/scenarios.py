@@ -163,10 +163,26 @@ def compacts(bookie: Miniature) -> None:
     bookie.compact()
 
 
+def rests(bookie: Miniature) -> None:
+    bookie.start("run")
+    bookie.rest()
+    bookie.add(1, 3, 4)
+    bookie.add(4, 0)
+    bookie.rest()
+    bookie.add(1, 5)
+    bookie.fence(4)
+    bookie.rest()
+    bookie.checkpoint()
+    bookie.defer(2, 1)
+    bookie.rest()
+    bookie.add(5, 0)
+
+
 def clean_stop(bookie: Miniature) -> None:
     bookie.start("run")
     bookie.fence(4)
     bookie.add(1, 3, 4)
+    bookie.add(1, 5)
     bookie.stop()
     bookie.start("run again")
     bookie.stop()
@@ -212,6 +228,8 @@ def recover(bookie: Miniature) -> None:
     """A start after a crash, and a little more."""
     bookie.start("recovery")
     bookie.add(LATER_LEDGER, 0, 1)
+    bookie.rest()
+    bookie.add(LATER_LEDGER, 2)
     bookie.stop()
 
 
@@ -228,6 +246,7 @@ SCENARIOS = {
         Scenario("checkpoint", in_use_before, checkpoints),
         Scenario("roll", in_use_before, rolls, segment_bytes_max=_SMALL),
         Scenario("compaction", in_use_before, compacts, segment_bytes_max=_SMALL),
+        Scenario("rest", in_use_before, rests, segment_bytes_max=_SMALL),
         Scenario("clean-stop", in_use_before, clean_stop),
         Scenario("index-rebuild", in_use_before, rebuild, rebuilds=True),
         Scenario("index-lost", index_lost_before, recover, rebuilds=True),

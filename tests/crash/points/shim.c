@@ -7,7 +7,8 @@
  *   POINTS_NOTES  number of a file descriptor: what is written to it goes into the log as well, between the calls
  *   POINTS_KILL   "N before", "N after" or "N BYTES": SIGKILL to the process group before call N (counted from 0),
  *                 after it, or, for a write, when it has written that many bytes
- *   POINTS_LIE    "data" and/or "names": syncs of files, of folders do nothing and say that all is well
+ *   POINTS_LIE    "data" and/or "names": syncs of files, of folders do nothing and say that all is well; with either,
+ *                 syncs of the whole file system, too
  *
  * A call is carried out and written down under one lock, so the log has the order in which things happened, across
  * threads and processes. Log record, little-endian, packed:
@@ -20,6 +21,7 @@
  *   'T' resize  -               -            size      -        -        truncate, O_TRUNC
  *   'A' reserve -               -            offset    length   -        fallocate, default mode
  *   'S' sync    -               -            -         -        -        fsync, fdatasync of a file or folder
+ *   'F' all     -               -            -         -        -        syncfs: all of the watched folder
  *   'B' begin   -               -            offset    length   -        sync_file_range: makes nothing durable
  *   'R' rename  from            to           -         -        -
  *   'L' link    from            to           -         -        -
@@ -336,6 +338,16 @@ static int do_sync(long number, int fd) {
 
 int fsync(int fd) { return do_sync(SYS_fsync, fd); }
 int fdatasync(int fd) { return do_sync(SYS_fdatasync, fd); }
+
+int syncfs(int fd) {
+    if (!is_watched(fd)) return syscall(SYS_syncfs, fd);
+    enter();
+    int lies = lies_about_data || lies_about_names;
+    int failed = lies ? 0 : syscall(SYS_syncfs, fd);
+    if (!failed && !lies) put('F', inode_of(fd), 0, 0, NULL, NULL, NULL, 0, 0);
+    leave(!failed && !lies);
+    return failed;
+}
 
 int sync_file_range(int fd, off_t offset, off_t length, unsigned flags) {
     if (!is_watched(fd)) return syscall(SYS_sync_file_range, fd, offset, length, flags);

@@ -56,8 +56,11 @@ def examine(bookie: Miniature, promises: Promises, crash: Crash, rng: random.Ran
         dirty = _markers(bookie, promises)
         if crash.host:
             bookie.boot_id = ANOTHER_BOOT
+        unsure = promises.active | promises.limbo | promises.may_be_limbo
         rebuilt = _start(bookie, crash, "after the crash")
         _suspicion(bookie, crash, dirty)
+        if not crash.may_suspect:
+            _limbo(bookie, unsure)
         losable = crash.host and bookie.mode is AckAfter.WRITE and bookie.may_have_lost
         strict = not (losable or crash.may_have_lost)
         as_before = not (bookie.may_have_lost or crash.may_suspect)
@@ -105,6 +108,17 @@ def _suspicion(bookie: Miniature, crash: Crash, dirty: set[Path]) -> None:
             raise BrokenPromiseError(f"it suspects a loss where there can be none: {verdict}")
         if losable and disk.path in dirty and not verdict.may_have_lost:
             raise BrokenPromiseError(f"{disk.path} lost its host, and suspects nothing: {verdict}")
+
+
+def _limbo(bookie: Miniature, unsure: set[int]) -> None:
+    """A ledger that all was synced of is not doubted, whatever the loss."""
+    for disk, verdict in zip(bookie.opened, bookie.classes, strict=True):
+        if verdict.may_have_lost and not verdict.only_active:
+            raise BrokenPromiseError(f"it suspects any ledger: {verdict}")
+        assert disk.store is not None
+        doubted = {ledger for ledger, record in disk.store.ledgers() if record.limbo}
+        if doubted - unsure:
+            raise BrokenPromiseError(f"ledgers {doubted - unsure} are in limbo for no reason")
 
 
 def _everything(bookie: Miniature, promises: Promises, *, strict: bool, as_before: bool) -> None:

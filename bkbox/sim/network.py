@@ -45,6 +45,8 @@ class Network:
         """What is added to the mean of the delay from one host to another."""
         self.leaky: dict[tuple[str, str], float] = {}
         """How probable a loss is from one host to another, in the place of ``loss``."""
+        self.next_lost: set[tuple[str, str]] = set()
+        """From which host to which other the next message is lost."""
         self.garbling: dict[str, float] = {}
         """How probable it is that a host sends an entry with a wrong bit in it."""
 
@@ -52,6 +54,10 @@ class Network:
         hosts = way.hosts
         if hosts in self.cut:
             self._counts["messages cut off"] += 1
+            return
+        if hosts in self.next_lost:
+            self.next_lost.discard(hosts)
+            self._counts["messages lost"] += 1
             return
         loss = self.leaky.get(hosts, self.loss) if self.leaky else self.loss
         if loss and self._random() < loss:
@@ -81,6 +87,10 @@ class Network:
         self.leaky[way] = probability
         self._process.after(seconds, self.leaky.pop, way, None)
 
+    def lose_next(self, way: tuple[str, str]) -> None:
+        """The next message that one host sends to another is lost."""
+        self.next_lost.add(way)
+
     def slow_for(self, seconds: float, way: tuple[str, str], mean_s: float) -> None:
         """What one host sends to another comes later, for a while."""
         self.slow[way] = mean_s
@@ -99,5 +109,6 @@ class Network:
         self.cut.clear()
         self.slow.clear()
         self.leaky.clear()
+        self.next_lost.clear()
         self.garbling.clear()
         self.loss = self.double = 0.0

@@ -19,9 +19,9 @@ something may be lost, or has ended."""
 Count = tuple[int, int]
 """At least, at most."""
 
-HIDDEN, HALF_HIDDEN = "hidden", "half hidden"
-"""What is between who attacks and one of the bookies: all that they say is lost; or half of what the bookie is told is
-lost, and what the writer tells it comes late."""
+HIDDEN, HALF_HIDDEN, FENCE_LOST = "hidden", "half hidden", "fence lost"
+"""What is between the client that attacks and one of the bookies: all that they say is lost; half of what the bookie is
+told is lost; or only the first request, which fences. With the last two, what the writer tells it comes late."""
 
 OPERATIONS: Weights = {
     "write": 12.0,
@@ -331,7 +331,7 @@ THEMES: dict[str, Theme] = {
         siege=_NETWORK,
         besieged=(1, 4),
         delay_s=((0.001, 0.02), (0.01, 0.3)),
-        handicaps=(("", HIDDEN), ("", HIDDEN, HALF_HIDDEN), (HALF_HIDDEN,)),
+        handicaps=(("", HIDDEN), ("", HIDDEN, HALF_HIDDEN), (FENCE_LOST,)),
     ),
     "takeovers": Theme(
         3,

@@ -28,7 +28,7 @@ from bkbox.sim.link import Reach
 from bkbox.sim.loop import Process
 from bkbox.sim.metadata import View
 from bkbox.sim.schedule import Action, Plan
-from bkbox.sim.themes import HIDDEN
+from bkbox.sim.themes import FENCE_LOST, HIDDEN
 from bkbox.sim.work import SimWork
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import DigestType, LedgerState
@@ -243,7 +243,10 @@ class Program:
         if handicap == HIDDEN:
             network.cut_for(seconds, {(other.name, bookie), (bookie, other.name)})
         else:
-            network.lose_for(seconds, (other.name, bookie), 0.5)
+            if handicap == FENCE_LOST:
+                network.lose_next((other.name, bookie))
+            else:
+                network.lose_for(seconds, (other.name, bookie), 0.5)
             network.slow_for(seconds, (self.sim.name, bookie), rng.choice((0.3, 1.0, 3.0)))
 
     def attack(self, ledger: int) -> None:

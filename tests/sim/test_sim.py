@@ -31,6 +31,7 @@ QUICKLY_CAUGHT = (
     "two-homes",
     "no-write-back",
     "fence-before-sync",
+    "recovery-reads-do-not-fence",
     "named-without-copies",
     "active-not-marked",
     "older-index-taken",

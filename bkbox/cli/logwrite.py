@@ -120,7 +120,7 @@ def write(
         return WrittenToLog(name, writer.epoch, written, None if writer_id is None else repeated)
 
     done = asyncio.run(go())
-    left_out = "" if done.repeated is None else f", {done.repeated} were there before"
+    left_out = "" if done.repeated is None else f", {done.repeated:,} were there before"
     message(f"{counted(done.written, 'record')}{left_out}")
     if output != "table":
         print_document(asdict(done), output)

@@ -39,7 +39,7 @@ demo: $(STAMP)
 
 # Thousands of tests start processes of their own beside one another, and a busy machine may keep one of those waiting
 # past any patience. So what failed is run again, by itself; what is wrong fails again, and both runs are printed.
-pytest = $(BIN)/python -m pytest -n 2 --dist worksteal $(1) || \
+pytest = $(BIN)/python -m pytest -n 4 --dist worksteal $(1) || \
     $(BIN)/python -m pytest --last-failed --last-failed-no-failures none --exitfirst $(1)
 
 test: check

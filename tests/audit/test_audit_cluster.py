@@ -22,7 +22,7 @@ from bkbox.audit.tables import read_table, rows_of
 from bkbox.ids import LedgerId
 from tests.audit.forging import Forge, forge, silent_bookie
 from tests.audit.tableplaces import places
-from tests.harness.cluster import pretend_another_boot
+from tests.harness.cluster import pretend_a_failed_sync
 from tests.harness.processes import bkbox, wait_for
 from tests.repair.copies import Cluster
 
@@ -193,7 +193,7 @@ def test_a_bookie_in_limbo(cluster: Cluster, tmp_path: Path) -> None:
 
     ledger = asyncio.run(plant_one())
     lossy.kill()
-    pretend_another_boot(lossy.disks)
+    pretend_a_failed_sync(lossy.disks)
     lossy.start()
     wait_for(lambda: lossy.status()["limbo"]["ledgers"], "the ledger to be in limbo")
     try:

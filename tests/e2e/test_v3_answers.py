@@ -15,7 +15,7 @@ import pytest
 
 from bkbox.ids import BookieId
 from tests.harness import raw
-from tests.harness.cluster import create_ledgers, ledger_of, pretend_another_boot
+from tests.harness.cluster import create_ledgers, ledger_of, pretend_a_failed_sync
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess
 from tests.harness.raw import RawClient, add_frame, make_entry, master_key, payload_of, read_frame
@@ -376,7 +376,7 @@ def test_limbo_never_says_no(make_bookie: MakeBookie) -> None:
         assert client.add3(1, 0, b"here") == EOK
         assert client.write_lac(1, 0) == EOK
     bookie.kill()
-    pretend_another_boot(bookie.disks)
+    pretend_a_failed_sync(bookie.disks)
     bookie.start()
     with RawClient3(bookie.port) as client:
         here = client.read3(1, 0)

@@ -19,7 +19,7 @@ from tests.harness.cluster import (
     bookies_of,
     create_ledgers,
     ledger_of,
-    pretend_another_boot,
+    pretend_a_failed_sync,
 )
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 from tests.harness.raw import EIO, EOK, EREADONLY, RECOVERY, RawClient
@@ -122,7 +122,7 @@ def test_away_in_phase_one(make_bookie: MakeBookie, zookeeper: ZooKeeper) -> Non
     with RawClient(bookie.port) as client:
         assert client.add(1, 0, b"acknowledged") == EOK
     bookie.kill()
-    pretend_another_boot(bookie.disks)
+    pretend_a_failed_sync(bookie.disks)
     ledgers = range(1, 1501)
     create_ledgers(bookie.metadata, (ledger_of(n, [bookie.bookie_id, NOBODY]) for n in ledgers))
     bookie.start(wait=False)

@@ -11,7 +11,7 @@ from pathlib import Path
 from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
 from bkbox.storage.files import RealFiles
-from bkbox.storage.marker import MARKER_NAME, read_marker
+from bkbox.storage.marker import MARKER_NAME, read_marker, record_failure
 from bkbox.storage.sealed import write_document
 from bkbox.wire.cookie import cookie_of, encode
 from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
@@ -124,6 +124,14 @@ def pretend_another_boot(disks: Iterable[Path]) -> None:
         assert marker is not None, f"{disk} has no dirty marker"
         runs = tuple(replace(run, boot_id="another-boot") for run in marker.runs)
         write_document(files, disk / MARKER_NAME, 1, asdict(replace(marker, runs=runs)))
+
+
+def pretend_a_failed_sync(disks: Iterable[Path]) -> None:
+    """The host was restarted since, and a sync had failed: every ledger may lack entries, not only active ones."""
+    disks = list(disks)
+    pretend_another_boot(disks)
+    for disk in disks:
+        record_failure(RealFiles(), disk, "a sync failed")
 
 
 def empty(disk: Path) -> None:

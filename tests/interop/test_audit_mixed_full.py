@@ -22,7 +22,7 @@ from bkbox.audit.run import FINDINGS, SUMS, Silent, Summary, plan_audit, run_aud
 from bkbox.audit.tables import read_table, rows_of
 from tests.audit.forging import Forge, forge, silent_bookie
 from tests.audit.tableplaces import places
-from tests.harness.cluster import pretend_another_boot
+from tests.harness.cluster import pretend_a_failed_sync
 from tests.harness.java import CHECKOUT
 from tests.harness.processes import bkbox, wait_for
 from tests.interop.conftest import MakeCluster
@@ -93,7 +93,7 @@ def test_all_of_it(
         with silent_bookie(cluster.uri) as silent:
             planted, limbo = asyncio.run(plant(cluster.uri, names, lossy.bookie_id, silent))
             lossy.kill()
-            pretend_another_boot(lossy.disks)
+            pretend_a_failed_sync(lossy.disks)
             lossy.start()
             wait_for(lambda: lossy.status()["limbo"]["ledgers"], "the ledger to be in limbo")
             for engine in (LocalEngine(), spark):

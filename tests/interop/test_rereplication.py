@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.harness.cluster import empty, pretend_another_boot
+from tests.harness.cluster import empty, pretend_a_failed_sync
 from tests.harness.processes import bkbox, wait_for
 from tests.interop.clients import Client, Metadata, numbered, pattern
 from tests.interop.conftest import MakeCluster
@@ -51,7 +51,7 @@ def test_a_lost_bkbox_bookie_is_refilled_by_java(
         empty(lost.disks[0])
         bkbox("cookie", "repair", "--config", str(lost.config), "--yes")
     else:
-        pretend_another_boot(lost.disks)
+        pretend_a_failed_sync(lost.disks)
     lost.start()
     wait_for(
         lambda: lost.status()["limbo"]["ledgers"] == 0,

@@ -33,7 +33,11 @@ FAILED_NAME = "failed-disks.json"
 
 _FORMAT = 1
 _NOTE_EVERY_S = 5.0
-_AGAIN_S = 1.0
+_LOOK_EVERY_S = 1.0
+_AGAIN_S = 15.0
+"""A store that does not answer is left alone for so long: a client of ZooKeeper that goes on sending requests does not
+find out that its connection is dead.
+"""
 
 
 def read_witness(files: Files, disk: Path) -> DiskWitness | None:
@@ -120,10 +124,13 @@ class Witnessing:
     async def keep(self, store: MetadataStore, disks: list[Disk]) -> None:
         """Note what the disks have come to, for ever. ``disks`` may change."""
         while True:
-            wait_s = _NOTE_EVERY_S if await self.note(store, disks) else _AGAIN_S
-            while wait_s > 0:
+            if not await self.note(store, disks):
                 await asyncio.sleep(_AGAIN_S)
-                wait_s = wait_s - _AGAIN_S if self._is_noted else 0.0  # a failure is noted at once
+                continue
+            wait_s = _NOTE_EVERY_S
+            while wait_s > 0 and self._is_noted:  # a failure is noted at once
+                await asyncio.sleep(_LOOK_EVERY_S)
+                wait_s -= _LOOK_EVERY_S
 
     async def commit(self, store: MetadataStore, disks: Iterable[Disk]) -> None:
         """The disks of this start are about to be used. Raises MetadataError."""

@@ -181,15 +181,24 @@ class Witnessing:
         return DiskRecord(self.generation, checkpoint, segment, offset, failed)
 
     async def _write(self, store: MetadataStore, record: BookieRecord) -> None:
-        data = witness.encode_record(record)
         try:
-            stored = await store.write_disk_record(self._bookie, data, self._version)
+            stored = await self._put(store, record, self._version)
         except VersionConflictError:
             found, version = await read_record(store, self._bookie)
-            if found != record:  # else an answer was lost
-                raise
-            stored = Versioned(data, version or 0)
+            if max(found.generation, found.begun) > self.generation:
+                raise  # of a later start: another process has this id
+            # A write of this start has taken effect, and its answer was lost: this one, or one before.
+            if found == record:
+                stored = Versioned(b"", version or 0)
+            else:
+                record = replaced(record, sequence=found.sequence + 1)
+                stored = await self._put(store, record, version)
         self._record, self._version = record, stored.version
+
+    async def _put(
+        self, store: MetadataStore, record: BookieRecord, version: int | None
+    ) -> Versioned[bytes]:
+        return await store.write_disk_record(self._bookie, witness.encode_record(record), version)
 
     def _write_disk(self, disk: Disk) -> None:
         failed = {uuid: reason for uuid, reason in self._failed.items() if uuid != disk.uuid}

@@ -224,6 +224,21 @@ def test_a_write_whose_answer_was_lost_counts_and_one_of_another_does_not(tmp_pa
     on_bookie(tmp_path, scenario)
 
 
+def test_a_record_goes_on_after_a_write_that_took_effect_unheard(tmp_path: Path) -> None:
+    async def scenario(bookie: Bookie) -> None:
+        found = await bookie.start()
+        store = cast(MetadataStore, bookie.store)
+        unheard = witness.with_disks(found._record, found.generation, found._record.disks)
+        await bookie.store.write_disk_record(ME, witness.encode_record(unheard), found._version)
+        found.fail(bookie.disks[0], bookie.disks, "EIO")
+        assert await found.note(store, bookie.disks)
+        record, _version = await read_record(store, ME)
+        assert record.sequence == unheard.sequence + 1
+        assert record.disks[bookie.disks[0].uuid].failed == "EIO"
+
+    on_bookie(tmp_path, scenario)
+
+
 @pytest.mark.parametrize("known_by", ["disk", "run directory", "store"])
 def test_a_failed_disk_is_known_elsewhere_until_it_is_settled(
     tmp_path: Path, known_by: str

@@ -19,7 +19,7 @@ one whose length is wrong.
 
 After the last record there may be filler: a pattern of 8 bytes that depends on the segment and lies at multiples of 8.
 It is what a segment was filled with ahead of its records (segmentlog.py), and no part of it: the segment ends where its
-filler begins.
+filler begins. Behind a SEAL, where nothing was ever written, zeros up to the end of a page are taken for filler.
 
 A scan finds, in order: good records, ``Damage`` (a bad region with a good record after it), at most one ``TornTail``
 (a bad region that reaches the end of the file or its filler) and at most one ``Unwritten`` (filler). It judges nothing:
@@ -66,6 +66,7 @@ FILLED_BYTES_MAX = 512 << 10
 _CHUNK_BYTES = 1 << 20
 _FILLER_BYTES = 8
 _SECTOR_BYTES = 512
+_PAGE_BYTES = 4_096
 
 
 @value
@@ -251,6 +252,7 @@ def scan(
     """All of a segment from ``start``, where a record begins, to its end, but for what is taken. Raises DiskError."""
     reader = _Reader(file, name)
     offset = max(start, SEGMENT_HEADER_BYTES)
+    sealed = False
     while offset < reader.size:
         if take is not None:
             taken, offset = offset, reader.taken_from(offset, take)
@@ -259,9 +261,11 @@ def scan(
         record = reader.record_at(offset)
         if record is not None:
             yield record
-            offset = record.end
+            offset, sealed = record.end, record.kind is Kind.SEAL
             continue
         filled = reader.filled_from(offset)
+        if sealed and reader.is_cleared(offset, filled):
+            filled = offset
         found = reader.next_good(offset + 1) if filled > offset else None
         if found is None:
             if filled > offset:
@@ -331,6 +335,13 @@ class _Reader:
             else:
                 other = middle + 1
         return start + filled
+
+    def is_cleared(self, start: int, end: int) -> bool:
+        """Whether it is zeros to the end of a page at most. A file that is cut has the rest of its last page cleared,
+        and that may be durable before the cut is.
+        """
+        page_end = start - start % -_PAGE_BYTES
+        return end <= page_end and not any(self._bytes(start, end - start))
 
     def is_cut_at(self, offset: int, end: int) -> bool:
         """Whether a record that may begin at offset is not whole at ``end``, where the file ends or its filler begins.

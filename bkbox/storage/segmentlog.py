@@ -18,7 +18,8 @@ Rules:
   all segments before it are whole; a SEAL proves nothing. Ids count from 1 without holes.
 - While syncs are small, the segment is filled ahead of its records: to sync what overwrites blocks that are there takes
   a file system half as long as to sync what it has to find new blocks for. It costs another write of each byte, which
-  is why large syncs do without. Filler is cut off when the segment is left, or by the next start (segment.py).
+  is why large syncs do without. Filler is cut off behind a SEAL, or by the next start (segment.py): elsewhere a lost
+  host could leave zeros of the cut where a record may have been.
 - A sync also makes the segment after the present one, once that is nearly full, so that no append
   waits for it.
 """
@@ -340,16 +341,16 @@ class SegmentLog:
                 self._fail(error)
 
     def roll(self, footer: int | None) -> None:
-        """Leave the segment, whose last footer lies at ``footer`` (0 none, None: it is a journal's
-        and gets no seal); the next append goes into the next one. DiskFullError: it goes on.
+        """Leave the segment, whose last footer lies at ``footer`` (0 none, None: it is a journal's,
+        gets no seal and keeps its filler); the next append goes into the next one. DiskFullError: it goes on.
         """
         self.require_healthy()
         if footer is not None:
             seal = [Record(Kind.SEAL, OFFSET.pack(footer))]
             self.append(seal, record_bytes(seal))
-        if self._file is not None:
-            if self._filled > self.offset:
+            if self._file is not None and self._filled > self.offset:
                 self._cut(self._file)
+        if self._file is not None:
             self._left.append((self.segment, self._file))
             self._file = None
             self._left_unproven = True

@@ -16,6 +16,7 @@ from bkbox.storage.segment import (
     Damage,
     TornTail,
     Untouched,
+    Unwritten,
     encode_segment_header,
     filler,
     put_record,
@@ -98,6 +99,28 @@ def test_a_sector_of_zeros_may_not_have_been_written(tmp_path: Path, which: int)
 def test_what_lies_beyond_the_end_of_the_file_was_not_written(tmp_path: Path, kept: int) -> None:
     data = segment(filled=False, follows=False)
     assert untouched(tmp_path / "s", data[: RECORD[0] + kept]).filler
+
+
+@pytest.mark.parametrize("filled", [False, True])
+@pytest.mark.parametrize("kind", [Kind.SEAL, Kind.FOOTER])
+def test_what_a_cut_cleared_behind_a_seal_is_filler(
+    tmp_path: Path, kind: Kind, filled: bool
+) -> None:
+    """The file system clears the page that a file is cut in, and a lost host may forget the cut alone."""
+    data = segment(filled=False, follows=False)
+    end = len(data)
+    data[SEGMENT_HEADER_BYTES:] = bytes(end - SEGMENT_HEADER_BYTES)
+    put_record(data, SEGMENT_HEADER_BYTES, Record(kind, BODY), NAME.seed, NAME.segment, 64)
+    data += bytes(4_096 - end)
+    if filled:
+        data += filler(NAME.seed, 4_096, FILLED_BYTES)
+    path = tmp_path / "s"
+    path.write_bytes(data)
+    file = RealFiles().open_read(path)
+    found = list(scan(file, NAME, 0))
+    file.close()
+    assert (Unwritten(end) in found) is (kind is Kind.SEAL)
+    assert any(isinstance(each, TornTail) for each in found) is (kind is not Kind.SEAL)
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,11 @@ from tests.crash.points.recorder import compiler
 from tests.harness.processes import wait_for
 
 SOURCE = Path(__file__).with_name("server.c")
-FILE_SYSTEMS = ("ext4", "xfs")
+SECTOR_BYTES = {"ext4": 512, "xfs": 4_096}
+"""What the device writes whole or not at all. XFS takes a metadata block of which one sector is newer than its log for
+newer as a whole, so that it stands no finer tears.
+"""
+FILE_SYSTEMS = tuple(SECTOR_BYTES)
 IMAGE_BYTES = 320 << 20
 """mkfs.xfs wants 300 MB. Only what was written takes memory."""
 
@@ -76,7 +80,7 @@ class BlockDevice:
     def __enter__(self) -> BlockDevice:
         self.path.mkdir(parents=True)
         self._image.touch()
-        command = [str(server()), str(self._folder), str(IMAGE_BYTES)]
+        command = [str(server()), str(self._folder), str(IMAGE_BYTES), str(SECTOR_BYTES[self.fs])]
         # Shared: what is unmounted here is unmounted in each mount namespace that was made meanwhile.
         _run(["mount", "-n", "--bind", self._folder, self._folder])
         _run(["mount", "-n", "--make-shared", self._folder])

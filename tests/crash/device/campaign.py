@@ -144,8 +144,6 @@ class Round:
                     return
             load.drain()
             self._verify(load, sample=None)
-            if not self._setting.may_lose and (limbo := self._bookie.look()["limbo"]["ledgers"]):
-                raise Violation(f"{limbo} ledgers are in limbo, and none need be")
             if status := self._bookie.stop():
                 raise Violation(f"an ordered stop ended with {status}")
         except (
@@ -156,7 +154,8 @@ class Round:
             subprocess.SubprocessError,
         ) as error:
             notes = "\n".join(getattr(error, "__notes__", ()))
-            self.tally.count(AssertionError(f"{error!r} {notes}\n{self._bookie.stderr[-2000:]}"))
+            self.tally.count(AssertionError(f"{error!r} {notes}\n{self._bookie.stderr[:4000]}"))
+            self._keep()
         finally:
             self._bookie.ensure_gone()
             self.tally.lost_sectors = self._device.counters()["lost_sectors"]
@@ -178,8 +177,15 @@ class Round:
         stopped = stopped and self._bookie.classes() == {"clean"}
         if self._setting.may_lose and not stopped:
             load.entries_may_be_lost()
+        if not self._setting.may_lose and (limbo := self._bookie.look()["limbo"]["ledgers"]):
+            reasons = [disk["reason"] for disk in self._bookie.look()["disks"]]
+            raise Violation(f"{limbo} ledgers are in limbo, and none need be: {reasons}")
         self._verify(load, sample=SAMPLE)
-        if self.tally.broken and self._setting.keep:
+        if self.tally.broken:
+            self._keep()
+
+    def _keep(self) -> None:
+        if self._setting.keep is not None:
             self._device.save(self._setting.keep / f"{self._setting}-{time.time_ns()}")
 
     def _cut(self, load: CheckedLoad) -> bool:

@@ -35,7 +35,7 @@ class Tally:
     """What power cuts did. All but ``cuts``, ``acknowledged``, ``lost_sectors``, ``unknown`` and
     ``seconds`` are violations.
 
-    ``lost_sectors``: of 512 bytes, that the device had acknowledged and not flushed. ``unknown``:
+    ``lost_sectors``: that the device had acknowledged and not flushed. ``unknown``:
     acknowledged entries that were answered so, as they are where one may be lost.
     """
 

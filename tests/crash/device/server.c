@@ -1,12 +1,12 @@
 /* A disk with a volatile write cache: a FUSE file system that is one regular file, to be put under a loop device.
  *
- *     server FOLDER BYTES
+ *     server FOLDER BYTES SECTOR
  *
  * The image is mounted over FOLDER/image, an empty regular file; FOLDER/mounted is where its file system is going to be
  * mounted. FOLDER is a mount that is shared. The kernel's FUSE protocol is spoken directly, by one
  * thread, so requests have one order. The image is in memory, twice: `now` is what a read finds, `safe` is what a power
  * cut cannot take away. Between them lies the cache: all writes since the last flush (FSYNC: what a loop device makes of
- * a flush or FUA), in order.
+ * a flush or FUA), in order. SECTOR: of so many bytes a power cut takes all or nothing.
  *
  * Standard input is a socket. A command is a line, each is answered with a line, "ok ..." or "error ...":
  *
@@ -45,7 +45,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { SECTOR = 512, PAGE = 4096, MAX_WRITE = 1 << 20, BUFFER = MAX_WRITE + PAGE, CONTROL = 0 };
+enum { PAGE = 4096, MAX_WRITE = 1 << 20, BUFFER = MAX_WRITE + PAGE, CONTROL = 0 };
 
 /* ---- the disk ------------------------------------------------------------------------------------------------------ */
 
@@ -56,6 +56,7 @@ struct write {
 };
 
 static uint64_t size;
+static uint64_t sector_bytes;
 static uint8_t *now, *safe, *remembered;
 
 static uint8_t *cache; /* struct write, one behind the other, each at a multiple of eight */
@@ -124,7 +125,7 @@ static uint64_t dice(uint64_t sides) { /* splitmix64 */
     return (z ^ (z >> 31)) % sides;
 }
 
-/* Decides what of the cache has reached the medium. A sector of 512 bytes is written whole or not at all. What is lost:
+/* Decides what of the cache has reached the medium. A sector is written whole or not at all. What is lost:
  * everything, all writes from one on (which is torn), any writes, or any sectors; so a sector ends up as it was at the
  * last flush, or as any write since then left it. */
 static void settle(uint64_t seed) {
@@ -139,11 +140,12 @@ static void settle(uint64_t seed) {
         bool whole = kind == LATEST ? index < torn : kind == WRITES ? dice(10) < odds : false;
         bool tears = kind == SECTORS || (kind == LATEST && index == torn);
         uint64_t lost = 0;
-        for (uint64_t sector = 0; sector < each->length; sector += SECTOR) {
-            uint64_t length = each->length - sector < SECTOR ? each->length - sector : SECTOR;
+        for (uint64_t at = 0, length; at < each->length; at += length) {
+            length = sector_bytes - (each->offset + at) % sector_bytes;
+            if (length > each->length - at) length = each->length - at;
             count.cached_sectors++;
             if (whole || (tears && dice(10) < odds))
-                memcpy(safe + each->offset + sector, each->data + sector, length);
+                memcpy(safe + each->offset + at, each->data + at, length);
             else
                 lost++;
         }
@@ -319,11 +321,12 @@ static void request(int device, const struct fuse_in_header *head) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 3) return fprintf(stderr, "usage: %s FOLDER BYTES\n", argv[0]), 2;
+    if (argc != 4) return fprintf(stderr, "usage: %s FOLDER BYTES SECTOR\n", argv[0]), 2;
     const char *folder = argv[1];
     char image[4096];
     snprintf(image, sizeof image, "%s/image", folder);
     size = strtoull(argv[2], NULL, 10) / PAGE * PAGE;
+    sector_bytes = strtoull(argv[3], NULL, 10);
     now = memory(), safe = memory();
     signal(SIGINT, SIG_IGN); /* Ctrl-C is for the tests, which then clean up */
     signal(SIGPIPE, SIG_IGN);

@@ -49,8 +49,14 @@ def torn_for_granted() -> tuple[Change, ...]:
     return method(SegmentFindings, "judge", changed)
 
 
+class _NeverOlder(int):
+    def __lt__(self, other: int) -> bool:
+        return False
+
+
 def older_index_taken() -> tuple[Change, ...]:
-    return ((LedgerIndex, "stamp", lambda self: Stamp(1 << 62, 0, 0)),)
+    real = LedgerIndex.stamp
+    return ((LedgerIndex, "stamp", lambda self: Stamp(_NeverOlder(real(self).number), 0, 0)),)
 
 
 def no_generations() -> tuple[Change, ...]:

@@ -92,10 +92,15 @@ def read_marker(files: Files, disk: Path) -> Marker | None:
 
 
 def begin_run(files: Files, disk: Path, run: Run) -> Marker | None:
-    """Add a run durably and return what was there before it (None = clean)."""
+    """Add a run durably and return what was there before it (None = clean).
+
+    Of runs that differ in their ids alone the last one stays: a bookie that never gets as far as ``settle`` may be
+    started without end.
+    """
     before = read_marker(files, disk)
     marker = before or Marker()
-    _write(files, disk, replace(marker, runs=(*marker.runs, run)))
+    others = {replace(each, run_id=""): each for each in marker.runs}
+    _write(files, disk, replace(marker, runs=(*others.values(), run)))
     return before
 
 

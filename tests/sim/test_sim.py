@@ -36,7 +36,6 @@ QUICKLY_CAUGHT = (
     "active-not-marked",
     "older-index-taken",
     "store-from-the-past-taken",
-    "torn-taken-for-granted",
     "no-generations",
     "marker-left-at-stop",
 )

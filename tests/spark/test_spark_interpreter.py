@@ -27,23 +27,23 @@ spark = (
     .config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1").getOrCreate()
 )
 spark.sparkContext.setLogLevel("OFF")
-spark.read.format("bookkeeper").option("metadata.uri", sys.argv[1]).option("ledgers", "1").load().count()
+spark.read.format("bookkeeper").option("metadata.uri", sys.argv[1]).option("ledgers", sys.argv[2]).load().count()
 """
 
 
 def test_a_python_that_lacks_what_is_needed(cluster: Cluster, tmp_path: Path) -> None:
     require_java()
-    closed(cluster.uri, 3)
+    ledger = closed(cluster.uri, 3)
     base = getattr(sys, "_base_executable", sys.executable)
     subprocess.run([base, "-m", "venv", "--without-pip", str(tmp_path / "bare")], check=True)
     bare = str(tmp_path / "bare/bin/python")
     environment = {
-        **os.environ,
+        **{name: value for name, value in os.environ.items() if name != "SPARK_HOME"},
         "PYSPARK_PYTHON": bare,
         "PYTHONPATH": os.pathsep.join([str(CHECKOUT / "spark"), str(CHECKOUT)]),
     }
     done = subprocess.run(
-        [sys.executable, "-c", QUERY, cluster.uri],
+        [sys.executable, "-c", QUERY, cluster.uri, str(ledger)],
         capture_output=True,
         text=True,
         check=False,

@@ -49,20 +49,25 @@ def records(uri: str, log: str) -> list[bytes]:
     return in_cluster(uri, read)
 
 
-def left_over(uri: str) -> list[int]:
-    """Ledgers of tasks that are still there."""
+@pytest.fixture
+def left_over(cluster: Cluster) -> Callable[[], set[int]]:
+    """Ledgers of tasks that are still there, but for what other tests have left."""
 
-    async def find(ours: Hands) -> list[int]:
-        found = []
-        async for ledger in ours.client.ledgers():
-            if "bkbox.spark.job" in dict((await ours.client.metadata(ledger)).custom):
-                found.append(ledger)
-        return found
+    async def find(ours: Hands) -> set[int]:
+        ledgers = [ledger async for ledger in ours.client.ledgers()]
+        return {
+            ledger
+            for ledger in ledgers
+            if "bkbox.spark.job" in dict((await ours.client.metadata(ledger)).custom)
+        }
 
-    return in_cluster(uri, find)
+    before = in_cluster(cluster.uri, find)
+    return lambda: in_cluster(cluster.uri, find) - before
 
 
-def test_rows_of_tasks_are_appended_in_their_order(cluster: Cluster) -> None:
+def test_rows_of_tasks_are_appended_in_their_order(
+    cluster: Cluster, left_over: Callable[[], set[int]]
+) -> None:
     writer = batch(cluster.uri, "ordered")
     second, first = writer.write(rows_of(b"c", b"d")), writer.write(rows_of(b"a", b"b"))
     abandoned = writer.write(rows_of(b"never"))
@@ -72,18 +77,20 @@ def test_rows_of_tasks_are_appended_in_their_order(cluster: Cluster) -> None:
     again = batch(cluster.uri, "ordered")
     again.commit([again.write(rows_of(b"e"))])
     assert records(cluster.uri, "ordered") == [b"a", b"b", b"c", b"d", b"e"]
-    assert left_over(cluster.uri) == []
+    assert left_over() == set()
     assert "ordered" in in_cluster(cluster.uri, lambda ours: logs(ours.client))
     assert "log:ordered" not in in_cluster(cluster.uri, lambda ours: logs(ours.client))
 
 
-def test_a_job_that_fails_appends_nothing(cluster: Cluster) -> None:
+def test_a_job_that_fails_appends_nothing(
+    cluster: Cluster, left_over: Callable[[], set[int]]
+) -> None:
     writer = batch(cluster.uri, "failed")
     messages = [writer.write(rows_of(b"a"))]
     with pytest.raises(EntryTooLargeError, match="of log failed"):
         writer.write(rows_of(bytes(5 << 20)))
     writer.abort(messages)
-    assert left_over(cluster.uri) == []
+    assert left_over() == set()
     none = batch(cluster.uri, "failed")
     none.commit([])
     with pytest.raises(ConfigError, match="a log is appended to"):
@@ -92,7 +99,7 @@ def test_a_job_that_fails_appends_nothing(cluster: Cluster) -> None:
 
 @pytest.mark.parametrize("after", [0, 1, 3, 7, 12])
 def test_what_was_interrupted_is_finished_by_the_next(
-    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, after: int
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, after: int, left_over: Callable[[], set[int]]
 ) -> None:
     """A driver that dies while it appends: some rows are in the log, of others it is not known."""
     name = f"interrupted-{after}"
@@ -117,10 +124,12 @@ def test_what_was_interrupted_is_finished_by_the_next(
     follower = batch(cluster.uri, name)
     follower.commit([follower.write(rows_of(b"behind"))])
     assert records(cluster.uri, name) == [*wanted, b"behind"]
-    assert left_over(cluster.uri) == []
+    assert left_over() == set()
 
 
-def test_a_batch_of_a_stream_that_comes_again(cluster: Cluster) -> None:
+def test_a_batch_of_a_stream_that_comes_again(
+    cluster: Cluster, left_over: Callable[[], set[int]]
+) -> None:
     options = sink(cluster.uri, "again", writerId="copy")
     for rows_now in ((b"a", b"b"), (b"b", b"a")):  # in another order the second time
         writer = StreamWriter(options, ROW, overwrite=False)
@@ -128,7 +137,7 @@ def test_a_batch_of_a_stream_that_comes_again(cluster: Cluster) -> None:
     writer = StreamWriter(options, ROW, overwrite=False)
     writer.commit([writer.write(rows_of(b"c"))], batchId=1)
     assert records(cluster.uri, "again") == [b"a", b"b", b"c"]
-    assert left_over(cluster.uri) == []
+    assert left_over() == set()
 
 
 def test_two_drivers_at_the_same_time(cluster: Cluster) -> None:
@@ -175,7 +184,7 @@ def test_the_document() -> None:
 
 
 def test_with_spark_as_a_batch_and_as_a_stream(
-    spark: Any, cluster: Cluster, tmp_path: Path
+    spark: Any, cluster: Cluster, tmp_path: Path, left_over: Callable[[], set[int]]
 ) -> None:
     frame = spark.range(0, 100, 1, 3).selectExpr("concat('row ', id) as value")
     written = frame.write.format("bookkeeper").option("metadata.uri", cluster.uri)
@@ -209,7 +218,7 @@ def test_with_spark_as_a_batch_and_as_a_stream(
     finished(query.trigger(availableNow=True))
     wanted = [value for _, _, value in rows(reader(spark, cluster.uri, ledgers=source).load())]
     assert records(cluster.uri, "streamed") == wanted, "in order, as each batch is one partition"
-    assert left_over(cluster.uri) == []
+    assert left_over() == set()
 
 
 def test_the_example(spark: Any, cluster: Cluster, tmp_path: Path) -> None:

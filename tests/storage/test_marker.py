@@ -6,6 +6,7 @@ import os
 import random
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from uuid import UUID
 
@@ -43,6 +44,15 @@ def test_runs_add_up_until_settled(tmp_path: Path) -> None:
     assert read_marker(FILES, tmp_path) == Marker(runs=(FIRST, SECOND))
     settle(FILES, tmp_path, SECOND, before)
     assert read_marker(FILES, tmp_path) == Marker(runs=(SECOND,))
+
+
+def test_starts_that_never_settle_do_not_add_up_without_end(tmp_path: Path) -> None:
+    begin_run(FILES, tmp_path, SECOND)
+    for number in range(20):
+        begin_run(FILES, tmp_path, replace(FIRST, run_id=f"again {number}"))
+    marker = read_marker(FILES, tmp_path)
+    assert marker is not None
+    assert [run.run_id for run in marker.runs] == [SECOND.run_id, "again 18", "again 19"]
 
 
 def test_classes(tmp_path: Path) -> None:

@@ -252,7 +252,6 @@ def scan(
     """All of a segment from ``start``, where a record begins, to its end, but for what is taken. Raises DiskError."""
     reader = _Reader(file, name)
     offset = max(start, SEGMENT_HEADER_BYTES)
-    sealed = False
     while offset < reader.size:
         if take is not None:
             taken, offset = offset, reader.taken_from(offset, take)
@@ -261,10 +260,10 @@ def scan(
         record = reader.record_at(offset)
         if record is not None:
             yield record
-            offset, sealed = record.end, record.kind is Kind.SEAL
+            offset = record.end
             continue
         filled = reader.filled_from(offset)
-        if sealed and reader.is_cleared(offset, filled):
+        if reader.is_sealed_at(offset) and reader.is_cleared(offset, filled):
             filled = offset
         found = reader.next_good(offset + 1) if filled > offset else None
         if found is None:
@@ -335,6 +334,12 @@ class _Reader:
             else:
                 other = middle + 1
         return start + filled
+
+    def is_sealed_at(self, end: int) -> bool:
+        """Whether a SEAL ends there."""
+        start = end - RECORD_HEADER_BYTES - OFFSET.size
+        record = self.record_at(start) if start >= SEGMENT_HEADER_BYTES else None
+        return record is not None and record.kind is Kind.SEAL
 
     def is_cleared(self, start: int, end: int) -> bool:
         """Whether it is zeros to the end of a page at most. A file that is cut has the rest of its last page cleared,

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bkbox.storage.files import RealFiles
-from bkbox.storage.records import AckAfter, Kind, LedgerRecord, Record, ledger_record
+from bkbox.storage.records import OFFSET, AckAfter, Kind, LedgerRecord, Record, ledger_record
 from bkbox.storage.scan import SegmentFindings
 from bkbox.storage.segment import (
     RECORD_HEADER_BYTES,
@@ -16,7 +16,6 @@ from bkbox.storage.segment import (
     Damage,
     TornTail,
     Untouched,
-    Unwritten,
     encode_segment_header,
     filler,
     put_record,
@@ -99,28 +98,6 @@ def test_a_sector_of_zeros_may_not_have_been_written(tmp_path: Path, which: int)
 def test_what_lies_beyond_the_end_of_the_file_was_not_written(tmp_path: Path, kept: int) -> None:
     data = segment(filled=False, follows=False)
     assert untouched(tmp_path / "s", data[: RECORD[0] + kept]).filler
-
-
-@pytest.mark.parametrize("filled", [False, True])
-@pytest.mark.parametrize("kind", [Kind.SEAL, Kind.FOOTER])
-def test_what_a_cut_cleared_behind_a_seal_is_filler(
-    tmp_path: Path, kind: Kind, filled: bool
-) -> None:
-    """The file system clears the page that a file is cut in, and a lost host may forget the cut alone."""
-    data = segment(filled=False, follows=False)
-    end = len(data)
-    data[SEGMENT_HEADER_BYTES:] = bytes(end - SEGMENT_HEADER_BYTES)
-    put_record(data, SEGMENT_HEADER_BYTES, Record(kind, BODY), NAME.seed, NAME.segment, 64)
-    data += bytes(4_096 - end)
-    if filled:
-        data += filler(NAME.seed, 4_096, FILLED_BYTES)
-    path = tmp_path / "s"
-    path.write_bytes(data)
-    file = RealFiles().open_read(path)
-    found = list(scan(file, NAME, 0))
-    file.close()
-    assert (Unwritten(end) in found) is (kind is Kind.SEAL)
-    assert any(isinstance(each, TornTail) for each in found) is (kind is not Kind.SEAL)
 
 
 @pytest.mark.parametrize(
@@ -234,4 +211,33 @@ def test_what_rotted_in_the_log_comes_from_the_journal(disk: Disk) -> None:
     report = store.replay(True)
     assert (report.trusted, report.damaged) == (True, ())
     assert store.entries(1) == [(0, 5)]
+    store.close()
+
+
+@pytest.mark.parametrize("filled", [False, True])
+@pytest.mark.parametrize("sealed", [False, True])
+def test_what_a_cut_cleared_behind_a_seal_is_no_loss(
+    disk: Disk, sealed: bool, filled: bool
+) -> None:
+    """A file system clears the rest of the page that a file is cut in; a lost host may forget the cut alone."""
+    store = disk.open(segment_bytes_max=16_384)
+    store.replay(False)
+    put(store, ledger_record(1, LedgerRecord(KEY)))
+    last = 0
+    while not disk.segment(2).exists() or disk.end_of_segment(2) == SEGMENT_HEADER_BYTES:
+        put(store, entry(1, last, BODY))
+        last += 1
+    store.abandon()
+    data = disk.segment().read_bytes()
+    if not sealed:
+        data = data[: -RECORD_HEADER_BYTES - OFFSET.size]
+    page_end = len(data) + -len(data) % 4_096
+    name = segment_name()
+    rest = filler(name.seed, page_end, 16_384) if filled else b""
+    disk.segment().write_bytes(data.ljust(page_end, b"\0") + rest)
+    disk.segment(2).unlink()
+    store = disk.open()
+    report = store.replay(True)
+    assert report.intact is sealed
+    assert store.entries(1) == [(0, last - 2)]
     store.close()

@@ -1,8 +1,8 @@
 """The real Java parts: BookKeeper and ZooKeeper from Maven Central, and processes that run them.
 
-``class_path()`` builds tests/interop/java with Maven, once per checkout, into build/interop. Who has
-no Java 17 or no Maven learns it from ``missing_reason()``; tests call ``require_java()``, which
-skips them then, or fails them where nothing may be skipped (CI=true in the environment).
+``class_path()`` builds tests/interop/java with Maven, once per checkout, into build/interop; ``maven_build()`` does so
+for any other folder with a pom.xml. Who has no Java 17 or no Maven learns it from ``missing_reason()``; tests call
+``require_java()``, which skips them then, or fails them where nothing may be skipped (CI=true in the environment).
 """
 
 from __future__ import annotations
@@ -76,23 +76,29 @@ def require_java() -> None:
 @functools.cache
 def class_path() -> str:
     """What ``java -cp`` takes: our classes, BookKeeper, its client, ZooKeeper and what they need."""
-    BUILD.parent.mkdir(parents=True, exist_ok=True)
-    with _locked(BUILD.with_suffix(".lock")):
-        stamp = BUILD / "stamp"
-        wanted = _fingerprint()
+    return maven_build(SOURCES, BUILD)
+
+
+def maven_build(sources: Path, build: Path) -> str:
+    """Compile the Maven project in ``sources`` into ``build``, unless that holds it already; its class path, with the
+    project's own classes first."""
+    build.parent.mkdir(parents=True, exist_ok=True)
+    with _locked(build.with_suffix(".lock")):
+        stamp = build / "stamp"
+        wanted = _fingerprint(sources)
         if not stamp.exists() or stamp.read_text() != wanted:
-            shutil.rmtree(BUILD, ignore_errors=True)
-            _build()
+            shutil.rmtree(build, ignore_errors=True)
+            _run_maven(sources, build)
             stamp.write_text(wanted)
-    return f"{BUILD / 'classes'}:{BUILD / 'lib'}/*"
+    return f"{build / 'classes'}:{build / 'lib'}/*"
 
 
-def _build() -> None:
+def _run_maven(sources: Path, build: Path) -> None:
     goals = ["resources:resources", "compiler:compile", "dependency:copy-dependencies"]
     done = subprocess.run(
         [
-            *("mvn", "--batch-mode", "--quiet", "-f", SOURCES / "pom.xml"),
-            *(f"-Dbuild.folder={BUILD}", *goals),
+            *("mvn", "--batch-mode", "--quiet", "-f", sources / "pom.xml"),
+            *(f"-Dbuild.folder={build}", *goals),
         ],
         capture_output=True,
         text=True,
@@ -101,15 +107,15 @@ def _build() -> None:
     )
     if done.returncode != 0:
         raise AssertionError(
-            f"Maven could not build {SOURCES} (status {done.returncode}):\n{done.stdout}{done.stderr}"
+            f"Maven could not build {sources} (status {done.returncode}):\n{done.stdout}{done.stderr}"
         )
 
 
-def _fingerprint() -> str:
+def _fingerprint(sources: Path) -> str:
     digest = hashlib.sha256()
-    for path in sorted([SOURCES / "pom.xml", *(SOURCES / "src").rglob("*")]):
+    for path in sorted([sources / "pom.xml", *(sources / "src").rglob("*")]):
         if path.is_file():
-            digest.update(f"{path.relative_to(SOURCES)}\0{path.stat().st_size}\0".encode())
+            digest.update(f"{path.relative_to(sources)}\0{path.stat().st_size}\0".encode())
             digest.update(path.read_bytes())
     return digest.hexdigest()
 
@@ -123,13 +129,18 @@ def _locked(path: Path) -> Iterator[None]:
 
 
 def java_command(
-    main: str, *arguments: str, heap_mb: int = 256, options: Sequence[str] = ()
+    main: str,
+    *arguments: str,
+    heap_mb: int = 256,
+    options: Sequence[str] = (),
+    classes: str | None = None,
 ) -> list[str]:
-    """The command line that runs a main class; its process dies with the thread that starts it."""
+    """The command line that runs a main class; its process dies with the thread that starts it. ``classes``: its class
+    path, that of the interop tests by default."""
     return [
         *("setpriv", "--pdeathsig", "KILL", "java", *SMALL_AND_QUICK),
         *(f"-Xmx{heap_mb}m", f"-XX:MaxDirectMemorySize={heap_mb}m", *options),
-        *("-cp", class_path(), main, *arguments),
+        *("-cp", classes or class_path(), main, *arguments),
     ]
 
 

@@ -1,0 +1,183 @@
+"""Starts, stops, pauses, … bookies for upstream's tests, which run in a JVM and ask over a socket on loopback.
+
+One connection per request: a JSON object a line in each direction, {"do": name, ...} and {"result": value} or
+{"error": text}. A bookie is known by its first disk's folder, which the test has made. Requests for different bookies
+are served at the same time. At the end of the context every bookie is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import socketserver
+import threading
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import psutil
+
+from bkbox.admin import client
+from bkbox.admin import disks as admin
+from bkbox.admin.paths import SOCKET_NAME
+from bkbox.errors import BkboxError
+from bkbox.jobs.job import JobKind, JobState
+from tests.harness.processes import BookieProcess, bkbox, free_port, put_keys, wait_for
+
+STOPPED = {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE}
+
+
+class UpstreamBookie(BookieProcess):
+    """A bookie on disks whose folders the test has chosen."""
+
+    def prepare(self, disks: list[Path], keys: dict[str, object]) -> None:
+        """``bkbox init`` the first time; later the keys are written anew, for the next start."""
+        if self.config.exists():
+            put_keys(self, listen=f"127.0.0.1:{self.port}", **keys)
+            return
+        self.disks = disks
+        arguments = ["--metadata", self.metadata, "--listen", f"127.0.0.1:{self.port}"]
+        for disk in disks:
+            arguments += ["--disk", str(disk)]
+        for key, value in keys.items():
+            arguments += ["--set", f"{key}={value}"]
+        bkbox("init", "--config", str(self.config), *arguments)
+
+    @property
+    def admin_socket(self) -> Path:
+        return self.disks[0] / SOCKET_NAME
+
+    def signal_all(self, number: signal.Signals) -> None:
+        for process in self._processes():
+            with suppress(psutil.NoSuchProcess):
+                process.send_signal(number)
+
+    def suspend(self) -> None:
+        """No process of it does anything, from the return on; connections stay open."""
+        self.signal_all(signal.SIGSTOP)
+        for process in self._processes():
+            wait_for(lambda process=process: _is_stopped(process), f"{process} to stop", pause=0.01)
+
+    def collect(self) -> None:
+        """Returns when everything that was deleted is gone from the disks."""
+        job = client.start_job(self.admin_socket, JobKind.GC, {"empty_trash": "true"})
+        done = wait_for(
+            lambda: (found := client.job(self.admin_socket, job.id)).state.ended and found,
+            "the end of the collection",
+            timeout=60.0,
+            pause=0.02,
+        )
+        assert done.state is JobState.DONE, done
+
+    def _processes(self) -> list[psutil.Process]:
+        assert self.process is not None
+        return [psutil.Process(self.process.pid), *self.children()]
+
+
+def _is_stopped(process: psutil.Process) -> bool:
+    try:
+        return process.status() in STOPPED
+    except psutil.NoSuchProcess:
+        return True
+
+
+class _Handler(socketserver.StreamRequestHandler):
+    server: Control
+
+    def handle(self) -> None:
+        request = json.loads(self.rfile.readline())
+        try:
+            answer = {"result": self.server.carry_out(request)}
+        except (AssertionError, BkboxError, OSError) as error:
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        with suppress(ConnectionError):
+            self.wfile.write(json.dumps(answer).encode() + b"\n")
+
+
+class Control(socketserver.ThreadingTCPServer):
+    """A context that serves inside it."""
+
+    daemon_threads = True
+
+    def __init__(self, root: Path) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.port: int = self.server_address[1]
+        self.bookies: dict[str, UpstreamBookie] = {}
+        self._root = root
+        self._lock = threading.Lock()
+        self._thread = threading.Thread(target=self.serve_forever, args=(0.05,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.shutdown()
+        self._thread.join()
+        self.server_close()
+        for bookie in self.bookies.values():
+            bookie.ensure_gone()
+
+    def carry_out(self, request: dict[str, Any]) -> object:
+        match request["do"]:
+            case "free_port":
+                with self._lock:
+                    return free_port()
+            case "start":
+                self._start(request)
+            case "stop":
+                self._stop(self.bookies[request["folder"]])
+            case "kill":
+                self.bookies[request["folder"]].ensure_gone()
+            case "suspend":
+                self.bookies[request["folder"]].suspend()
+            case "resume":
+                self.bookies[request["folder"]].signal_all(signal.SIGCONT)
+            case "collect":
+                self.bookies[request["folder"]].collect()
+            case "read_only_on" | "read_only_off" as wanted:
+                bookie = self.bookies[request["folder"]]
+                admin.read_only(bookie.admin_socket, None, wanted=wanted == "read_only_on")
+            case "is_writable":
+                return client.fetch_status(self.bookies[request["folder"]].admin_socket).writable
+            case other:
+                raise AssertionError(f"no request {other!r}")
+        return None
+
+    def _start(self, request: dict[str, Any]) -> None:
+        folder = request["folder"]
+        with self._lock:
+            bookie = self.bookies.get(folder)
+            if bookie is None:
+                name = f"bookie{len(self.bookies)}"
+                bookie = UpstreamBookie(
+                    self._root, request["metadata"], name=name, port=request["port"]
+                )
+                self.bookies[folder] = bookie
+        bookie.port = request["port"]
+        bookie.prepare([Path(disk) for disk in request["disks"]], request["settings"])
+        bookie.start(wait=False)
+        try:
+            bookie.wait_ready()
+        except AssertionError:
+            bookie.ensure_gone()
+            raise
+
+    def _stop(self, bookie: UpstreamBookie) -> None:
+        if bookie.process is not None:
+            bookie.signal_all(signal.SIGCONT)
+            status = bookie.stop()
+            assert status == 0, f"{bookie.bookie_id} ended with {status}:\n{bookie.stderr}"
+
+    def logs(self) -> dict[str, str]:
+        """The end of what each bookie has logged since its last start."""
+        return {
+            f"{bookie.root.name} {bookie.bookie_id}": bookie.stderr[-6000:]
+            for bookie in self.bookies.values()
+        }

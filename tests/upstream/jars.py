@@ -1,0 +1,63 @@
+"""Upstream's compiled tests and our base class for them: built by Maven, run by JUnit's console launcher."""
+
+from __future__ import annotations
+
+import functools
+import subprocess
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.harness.java import CHECKOUT, java_command, maven_build
+from tests.upstream.control import Control
+
+SOURCES = Path(__file__).parent / "java"
+BUILD = CHECKOUT / "build" / "upstream"
+RUN_TIMEOUT_S = 500.0
+LAUNCHER = "org.junit.platform.console.ConsoleLauncher"
+
+
+@functools.cache
+def class_path() -> str:
+    return maven_build(SOURCES, BUILD)
+
+
+@dataclass(frozen=True)
+class Result:
+    """One Java test: its name (with the parameters, where it has such), and why it did not pass."""
+
+    name: str
+    failure: str | None
+
+
+def run(root: Path, selection: list[str]) -> tuple[list[Result], dict[str, str]]:
+    """Run Java tests in a JVM of their own, in an empty folder: results, and logs of the parts by name. ``selection``:
+    options of the launcher, as --select-class."""
+    reports, log = root / "reports", root / "jvm.log"
+    with Control(root) as control, log.open("wb") as output:
+        temporary = root / "tmp"
+        temporary.mkdir()
+        command = java_command(
+            LAUNCHER,
+            *("execute", "--disable-banner", "--details=none", f"--reports-dir={reports}"),
+            *selection,
+            heap_mb=768,
+            options=[f"-Dbkbox.control={control.port}", f"-Djava.io.tmpdir={temporary}"],
+            classes=class_path(),
+        )
+        subprocess.run(
+            command, stdout=output, stderr=output, cwd=root, timeout=RUN_TIMEOUT_S, check=False
+        )
+        logs = {"the JVM": log.read_text(errors="replace")[-20_000:], **control.logs()}
+    return [result for path in sorted(reports.glob("*.xml")) for result in _read(path)], logs
+
+
+def _read(path: Path) -> list[Result]:
+    """The results in one of the launcher's reports."""
+    found = []
+    for case in ElementTree.parse(path).iter("testcase"):
+        name = f"{case.attrib['classname'].rpartition('.')[2]}.{case.attrib['name']}"
+        trouble = [part for kind in ("failure", "error", "skipped") for part in case.iter(kind)]
+        failure = "\n".join(f"{each.tag}: {each.text}" for each in trouble) if trouble else None
+        found.append(Result(name, failure))
+    return found

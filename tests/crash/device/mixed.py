@@ -17,11 +17,13 @@ REPAIR_TIMEOUT_S = 60.0
 
 
 class MixedCluster:
-    """``failing`` acknowledges after the write and is on ``device``; ``peer`` and ``java`` lose nothing. All end with
-    the stack.
+    """``failing`` is on ``device``, and acknowledges after ``ack_after``; ``peer`` and ``java`` lose nothing. All end
+    with the stack.
     """
 
-    def __init__(self, stack: ExitStack, root: Path, zookeeper: ZooKeeper) -> None:
+    def __init__(
+        self, stack: ExitStack, root: Path, zookeeper: ZooKeeper, ack_after: str = "write"
+    ) -> None:
         self._stack = stack
         self._root = root
         self.zookeeper = zookeeper
@@ -31,7 +33,7 @@ class MixedCluster:
         self.java = JavaBookie(root, self.uri, name="java")
         stack.callback(self.java.ensure_gone)
         self.java.launch_bookie()
-        self.failing = self._bookie("failing", "write", self.device.path / "disk")
+        self.failing = self._bookie("failing", ack_after, self.device.path / "disk")
 
     def _bookie(self, name: str, ack_after: str, disk: Path) -> HostedBookie:
         bookie = HostedBookie(self._root, self.uri, name=name)

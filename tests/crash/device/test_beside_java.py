@@ -118,8 +118,13 @@ def test_a_device_fails(cluster: MixedCluster, what: str, java_is: str) -> None:
 
 
 @pytest.mark.parametrize("what", ["fence", "entry"])
-def test_rot_and_a_power_cut(cluster: MixedCluster, what: str) -> None:
-    """Point two. A bit rots in the record that came last, then the power fails: it is a loss, and the peers refill it."""
+def test_rot_and_a_power_cut(
+    stack: ExitStack, tmp_path: Path, zookeeper: ZooKeeper, what: str
+) -> None:
+    """Point two, under ``sync``. A bit rots in the record that came last, then the power fails: that is a loss, and the
+    peers refill it.
+    """
+    cluster = MixedCluster(stack, tmp_path, zookeeper, "sync").start()
     failing, device = cluster.failing, cluster.device
     failing.name_ledgers(LEDGERS, cluster.java.bookie_id, cluster.peer.bookie_id)
     cluster.write_everywhere(LEDGERS, range(40))

@@ -132,11 +132,11 @@ class JavaAutoRecovery(ConfiguredProcess):
 
 
 def java_shell(
-    root: Path, uri: str, *commands: list[str], timeout: float = 100.0
+    root: Path, uri: str, *commands: list[str], timeout: float = 100.0, **settings: str
 ) -> list[tuple[int, str]]:
     """Run commands of Apache's ``bookkeeper shell``, in one JVM: exit status and what it said, of
     each. Its log is on standard error."""
-    shell = ConfiguredProcess(root, "shell", uri, 3181, RECOVERY_SETTINGS)
+    shell = ConfiguredProcess(root, "shell", uri, 3181, {**RECOVERY_SETTINGS, **settings})
     done = subprocess.run(
         java_command(
             "bkbox.interop.Shell",

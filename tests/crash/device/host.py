@@ -12,6 +12,7 @@ from tests.crash.bookie import SETTINGS, CrashBookie, cached_bytecode
 from tests.harness import raw
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.processes import bkbox
+from tests.interop.javaparts import JavaBookie
 
 WINDOW = 50
 _IDS = struct.Struct(">qq")
@@ -84,7 +85,7 @@ class Findings:
 class Promises:
     """What a bookie acknowledged. Entries are sent once, with a payload that says which they are."""
 
-    def __init__(self, bookie: CrashBookie) -> None:
+    def __init__(self, bookie: CrashBookie | JavaBookie) -> None:
         self._port = bookie.port
         self.entries: dict[int, set[int]] = {}
         self.fenced: set[int] = set()

@@ -15,10 +15,12 @@ import pytest
 
 from bkbox.client.client import connect
 from bkbox.errors import BkboxError
+from bkbox.wire.ledger import DigestType
 from tests.crash.device.blockdevice import BlockDevice, missing
 from tests.crash.device.campaign import MODES
 from tests.crash.device.host import HostedBookie, Promises, payload
 from tests.harness.processes import wait_for
+from tests.interop.javaparts import JavaBookie
 
 LEDGERS = range(1, 7)
 ENTRIES = 100
@@ -234,10 +236,10 @@ def test_one_device_fails_and_another_bookie_is_away(
     wait_for(lambda: asyncio.run(read_all(metadata, ledger)), "all to be there", timeout=60)
 
 
-async def write(metadata: str, late: HostedBookie) -> int:
-    """One entry on all bookies, the rest on all but one."""
+async def write(metadata: str, late: HostedBookie | JavaBookie) -> int:
+    """One entry on all bookies, the rest on all but one. With the digest of ``raw``."""
     async with connect(metadata, rng=random.Random(1)) as client:
-        writer = await client.create_ledger(3, 3, 2)
+        writer = await client.create_ledger(3, 3, 2, DigestType.CRC32)
         await writer.append(payload(writer.ledger_id, 0))
         await asyncio.to_thread(late.kill)
         for entry in range(1, ENTRIES):

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bkbox.bundle import parts
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import HostError
 from bkbox.host.files import HostFiles
 from bkbox.redaction import Secrets, known_secrets

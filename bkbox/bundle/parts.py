@@ -16,7 +16,7 @@ import bkbox
 from bkbox.admin import client
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import to_json
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.doctor.examine import examine
 from bkbox.doctor.finding import worst
 from bkbox.errors import BkboxError, HostError

@@ -10,8 +10,6 @@ from pathlib import Path
 
 import click
 
-from bkbox import config as configuration
-from bkbox import metadatauri
 from bkbox.admin import client
 from bkbox.admin.paths import admin_socket_path
 from bkbox.cli.exits import ExitCode
@@ -26,6 +24,8 @@ from bkbox.cli.output import (
     prints,
 )
 from bkbox.client.options import ClientOptions
+from bkbox.config import load as configuration
+from bkbox.config import metadata_uri
 from bkbox.ids import BookieId, bookie_id
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.repair.alone import Alone, host_name, in_cluster, stop_on_signals, wall_ms
@@ -67,7 +67,7 @@ class Farewell:
 @click.command(no_args_is_help=True)
 @click.argument("bookie")
 @click.option(
-    "--metadata", metavar="URI", help=f"Do it here, in this cluster: {metadatauri.FORMS}."
+    "--metadata", metavar="URI", help=f"Do it here, in this cluster: {metadata_uri.FORMS}."
 )
 @click.option(
     "--config",

@@ -27,7 +27,7 @@ from bkbox.cli.output import (
     size,
     watch_option,
 )
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import BookieNotRunningError, DiskChangeError
 from bkbox.jobs.job import Job, to_json
 from bkbox.words import counted

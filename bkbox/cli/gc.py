@@ -25,7 +25,7 @@ from bkbox.cli.output import (
     size,
     watch_option,
 )
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import NoSuchSegmentError
 from bkbox.jobs.job import Job, JobKind, to_json
 from bkbox.words import counted

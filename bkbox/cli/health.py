@@ -16,7 +16,7 @@ from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import duration_s
 from bkbox.cli.output import Format, message, output_option, print_document, prints
 from bkbox.cli.target import Target, target_option
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import BookieNotRunningError, MetadataError, NoSuchLedgerError
 from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata.base import MetadataStore

@@ -10,7 +10,6 @@ from typing import Any
 
 import click
 
-from bkbox import config as configuration
 from bkbox.admin import client as admin
 from bkbox.admin.paths import admin_socket_path
 from bkbox.cli.gc import told
@@ -31,6 +30,7 @@ from bkbox.cli.output import (
 )
 from bkbox.client import connect
 from bkbox.client.survey import Survey
+from bkbox.config import load as configuration
 from bkbox.ids import LedgerId
 from bkbox.jobs.job import Job, JobKind
 from bkbox.protocol.diagnosis import Diagnosis, Prospect

@@ -21,7 +21,7 @@ from bkbox.cli.output import (
     prints,
     watch_option,
 )
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.ids import BookieId
 from bkbox.metadata.maintenance import REST_S_MAX, Rest, begin, end
 

@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
-from bkbox import config as configuration
-from bkbox import metadatauri
+from bkbox.config import load as configuration
+from bkbox.config import metadata_uri
 from bkbox.errors import InvalidIdError
 from bkbox.ids import LedgerId, ledger_id
 from bkbox.wire.ledger import ACK_AFTER, DigestType
@@ -94,7 +94,7 @@ def metadata_option(command: F) -> F:
     return click.option(
         "--metadata",
         metavar="URI",
-        help=f"Metadata store of the cluster: {metadatauri.FORMS}.",
+        help=f"Metadata store of the cluster: {metadata_uri.FORMS}.",
     )(with_config)  # type: ignore[return-value]
 
 

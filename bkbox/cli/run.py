@@ -13,7 +13,7 @@ import click
 from bkbox import __version__, logs, waits
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import config_option
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, BootError
 from bkbox.host import descriptors
 from bkbox.kernel import kernel_in_use

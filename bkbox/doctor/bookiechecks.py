@@ -9,7 +9,7 @@ import bkbox
 from bkbox.admin.health import stalls
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Status
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BootError
 from bkbox.supervisor import trial

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.doctor import filesystemchecks
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import DiskError

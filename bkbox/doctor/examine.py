@@ -8,11 +8,11 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from bkbox import config as configuration
 from bkbox.admin.client import fetch_status
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Status
-from bkbox.config import Config
+from bkbox.config import load as configuration
+from bkbox.config.schema import Config
 from bkbox.doctor import (
     bookiechecks,
     diskchecks,

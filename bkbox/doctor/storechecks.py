@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BkboxError
 from bkbox.ids import BookieId

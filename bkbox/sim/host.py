@@ -15,8 +15,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from bkbox.checks.observer import Observer
-from bkbox.config import Config
-from bkbox.configschema import SCHEMA
+from bkbox.config.schema import SCHEMA, Config
 from bkbox.errors import BkboxError, CookieMismatchError, DiskError, MetadataError
 from bkbox.ids import BookieId
 from bkbox.sim.child import SimNursery

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from bkbox.admin.health import stalls
 from bkbox.admin.status import DiskStatus, Status, StatusWarning
 from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
-from bkbox.configschema import address_of
-from bkbox.configvalues import is_loopback
+from bkbox.config.schema import address_of
+from bkbox.config.values import is_loopback
 from bkbox.host import descriptors
 from bkbox.jobs.job import JobState
 from bkbox.limits import DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS

@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import MappingProxyType
 from uuid import UUID, uuid4
 
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import OperatorError
 from bkbox.ids import BookieId
 from bkbox.metadata import connect

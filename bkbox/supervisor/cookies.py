@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import EncodingError
 from bkbox.ids import BookieId
 from bkbox.metadata.base import MetadataStore, Versioned

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import DiskError, EncodingError, OperatorError
 from bkbox.metadata.base import Versioned
 from bkbox.storage import marker as markers

@@ -28,9 +28,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bkbox import config as configuration
 from bkbox.admin.paths import admin_socket_path
-from bkbox.config import Config
+from bkbox.config import load as configuration
+from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, DiskChangeError
 from bkbox.ipc import messages
 from bkbox.storage import marker as markers

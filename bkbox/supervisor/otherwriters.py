@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import BootError
 from bkbox.host.writers import writable_by_others
 

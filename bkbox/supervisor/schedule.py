@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bkbox.configschema import Config
+from bkbox.config.schema import Config
 from bkbox.jobs.job import JobKind, JobState
 from bkbox.jobs.registry import Registry
 from bkbox.values import value

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import EncodingError, OperatorError
 from bkbox.ids import BookieId
 from bkbox.metadata import create

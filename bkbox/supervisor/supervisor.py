@@ -31,9 +31,8 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bkbox.admin import server as admin
 from bkbox.admin.paths import admin_socket_path
-from bkbox.config import Config
-from bkbox.configschema import address_of
-from bkbox.configvalues import join_address
+from bkbox.config.schema import Config, address_of
+from bkbox.config.values import join_address
 from bkbox.errors import (
     BkboxError,
     BootError,

@@ -23,7 +23,7 @@ from bkbox.supervisor.configfile import ConfigFile
 from bkbox.words import error_text
 
 if TYPE_CHECKING:
-    from bkbox.config import Config
+    from bkbox.config.schema import Config
     from bkbox.metadata.base import MetadataStore
     from bkbox.metadata.underreplication import UnderReplication
     from bkbox.storage.files import Files

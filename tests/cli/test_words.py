@@ -80,11 +80,10 @@ NOT_FOR_PEOPLE = ("sim", "model", "chaos", "checks", "kernel")
 
 SAYS_REPR = {
     "words.py",  # the one place that quotes
-    "values.py",  # a __repr__ itself
+    "values.py",  # a __repr__ itself, and numbers of TOML
     "__init__.py",  # the AttributeError of a module, as Python words it
     "messages.py",  # a __repr__ itself
     "redaction.py",  # finds a secret in whatever form it has
-    "configvalues.py",  # numbers of TOML
     *("marker.py", "supervisor.py"),
 }
 

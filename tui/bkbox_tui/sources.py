@@ -20,7 +20,7 @@ from bkbox.admin.paths import CONFIG_URL, admin_socket_path
 from bkbox.admin.status import Status
 from bkbox.cli.discover import found_here
 from bkbox.cli.ledgerrepair import survey_view
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import (
     BkboxError,
     BookieNotRunningError,

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from uuid import UUID
 
+from bkbox.config.metadata_uri import ZooKeeperUri
 from bkbox.errors import NoSuchLedgerError
 from bkbox.ids import BookieId, LedgerId
 from bkbox.limits import ZOOKEEPER_SESSION_TIMEOUT_S
@@ -27,7 +28,6 @@ from bkbox.metadata.zookeeper.maintenance import ZooKeeperRests
 from bkbox.metadata.zookeeper.registration import ZooKeeperRegistration
 from bkbox.metadata.zookeeper.underreplication import ZooKeeperUnderReplication
 from bkbox.metadata.zookeeper.watches import follow
-from bkbox.metadatauri import ZooKeeperUri
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.paths import PathLayout
 from bkbox.wire.service_info import ServiceInfo

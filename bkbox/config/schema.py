@@ -1,6 +1,6 @@
 """What can be configured: the fields of ``Config`` are the schema, with their units in the names.
 
-How a configuration is read and written: config.py.
+How a configuration is read and written: load.py.
 """
 
 from __future__ import annotations
@@ -9,9 +9,10 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from bkbox import limits, metadatauri
-from bkbox.configsecurity import SecurityKeys
-from bkbox.configvalues import (
+from bkbox import limits
+from bkbox.config import metadata_uri
+from bkbox.config.security import SecurityKeys
+from bkbox.config.values import (
     Choice,
     File,
     Flag,
@@ -23,7 +24,7 @@ from bkbox.configvalues import (
     Whole,
     split_address,
 )
-from bkbox.configvalues import key as _key
+from bkbox.config.values import key as _key
 from bkbox.errors import InvalidIdError
 from bkbox.ids import BookieId, bookie_id
 from bkbox.words import quoted
@@ -38,8 +39,8 @@ _YEAR_S = 365 * _DAY_S
 def metadata_uri_problem(uri: str) -> str | None:
     """What is wrong with the URI of a metadata store; None if it can be used."""
     try:
-        metadatauri.parse(uri)
-    except metadatauri.WrongUriError as error:
+        metadata_uri.parse(uri)
+    except metadata_uri.WrongUriError as error:
         return str(error)
     return None
 
@@ -94,7 +95,7 @@ class Config(SecurityKeys):
     )
     metadata: str = field(
         metadata=_key(
-            Text(metadata_uri_problem), f"Metadata store of the cluster: {metadatauri.FORMS}."
+            Text(metadata_uri_problem), f"Metadata store of the cluster: {metadata_uri.FORMS}."
         )
     )
     metadata_wait_s: float = field(

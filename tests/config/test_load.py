@@ -13,17 +13,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from bkbox.config import (
-    Config,
-    Problem,
-    load,
-    metadata_uri_problem,
-    parse_set,
-    render,
-    validate,
-)
-from bkbox.configschema import SCHEMA
-from bkbox.configvalues import join_address, key_lines, split_address, to_toml
+from bkbox.config.load import Problem, load, parse_set, render, validate
+from bkbox.config.schema import SCHEMA, Config, metadata_uri_problem
+from bkbox.config.values import join_address, key_lines, split_address, to_toml
 from bkbox.errors import ConfigError
 
 LEAST = 'listen = "127.0.0.1:3181"\nmetadata = "sqlite:cluster.db"\ndisks = ["a", "b"]\n'

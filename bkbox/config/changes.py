@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from bkbox.configschema import SCHEMA, Config, is_live
+from bkbox.config.schema import SCHEMA, Config, is_live
 from bkbox.errors import ConfigError
 from bkbox.values import value
 from bkbox.words import quoted

@@ -1,4 +1,4 @@
-"""The keys of the configuration that are about who may come in, and what they may cost. The rest: configschema.py."""
+"""The keys of the configuration that are about who may come in, and what they may cost. The rest: schema.py."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
-from bkbox.configvalues import (
+from bkbox.config.values import (
     Choice,
     File,
     Flag,

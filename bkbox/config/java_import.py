@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bkbox.configproperties import Property
-from bkbox.configreasons import reason_for
-from bkbox.configschema import SCHEMA, checked
-from bkbox.configvalues import WrongValueError, join_address
+from bkbox.config.java_properties import Property
+from bkbox.config.java_unsupported import reason_for
+from bkbox.config.schema import SCHEMA, checked
+from bkbox.config.values import WrongValueError, join_address
 from bkbox.errors import ConfigError
 from bkbox.values import value
 from bkbox.words import quoted

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bkbox.configvalues import join_address, split_address
+from bkbox.config.values import join_address, split_address
 from bkbox.values import value
 from bkbox.words import quoted
 

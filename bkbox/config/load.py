@@ -1,8 +1,8 @@
-"""The configuration: one TOML file of flat keys, one schema, environment variables on top.
+"""Loading, checking and writing a configuration: one TOML file of flat keys, one schema, environment variables on top.
 
 Rules:
 
-- The fields of ``Config`` (configschema.py) are the schema: kind, default and meaning of a key.
+- The fields of ``Config`` (schema.py) are the schema: kind, default and meaning of a key.
 - A value comes from the environment (``BKBOX_<KEY>``), else from the file, else it is the default;
   ``Config.provenance`` says which.
 - All problems are found in one pass, each with its place. An unknown key or ``BKBOX_`` variable is
@@ -21,41 +21,20 @@ from dataclasses import Field, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bkbox import configsecurity
-from bkbox.configschema import (
+from bkbox.config import security
+from bkbox.config.metadata_uri import ZNODE_PREFIX
+from bkbox.config.schema import (
     SCHEMA,
     Config,
     address_of,
     bookie_id_problem,
     checked,
     kind_of,
-    metadata_uri_problem,
 )
-from bkbox.configvalues import (
-    REQUIRED,
-    Folder,
-    WrongValueError,
-    join_address,
-    key_lines,
-    to_toml,
-)
+from bkbox.config.values import REQUIRED, Folder, WrongValueError, join_address, key_lines, to_toml
 from bkbox.errors import ConfigError
 from bkbox.ids import BookieId
-from bkbox.metadatauri import ZNODE_PREFIX
 from bkbox.words import quoted
-
-__all__ = [
-    "Config",
-    "Problem",
-    "in_order",
-    "load",
-    "metadata_uri_problem",
-    "parse_set",
-    "render",
-    "unknown_key",
-    "validate",
-    "validate_new",
-]
 
 ENVIRONMENT_PREFIX = "BKBOX_"
 
@@ -294,7 +273,7 @@ class _Reader:
                 "http_listen needs http_token_file: whoever reaches the port could do everything; make one with "
                 "(umask 077; openssl rand -hex 32 > FILE)",
             )
-        for name, text in configsecurity.problems(values):
+        for name, text in security.problems(values):
             self._problem(self.places[name], text)
         for smaller, larger in (
             ("frame_bytes_max", "connection_inflight_bytes_max"),

@@ -13,6 +13,7 @@ import click
 
 from bkbox.admin.client import ask
 from bkbox.admin.paths import CONFIG_URL, admin_socket_path
+from bkbox.base.host.writers import create
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE, config_option
 from bkbox.cli.output import (
@@ -28,7 +29,6 @@ from bkbox.config import load as configuration
 from bkbox.config.schema import SCHEMA, Config, is_live, kind_of
 from bkbox.config.values import REQUIRED
 from bkbox.errors import BookieNotRunningError, ConfigError, EncodingError
-from bkbox.host.writers import create
 
 if TYPE_CHECKING:
     from bkbox.config.java_import import Remark

@@ -12,6 +12,8 @@ import click
 
 from bkbox.admin import client
 from bkbox.admin.paths import admin_socket_path
+from bkbox.base.ids import BookieId, bookie_id
+from bkbox.base.words import counted
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE, bytes_per_second, confirm, yes_option
 from bkbox.cli.output import (
@@ -26,13 +28,11 @@ from bkbox.cli.output import (
 from bkbox.client.options import ClientOptions
 from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
-from bkbox.ids import BookieId, bookie_id
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.repair.alone import Alone, host_name, in_cluster, stop_on_signals, wall_ms
 from bkbox.repair.decommission import Decommission, Survey, still_writable
 from bkbox.repair.replication import ReplicationSettings
 from bkbox.repair.running import RunningJob
-from bkbox.words import counted
 
 _LOOK_EVERY_S = 1.0
 _SHOWN = 50

@@ -9,13 +9,13 @@ from pathlib import Path
 
 import click
 
+from bkbox.base.host.writers import create
 from bkbox.cli.options import FILE, dry_run_option
 from bkbox.cli.output import message, outcome_option
 from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.config.schema import SCHEMA, Config
 from bkbox.errors import BkboxError, ConfigError
-from bkbox.host.writers import create
 from bkbox.supervisor import powerdomain, setup
 
 _OWN_OPTIONS = {

@@ -12,6 +12,7 @@ import click
 
 from bkbox.admin import client as admin
 from bkbox.admin.paths import admin_socket_path
+from bkbox.base.ids import LedgerId
 from bkbox.cli.gc import told
 from bkbox.cli.ledgerviews import Ledger, print_ledger
 from bkbox.cli.options import (
@@ -31,7 +32,6 @@ from bkbox.cli.output import (
 from bkbox.client import connect
 from bkbox.client.survey import Survey
 from bkbox.config import load as configuration
-from bkbox.ids import LedgerId
 from bkbox.jobs.job import Job, JobKind
 from bkbox.protocol.diagnosis import Diagnosis, Prospect
 from bkbox.protocol.ending import text_of

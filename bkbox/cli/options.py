@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
+from bkbox.base.ids import LedgerId, ledger_id
+from bkbox.base.words import quoted, rate_of
 from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.errors import InvalidIdError
-from bkbox.ids import LedgerId, ledger_id
 from bkbox.wire.ledger import ACK_AFTER, DigestType
-from bkbox.words import quoted, rate_of
 
 PASSWORD_VARIABLE = "BKBOX_LEDGER_PASSWORD"  # noqa: S105 - a name, not a password
 FILE = click.Path(dir_okay=False, path_type=Path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from bkbox.base.host.files import HostFiles
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE
 from bkbox.cli.output import (
@@ -24,7 +25,6 @@ from bkbox.cli.output import (
 from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.config.schema import Config
-from bkbox.host.files import HostFiles
 from bkbox.selftest.disk import DiskReport, test, warnings
 from bkbox.selftest.latency import Latency
 

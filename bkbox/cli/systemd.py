@@ -11,6 +11,7 @@ from pathlib import Path
 
 import click
 
+from bkbox.base.words import quoted
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE
 from bkbox.cli.output import Format, message, output_option, print_document, print_table, prints
@@ -19,7 +20,6 @@ from bkbox.config import metadata_uri
 from bkbox.config.metadata_uri import SqliteUri
 from bkbox.config.schema import Config
 from bkbox.errors import ConfigError, HostError
-from bkbox.words import quoted
 
 _UNITS = Path(__file__).parent / "units"
 _CONFIG_FOLDER = Path("/etc/bkbox")

@@ -5,10 +5,10 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
+from bkbox.base.values import value
+from bkbox.base.words import quoted
 from bkbox.config.schema import SCHEMA, Config, is_live
 from bkbox.errors import ConfigError
-from bkbox.values import value
-from bkbox.words import quoted
 
 
 @value

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
+from bkbox.base.values import value
+from bkbox.base.words import quoted
 from bkbox.config.java_properties import Property
 from bkbox.config.java_unsupported import reason_for
 from bkbox.config.schema import SCHEMA, checked
 from bkbox.config.values import WrongValueError, join_address
 from bkbox.errors import ConfigError
-from bkbox.values import value
-from bkbox.words import quoted
 
 _PORT = "3181"
 _ROOT = "/ledgers"

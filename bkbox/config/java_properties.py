@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import re
 
+from bkbox.base.values import value
+from bkbox.base.words import quoted
 from bkbox.errors import ConfigError
-from bkbox.values import value
-from bkbox.words import quoted
 
 _KEY = re.compile(r"((?:\\.|[^\\\s=:])+)\s*[=:]?\s*(.*)", re.DOTALL)
 _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)

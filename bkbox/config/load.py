@@ -21,6 +21,8 @@ from dataclasses import Field, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from bkbox.base.ids import BookieId
+from bkbox.base.words import quoted
 from bkbox.config import security
 from bkbox.config.metadata_uri import ZNODE_PREFIX
 from bkbox.config.schema import (
@@ -33,8 +35,6 @@ from bkbox.config.schema import (
 )
 from bkbox.config.values import REQUIRED, Folder, WrongValueError, join_address, key_lines, to_toml
 from bkbox.errors import ConfigError
-from bkbox.ids import BookieId
-from bkbox.words import quoted
 
 ENVIRONMENT_PREFIX = "BKBOX_"
 

@@ -18,9 +18,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from bkbox.base.values import value
+from bkbox.base.words import quoted
 from bkbox.config.values import join_address, split_address
-from bkbox.values import value
-from bkbox.words import quoted
 
 FORMS = "sqlite:PATH or zk://HOST:PORT[;HOST:PORT…]/ROOT"
 ZNODE_PREFIX = "znode:"

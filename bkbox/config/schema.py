@@ -9,7 +9,9 @@ from dataclasses import Field, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Literal
 
-from bkbox import limits
+from bkbox.base import limits
+from bkbox.base.ids import BookieId, bookie_id
+from bkbox.base.words import quoted
 from bkbox.config import metadata_uri
 from bkbox.config.security import SecurityKeys
 from bkbox.config.values import (
@@ -26,8 +28,6 @@ from bkbox.config.values import (
 )
 from bkbox.config.values import key as _key
 from bkbox.errors import InvalidIdError
-from bkbox.ids import BookieId, bookie_id
-from bkbox.words import quoted
 
 _MIB = 1 << 20
 _GIB = 1 << 30

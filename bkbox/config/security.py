@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from bkbox.base.words import quoted
 from bkbox.config.values import (
     Choice,
     File,
@@ -21,7 +22,6 @@ from bkbox.config.values import (
 )
 from bkbox.security.quotas import parse_quota, twice
 from bkbox.security.roles import Need, parse_rate, parse_role
-from bkbox.words import quoted
 
 _DAY_S = 86_400.0
 

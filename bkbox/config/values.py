@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bkbox.words import quoted
+from bkbox.base.words import quoted
 
 _UNITS = {
     "b": 1,

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from bkbox.base.host.blocks import Device, Mount, device_of, mount_of
+from bkbox.base.host.files import HostFiles
+from bkbox.base.host.filesystems import device_name, risks
 from bkbox.config import metadata_uri
 from bkbox.config.schema import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn
-from bkbox.host.blocks import Device, Mount, device_of, mount_of
-from bkbox.host.files import HostFiles
-from bkbox.host.filesystems import device_name, risks
 
 
 def check(host: HostFiles, path: Path) -> Iterator[Finding]:

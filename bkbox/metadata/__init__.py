@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from bkbox.base.words import quoted
 from bkbox.config import metadata_uri
 from bkbox.config.metadata_uri import SqliteUri, ZooKeeperUri
 from bkbox.errors import ConfigError, OperatorError
 from bkbox.metadata import sqlite
 from bkbox.metadata.base import MetadataStore
-from bkbox.words import quoted
 
 WAIT_S = 30.0
 

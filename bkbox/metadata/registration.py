@@ -20,12 +20,12 @@ from dataclasses import astuple
 from typing import NamedTuple, Protocol
 from uuid import uuid4
 
+from bkbox.base.ids import BookieId
+from bkbox.base.values import value
 from bkbox.errors import HandleClosedError, MetadataError, OperatorError
-from bkbox.ids import BookieId
 from bkbox.metadata.base import Registration
 from bkbox.metadata.database import Database
 from bkbox.metadata.liveness import Life, Process, life_of
-from bkbox.values import value
 
 LEASE_MS = 10_000
 RENEWAL_INTERVAL_S = 2.0

@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from uuid import uuid4
 
+from bkbox.base.ids import MAX_ID, BookieId, LedgerId
 from bkbox.errors import (
     EncodingError,
     LedgerExistsError,
@@ -31,7 +32,6 @@ from bkbox.errors import (
     NoSuchLedgerError,
     VersionConflictError,
 )
-from bkbox.ids import MAX_ID, BookieId, LedgerId
 from bkbox.metadata import (
     registration,
     sqliteloglists,

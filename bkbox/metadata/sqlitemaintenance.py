@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bkbox.base.ids import BookieId
 from bkbox.errors import EncodingError, MetadataError
-from bkbox.ids import BookieId
 from bkbox.metadata.database import Database
 from bkbox.metadata.maintenance import Rest, Rests, decode, encode
 

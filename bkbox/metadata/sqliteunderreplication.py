@@ -19,8 +19,8 @@ from enum import StrEnum
 from typing import NamedTuple
 from uuid import uuid4
 
+from bkbox.base.ids import LedgerId
 from bkbox.errors import EncodingError, MetadataError
-from bkbox.ids import LedgerId
 from bkbox.metadata import leases
 from bkbox.metadata.database import Database
 from bkbox.metadata.leases import LeaseCandidacy, Leases

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
+from bkbox.base.values import replaced, value
 from bkbox.config.schema import Config
 from bkbox.errors import DiskError, EncodingError, OperatorError
 from bkbox.metadata.base import Versioned
@@ -26,7 +27,6 @@ from bkbox.storage.marker import MARKER_NAME
 from bkbox.storage.sealed import read_document, write_document
 from bkbox.supervisor.drainmark import DRAINING_NAME, is_removed
 from bkbox.supervisor.witness import WITNESS_NAME
-from bkbox.values import replaced, value
 from bkbox.wire import cookie as cookies
 from bkbox.wire.cookie import Cookie
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from bkbox.base.ids import BookieId
 from bkbox.client.options import ClientOptions
 from bkbox.client.topology import DEFAULT_RACK, topology_of
 from bkbox.config import metadata_uri
 from bkbox.config.schema import Config
-from bkbox.ids import BookieId
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.service_info import split_bookie_id

@@ -11,9 +11,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bkbox import logs
 from bkbox.admin.paths import CONFIG_URL
 from bkbox.admin.routes import Asked, Route
+from bkbox.base import logs
+from bkbox.base.words import quoted
 from bkbox.config import changes as config_changes
 from bkbox.config import load as configuration
 from bkbox.config.changes import Change
@@ -21,7 +22,6 @@ from bkbox.config.schema import SCHEMA, is_live
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
 from bkbox.supervisor.otherwriters import refuse_other_writers
-from bkbox.words import quoted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId, bookie_id
 from bkbox.errors import CookieMismatchError, EncodingError, InvalidIdError
-from bkbox.ids import BookieId, EntryId, LedgerId, bookie_id
 from bkbox.wire import (
     cookie,
     layout,

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 import bkbox
-from bkbox.words import counted, error_text, plural_of, quoted, rate_of
+from bkbox.base.words import counted, error_text, plural_of, quoted, rate_of
 
 SOURCES = Path(bkbox.__file__).parent
 OWN_WORDS = ("sim", "model", "chaos", "bench", "demo")
@@ -69,7 +69,7 @@ def test_every_count_in_a_message_has_its_singular() -> None:
         if source.relative_to(SOURCES).parts[0] not in OWN_WORDS
         for where in uncounted(source)
     ]
-    assert found == [], "use bkbox.words.counted"
+    assert found == [], "use bkbox.base.words.counted"
 
 
 # ---- no repr ----------------------------------------------------------------------------------------
@@ -144,7 +144,7 @@ def test_no_message_has_the_repr_of_an_object() -> None:
         and "vectors" not in source.name
         for where in reprs(source)
     ]
-    assert found == [], "use quoted or error_text of bkbox.words"
+    assert found == [], "use quoted or error_text of bkbox.base.words"
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import crc32c
 import pytest
 
-from bkbox.limits import FRAME_BYTES_MAX, LONG_POLL_MS_MAX, LONG_POLLS_MAX
+from bkbox.base.limits import FRAME_BYTES_MAX, LONG_POLL_MS_MAX, LONG_POLLS_MAX
 from bkbox.wire import (
     auth,
     cookie,

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from metadata_peer import peer
 
+from bkbox.base.ids import BookieId
 from bkbox.errors import OperatorError
-from bkbox.ids import BookieId
 from bkbox.metadata import database, registration
 from bkbox.metadata.base import RegisteredBookie
 from bkbox.metadata.liveness import Process, boottime_ms, this_process

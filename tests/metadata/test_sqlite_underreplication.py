@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from metadata_peer import ledger_of
 
+from bkbox.base.ids import LedgerId
 from bkbox.errors import MetadataError
-from bkbox.ids import LedgerId
 from bkbox.metadata import connect, create
 from bkbox.metadata.liveness import Process, boottime_ms, this_process
 from bkbox.metadata.sqlite import SqliteStore

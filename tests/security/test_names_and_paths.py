@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from bkbox import ids
+from bkbox.base import ids
 from bkbox.config.schema import bookie_id_problem
 from bkbox.errors import BkboxError, DiskError, EncodingError, InvalidIdError
 from bkbox.metadata.loglists import log_name

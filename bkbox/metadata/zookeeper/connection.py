@@ -30,10 +30,10 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from bkbox import waits
+from bkbox.base import waits
+from bkbox.base.limits import ZOOKEEPER_SESSION_TIMEOUT_S
 from bkbox.config.metadata_uri import OPEN, ZooKeeperAccess
 from bkbox.errors import HandleClosedError, MetadataUnavailableError
-from bkbox.limits import ZOOKEEPER_SESSION_TIMEOUT_S
 from bkbox.metadata.zookeeper.kazooparts import (
     CuttableHandler,
     EventType,

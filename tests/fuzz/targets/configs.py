@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bkbox import ids
+from bkbox.base import ids
 from bkbox.config import load as config
 from bkbox.config import metadata_uri, values
 from bkbox.config.schema import SCHEMA

@@ -13,9 +13,9 @@ import pytest
 from kazoo.client import KazooClient
 from metadata_peer import peer
 
+from bkbox.base.ids import BookieId
 from bkbox.config import metadata_uri
 from bkbox.errors import OperatorError
-from bkbox.ids import BookieId
 from bkbox.metadata import init_cluster
 from bkbox.metadata.liveness import Process, this_process
 from bkbox.metadata.zookeeper import ZooKeeperStore

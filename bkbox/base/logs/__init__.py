@@ -28,9 +28,9 @@ import time
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from bkbox.logs.seldom import BoundLibraries
-from bkbox.logs.trace import present
-from bkbox.words import error_text, quoted
+from bkbox.base.logs.seldom import BoundLibraries
+from bkbox.base.logs.trace import present
+from bkbox.base.words import error_text, quoted
 
 Layout = Literal["console", "json"]
 
@@ -98,7 +98,7 @@ class _Handler(logging.Handler):
         """Waits for as long as the process has no descriptor left to load it with; lines are kept meanwhile."""
         while True:
             try:
-                from bkbox.logs.rendering import formatter
+                from bkbox.base.logs.rendering import formatter
             except OSError:
                 time.sleep(_AGAIN_S)
             else:

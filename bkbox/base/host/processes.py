@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bkbox.host.files import HostFiles
+from bkbox.base.host.files import HostFiles
 
 _TICKS = os.sysconf("SC_CLK_TCK")
 

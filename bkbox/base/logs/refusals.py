@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from bkbox.logs.seldom import Seldom
-from bkbox.words import quoted
+from bkbox.base.logs.seldom import Seldom
+from bkbox.base.words import quoted
 
 log = logging.getLogger("bkbox.refused")
 

@@ -9,8 +9,8 @@ import operator
 import re
 from typing import NewType
 
+from bkbox.base.words import quoted
 from bkbox.errors import InvalidIdError
-from bkbox.words import quoted
 
 LedgerId = NewType("LedgerId", int)
 """0 <= id < 2**63."""

@@ -9,8 +9,8 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from bkbox.logs.control import in_json, in_one_line
-from bkbox.redaction import Secrets
+from bkbox.base.logs.control import in_json, in_one_line
+from bkbox.base.redaction import Secrets
 
 _loaded = sys.modules.get("rich")
 sys.modules["rich"] = None  # type: ignore[assignment] # for coloured tracebacks structlog would load all of it

@@ -29,8 +29,8 @@ from typing import (
     get_type_hints,
 )
 
+from bkbox.base.words import quoted
 from bkbox.errors import EncodingError
-from bkbox.words import quoted
 
 T = TypeVar("T")
 

@@ -24,7 +24,7 @@ import os
 import struct
 from pathlib import Path
 
-from bkbox.host.files import HostFiles
+from bkbox.base.host.files import HostFiles
 
 _AT_FDCWD = -100
 _AT_NO_AUTOMOUNT = 0x800

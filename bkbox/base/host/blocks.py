@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from bkbox.host.files import HostFiles
+from bkbox.base.host.files import HostFiles
 
 _FLUSHES_FIELD = 15
 """Of /sys/block/X/stat, counted from 0: flush requests completed (Linux 5.5 and later)."""

@@ -16,9 +16,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from bkbox.host.blocks import Device, Mount, device_of, mount_of
-from bkbox.host.files import HostFiles
-from bkbox.values import value
+from bkbox.base.host.blocks import Device, Mount, device_of, mount_of
+from bkbox.base.host.files import HostFiles
+from bkbox.base.values import value
 
 _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _MEMORY_DEVICES = ("ram", "zram")

@@ -13,8 +13,8 @@ from bkbox.base.words import quoted
 from bkbox.config import metadata_uri
 from bkbox.config.metadata_uri import SqliteUri, ZooKeeperUri
 from bkbox.errors import ConfigError, OperatorError
-from bkbox.metadata import sqlite
 from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.sqlite import store as sqlite
 
 WAIT_S = 30.0
 

@@ -15,7 +15,7 @@ from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import HandleClosedError, MetadataError
 from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore
-from bkbox.metadata.watch import Changes, watch
+from bkbox.metadata.sqlite.watch import Changes, watch
 
 ONE = LedgerId(1)
 BOOKIE = BookieId("b:1")

@@ -24,8 +24,8 @@ from bkbox.base.ids import BookieId
 from bkbox.base.values import value
 from bkbox.errors import HandleClosedError, MetadataError, OperatorError
 from bkbox.metadata.base import Registration
-from bkbox.metadata.database import Database
 from bkbox.metadata.liveness import Life, Process, life_of
+from bkbox.metadata.sqlite.database import Database
 
 LEASE_MS = 10_000
 RENEWAL_INTERVAL_S = 2.0

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from bkbox.base.ids import BookieId
 from bkbox.errors import EncodingError, MetadataError
-from bkbox.metadata.database import Database
 from bkbox.metadata.maintenance import Rest, Rests, decode, encode
+from bkbox.metadata.sqlite.database import Database
 
 TABLE = "CREATE TABLE rest (bookie_id TEXT PRIMARY KEY, rest BLOB NOT NULL) WITHOUT ROWID"
 

@@ -21,10 +21,10 @@ from uuid import uuid4
 
 from bkbox.base.ids import LedgerId
 from bkbox.errors import EncodingError, MetadataError
-from bkbox.metadata import leases
-from bkbox.metadata.database import Database
-from bkbox.metadata.leases import LeaseCandidacy, Leases
-from bkbox.metadata.registration import Observer
+from bkbox.metadata.sqlite import leases
+from bkbox.metadata.sqlite.database import Database
+from bkbox.metadata.sqlite.leases import LeaseCandidacy, Leases
+from bkbox.metadata.sqlite.registration import Observer
 from bkbox.metadata.underreplication import (
     Candidacy,
     Lock,

@@ -8,7 +8,7 @@ ledger         ledger id, version, creation time (ms since 1970), metadata (wire
 cookie         bookie id, version, cookie (wire/cookie)
 disk_record    bookie id, version, what the bookie noted of its disks (supervisor/witness.py)
 registration   see registration.py
-others         see sqliteunderreplication.py, sqlitemaintenance.py, sqliteloglists.py
+others         see underreplication.py, maintenance.py, loglists.py
 =============  ==================================================================================
 
 How the file is shared, made and kept safe: database.py. Watches: watch.py.
@@ -32,13 +32,6 @@ from bkbox.errors import (
     NoSuchLedgerError,
     VersionConflictError,
 )
-from bkbox.metadata import (
-    registration,
-    sqliteloglists,
-    sqlitemaintenance,
-    sqliteunderreplication,
-    watch,
-)
 from bkbox.metadata.base import (
     RANGE_LEDGERS_MAX,
     MetadataStore,
@@ -46,14 +39,15 @@ from bkbox.metadata.base import (
     Registration,
     Versioned,
 )
-from bkbox.metadata.database import Database, create_file
 from bkbox.metadata.liveness import boottime_ms, this_process
 from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
-from bkbox.metadata.registration import Observer, SqliteRegistration
-from bkbox.metadata.sqliteloglists import SqliteLogLists
-from bkbox.metadata.sqlitemaintenance import SqliteRests
-from bkbox.metadata.sqliteunderreplication import SqliteUnderReplication
+from bkbox.metadata.sqlite import loglists, maintenance, registration, underreplication, watch
+from bkbox.metadata.sqlite.database import Database, create_file
+from bkbox.metadata.sqlite.loglists import SqliteLogLists
+from bkbox.metadata.sqlite.maintenance import SqliteRests
+from bkbox.metadata.sqlite.registration import Observer, SqliteRegistration
+from bkbox.metadata.sqlite.underreplication import SqliteUnderReplication
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.wire import ledger_metadata, service_info
 from bkbox.wire.ledger import LedgerMetadata
@@ -90,14 +84,14 @@ _TABLES = (
     """,
     _DISK_RECORDS,
     registration.TABLE,
-    *sqliteunderreplication.TABLES,
-    sqlitemaintenance.TABLE,
-    sqliteloglists.TABLE,
+    *underreplication.TABLES,
+    maintenance.TABLE,
+    loglists.TABLE,
 )
 
 _UPGRADES = {
-    1: (*sqliteunderreplication.TABLES, sqlitemaintenance.TABLE),
-    2: (sqliteloglists.TABLE,),
+    1: (*underreplication.TABLES, maintenance.TABLE),
+    2: (loglists.TABLE,),
     3: (_DISK_RECORDS,),
 }
 """What makes the next version of each older one."""

@@ -16,9 +16,9 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from bkbox.errors import HandleClosedError, MetadataError
-from bkbox.metadata.database import Database
 from bkbox.metadata.liveness import Process
-from bkbox.metadata.registration import LEASE_MS, RENEWAL_INTERVAL_S, Observer
+from bkbox.metadata.sqlite.database import Database
+from bkbox.metadata.sqlite.registration import LEASE_MS, RENEWAL_INTERVAL_S, Observer
 from bkbox.metadata.underreplication import Candidacy
 
 TABLE = """

@@ -1,4 +1,4 @@
-"""``python -m bkbox.wire.vectors FILE …``: check files of golden vectors against this
+"""``python -m tests.vectors FILE …``: check files of golden vectors against this
 implementation.
 
 Each case is decoded, compared field by field, encoded and compared byte by byte; cases that have
@@ -22,11 +22,11 @@ from typing import Any
 from bkbox.errors import BkboxError, EncodingError
 from bkbox.wire.frames import PREFIX_BYTES
 from bkbox.wire.v3 import FIRST_BYTE_MIN
-from bkbox.wire.vectors_common import Case, Check
-from bkbox.wire.vectors_metadata import METADATA_CHECKS
-from bkbox.wire.vectors_paths import path_checks
-from bkbox.wire.vectors_v3 import check_message
-from bkbox.wire.vectors_wire import check_availability, check_digest, check_frame
+from tests.vectors.common import Case, Check
+from tests.vectors.metadata import METADATA_CHECKS
+from tests.vectors.paths import path_checks
+from tests.vectors.v3 import check_message
+from tests.vectors.wire import check_availability, check_digest, check_frame
 
 EXIT_GOOD = 0
 EXIT_FAILING = 1
@@ -168,10 +168,6 @@ def check_file(path: str) -> int:
 def main(paths: Sequence[str]) -> int:
     """Check all files; the exit code is the gravest of theirs."""
     if not paths:
-        sys.stdout.write("usage: python -m bkbox.wire.vectors FILE …\n")
+        sys.stdout.write("usage: python -m tests.vectors FILE …\n")
         return EXIT_UNUSABLE
     return max([check_file(path) for path in paths])
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

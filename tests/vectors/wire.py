@@ -11,7 +11,7 @@ from bkbox.wire.auth import AuthMessage
 from bkbox.wire.codes import code_from_v2
 from bkbox.wire.digest import DigestManager, hmac_key, master_key
 from bkbox.wire.frames import PREFIX_BYTES, complete_frames
-from bkbox.wire.vectors_common import Case, differ, differ_fields, digest_type, must_fail
+from tests.vectors.common import Case, differ, differ_fields, digest_type, must_fail
 
 _OPCODES = {
     "ADDENTRY": v2.OP_ADD,

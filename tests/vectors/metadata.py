@@ -23,9 +23,9 @@ from bkbox.wire import (
 from bkbox.wire.cookie import Cookie
 from bkbox.wire.digest import master_key
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
-from bkbox.wire.vectors_common import Case, Check, differ, differ_fields, digest_type, must_fail
-from bkbox.wire.vectors_paths import check_tree
 from bkbox.wire.write_set import expected_entries, holds, last_settled_entry, write_set
+from tests.vectors.common import Case, Check, differ, differ_fields, digest_type, must_fail
+from tests.vectors.paths import check_tree
 
 _SOME_LEDGER = LedgerId(7)
 

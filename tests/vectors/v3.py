@@ -26,7 +26,7 @@ from bkbox.wire.v3_format import (
     Operation,
     ProtocolVersion,
 )
-from bkbox.wire.vectors_common import Case, differ, must_fail
+from tests.vectors.common import Case, differ, must_fail
 
 _BITS = {Kind.UINT32: 32, Kind.UINT64: 64}
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from bkbox.errors import EncodingError
 from bkbox.wire import layout, paths, underreplication
 from bkbox.wire.paths import PathLayout
-from bkbox.wire.vectors_common import Case, Check, differ, must_fail
+from tests.vectors.common import Case, Check, differ, must_fail
 
 _TREE_ROOT = "/ledgers"
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bkbox.values import replaced, value
+from bkbox.base.values import replaced, value
 
 
 @value

@@ -21,10 +21,10 @@ from typing import Protocol
 
 from bkbox.admin.paths import CREDENTIALS
 from bkbox.admin.problems import HttpRefusedError
-from bkbox.configvalues import split_address
+from bkbox.base.words import quoted
+from bkbox.config.values import split_address
 from bkbox.errors import AccessDeniedError, BootError
 from bkbox.security.secretfiles import read_secret
-from bkbox.words import quoted
 
 _TOKEN_BYTES_MIN = 16
 _TOKEN_BYTES_MAX = 4096

@@ -34,7 +34,10 @@ from bkbox.admin.routes import (
     whole_number,
 )
 from bkbox.admin.status import Status, to_json
-from bkbox.documents import Reading, from_document
+from bkbox.base.documents import Reading, from_document
+from bkbox.base.logs.refusals import Refusals
+from bkbox.base.logs.seldom import Seldom
+from bkbox.base.words import error_text, quoted
 from bkbox.errors import (
     AccessDeniedError,
     BadRequestError,
@@ -43,9 +46,6 @@ from bkbox.errors import (
     EncodingError,
     NoSuchRouteError,
 )
-from bkbox.logs.refusals import Refusals
-from bkbox.logs.seldom import Seldom
-from bkbox.words import error_text, quoted
 
 log = logging.getLogger(__name__)
 

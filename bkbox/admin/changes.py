@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from enum import IntEnum
 
 from bkbox.admin.status import Status
+from bkbox.base.words import counted
 from bkbox.jobs.job import Job, JobState
-from bkbox.words import counted
 
 
 class Severity(IntEnum):

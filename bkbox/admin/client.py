@@ -20,7 +20,8 @@ from bkbox.admin.members import Member
 from bkbox.admin.paths import BOOKIES_URL, CREDENTIALS, JOBS_URL, STATUS_URL, short_address
 from bkbox.admin.remote import Remote
 from bkbox.admin.status import Status, from_json
-from bkbox.documents import from_document
+from bkbox.base.documents import from_document
+from bkbox.base.words import error_text
 from bkbox.errors import (
     AuthenticationError,
     BookieNotRunningError,
@@ -33,7 +34,6 @@ from bkbox.ipc.channel import raise_refusal
 from bkbox.ipc.messages import Refused
 from bkbox.jobs import job as documents
 from bkbox.jobs.job import Job, JobAction, JobKind
-from bkbox.words import error_text
 
 Address = Path | Remote
 

@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 from bkbox.admin.client import Address, ask
 from bkbox.admin.paths import DISKS_URL, READ_ONLY_URL
-from bkbox.documents import from_document
+from bkbox.base.documents import from_document
 from bkbox.errors import DiskChangeError, EncodingError
 from bkbox.jobs import job as jobs
 from bkbox.jobs.job import Job

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from bkbox.admin.access import Caller, WithToken, with_tokens
 from bkbox.admin.problems import HttpRefusedError
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import AccessDeniedError, BootError
 from bkbox.security.rates import Bucket
 from bkbox.security.secretfiles import read_secret, read_text

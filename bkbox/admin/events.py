@@ -17,9 +17,9 @@ from http import HTTPStatus
 from bkbox.admin.changes import changes, changes_of_jobs
 from bkbox.admin.problems import HttpRefusedError
 from bkbox.admin.status import Status
+from bkbox.base.words import error_text
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import Job
-from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 

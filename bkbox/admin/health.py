@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from bkbox.admin.status import DiskStatus, Process, Status
-from bkbox.words import counted
+from bkbox.base.words import counted
 
 State = Literal["ok", "warn", "fail"]
 

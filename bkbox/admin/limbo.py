@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from bkbox.admin.client import Address, ask
 from bkbox.admin.paths import LIMBO_URL
-from bkbox.documents import from_document
+from bkbox.base.documents import from_document
 
 LIMIT_MAX = 1_000
 """Ledgers in one page."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bkbox.configvalues import join_address
+from bkbox.config.values import join_address
 from bkbox.wire.service_info import ADMIN_ENDPOINT_ID, VERSION_PROPERTY, Endpoint, ServiceInfo
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from bkbox.config import Config
+    from bkbox.config.schema import Config
 
 SOCKET_NAME = "admin.sock"
 CREDENTIALS = struct.Struct("3i")

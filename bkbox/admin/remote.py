@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
-from bkbox.configvalues import is_loopback, join_address
+from bkbox.base.words import quoted
+from bkbox.config.values import is_loopback, join_address
 from bkbox.errors import OperatorError
-from bkbox.words import quoted
 
 if TYPE_CHECKING:
     import ssl

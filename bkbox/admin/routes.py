@@ -11,9 +11,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
+from bkbox.base.values import value
+from bkbox.base.words import quoted
 from bkbox.errors import BadRequestError, BugError
-from bkbox.values import value
-from bkbox.words import quoted
 
 T = TypeVar("T")
 

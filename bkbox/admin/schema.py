@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12) of documents: made from the dataclasses that they are (bkbox/documents.py)."""
+"""JSON Schema (draft 2020-12) of documents: made from the dataclasses that they are (bkbox/base/documents.py)."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from dataclasses import asdict, is_dataclass
 from enum import StrEnum
 from typing import Any, Literal, NewType, Union, get_args, get_origin
 
-from bkbox.documents import parts_of
-from bkbox.words import quoted
+from bkbox.base.documents import parts_of
+from bkbox.base.words import quoted
 
 _PLAIN: dict[Any, dict[str, Any]] = {
     str: {"type": "string"},

@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bkbox.admin.paths import short_address
+from bkbox.base.words import error_text, reason_of
 from bkbox.errors import BookieRunningError, BootError
 from bkbox.security.peers import peer_of
-from bkbox.words import error_text, reason_of
 
 if TYPE_CHECKING:
     import ssl

@@ -10,7 +10,7 @@ from typing import Any
 
 from bkbox.admin.client import Address, ask
 from bkbox.admin.paths import SPACE_URL
-from bkbox.documents import from_document
+from bkbox.base.documents import from_document
 from bkbox.errors import EncodingError
 
 NO_SUCH_SEGMENT = "no such segment"

@@ -42,9 +42,9 @@ from bkbox.admin.statusparts import (
     Tidiness,
     Upkeep,
 )
-from bkbox.documents import Reading, from_document
+from bkbox.base.documents import Reading, from_document
+from bkbox.base.words import quoted
 from bkbox.errors import EncodingError
-from bkbox.words import quoted
 
 __all__ = [
     "Autorecovery",

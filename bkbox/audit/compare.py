@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 
 from bkbox.audit.kernel import Copy, Disagreement
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 from bkbox.protocol.agreement import agreement
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 
 from bkbox.audit.kernel import Fault, ranges_of
 from bkbox.audit.patience import Patience
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.client.matching import BATCH_ENTRIES_AT, Reply
 from bkbox.client.pool import BookiePool
 from bkbox.errors import DigestError
-from bkbox.ids import BookieId, EntryId
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import DigestManager, VerifiedEntry

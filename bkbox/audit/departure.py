@@ -16,10 +16,10 @@ from typing import Any
 from bkbox import metadata as stores
 from bkbox.audit.execute import Outcome
 from bkbox.audit.job import Chunk
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, LeftToWriterError, MetadataError, NoSuchLedgerError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata.base import MetadataStore
 from bkbox.repair.alone import METADATA_CALLS_PER_SECOND, host_name, wall_ms
 from bkbox.repair.pace import Pacer

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Protocol, TypeVar
 
-from bkbox.limits import GC_SELDOM
+from bkbox.base.limits import GC_SELDOM
 
 C_contra = TypeVar("C_contra", contravariant=True)
 C = TypeVar("C")

@@ -32,11 +32,12 @@ from bkbox.audit.copies import CopyReader
 from bkbox.audit.kernel import Fault, ranges_of
 from bkbox.audit.patience import Patience
 from bkbox.audit.plan import BY_PERSONS, Action, Step
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.base.words import counted
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.client.pool import BookiePool
 from bkbox.errors import BkboxError, LeftToWriterError, MetadataError, NoSuchLedgerError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.underreplication import Task
 from bkbox.protocol.audit import Answer, Said, clipped
@@ -49,7 +50,6 @@ from bkbox.repair.replicator import Replicator
 from bkbox.repair.running import RunningJob
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
-from bkbox.words import counted
 
 CHUNK_LEDGERS = 32
 _LEDGERS_AT_ONCE = 8

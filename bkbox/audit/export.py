@@ -22,13 +22,13 @@ import pyarrow.parquet as pq
 
 from bkbox import metadata as stores
 from bkbox.audit.selection import parse_select
+from bkbox.base.ids import LedgerId
+from bkbox.base.words import counted
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, LedgerError, MetadataError, NoSuchLedgerError
-from bkbox.ids import LedgerId
 from bkbox.wire import ledger_metadata
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
-from bkbox.words import counted
 
 ROW_GROUP_BYTES = 8 << 20
 

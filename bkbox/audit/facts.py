@@ -14,8 +14,8 @@ from bkbox.audit.job import Chunk
 from bkbox.audit.kernel import ledger_row, merged_owners, owner_row
 from bkbox.audit.rows import Ledger, OwnerBytes
 from bkbox.audit.run import Progress
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import MetadataError, NoSuchLedgerError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.protocol.repair import expected_entries
 from bkbox.repair.parallel import in_parallel
 from bkbox.wire.ledger import LedgerMetadata, LedgerState

@@ -22,6 +22,8 @@ import pyarrow.parquet as pq
 
 from bkbox import metadata as stores
 from bkbox.audit.export import Hash, entries_file, ledgers_file
+from bkbox.base.ids import LedgerId
+from bkbox.base.words import counted
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.client.writer import LedgerWriter
@@ -33,11 +35,9 @@ from bkbox.errors import (
     NoSuchLedgerError,
     VersionConflictError,
 )
-from bkbox.ids import LedgerId
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire import ledger_metadata
 from bkbox.wire.ledger import DigestType, LedgerMetadata, LedgerState
-from bkbox.words import counted
 
 MARK = "bkbox.import"
 """Custom metadata of a ledger that is being made; its value is the id that was exported."""

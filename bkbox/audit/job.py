@@ -23,11 +23,11 @@ from bkbox.audit.look import Learnt, Looker
 from bkbox.audit.patience import Patience
 from bkbox.audit.rows import Orphaned, OwnerBytes, RackCopies, Run
 from bkbox.audit.selection import Condition, parse_select
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.client.pool import BookiePool
 from bkbox.errors import MetadataError, NoSuchLedgerError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata.base import MetadataStore
 from bkbox.repair.pace import Bucket
 from bkbox.repair.parallel import in_parallel

@@ -27,7 +27,7 @@ from bkbox.audit.rows import (
     Run,
     UnderReplicated,
 )
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 from bkbox.protocol.audit import Answer, Said, audit, clipped, pieces, settled_fragments
 from bkbox.protocol.ending import text_of
 from bkbox.protocol.quorum import QuorumSizes

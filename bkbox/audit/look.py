@@ -17,8 +17,8 @@ from bkbox.audit.compare import CopyComparer
 from bkbox.audit.copies import CopyReader, Read, why_of
 from bkbox.audit.kernel import Disagreement, Fault, Look, ranges_of
 from bkbox.audit.patience import Patience
+from bkbox.base.ids import BookieId
 from bkbox.client.pool import BookiePool, Listing
-from bkbox.ids import BookieId
 from bkbox.protocol.audit import clipped
 from bkbox.protocol.events import NoAnswer
 from bkbox.protocol.repair import expected_entries, missing

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 
 MUTE_AFTER = 3
 """Requests without an answer, one after the other."""

@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 from bkbox.audit.kernel import Copy
 from bkbox.audit.rows import Divergent
+from bkbox.base.ids import bookie_id, ledger_id
+from bkbox.base.words import counted, quoted
 from bkbox.errors import ConfigError, InvalidIdError, OperatorError
-from bkbox.ids import bookie_id, ledger_id
-from bkbox.words import counted, quoted
 
 
 class Action(Enum):

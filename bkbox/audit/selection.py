@@ -10,11 +10,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
+from bkbox.base.ids import ledger_id
+from bkbox.base.words import counted, quoted
 from bkbox.errors import ConfigError, InvalidIdError
-from bkbox.ids import ledger_id
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.owner import owner_of
-from bkbox.words import counted, quoted
 
 RANGE_MAX = 10_000_000
 """A list that stands for more ledgers is a mistake."""

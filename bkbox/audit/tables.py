@@ -15,8 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bkbox.audit import rows
+from bkbox.base.words import error_text
 from bkbox.errors import OperatorError
-from bkbox.words import error_text
 
 _INT, _TEXT = pa.int64(), pa.string()
 _TEXTS = pa.list_(_TEXT)

@@ -14,12 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
+from bkbox.base.words import error_text
 from bkbox.errors import BenchError
 from bkbox.kernel.histogram import Histogram
 from bkbox.kernel.load import ADD, ENDLESS, Link, Stream, turn
 from bkbox.wire.codes import code_from_v2
 from bkbox.wire.digest import HEADER_BYTES, master_key
-from bkbox.words import error_text
 
 _S = 1_000_000_000
 _CONNECT_S = 10.0

@@ -27,7 +27,7 @@ from __future__ import annotations
 import hmac
 from enum import Enum
 
-from bkbox.values import value
+from bkbox.base.values import value
 from bkbox.wire.codes import Code
 
 

@@ -31,6 +31,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from struct import Struct
 
+from bkbox.base.limits import EXPLICIT_LAC_BYTES_MAX, HOT_LEDGERS_MAX, LONG_POLL_MS_MAX
+from bkbox.base.values import replaced
 from bkbox.bookie import admission
 from bkbox.bookie.active import ActiveLedgers
 from bkbox.bookie.admission import Standing, admit
@@ -44,7 +46,6 @@ from bkbox.errors import DiskError, DiskFullError
 from bkbox.kernel.adds import ENTRY_BYTES_MIN, AddBatch, HotLedger
 from bkbox.kernel.answers import AnswerWriter
 from bkbox.kernel.walk import Walk
-from bkbox.limits import EXPLICIT_LAC_BYTES_MAX, HOT_LEDGERS_MAX, LONG_POLL_MS_MAX
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import (
     LAC_PACKET,
@@ -56,7 +57,6 @@ from bkbox.storage.records import (
     ledger_record,
 )
 from bkbox.storage.segmentlog import Part
-from bkbox.values import replaced
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from struct import Struct
 
-from bkbox.limits import KNOWN_LACS_MAX
+from bkbox.base.limits import KNOWN_LACS_MAX
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import Buffer, lac_of
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
+from bkbox.base.values import replaced
 from bkbox.bookie.admission import Standing
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import LedgerRecord
-from bkbox.values import replaced
 
 _CACHED_LEDGERS = 100_000
 

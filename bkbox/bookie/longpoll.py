@@ -12,7 +12,7 @@ import itertools
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from bkbox.limits import LONG_POLLS_MAX
+from bkbox.base.limits import LONG_POLLS_MAX
 from bkbox.wire import v3
 
 

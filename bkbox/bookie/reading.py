@@ -18,18 +18,18 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
+from bkbox.base.ids import MAX_ID
+from bkbox.base.limits import BATCH_READ_BYTES_MAX, FRAME_BYTES_MAX
+from bkbox.base.logs.seldom import Seldom
 from bkbox.bookie.admission import ABSENT, Standing
 from bkbox.bookie.answers import Request, bare, on_v2
 from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers, standing
 from bkbox.errors import DiskError
-from bkbox.ids import MAX_ID
 from bkbox.kernel.answers import AnswerWriter
 from bkbox.kernel.fetch import FETCHED, LATE, Range
 from bkbox.kernel.reads import ReadBatch
 from bkbox.kernel.v3plain import NO_LAC
-from bkbox.limits import BATCH_READ_BYTES_MAX, FRAME_BYTES_MAX
-from bkbox.logs.seldom import Seldom
 from bkbox.storage.disk import DiskStore
 from bkbox.wire import v2, v3
 from bkbox.wire.availability import encode_folded, encode_runs

@@ -10,8 +10,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
+from bkbox.base.limits import RECORD_BODY_BYTES_MAX
 from bkbox.errors import DiskError
-from bkbox.limits import RECORD_BODY_BYTES_MAX
 from bkbox.storage.files import Space
 
 log = logging.getLogger(__name__)

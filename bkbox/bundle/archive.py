@@ -10,12 +10,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bkbox.base.host.files import HostFiles
+from bkbox.base.redaction import Secrets, known_secrets
+from bkbox.base.words import error_text
 from bkbox.bundle import parts
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import HostError
-from bkbox.host.files import HostFiles
-from bkbox.redaction import Secrets, known_secrets
-from bkbox.words import error_text
 
 
 @dataclass(slots=True)

@@ -16,16 +16,16 @@ import bkbox
 from bkbox.admin import client
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import to_json
-from bkbox.config import Config
+from bkbox.base.host.blocks import device_of, mount_of
+from bkbox.base.host.files import HostFiles
+from bkbox.base.host.processes import threads
+from bkbox.base.words import error_text
+from bkbox.config.schema import Config
 from bkbox.doctor.examine import examine
 from bkbox.doctor.finding import worst
 from bkbox.errors import BkboxError, HostError
-from bkbox.host.blocks import device_of, mount_of
-from bkbox.host.files import HostFiles
-from bkbox.host.processes import threads
 from bkbox.kernel import kernel_in_use
 from bkbox.supervisor.cookie_repair import inspect
-from bkbox.words import error_text
 
 LOG_BYTES_MAX = 32 << 20
 """The newest part of a log that is longer."""

@@ -24,6 +24,8 @@ from typing import Literal, Self
 
 from bkbox.admin.client import fetch_status
 from bkbox.admin.status import Status
+from bkbox.base.ids import BookieId
+from bkbox.base.values import value
 from bkbox.chaos.processes import Held, Named, children
 from bkbox.chaos.proxy import Proxy
 from bkbox.chaos.room import Room
@@ -34,8 +36,6 @@ from bkbox.errors import (
     DemoFailedError,
     PeerError,
 )
-from bkbox.ids import BookieId
-from bkbox.values import value
 
 ADVERTISED = "127.0.0.2"
 """Every address of 127.0.0.0/8 is this host's own."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.chaos.history import History
 from bkbox.chaos.load import read, told
 from bkbox.checks.readable import JUDGE
 from bkbox.client import Client
 from bkbox.errors import BkboxError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Code
 from bkbox.wire.ledger import LedgerMetadata

@@ -12,13 +12,13 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
+from bkbox.base.values import value
 from bkbox.chaos.bounds import ACK_QUORUM
 from bkbox.chaos.entries import digest, payload
 from bkbox.chaos.history import History, Outcome
 from bkbox.client import Client, LedgerReader, LedgerWriter, connect
 from bkbox.client.reader import Entry
 from bkbox.errors import BkboxError, NoSuchEntryError
-from bkbox.values import value
 
 _SIZES = ((3, 3, 2), (3, 2, 2), (2, 2, 2), (3, 3, 3), (4, 3, 2), (4, 4, 3), (5, 3, 2))
 """(E, WQ, AQ)."""

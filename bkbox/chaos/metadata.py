@@ -11,9 +11,9 @@ import sqlite3
 from pathlib import Path
 from urllib.parse import quote
 
+from bkbox.base.ids import LedgerId
 from bkbox.chaos.history import History
 from bkbox.errors import ChaosError
-from bkbox.ids import LedgerId
 from bkbox.wire import ledger_metadata
 
 _AWAY = ".away"

@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bkbox.base.values import value
 from bkbox.chaos.bounds import Bounds
 from bkbox.chaos.cluster import Bookie, Cluster
 from bkbox.chaos.faults import Faults
@@ -25,7 +26,6 @@ from bkbox.chaos.schedule import Fault, schedule
 from bkbox.chaos.watch import Watch
 from bkbox.client import connect
 from bkbox.errors import ChaosError
-from bkbox.values import value
 
 _HEAL_S = 600.0
 _HEAL_UNDER_LOAD_S = 120.0

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from bkbox.values import value
+from bkbox.base.values import value
 
 
 @value

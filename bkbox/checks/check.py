@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from bkbox.values import value
+from bkbox.base.values import value
 
 Fragments = tuple[tuple[int, tuple[str, ...]], ...]
 """(first entry, ensemble) of each fragment."""

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 
 from bkbox.audit.run import Summary
+from bkbox.base.words import counted
 from bkbox.cli.engines import engine_options
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import bytes_per_second, metadata_option
 from bkbox.cli.output import Format, message, print_document, print_table, prints
 from bkbox.cli.progressbar import ProgressBar
-from bkbox.words import counted
 
 if TYPE_CHECKING:
     from bkbox.audit.engine import Engine

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import click
 
-from bkbox import logs
 from bkbox import metadata as stores
+from bkbox.base import logs
+from bkbox.base.ids import BookieId, LedgerId, bookie_id
 from bkbox.cli.options import bytes_per_second, duration_s, metadata_option
 from bkbox.cli.output import (
     Format,
@@ -25,7 +26,6 @@ from bkbox.cli.output import (
 )
 from bkbox.client.options import ClientOptions
 from bkbox.errors import MetadataError, NoSuchLedgerError
-from bkbox.ids import BookieId, LedgerId, bookie_id
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol.audit import live_copies
 from bkbox.wire.underreplication import UnderreplicatedLedger

@@ -33,7 +33,7 @@ from bkbox.cli.output import (
     prints,
 )
 from bkbox.cli.output import size as bytes_text
-from bkbox.configvalues import split_address
+from bkbox.config.values import split_address
 
 _COLUMNS = ("", "per second", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "requests", "MB/s")
 _STATUS_S = 10.0

@@ -11,7 +11,7 @@ from bkbox.admin import disks as admin
 from bkbox.admin.paths import admin_socket_path
 from bkbox.cli.options import config_option
 from bkbox.cli.output import message, outcome_option
-from bkbox.config import Config
+from bkbox.config.schema import Config
 
 
 @click.group(no_args_is_help=True)

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from bkbox.base.redaction import CLIENT_FILE
 from bkbox.client.options import SECURITY, ClientOptions, be_known_as
 from bkbox.errors import ConfigError
-from bkbox.redaction import CLIENT_FILE
 
 VARIABLE = CLIENT_FILE
 

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bkbox import config as configuration
 from bkbox.admin.client import ask
 from bkbox.admin.paths import CONFIG_URL, admin_socket_path
+from bkbox.base.host.writers import create
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE, config_option
 from bkbox.cli.output import (
@@ -25,14 +25,13 @@ from bkbox.cli.output import (
     print_table,
     prints,
 )
-from bkbox.config import Config
-from bkbox.configschema import SCHEMA, is_live, kind_of
-from bkbox.configvalues import REQUIRED
+from bkbox.config import load as configuration
+from bkbox.config.schema import SCHEMA, Config, is_live, kind_of
+from bkbox.config.values import REQUIRED
 from bkbox.errors import BookieNotRunningError, ConfigError, EncodingError
-from bkbox.host.writers import create
 
 if TYPE_CHECKING:
-    from bkbox.configimport import Remark
+    from bkbox.config.java_import import Remark
 
 
 @click.group(no_args_is_help=True)
@@ -273,8 +272,8 @@ def import_(file: Path, host: str, to: Path | None, output: Format) -> None:
     Example:
       bkbox config import bk_server.conf --host bookie-1.example.com --to bookie.toml
     """
-    from bkbox.configimport import convert  # what only this command needs
-    from bkbox.configproperties import parse
+    from bkbox.config.java_import import convert  # what only this command needs
+    from bkbox.config.java_properties import parse
 
     try:
         text = file.read_text()

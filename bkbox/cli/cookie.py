@@ -18,7 +18,7 @@ from bkbox.cli.output import (
     print_table,
     prints,
 )
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import OperatorError
 from bkbox.storage.lock import DiskLock
 from bkbox.supervisor import cookie_repair

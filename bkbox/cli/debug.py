@@ -15,7 +15,7 @@ from bkbox.bundle.archive import collect, write
 from bkbox.bundle.parts import journal, log_file
 from bkbox.cli.options import FILE, config_option
 from bkbox.cli.output import Format, message, output_option, print_document, print_table, prints
-from bkbox.config import Config
+from bkbox.config.schema import Config
 
 
 @click.group(no_args_is_help=True)

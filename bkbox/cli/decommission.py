@@ -10,10 +10,10 @@ from pathlib import Path
 
 import click
 
-from bkbox import config as configuration
-from bkbox import metadatauri
 from bkbox.admin import client
 from bkbox.admin.paths import admin_socket_path
+from bkbox.base.ids import BookieId, bookie_id
+from bkbox.base.words import counted
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE, bytes_per_second, confirm, yes_option
 from bkbox.cli.output import (
@@ -26,13 +26,13 @@ from bkbox.cli.output import (
     prints,
 )
 from bkbox.client.options import ClientOptions
-from bkbox.ids import BookieId, bookie_id
+from bkbox.config import load as configuration
+from bkbox.config import metadata_uri
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.repair.alone import Alone, host_name, in_cluster, stop_on_signals, wall_ms
 from bkbox.repair.decommission import Decommission, Survey, still_writable
 from bkbox.repair.replication import ReplicationSettings
 from bkbox.repair.running import RunningJob
-from bkbox.words import counted
 
 _LOOK_EVERY_S = 1.0
 _SHOWN = 50
@@ -67,7 +67,7 @@ class Farewell:
 @click.command(no_args_is_help=True)
 @click.argument("bookie")
 @click.option(
-    "--metadata", metavar="URI", help=f"Do it here, in this cluster: {metadatauri.FORMS}."
+    "--metadata", metavar="URI", help=f"Do it here, in this cluster: {metadata_uri.FORMS}."
 )
 @click.option(
     "--config",

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import click
 
+from bkbox.base.words import error_text, quoted
 from bkbox.cli.options import duration_s
 from bkbox.cli.output import Format, message, output_option, print_document, print_table, prints
-from bkbox.configvalues import join_address
+from bkbox.config.values import join_address
 from bkbox.errors import HostError
 from bkbox.supervisor.announce import SERVICE, properties_of
-from bkbox.words import error_text, quoted
 
 if TYPE_CHECKING:
     from zeroconf import ServiceStateChange, Zeroconf

@@ -12,6 +12,7 @@ import click
 from bkbox.admin import disks as client
 from bkbox.admin.disks import DiskView, DrainPlan
 from bkbox.admin.paths import admin_socket_path
+from bkbox.base.words import counted
 from bkbox.cli.options import config_option, confirm, yes_option
 from bkbox.cli.output import (
     Format,
@@ -27,10 +28,9 @@ from bkbox.cli.output import (
     size,
     watch_option,
 )
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import BookieNotRunningError, DiskChangeError
 from bkbox.jobs.job import Job, to_json
-from bkbox.words import counted
 
 _disk_argument = click.argument("name", metavar="DISK")
 _dry_run = click.option("--dry-run", is_flag=True, help="Say what it comes to, and change nothing.")

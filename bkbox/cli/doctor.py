@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
+from bkbox.base.host.files import HostFiles
+from bkbox.base.words import counted
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE
 from bkbox.cli.output import Format, message, output_option, print_document, print_table, prints
 from bkbox.doctor.examine import examine
 from bkbox.doctor.finding import Finding, Verdict, worst
-from bkbox.host.files import HostFiles
-from bkbox.words import counted
 
 _SIGNS = {"ok": "[+] ok", "warn": "[!] warn", "fail": "[X] fail"}
 

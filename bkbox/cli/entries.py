@@ -15,8 +15,8 @@ from typing import Any, BinaryIO, cast
 
 import click
 
+from bkbox.base.limits import FRAME_BYTES_MAX
 from bkbox.errors import CallerError, EntryTooLargeError
-from bkbox.limits import FRAME_BYTES_MAX
 
 READ_BYTES = 1 << 20
 BATCH_ENTRIES = 1024

@@ -69,14 +69,14 @@ def exit_code(error: errors.BkboxError) -> ExitCode:
 def host_error(error: OSError) -> errors.HostError:
     """What the system refused, and of which file."""
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-    from bkbox.words import reason_of  # a help page need not wait for it
+    from bkbox.base.words import reason_of  # a help page need not wait for it
 
     return errors.HostError(": ".join([*names, reason_of(error)]))
 
 
 def report(error: errors.BkboxError) -> None:
     """Tell the person: ``error: …`` on standard error, a line for each line of the text."""
-    from bkbox.logs.control import in_one_line  # not for `--help`, which wants to be quick
+    from bkbox.base.logs.control import in_one_line  # not for `--help`, which wants to be quick
 
     for line in (str(error) or type(error).__name__).splitlines():
         click.echo(f"error: {in_one_line(line)}", err=True)

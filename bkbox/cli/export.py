@@ -11,6 +11,7 @@ import click
 
 from bkbox import metadata as stores
 from bkbox.audit.selection import parse_ledgers, parse_select
+from bkbox.base.words import counted
 from bkbox.cli.audit import DIRECTORY, Opened
 from bkbox.cli.engines import engine_options
 from bkbox.cli.exits import ExitCode
@@ -18,7 +19,6 @@ from bkbox.cli.options import metadata_option
 from bkbox.cli.outcomes import NotDone, print_not_done
 from bkbox.cli.output import Format, message, output_option, print_document, prints
 from bkbox.cli.progressbar import ProgressBar
-from bkbox.words import counted
 
 _LEDGERS_PER_PART = 100
 

@@ -12,6 +12,7 @@ from bkbox.admin import client
 from bkbox.admin import space as admin
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.space import NO_SUCH_SEGMENT, DiskSpace
+from bkbox.base.words import counted
 from bkbox.cli.job import print_jobs
 from bkbox.cli.options import config_option
 from bkbox.cli.output import (
@@ -25,10 +26,9 @@ from bkbox.cli.output import (
     size,
     watch_option,
 )
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import NoSuchSegmentError
 from bkbox.jobs.job import Job, JobKind, to_json
-from bkbox.words import counted
 
 _SHOWN_JOBS = 6
 

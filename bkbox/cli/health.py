@@ -12,15 +12,15 @@ from bkbox import metadata as stores
 from bkbox.admin.client import fetch_status
 from bkbox.admin.health import stalls
 from bkbox.admin.status import Status
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.base.words import counted
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import duration_s
 from bkbox.cli.output import Format, message, output_option, print_document, prints
 from bkbox.cli.target import Target, target_option
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import BookieNotRunningError, MetadataError, NoSuchLedgerError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata.base import MetadataStore
-from bkbox.words import counted
 
 _LOOK_EVERY_S = 1.0
 _WAIT_S = 10.0

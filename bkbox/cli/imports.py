@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from bkbox.base.words import counted
 from bkbox.cli.audit import DIRECTORY, Opened
 from bkbox.cli.engines import engine_options
 from bkbox.cli.exits import ExitCode
@@ -15,7 +16,6 @@ from bkbox.cli.outcomes import NotDone, print_not_done
 from bkbox.cli.output import Format, message, output_option, print_document, prints
 from bkbox.cli.progressbar import ProgressBar
 from bkbox.errors import OperatorError
-from bkbox.words import counted
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from bkbox.cli.output import (
     prints,
     size,
 )
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.storage.files import RealFiles
 from bkbox.storage.lock import DiskLock
 from bkbox.storage.rebuild import RebuildReport, rebuild_index

@@ -9,14 +9,13 @@ from pathlib import Path
 
 import click
 
-from bkbox import config as configuration
-from bkbox import metadatauri
+from bkbox.base.host.writers import create
 from bkbox.cli.options import FILE, dry_run_option
 from bkbox.cli.output import message, outcome_option
-from bkbox.config import Config
-from bkbox.configschema import SCHEMA
+from bkbox.config import load as configuration
+from bkbox.config import metadata_uri
+from bkbox.config.schema import SCHEMA, Config
 from bkbox.errors import BkboxError, ConfigError
-from bkbox.host.writers import create
 from bkbox.supervisor import powerdomain, setup
 
 _OWN_OPTIONS = {
@@ -48,7 +47,7 @@ _FOLDER = click.Path(file_okay=False, path_type=Path)
 )
 @click.option("--journal", type=_FOLDER, metavar="DIR", help="Folder of the journal.")
 @click.option(
-    "--metadata", required=True, metavar="URI", help=f"Metadata store: {metadatauri.FORMS}."
+    "--metadata", required=True, metavar="URI", help=f"Metadata store: {metadata_uri.FORMS}."
 )
 @click.option(
     "--listen", required=True, metavar="HOST:PORT", help="Where clients reach the bookie."

@@ -10,6 +10,7 @@ from datetime import datetime
 import click
 
 from bkbox.admin import client
+from bkbox.base.words import counted
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import bytes_per_second
 from bkbox.cli.output import (
@@ -26,7 +27,6 @@ from bkbox.cli.output import (
 from bkbox.cli.target import Target, target_option
 from bkbox.jobs.job import Job, JobAction, JobState, to_json
 from bkbox.jobs.registry import Registry
-from bkbox.words import counted
 
 _ENDED_SHOWN = 20
 _LOOK_EVERY_S = 1.0

@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 
 import click
 
+from bkbox.base.ids import LedgerId
+from bkbox.base.words import counted
 from bkbox.cli.ledgerend import end
 from bkbox.cli.ledgerentries import read, write
 from bkbox.cli.ledgerrepair import explain, recover
@@ -41,9 +43,7 @@ from bkbox.cli.output import (
 )
 from bkbox.client import connect
 from bkbox.errors import NoSuchLedgerError
-from bkbox.ids import LedgerId
 from bkbox.wire.ledger import DigestType, LedgerMetadata, LedgerState
-from bkbox.words import counted
 
 
 @click.group(no_args_is_help=True)

@@ -11,6 +11,8 @@ from contextlib import redirect_stdout
 
 import click
 
+from bkbox.base.ids import LedgerId
+from bkbox.base.words import counted
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.ledgerrepair import answers, bookie, pairs, print_answers
 from bkbox.cli.ledgerstuck import StuckReport, end_stuck, print_report, print_stuck, report_of
@@ -35,12 +37,10 @@ from bkbox.client import connect
 from bkbox.client.ending import Ended
 from bkbox.client.survey import Survey
 from bkbox.errors import NothingToEndError
-from bkbox.ids import LedgerId
 from bkbox.protocol.ending import Ending, text_of
 from bkbox.repair.alone import host_name, wall_ms
 from bkbox.repair.stuck import stuck_ledgers
 from bkbox.wire.loss import losses_of, unknown_beyond
-from bkbox.words import counted
 
 _SHOWN_HOLES = 5
 

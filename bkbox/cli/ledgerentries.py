@@ -17,6 +17,8 @@ from pathlib import Path
 
 import click
 
+from bkbox.base.ids import LedgerId
+from bkbox.base.words import counted
 from bkbox.cli.entries import batches, input_options
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.ledgerviews import loss_warnings, would_create
@@ -30,9 +32,7 @@ from bkbox.cli.options import (
 )
 from bkbox.cli.output import Format, message, output_option, print_document, prints
 from bkbox.client import LedgerWriter, connect
-from bkbox.ids import LedgerId
 from bkbox.wire.ledger import DigestType
-from bkbox.words import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
-from bkbox import config as configuration
 from bkbox.admin import client as admin
 from bkbox.admin.paths import admin_socket_path
+from bkbox.base.ids import LedgerId
 from bkbox.cli.gc import told
 from bkbox.cli.ledgerviews import Ledger, print_ledger
 from bkbox.cli.options import (
@@ -31,7 +31,7 @@ from bkbox.cli.output import (
 )
 from bkbox.client import connect
 from bkbox.client.survey import Survey
-from bkbox.ids import LedgerId
+from bkbox.config import load as configuration
 from bkbox.jobs.job import Job, JobKind
 from bkbox.protocol.diagnosis import Diagnosis, Prospect
 from bkbox.protocol.ending import text_of

@@ -7,13 +7,13 @@ from dataclasses import asdict, dataclass, replace
 
 import click
 
+from bkbox.base.words import counted
 from bkbox.cli.output import Format, print_document, print_fields, print_table
 from bkbox.client.ending import record_of
 from bkbox.errors import BkboxError, MetadataUnavailableError
 from bkbox.protocol.ending import text_of
 from bkbox.repair.stuck import StuckLedgers
 from bkbox.wire.loss import LossRecord, losses_of, unknown_beyond
-from bkbox.words import counted
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 
 import click
 
+from bkbox.base.words import counted
 from bkbox.cli.output import Format, message, print_document, print_fields, print_table
 from bkbox.client.client import Client
 from bkbox.errors import NotEnoughBookiesError
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.loss import ENDED, LossRecord, losses_of
-from bkbox.words import counted
 
 
 @dataclass(frozen=True, slots=True)

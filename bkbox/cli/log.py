@@ -19,6 +19,7 @@ from typing import Any
 
 import click
 
+from bkbox.base.words import counted
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.ledgerviews import loss_warnings
 from bkbox.cli.logforget import forget
@@ -53,7 +54,6 @@ from bkbox.errors import (
     NoSuchLedgerError,
     NoSuchLogError,
 )
-from bkbox.words import counted
 
 
 @click.group(no_args_is_help=True)

@@ -6,6 +6,7 @@ import asyncio
 
 import click
 
+from bkbox.base.ids import LedgerId
 from bkbox.cli.logwrite import log_argument
 from bkbox.cli.options import (
     confirm,
@@ -18,7 +19,6 @@ from bkbox.cli.output import message, outcome_option
 from bkbox.client import connect
 from bkbox.client.log import Log, LostLedger
 from bkbox.errors import NoSuchLedgerError
-from bkbox.ids import LedgerId
 
 
 @click.command(no_args_is_help=True)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 
+from bkbox.base.words import counted
 from bkbox.cli.entries import batches, input_options
 from bkbox.cli.options import metadata_option, password_option, quorum_options
 from bkbox.cli.output import Format, message, output_option, print_document, prints
@@ -16,7 +17,6 @@ from bkbox.client.log import Compression, Log, LogOptions, LogWriter
 from bkbox.errors import ConfigError, InvalidIdError
 from bkbox.metadata.loglists import log_name
 from bkbox.wire.ledger import DigestType
-from bkbox.words import counted
 
 
 class _NameType(click.ParamType[str]):

@@ -162,9 +162,9 @@ def main() -> None:
       echo hello | bkbox ledger write --metadata sqlite:./cluster.db -e 1 -w 1 -a 1
     """
     warnings.showwarning = _show_warning
-    from bkbox import waits  # not for `--help`, which wants to be quick
-    from bkbox.host.descriptors import require_descriptors
-    from bkbox.limits import DESCRIPTORS_MIN
+    from bkbox.base import waits  # not for `--help`, which wants to be quick
+    from bkbox.base.host.descriptors import require_descriptors
+    from bkbox.base.limits import DESCRIPTORS_MIN
 
     waits.tell(_say_wait)
     require_descriptors(DESCRIPTORS_MIN)

@@ -10,6 +10,7 @@ from datetime import datetime
 import click
 
 from bkbox import metadata as stores
+from bkbox.base.ids import BookieId
 from bkbox.cli.options import config_option, dry_run_option, duration_s
 from bkbox.cli.output import (
     Format,
@@ -21,8 +22,7 @@ from bkbox.cli.output import (
     prints,
     watch_option,
 )
-from bkbox.config import Config
-from bkbox.ids import BookieId
+from bkbox.config.schema import Config
 from bkbox.metadata.maintenance import REST_S_MAX, Rest, begin, end
 
 _WAIT_S = 10.0

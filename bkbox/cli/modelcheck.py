@@ -7,9 +7,11 @@ from typing import Literal
 
 import click
 
+from bkbox.base.host.files import HostFiles
+from bkbox.base.values import replaced
+from bkbox.base.words import counted
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.output import Format, message, output_option, print_document, prints
-from bkbox.host.files import HostFiles
 from bkbox.model.options import (
     AS_PUBLISHED,
     WINDOWS,
@@ -22,8 +24,6 @@ from bkbox.model.options import (
 from bkbox.model.search import Result, Statistics, search
 from bkbox.model.termination import closable
 from bkbox.model.trace import Line
-from bkbox.values import replaced
-from bkbox.words import counted
 
 _CORRECTIONS = {
     "D3": "fragments_at_close",

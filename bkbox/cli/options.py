@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 import click
 
-from bkbox import config as configuration
-from bkbox import metadatauri
+from bkbox.base.ids import LedgerId, ledger_id
+from bkbox.base.words import quoted, rate_of
+from bkbox.config import load as configuration
+from bkbox.config import metadata_uri
 from bkbox.errors import InvalidIdError
-from bkbox.ids import LedgerId, ledger_id
 from bkbox.wire.ledger import ACK_AFTER, DigestType
-from bkbox.words import quoted, rate_of
 
 PASSWORD_VARIABLE = "BKBOX_LEDGER_PASSWORD"  # noqa: S105 - a name, not a password
 FILE = click.Path(dir_okay=False, path_type=Path)
@@ -94,7 +94,7 @@ def metadata_option(command: F) -> F:
     return click.option(
         "--metadata",
         metavar="URI",
-        help=f"Metadata store of the cluster: {metadatauri.FORMS}.",
+        help=f"Metadata store of the cluster: {metadata_uri.FORMS}.",
     )(with_config)  # type: ignore[return-value]
 
 

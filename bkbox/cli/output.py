@@ -20,9 +20,9 @@ from typing import Any, Literal, TypeVar
 import click
 
 from bkbox.admin.status import Latency, Stage
+from bkbox.base.logs.control import in_json, in_lines, in_one_line
+from bkbox.base.words import quoted
 from bkbox.errors import BookieNotRunningError, MetadataUnavailableError
-from bkbox.logs.control import in_json, in_lines, in_one_line
-from bkbox.words import quoted
 
 Format = Literal["table", "json", "yaml"]
 Row = Sequence[object]

@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from bkbox.base.ids import BookieId, bookie_id
 from bkbox.cli.options import FILE, metadata_option
 from bkbox.cli.output import (
     Format,
@@ -20,7 +21,6 @@ from bkbox.cli.output import (
 )
 from bkbox.client import connect
 from bkbox.errors import InvalidIdError, NotEnoughBookiesError
-from bkbox.ids import BookieId, bookie_id
 from bkbox.protocol.placement import Judged, Placement
 from bkbox.protocol.quorum import QuorumSizes
 

@@ -7,8 +7,8 @@ import time
 from types import TracebackType
 from typing import Any, Self
 
+from bkbox.base.words import counted
 from bkbox.cli.output import message, size
-from bkbox.words import counted
 
 _EVERY_S = 10.0
 

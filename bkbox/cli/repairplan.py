@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from bkbox.audit.plan import BY_PERSONS, Step, plan_of, read_plan, write_plan
+from bkbox.base.words import counted
 from bkbox.cli.audit import DIRECTORY, Opened
 from bkbox.cli.engines import engine_options
 from bkbox.cli.exits import ExitCode
@@ -23,7 +24,6 @@ from bkbox.cli.output import (
     prints,
 )
 from bkbox.cli.progressbar import ProgressBar
-from bkbox.words import counted
 
 _SHOWN = 20
 

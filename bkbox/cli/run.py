@@ -10,14 +10,15 @@ import sys
 
 import click
 
-from bkbox import __version__, logs, waits
+from bkbox import __version__
+from bkbox.base import logs, waits
+from bkbox.base.host import descriptors
+from bkbox.base.limits import BOOKIE_DESCRIPTORS_MIN, DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import config_option
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, BootError
-from bkbox.host import descriptors
 from bkbox.kernel import kernel_in_use
-from bkbox.limits import BOOKIE_DESCRIPTORS_MIN, DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
 from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.nursery import Nursery
 from bkbox.supervisor.otherwriters import refuse_other_writers

@@ -23,7 +23,7 @@ from bkbox.cli.output import (
     size,
     watch_option,
 )
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.jobs.job import Job, JobKind
 
 

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import click
 
-from bkbox import config as configuration
-from bkbox import metadatauri
+from bkbox.base.host.files import HostFiles
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE
 from bkbox.cli.output import (
@@ -23,8 +22,9 @@ from bkbox.cli.output import (
     prints,
     size,
 )
-from bkbox.config import Config
-from bkbox.host.files import HostFiles
+from bkbox.config import load as configuration
+from bkbox.config import metadata_uri
+from bkbox.config.schema import Config
 from bkbox.selftest.disk import DiskReport, test, warnings
 from bkbox.selftest.latency import Latency
 
@@ -94,8 +94,8 @@ def selftest(
 
 def _warn_of_metadata(config: Config) -> None:
     """Of the file system of an embedded metadata store, which is not written to."""
-    uri = metadatauri.parse(config.metadata)
-    if isinstance(uri, metadatauri.SqliteUri):
+    uri = metadata_uri.parse(config.metadata)
+    if isinstance(uri, metadata_uri.SqliteUri):
         for text in warnings(HostFiles(), uri.path):
             message(f"warning: metadata store {uri.path}: {text}")
 

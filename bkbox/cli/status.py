@@ -6,6 +6,7 @@ import click
 
 from bkbox.admin.client import fetch_status
 from bkbox.admin.status import Limbo, Process, Quotas, Status, to_json
+from bkbox.base.words import quoted
 from bkbox.cli.job import print_jobs
 from bkbox.cli.output import (
     Format,
@@ -20,7 +21,6 @@ from bkbox.cli.output import (
     watch_option,
 )
 from bkbox.cli.target import Target, target_option
-from bkbox.words import quoted
 
 
 @click.command()

@@ -11,15 +11,15 @@ from pathlib import Path
 
 import click
 
-from bkbox import config as configuration
-from bkbox import metadatauri
+from bkbox.base.words import quoted
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE
 from bkbox.cli.output import Format, message, output_option, print_document, print_table, prints
-from bkbox.config import Config
+from bkbox.config import load as configuration
+from bkbox.config import metadata_uri
+from bkbox.config.metadata_uri import SqliteUri
+from bkbox.config.schema import Config
 from bkbox.errors import ConfigError, HostError
-from bkbox.metadatauri import SqliteUri
-from bkbox.words import quoted
 
 _UNITS = Path(__file__).parent / "units"
 _CONFIG_FOLDER = Path("/etc/bkbox")
@@ -187,7 +187,7 @@ def _drop_in(name: str, config: Config) -> str:
     """Which folders the service needs and may write."""
     disks = [*config.disks, *((config.journal,) if config.journal else ())]
     writable = [*disks, *((config.run_dir,) if config.run_dir else ())]
-    store = metadatauri.parse(config.metadata)
+    store = metadata_uri.parse(config.metadata)
     if isinstance(store, SqliteUri):
         writable.append(store.path.parent)
     mounts = " ".join(_quoted(str(path)) for path in disks)

@@ -12,12 +12,12 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from bkbox import config as configuration
 from bkbox.admin.client import Address
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.remote import Remote, remote
 from bkbox.cli.options import FILE
-from bkbox.config import Config
+from bkbox.config import load as configuration
+from bkbox.config.schema import Config
 
 URL_VARIABLE = "BKBOX_BOOKIE"
 TOKEN_FILE_VARIABLE = "BKBOX_TOKEN_FILE"  # noqa: S105 - a name, not a token

@@ -15,6 +15,7 @@ from bkbox.audit.facts import Facts, gather
 from bkbox.audit.job import Chunk
 from bkbox.audit.kernel import ranges_of
 from bkbox.audit.run import cut
+from bkbox.base.words import counted
 from bkbox.cli.audit import Opened
 from bkbox.cli.engines import engine_options
 from bkbox.cli.options import metadata_option
@@ -29,7 +30,6 @@ from bkbox.cli.output import (
     size,
 )
 from bkbox.cli.progressbar import ProgressBar
-from bkbox.words import counted
 
 _CHUNK_LEDGERS = 2_000
 _REPORTS = ("size", "age", "owner", "skew")

@@ -9,8 +9,8 @@ from __future__ import annotations
 import asyncio
 from contextlib import suppress
 
+from bkbox.base.ids import BookieId
 from bkbox.errors import MetadataError
-from bkbox.ids import BookieId
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.service_info import HostPort, split_bookie_id
 

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sized
 from contextlib import suppress
 from typing import TypeVar
 
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.client.driver import LedgerAccess
 from bkbox.client.matching import BATCH_ENTRIES_AT, Reply
 from bkbox.client.readorder import ReadOrder
-from bkbox.ids import BookieId, EntryId
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire.digest import IN_KERNEL, EntryColumns, VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata

@@ -16,6 +16,8 @@ from types import TracebackType
 from typing import Any, Self, Unpack
 
 from bkbox import metadata as metadata_store
+from bkbox.base.ids import BookieId, EntryId, LedgerId
+from bkbox.base.words import error_text, quoted
 from bkbox.client import arguments
 from bkbox.client.addresses import Addresses
 from bkbox.client.binding import Binding
@@ -41,7 +43,6 @@ from bkbox.errors import (
     UnauthorizedError,
     WrongDigestTypeError,
 )
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata.base import MetadataStore, Versioned
 from bkbox.protocol import writer
 from bkbox.protocol.effects import Recovered
@@ -49,7 +50,6 @@ from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
-from bkbox.words import error_text, quoted
 
 log = logging.getLogger(__name__)
 

@@ -15,13 +15,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
 
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.client.adds import Add, AddFrames, AddPacker
 from bkbox.client.binding import Binding
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement import Placer
 from bkbox.client.pool import BookiePool, Reply
 from bkbox.errors import DigestError, MetadataError, VersionConflictError
-from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol.effects import (
     Effect,

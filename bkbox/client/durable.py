@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import asyncio
 
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.client.driver import LedgerAccess
 from bkbox.errors import NotDurableError
-from bkbox.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.protocol.events import NoAnswer
 from bkbox.protocol.survey import Report, Reports, covered_upto
 from bkbox.wire import v3

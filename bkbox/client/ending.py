@@ -19,11 +19,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.client.driver import LedgerAccess
 from bkbox.client.pool import Add
 from bkbox.client.survey import Survey, Surveyor
 from bkbox.errors import NothingToEndError, RecoveryAbortedError, VersionConflictError
-from bkbox.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.metadata.base import Versioned
 from bkbox.protocol.ending import Ending, count_of, ending, text_of
 from bkbox.protocol.events import describe

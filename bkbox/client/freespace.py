@@ -11,8 +11,8 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Collection
 
+from bkbox.base.ids import BookieId
 from bkbox.client.pool import DiskSpace
-from bkbox.ids import BookieId
 from bkbox.protocol.events import Answer
 
 ASK_EVERY_S = 60.0

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from bkbox.base.words import quoted, reason_of
 from bkbox.client.options import ClientOptions
 from bkbox.client.stream import Stream
 from bkbox.errors import (
@@ -30,7 +31,6 @@ from bkbox.wire.codes import Code
 from bkbox.wire.frames import PREFIX_BYTES, frame_end
 from bkbox.wire.service_info import HostPort
 from bkbox.wire.v3_format import Operation
-from bkbox.words import quoted, reason_of
 
 if TYPE_CHECKING:
     import ssl

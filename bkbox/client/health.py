@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire.codes import Code
 

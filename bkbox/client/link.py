@@ -15,6 +15,8 @@ from collections.abc import Awaitable, Callable
 from enum import Enum
 from math import inf
 
+from bkbox.base.ids import BookieId
+from bkbox.base.words import error_text
 from bkbox.client.adds import AddSend
 from bkbox.client.greeting import Greeting
 from bkbox.client.matching import (
@@ -31,10 +33,8 @@ from bkbox.client.options import Backoff, ClientOptions
 from bkbox.client.stream import Stream
 from bkbox.client.turn import TurnEnd
 from bkbox.errors import AuthenticationError
-from bkbox.ids import BookieId
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire.service_info import HostPort
-from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 

@@ -18,9 +18,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
+from bkbox.base.ids import MAX_ID
 from bkbox.client.adds import AddSend
 from bkbox.errors import EncodingError, FrameError
-from bkbox.ids import MAX_ID
 from bkbox.kernel import clientanswers, clientreads
 from bkbox.kernel.clientanswers import Owed
 from bkbox.kernel.v3plain import PlainAnswerV3

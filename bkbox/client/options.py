@@ -12,10 +12,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, TypeVar
 
+from bkbox.base.limits import FRAME_BYTES_MAX
+from bkbox.base.words import quoted
 from bkbox.client.arguments import option_problems
 from bkbox.errors import ConfigError
-from bkbox.limits import FRAME_BYTES_MAX
-from bkbox.words import quoted
 
 _T = TypeVar("_T")
 

@@ -12,10 +12,10 @@ from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client import arguments
 from bkbox.client.driver import ADD_OVERHEAD_BYTES
 from bkbox.errors import EntryIdError, HandleClosedError
-from bkbox.ids import EntryId, LedgerId
 
 Future = asyncio.Future[EntryId]
 

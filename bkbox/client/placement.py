@@ -9,11 +9,11 @@ from __future__ import annotations
 import random
 from collections.abc import Collection, Mapping, Sequence
 
+from bkbox.base.ids import BookieId
 from bkbox.client.freespace import FreeSpace
 from bkbox.client.pool import BookiePool
 from bkbox.client.topology import Topology
 from bkbox.errors import MetadataError, NotEnoughBookiesError
-from bkbox.ids import BookieId
 from bkbox.metadata.base import MetadataStore, RegisteredBookie
 from bkbox.protocol.placement import Candidate, Mode, Placement, place
 from bkbox.protocol.quorum import QuorumSizes

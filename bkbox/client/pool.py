@@ -23,6 +23,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from bkbox.base.ids import NO_ENTRY, BookieId
 from bkbox.client.adds import Add, AddFrames, AddPacker, AddSend, Numbers, OnAnswer
 from bkbox.client.greeting import Greeting
 from bkbox.client.health import BookieHealth
@@ -31,7 +32,6 @@ from bkbox.client.matching import Reply
 from bkbox.client.options import ClientOptions
 from bkbox.client.turn import TurnEnd
 from bkbox.errors import EncodingError
-from bkbox.ids import NO_ENTRY, BookieId
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire import availability, v2, v3
 from bkbox.wire.availability import Availability

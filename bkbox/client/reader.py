@@ -14,6 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 
+from bkbox.base.ids import NO_ENTRY, EntryId, LedgerId
 from bkbox.client import arguments
 from bkbox.client.batch import BatchReads
 from bkbox.client.driver import LedgerAccess, run
@@ -23,7 +24,6 @@ from bkbox.client.options import jittered
 from bkbox.client.readorder import ReadOrder
 from bkbox.client.watching import LedgerWatch
 from bkbox.errors import BugError, LedgerError, MetadataError, NoSuchEntryError, UnknownEntryError
-from bkbox.ids import NO_ENTRY, EntryId, LedgerId
 from bkbox.protocol.effects import EntryFound, LacFound, Polled
 from bkbox.protocol.lac import LacReader
 from bkbox.protocol.longpoll import LongPoll

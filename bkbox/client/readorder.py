@@ -11,8 +11,8 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
+from bkbox.base.ids import BookieId
 from bkbox.client.health import BookieHealth
-from bkbox.ids import BookieId
 
 _ANYWHERE = 3
 """Placer.distances of a bookie that nobody knows."""

@@ -13,10 +13,10 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.client.driver import LedgerAccess
 from bkbox.client.matching import Reply
 from bkbox.errors import DigestError
-from bkbox.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.protocol.diagnosis import Diagnosis, diagnose
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.protocol.repair import expected_entries

@@ -23,6 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
 from typing import TypeVar, Unpack
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client import client as asynchronous
 from bkbox.client.health import Health
 from bkbox.client.log.log import Log as AsyncLog
@@ -32,7 +33,6 @@ from bkbox.client.reader import Entry
 from bkbox.client.reader import LedgerReader as AsyncReader
 from bkbox.client.synclog import BlockingWriter, Log, LogWriter, handed_over
 from bkbox.client.writer import LedgerWriter as AsyncWriter
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.wire.ledger import DigestType, LedgerMetadata
 
 T = TypeVar("T")

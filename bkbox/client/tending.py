@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import asyncio
 
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.client.driver import Driver, LedgerAccess
 from bkbox.client.options import Backoff
-from bkbox.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.protocol import writer
 from bkbox.protocol.events import BookieBack
 from bkbox.wire.codes import Code

@@ -29,13 +29,13 @@ from functools import partial
 from pathlib import Path
 from typing import Protocol
 
+from bkbox.base.ids import BookieId
+from bkbox.base.words import error_text, quoted, reason_of
 from bkbox.client.options import ClientOptions
+from bkbox.config.metadata_uri import ZNODE_PREFIX
 from bkbox.errors import ConfigError, EncodingError, MetadataError
-from bkbox.ids import BookieId
 from bkbox.metadata.base import MetadataStore
-from bkbox.metadatauri import ZNODE_PREFIX
 from bkbox.wire.service_info import split_bookie_id
-from bkbox.words import error_text, quoted, reason_of
 
 log = logging.getLogger(__name__)
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Coroutine
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
+from bkbox.base.ids import LedgerId
 from bkbox.client.inner import Inner
 from bkbox.errors import HandleClosedError, NoSuchLedgerError
-from bkbox.ids import LedgerId
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.ledger import LedgerMetadata
 

@@ -16,6 +16,7 @@ import warnings
 from collections import deque
 from collections.abc import Callable, Iterable
 
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client import arguments
 from bkbox.client.closing import ClosedAtEnd
 from bkbox.client.driver import Driver, LedgerAccess
@@ -31,7 +32,6 @@ from bkbox.errors import (
     HandleClosedError,
     WindowFullError,
 )
-from bkbox.ids import EntryId, LedgerId
 from bkbox.protocol import writer
 from bkbox.protocol.effects import Acked, Closed, CloseFailed, Failed, Forced, Outcome
 from bkbox.protocol.events import Append, Close, Force

@@ -9,10 +9,10 @@ import signal
 import subprocess
 import time
 
+from bkbox.base.ids import LedgerId
 from bkbox.client import Client
 from bkbox.demo.scene import Scene, Told, ask, must
 from bkbox.demo.stage import until
-from bkbox.ids import LedgerId
 from bkbox.wire.codes import Code
 from bkbox.wire.ledger import LedgerState
 

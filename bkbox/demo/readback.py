@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import hashlib
 
+from bkbox.base.words import quoted
 from bkbox.client import Client, LedgerReader
 from bkbox.demo.scene import Scene, Told, ask, must
 from bkbox.demo.show import Advance, amount
 from bkbox.demo.source import Stored
 from bkbox.wire.codes import Code
-from bkbox.words import quoted
 
 _FIRST_SHOWN, _LAST_SHOWN = 12, 4
 _SAMPLE_ENTRIES = 100

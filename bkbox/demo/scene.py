@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
 from dataclasses import dataclass, field
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client import Client, connect
 from bkbox.demo.show import Show
 from bkbox.demo.source import Source, Stored
 from bkbox.demo.stage import Stage
 from bkbox.demo.writing import Writing
 from bkbox.errors import DemoFailedError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.protocol.events import Answer
 
 _NOT_YET = LedgerId(0)

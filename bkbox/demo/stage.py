@@ -27,8 +27,8 @@ from typing import IO, Self
 import bkbox
 from bkbox.admin.client import fetch_status
 from bkbox.admin.status import Status
+from bkbox.base.ids import BookieId
 from bkbox.errors import BookieNotRunningError, CallerError, DemoFailedError, PeerError
-from bkbox.ids import BookieId
 
 HOST = "127.0.0.1"
 _PORTS = range(15_000, 18_000)

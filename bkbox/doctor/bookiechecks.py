@@ -9,12 +9,12 @@ import bkbox
 from bkbox.admin.health import stalls
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Status
-from bkbox.config import Config
+from bkbox.base.words import counted, error_text
+from bkbox.config.schema import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BootError
 from bkbox.supervisor import trial
 from bkbox.supervisor.ground import bind
-from bkbox.words import counted, error_text
 
 _CONNECT_S = 3.0
 

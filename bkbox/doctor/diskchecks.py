@@ -6,19 +6,19 @@ import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from bkbox.config import Config
+from bkbox.base.host.blocks import device_of
+from bkbox.base.host.files import HostFiles
+from bkbox.base.host.mounts import mount_identity
+from bkbox.base.host.processes import flock_holder
+from bkbox.base.words import error_text
+from bkbox.config.schema import Config
 from bkbox.doctor import filesystemchecks
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import DiskError
-from bkbox.host.blocks import device_of
-from bkbox.host.files import HostFiles
-from bkbox.host.mounts import mount_identity
-from bkbox.host.processes import flock_holder
 from bkbox.storage import marker as markers
 from bkbox.storage.files import Files
 from bkbox.storage.identity import read_identity
 from bkbox.storage.lock import LOCK_NAME
-from bkbox.words import error_text
 
 _KNOWN = frozenset(
     [

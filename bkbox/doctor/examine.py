@@ -8,11 +8,13 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from bkbox import config as configuration
 from bkbox.admin.client import fetch_status
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Status
-from bkbox.config import Config
+from bkbox.base.host.clock import clock
+from bkbox.base.host.files import HostFiles
+from bkbox.config import load as configuration
+from bkbox.config.schema import Config
 from bkbox.doctor import (
     bookiechecks,
     diskchecks,
@@ -23,8 +25,6 @@ from bkbox.doctor import (
 )
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BkboxError, BookieNotRunningError
-from bkbox.host.clock import clock
-from bkbox.host.files import HostFiles
 from bkbox.storage.files import RealFiles
 from bkbox.supervisor.cookieview import DIFFER
 from bkbox.supervisor.otherwriters import other_writers

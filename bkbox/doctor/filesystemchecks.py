@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bkbox import metadatauri
-from bkbox.config import Config
+from bkbox.base.host.blocks import Device, Mount, device_of, mount_of
+from bkbox.base.host.files import HostFiles
+from bkbox.base.host.filesystems import device_name, risks
+from bkbox.config import metadata_uri
+from bkbox.config.schema import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn
-from bkbox.host.blocks import Device, Mount, device_of, mount_of
-from bkbox.host.files import HostFiles
-from bkbox.host.filesystems import device_name, risks
 
 
 def check(host: HostFiles, path: Path) -> Iterator[Finding]:
@@ -30,8 +30,8 @@ def check(host: HostFiles, path: Path) -> Iterator[Finding]:
 
 def of_metadata(config: Config, host: HostFiles) -> Iterator[Finding]:
     """Of the file of an embedded metadata store."""
-    uri = metadatauri.parse(config.metadata)
-    if isinstance(uri, metadatauri.SqliteUri):
+    uri = metadata_uri.parse(config.metadata)
+    if isinstance(uri, metadata_uri.SqliteUri):
         yield from check(host, uri.path)
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Iterator
 
+from bkbox.base.host.clock import Clock
+from bkbox.base.host.files import HostFiles
+from bkbox.base.host.processes import open_files_limit
+from bkbox.base.limits import BOOKIE_DESCRIPTORS_MIN, DESCRIPTORS_WANTED
 from bkbox.doctor.finding import Finding, fail, ok, warn
-from bkbox.host.clock import Clock
-from bkbox.host.files import HostFiles
-from bkbox.host.processes import open_files_limit
 from bkbox.kernel import kernel_in_use
-from bkbox.limits import BOOKIE_DESCRIPTORS_MIN, DESCRIPTORS_WANTED
 
 DIRTY_BYTES_MAX = 2 << 30
 """So much that is not on the disk yet can take a disk a minute to write, and what is synced meanwhile waits for it."""

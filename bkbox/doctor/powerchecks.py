@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.doctor.finding import Finding, ok, warn
 from bkbox.errors import BkboxError
 from bkbox.supervisor import powerdomain

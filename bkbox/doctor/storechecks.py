@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from bkbox.config import Config
+from bkbox.base.ids import BookieId
+from bkbox.config.schema import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BkboxError
-from bkbox.ids import BookieId
 from bkbox.metadata import connect
 from bkbox.supervisor.cookie_repair import inspect
 

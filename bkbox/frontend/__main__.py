@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkbox import logs
+from bkbox.base import logs
 from bkbox.frontend.server import Frontend
 from bkbox.ipc.child import begin
 

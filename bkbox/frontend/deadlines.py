@@ -12,8 +12,8 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
+from bkbox.base.values import value
 from bkbox.kernel.stream import IDLE, NOTHING, PARTIAL, UNTAKEN
-from bkbox.values import value
 
 LOOK_EVERY_S = 1.0
 _SLICE = 500

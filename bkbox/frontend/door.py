@@ -12,13 +12,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from bkbox.base.limits import VISITORS_MAX
+from bkbox.base.logs.refusals import Refusals
 from bkbox.errors import AuthenticationError, FrameError
 from bkbox.frontend.admittance import Admittance
 from bkbox.frontend.doorstep import Doorstep
 from bkbox.frontend.newcomers import Newcomers
 from bkbox.kernel.turns import Source
-from bkbox.limits import VISITORS_MAX
-from bkbox.logs.refusals import Refusals
 
 
 class Loop(Protocol):

@@ -16,10 +16,11 @@ import socket
 import time
 from collections.abc import Callable
 
+from bkbox.base.logs.seldom import Seldom
+from bkbox.base.words import quoted
 from bkbox.errors import AuthenticationError, EncodingError, FrameError
 from bkbox.frontend.admittance import OFF, REQUIRED, Admittance
 from bkbox.frontend.tlsend import TlsEnd
-from bkbox.logs.seldom import Seldom
 from bkbox.security import digestmd5
 from bkbox.security.exchange import Examiner
 from bkbox.security.roles import CERTIFICATE, SASL, TOKEN
@@ -28,7 +29,6 @@ from bkbox.wire import v2, v3
 from bkbox.wire.auth import AUTH_DISABLED_PLUGIN, AuthMessage
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import LENGTH, PREFIX_BYTES
-from bkbox.words import quoted
 
 _SELDOM = Seldom(logging.getLogger(__name__), time.monotonic)
 

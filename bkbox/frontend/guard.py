@@ -6,9 +6,9 @@ are not looked at one by one: the connection is told once (``plain``).
 
 from __future__ import annotations
 
+from bkbox.base.logs.refusals import Refusals
 from bkbox.frontend.vouching import Vouching
 from bkbox.kernel.stream import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
-from bkbox.logs.refusals import Refusals
 from bkbox.security.rates import Bucket
 from bkbox.security.roles import Grant, Need
 from bkbox.wire import v2, v3

@@ -15,11 +15,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple, Protocol
 
+from bkbox.base.limits import DEFERRED_LEDGERS_MAX
 from bkbox.errors import DiskError, EncodingError
 from bkbox.frontend.disklink import DiskLink
 from bkbox.frontend.guard import Guard, key_of_v2, need_of_v2, need_of_v3
 from bkbox.frontend.routing import ABSENT, Purpose
-from bkbox.limits import DEFERRED_LEDGERS_MAX
 from bkbox.storage.files import Space
 from bkbox.wire import v2, v3
 from bkbox.wire.auth import AUTH_DISABLED_PLUGIN, AuthMessage

@@ -6,8 +6,8 @@ there are too many requests, and the client may ask again.
 
 from __future__ import annotations
 
+from bkbox.base.values import replaced
 from bkbox.errors import EncodingError
-from bkbox.values import replaced
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import bodies, frame

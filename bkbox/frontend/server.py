@@ -19,7 +19,13 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from bkbox import logs
+from bkbox.base import logs
+from bkbox.base.host.descriptors import allow
+from bkbox.base.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, HOLD_S
+from bkbox.base.logs import trace
+from bkbox.base.logs.refusals import Refusals
+from bkbox.base.logs.seldom import Seldom
+from bkbox.base.words import error_text, quoted
 from bkbox.errors import AuthenticationError, DiskError, FrameError
 from bkbox.frontend.admittance import Admittance
 from bkbox.frontend.deadlines import Deadlines, Patience, ask_whether_there
@@ -33,22 +39,16 @@ from bkbox.frontend.routing import ABSENT, HELD, Places, Purpose
 from bkbox.frontend.session import Session
 from bkbox.frontend.shedding import Shedding
 from bkbox.frontend.vouching import PATIENCE_S, Finding, Vouching
-from bkbox.host.descriptors import allow
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
 from bkbox.kernel.routes import Waiter
 from bkbox.kernel.stream import Stream
 from bkbox.kernel.turns import Turns
-from bkbox.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, HOLD_S
-from bkbox.logs import trace
-from bkbox.logs.refusals import Refusals
-from bkbox.logs.seldom import Seldom
 from bkbox.security.peers import Peers
 from bkbox.security.rates import Buckets
 from bkbox.security.roles import FREE
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
-from bkbox.words import error_text, quoted
 
 if TYPE_CHECKING:
     from bkbox.frontend.door import Door, Visitor

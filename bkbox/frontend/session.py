@@ -10,13 +10,13 @@ import select
 import socket
 from typing import Protocol
 
+from bkbox.base.logs.trace import UNDER_WAY
 from bkbox.frontend.disklink import DiskLink
 from bkbox.frontend.guard import Guard
 from bkbox.frontend.intake import Intake, Router
 from bkbox.frontend.lateanswers import without_entries
 from bkbox.kernel.routes import Waiter
 from bkbox.kernel.stream import Common, Stream
-from bkbox.logs.trace import UNDER_WAY
 from bkbox.wire.frames import PREFIX_BYTES
 
 

@@ -17,7 +17,7 @@ import socket
 import sys
 from typing import NamedTuple
 
-from bkbox.limits import GC_SELDOM
+from bkbox.base.limits import GC_SELDOM
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38

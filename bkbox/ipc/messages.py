@@ -15,8 +15,8 @@ import json
 import struct
 from typing import Any, ClassVar, dataclass_transform
 
+from bkbox.base.words import error_text, quoted
 from bkbox.errors import BugError
-from bkbox.words import error_text, quoted
 
 _LENGTH = struct.Struct("=I")
 

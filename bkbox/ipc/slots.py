@@ -16,7 +16,7 @@ from __future__ import annotations
 import mmap
 import os
 
-from bkbox.limits import RECORD_BODY_BYTES_MAX
+from bkbox.base.limits import RECORD_BODY_BYTES_MAX
 
 SLOT_BYTES = RECORD_BODY_BYTES_MAX + 64 * 1024
 """Room for the largest frame that can be configured and its segment header; untouched pages cost nothing."""

@@ -10,10 +10,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from bkbox.base.ids import bookie_id, ledger_id
+from bkbox.base.words import quoted
 from bkbox.errors import BadRequestError, DiskChangeError, InvalidIdError
-from bkbox.ids import bookie_id, ledger_id
 from bkbox.jobs.job import JobKind
-from bkbox.words import quoted
 
 _YES, _NO = "true", "false"
 _RATIO = re.compile(r"0(\.[0-9]{1,9})?|1(\.0{1,9})?")

@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any, Literal
 
-from bkbox.documents import from_document
+from bkbox.base.documents import from_document
 
 
 class JobKind(StrEnum):

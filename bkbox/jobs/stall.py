@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from bkbox.base.words import counted
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.jobs.registry import Registry
-from bkbox.words import counted
 
 STUCK_MINUTES = 10
 """A job that took no turn for so long is stuck, whatever it waits for."""

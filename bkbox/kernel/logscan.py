@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bkbox.base.limits import RECORD_BODY_BYTES_MAX
 from bkbox.kernel import octets
 from bkbox.kernel.recent import Recent
 from bkbox.kernel.tally import Tally
-from bkbox.limits import RECORD_BODY_BYTES_MAX
 
 _HEADER_BYTES = 16
 _BODY_BYTES_MAX = RECORD_BODY_BYTES_MAX

@@ -11,7 +11,7 @@ import os
 import select
 import time
 
-from bkbox.limits import PATIENCE_US
+from bkbox.base.limits import PATIENCE_US
 
 _PATIENCE_NS = PATIENCE_US * 1_000
 

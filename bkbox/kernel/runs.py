@@ -21,9 +21,9 @@ from __future__ import annotations
 
 from array import array
 
+from bkbox.base.limits import RECORD_BODY_BYTES_MAX, RUN_ENTRIES_MAX
 from bkbox.errors import DamagedError
 from bkbox.kernel import octets
-from bkbox.limits import RECORD_BODY_BYTES_MAX, RUN_ENTRIES_MAX
 
 RUN_VERSION = 2
 

@@ -31,11 +31,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Protocol
 
+from bkbox.base.limits import CONNECTION_UNSENT_BYTES_MAX
 from bkbox.errors import BugError, FrameError
 from bkbox.kernel import octets
 from bkbox.kernel.routes import Routes
 from bkbox.kernel.v3plain import PlainV3
-from bkbox.limits import CONNECTION_UNSENT_BYTES_MAX
 
 _PREFIX = 4
 _SEGMENT_HEADER = 12

@@ -1,6 +1,6 @@
 """Where the metadata of a cluster is kept: SQLite or ZooKeeper, behind the interface of base.py.
 
-URIs: metadatauri.py. ``wait_s`` is how long each operation on ZooKeeper may take, connecting
+URIs: config/metadata_uri.py. ``wait_s`` is how long each operation on ZooKeeper may take, connecting
 included, before it raises MetadataUnavailableError; SQLite answers at once or after its own short
 wait for a lock, whatever ``wait_s`` is.
 """
@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from bkbox import metadatauri
+from bkbox.base.words import quoted
+from bkbox.config import metadata_uri
+from bkbox.config.metadata_uri import SqliteUri, ZooKeeperUri
 from bkbox.errors import ConfigError, OperatorError
-from bkbox.metadata import sqlite
 from bkbox.metadata.base import MetadataStore
-from bkbox.metadatauri import SqliteUri, ZooKeeperUri
-from bkbox.words import quoted
+from bkbox.metadata.sqlite import store as sqlite
 
 WAIT_S = 30.0
 
@@ -62,6 +62,6 @@ async def init_cluster(uri: str, wait_s: float = WAIT_S) -> None:
 
 def _parsed(uri: str) -> SqliteUri | ZooKeeperUri:
     try:
-        return metadatauri.parse(uri)
-    except metadatauri.WrongUriError as error:
+        return metadata_uri.parse(uri)
+    except metadata_uri.WrongUriError as error:
         raise ConfigError([f"metadata URI {quoted(uri)}: {error}"]) from None

@@ -24,12 +24,12 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.base.values import value
 from bkbox.errors import MetadataError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.underreplication import UnderReplication
-from bkbox.values import value
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo
 

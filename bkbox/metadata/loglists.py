@@ -15,9 +15,9 @@ from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
 from typing import TYPE_CHECKING
 
+from bkbox.base.words import quoted
 from bkbox.errors import InvalidIdError
 from bkbox.metadata.underreplication import Candidacy
-from bkbox.words import quoted
 
 if TYPE_CHECKING:
     from bkbox.metadata.base import Versioned

@@ -14,10 +14,10 @@ from __future__ import annotations
 import json
 from abc import ABC, abstractmethod
 
+from bkbox.base.ids import BookieId
+from bkbox.base.values import value
 from bkbox.errors import EncodingError
-from bkbox.ids import BookieId
 from bkbox.metadata.underreplication import UnderReplication
-from bkbox.values import value
 
 REST_S_MAX = 86_400
 """Longest rest: nobody forgets a bookie for longer because of a typing error."""

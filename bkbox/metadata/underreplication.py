@@ -22,8 +22,8 @@ from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 from typing import NamedTuple
 
+from bkbox.base.ids import LedgerId
 from bkbox.errors import MetadataError
-from bkbox.ids import LedgerId
 from bkbox.wire.underreplication import UnderreplicatedLedger
 
 

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from bkbox.base.values import value
 from bkbox.errors import QuorumSizeError
-from bkbox.values import value
 
 
 class Status(Enum):

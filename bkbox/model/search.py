@@ -9,12 +9,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
+from bkbox.base.values import value
 from bkbox.kernel.exploration import Exploration
 from bkbox.model.options import Options
 from bkbox.model.properties import Properties, Safety
 from bkbox.model.space import Space, Words
 from bkbox.model.trace import Line, told
-from bkbox.values import value
 
 _AT_ONCE = 1 << 18
 

@@ -13,11 +13,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from bkbox.base.values import replaced
 from bkbox.model.options import Clearing, Loss, Options, Status
 from bkbox.model.properties import Outline
 from bkbox.model.search import Result, Statistics, search
 from bkbox.model.state import Client, Part, Phase, Role, World
-from bkbox.values import replaced
 
 
 class _Closed:

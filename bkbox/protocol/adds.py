@@ -23,7 +23,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from bkbox.ids import BookieId, EntryId
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.effects import Acked, AddTarget, SendAdds, Tokens
 from bkbox.protocol.events import AddsAnswered, Answer, NoAnswer, describe
 from bkbox.protocol.holdings import Holdings

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 

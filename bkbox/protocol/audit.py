@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from enum import Enum
 from itertools import pairwise
 
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 from bkbox.protocol.repair import expected_entries, missing
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import last_settled_entry, write_set

@@ -30,8 +30,8 @@ from __future__ import annotations
 
 from enum import Enum
 
-from bkbox.ids import BookieId, LedgerId
-from bkbox.values import value
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.base.values import value
 from bkbox.wire.digest import master_key
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from bkbox.ids import BookieId, LedgerId
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.protocol.repair import expected_entries
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set

@@ -12,7 +12,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from enum import Enum
 
-from bkbox.ids import NO_ENTRY, BookieId, EntryId
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.protocol.quorum import QuorumSizes, ReadOutcome, read_outcome
 from bkbox.protocol.survey import Reports, evidence_of, highest_lac, write_set_of
 from bkbox.wire.codes import Evidence

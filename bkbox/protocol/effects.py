@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.errors import BkboxError
-from bkbox.ids import BookieId, EntryId
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata
 

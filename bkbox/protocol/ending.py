@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bkbox.ids import NO_ENTRY, EntryId
+from bkbox.base.ids import NO_ENTRY, EntryId
 from bkbox.protocol.diagnosis import Diagnosis, diagnose
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.survey import (

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.errors import MetadataError
-from bkbox.ids import BookieId, EntryId
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import LedgerMetadata

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bkbox.ids import NO_ENTRY, EntryId
+from bkbox.base.ids import NO_ENTRY, EntryId
 from bkbox.protocol.adds import Adds
 from bkbox.protocol.effects import Effect, Forced, SendForce, Target, Tokens
 from bkbox.protocol.events import ForceAnswered, describe

@@ -17,8 +17,8 @@ Source: ReadLastConfirmedOp.java, PendingReadLacOp.java, LedgerRecoveryOp.java, 
 
 from __future__ import annotations
 
+from bkbox.base.ids import NO_ENTRY, EntryId
 from bkbox.errors import BkboxError, RecoveryAbortedError, UnauthorizedError, UnknownEntryError
-from bkbox.ids import NO_ENTRY, EntryId
 from bkbox.protocol.effects import Effect, Failed, LacFound, SendRead, SendReadLac, Tokens
 from bkbox.protocol.events import Answer, LacAnswered, ReadAnswered, describe
 from bkbox.protocol.quorum import QuorumSizes

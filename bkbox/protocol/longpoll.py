@@ -20,8 +20,8 @@ ReadLastConfirmedAndEntryOp.java.
 
 from __future__ import annotations
 
+from bkbox.base.ids import EntryId
 from bkbox.errors import UnknownEntryError
-from bkbox.ids import EntryId
 from bkbox.protocol.effects import Effect, Failed, Polled, SendPoll, Tokens
 from bkbox.protocol.events import Answer, PollAnswered, Speculate, describe
 from bkbox.protocol.quorum import QuorumSizes

@@ -27,7 +27,7 @@ from functools import cached_property
 from statistics import median
 from typing import Protocol
 
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 from bkbox.wire.write_set import write_set
 
 MIN_RACKS_DEFAULT = 2

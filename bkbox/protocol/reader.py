@@ -14,8 +14,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.errors import LedgerError, NoSuchEntryError, UnknownEntryError
-from bkbox.ids import BookieId, EntryId
 from bkbox.protocol.effects import Effect, EntryFound, Failed, ReadMetadata, SendRead, Tokens
 from bkbox.protocol.events import (
     Answer,

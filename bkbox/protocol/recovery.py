@@ -29,6 +29,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.errors import (
     BkboxError,
     BugError,
@@ -36,7 +37,6 @@ from bkbox.errors import (
     RecoveryAbortedError,
     UnauthorizedError,
 )
-from bkbox.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.protocol.adds import Adds, fragments_from
 from bkbox.protocol.effects import (
     Effect,

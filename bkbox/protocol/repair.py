@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import holds, last_settled_entry, write_set
 

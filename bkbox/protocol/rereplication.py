@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from bkbox.ids import BookieId, EntryId
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.audit import clipped, pieces, settled_fragments
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from bkbox.ids import NO_ENTRY, BookieId, EntryId
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire.availability import Availability
 from bkbox.wire.codes import Code, Evidence

@@ -41,6 +41,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum, auto
 
+from bkbox.base.ids import NO_ENTRY, EntryId
 from bkbox.errors import (
     AddFailedError,
     BkboxError,
@@ -51,7 +52,6 @@ from bkbox.errors import (
     MetadataError,
     UnauthorizedError,
 )
-from bkbox.ids import NO_ENTRY, EntryId
 from bkbox.protocol.adds import Adds, fragments_from
 from bkbox.protocol.effects import (
     Closed,

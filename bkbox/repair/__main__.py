@@ -20,7 +20,7 @@ def repair(control: socket.socket, orders: list[Order], log: str) -> None:
     """Jobs, until the supervisor says stop or is gone; those who serve clients come first."""
     import asyncio
 
-    from bkbox import logs
+    from bkbox.base import logs
     from bkbox.repair.process import RepairProcess
 
     os.nice(_NICE)

@@ -25,9 +25,9 @@ from collections.abc import Awaitable, Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import MetadataError, NoSuchLedgerError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.jobs.work import Work
 from bkbox.metadata.base import MetadataStore, RegisteredBookie
 from bkbox.metadata.maintenance import end_those_over, resting

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from bkbox.base.words import counted
 from bkbox.errors import BkboxError, DiskError, DiskFullError, JobCancelledError
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
@@ -26,7 +27,6 @@ from bkbox.repair.segments import (
     store_all,
     survey,
 )
-from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 

@@ -15,9 +15,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import islice
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
+from bkbox.base.words import counted
 from bkbox.client.pool import Add
 from bkbox.errors import DigestError, MetadataError, NoSuchLedgerError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.jobs.work import Work
 from bkbox.protocol.agreement import agreement
 from bkbox.protocol.events import describe
@@ -27,7 +28,6 @@ from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import DigestManager, VerifiedEntry, master_key
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
-from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 

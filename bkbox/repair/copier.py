@@ -15,8 +15,9 @@ import asyncio
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from bkbox.base.ids import BookieId, EntryId
+from bkbox.base.words import counted
 from bkbox.client.pool import BookiePool
-from bkbox.ids import BookieId, EntryId
 from bkbox.jobs.work import Work
 from bkbox.protocol.events import NoAnswer, describe
 from bkbox.protocol.repair import peers
@@ -33,7 +34,6 @@ from bkbox.repair.runs import (
 from bkbox.repair.window import ByteWindow
 from bkbox.wire.codes import Code
 from bkbox.wire.ledger import LedgerMetadata
-from bkbox.words import counted
 
 _FIRST_GUESS_BYTES = 4 << 10
 """What an entry is taken to have before one was seen."""

@@ -23,6 +23,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from bkbox.base.ids import BookieId, LedgerId, bookie_id
+from bkbox.base.words import counted
 from bkbox.client.client import Client
 from bkbox.errors import (
     BkboxError,
@@ -34,7 +36,6 @@ from bkbox.errors import (
     NotEnoughBookiesError,
     OperatorError,
 )
-from bkbox.ids import BookieId, LedgerId, bookie_id
 from bkbox.ipc import messages
 from bkbox.jobs.work import Work
 from bkbox.metadata.base import MetadataStore
@@ -46,7 +47,6 @@ from bkbox.repair.replication import ReplicationSettings, settings_of
 from bkbox.repair.replicator import Replicator
 from bkbox.repair.resting import rest
 from bkbox.repair.waits import Waits
-from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 

@@ -16,6 +16,7 @@ import asyncio
 import os
 from contextlib import suppress
 
+from bkbox.base.words import counted
 from bkbox.errors import (
     BkboxError,
     BugError,
@@ -29,7 +30,6 @@ from bkbox.ipc.messages import LIMBO
 from bkbox.jobs.work import Work
 from bkbox.repair.environment import Environment
 from bkbox.repair.pace import retry_wait_s
-from bkbox.words import counted
 
 _FEW_BYTES = 1 << 20
 """So little may be left to the supervisor, who lets clients wait for it."""

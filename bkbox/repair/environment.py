@@ -6,8 +6,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from bkbox.base.ids import BookieId
 from bkbox.client.client import Client
-from bkbox.ids import BookieId
 from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.ipc.messages import OpenRepair
 from bkbox.metadata.base import MetadataStore

@@ -24,8 +24,9 @@ from array import array
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from bkbox.base.ids import LedgerId
+from bkbox.base.words import counted
 from bkbox.errors import MetadataError, NoSuchLedgerError
-from bkbox.ids import LedgerId
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.jobs.work import Work
@@ -33,7 +34,6 @@ from bkbox.repair.compaction import compact
 from bkbox.repair.environment import Environment
 from bkbox.repair.segments import ask
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
-from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 

@@ -12,8 +12,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Collection, Iterable, Iterator
 
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.client.pool import BookiePool
-from bkbox.ids import BookieId, EntryId
 from bkbox.protocol.audit import Answer, Said, clipped, settled_fragments
 from bkbox.protocol.events import NoAnswer
 from bkbox.protocol.repair import expected_entries

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 
 
 class LostBookies:

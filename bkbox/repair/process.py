@@ -14,11 +14,11 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from bkbox import logs
+from bkbox.base import logs
+from bkbox.base.ids import BookieId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, BugError, ConfigError
-from bkbox.ids import BookieId
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.metadata import connect

@@ -22,8 +22,9 @@ from dataclasses import dataclass, field
 from typing import Any
 from zlib import crc32
 
+from bkbox.base.ids import LedgerId
+from bkbox.base.words import error_text, quoted
 from bkbox.errors import BkboxError, BugError, MetadataError, MetadataUnavailableError
-from bkbox.ids import LedgerId
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.ipc.messages import LEDGER_ID_ITEM, OVER_QUOTA_PAGE, Message
@@ -31,7 +32,6 @@ from bkbox.repair.environment import Environment
 from bkbox.repair.pace import Bucket
 from bkbox.security.quotas import Quotas, Use
 from bkbox.wire.owner import owner_of
-from bkbox.words import error_text, quoted
 
 log = logging.getLogger(__name__)
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 
+from bkbox.base.ids import LedgerId, ledger_id
 from bkbox.client.client import Client
 from bkbox.errors import BkboxError, RecoveryAbortedError
-from bkbox.ids import LedgerId, ledger_id
 from bkbox.jobs.work import Work
 from bkbox.repair.environment import Environment
 from bkbox.repair.pace import retry_wait_s

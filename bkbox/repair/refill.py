@@ -8,15 +8,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable
 
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.base.words import counted
 from bkbox.errors import MetadataError, NoSuchLedgerError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.jobs.work import Work
 from bkbox.repair.copier import Copier, in_runs
 from bkbox.repair.environment import Environment
 from bkbox.repair.window import WINDOW_BYTES, ByteWindow
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import holds
-from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 

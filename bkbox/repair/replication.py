@@ -17,6 +17,8 @@ from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.base.words import counted
 from bkbox.client.client import Client
 from bkbox.errors import (
     BkboxError,
@@ -27,7 +29,6 @@ from bkbox.errors import (
     NoSuchLedgerError,
     NotEnoughBookiesError,
 )
-from bkbox.ids import BookieId, LedgerId
 from bkbox.ipc.messages import OpenRepair
 from bkbox.jobs.work import Work
 from bkbox.metadata.base import MetadataStore
@@ -39,7 +40,6 @@ from bkbox.repair.parallel import in_parallel
 from bkbox.repair.replicator import Replicator
 from bkbox.repair.resting import rest
 from bkbox.repair.waits import Waits
-from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 

@@ -21,6 +21,7 @@ import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import (
     LedgerError,
@@ -30,7 +31,6 @@ from bkbox.errors import (
     UnknownEntryError,
     VersionConflictError,
 )
-from bkbox.ids import BookieId, LedgerId
 from bkbox.jobs.work import Work
 from bkbox.metadata.base import MetadataStore, Versioned
 from bkbox.metadata.maintenance import resting

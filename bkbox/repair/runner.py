@@ -24,8 +24,9 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from bkbox.base.ids import LedgerId
+from bkbox.base.words import counted
 from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
-from bkbox.ids import LedgerId
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.jobs.work import Work
@@ -37,7 +38,6 @@ from bkbox.repair.recovery import why_stuck
 from bkbox.repair.window import WINDOW_BYTES, ByteWindow
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.loss import losses_of
-from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 

@@ -13,11 +13,11 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from bkbox.base.ids import BookieId
 from bkbox.client.adds import AddFrames, OnAnswer
 from bkbox.client.matching import BATCH_ENTRIES_AT
 from bkbox.client.pool import ADD_FRAME_OVERHEAD_BYTES, Add, BookiePool
 from bkbox.errors import DigestError, MetadataError
-from bkbox.ids import BookieId
 from bkbox.jobs.work import Work
 from bkbox.kernel import clientcopies
 from bkbox.protocol.events import Answer

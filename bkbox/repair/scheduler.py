@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from bkbox.base.words import error_text
 from bkbox.errors import BkboxError, JobCancelledError, JobRefusedError
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
@@ -20,7 +21,6 @@ from bkbox.repair.governor import SHARE_LEAST, Governor, Usual
 from bkbox.repair.jobs import Code
 from bkbox.repair.pace import Pacer
 from bkbox.repair.running import RunningJob
-from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 

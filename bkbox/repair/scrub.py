@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import logging
 
+from bkbox.base.limits import SCRUB_STEP_BYTES
+from bkbox.base.words import counted
 from bkbox.errors import BkboxError, DiskError, JobCancelledError
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.jobs.work import Work
-from bkbox.limits import SCRUB_STEP_BYTES
 from bkbox.repair.comparison import Comparison
 from bkbox.repair.environment import Environment
 from bkbox.repair.refill import refill
 from bkbox.repair.segments import REGIONS_MAX, Region, ask, sealed_segments, survey
-from bkbox.words import counted
 
 log = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.client.ending import Ender
 from bkbox.client.survey import Survey
 from bkbox.errors import MetadataError, MetadataUnavailableError, NoSuchLedgerError
-from bkbox.ids import LedgerId
 from bkbox.protocol.diagnosis import Diagnosis
 from bkbox.protocol.ending import Ending
 from bkbox.repair.parallel import in_parallel

@@ -14,9 +14,10 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
+from bkbox.base.ids import BookieId, EntryId
+from bkbox.base.words import counted
 from bkbox.client.pool import BookiePool
 from bkbox.errors import AddFailedError, NoSuchEntryError, UnknownEntryError
-from bkbox.ids import BookieId, EntryId
 from bkbox.jobs.work import Work
 from bkbox.protocol.events import Answer, NoAnswer, describe
 from bkbox.protocol.rereplication import FragmentRepair, Transfer, sources, transfers
@@ -33,7 +34,6 @@ from bkbox.repair.runs import (
 from bkbox.repair.window import ByteWindow
 from bkbox.wire.codes import Evidence
 from bkbox.wire.ledger import LedgerMetadata
-from bkbox.words import counted
 
 _RUN_ENTRIES = 1_024
 _GROUP_ENTRIES = 64

@@ -13,7 +13,7 @@ import random
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
-from bkbox.ids import LedgerId
+from bkbox.base.ids import LedgerId
 from bkbox.repair.pace import retry_wait_s
 
 

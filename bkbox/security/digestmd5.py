@@ -14,9 +14,9 @@ import hmac
 import re
 from collections.abc import Callable, Mapping
 
+from bkbox.base.words import quoted
 from bkbox.errors import AuthenticationError
 from bkbox.security.exchange import Step, shown
-from bkbox.words import quoted
 
 PLUGIN = "sasl"
 """Name on the wire. Source: SASLBookieAuthProvider.java."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import NamedTuple, Protocol
 
-from bkbox.words import quoted
+from bkbox.base.words import quoted
 
 
 class Step(NamedTuple):

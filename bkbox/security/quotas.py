@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
+from bkbox.base.values import value
+from bkbox.base.words import quoted
 from bkbox.security.roles import EVERYBODY, NAME_CHARACTERS_MAX
-from bkbox.values import value
-from bkbox.words import quoted
 
 _SIZE = re.compile(r"([0-9]{1,15})\s*([A-Za-z]*)")
 _SHIFTS = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}

@@ -15,8 +15,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import Flag, auto
 
-from bkbox.values import value
-from bkbox.words import quoted
+from bkbox.base.values import value
+from bkbox.base.words import quoted
 
 
 class Need(Flag):

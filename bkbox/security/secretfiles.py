@@ -6,8 +6,8 @@ import os
 import stat
 from pathlib import Path
 
+from bkbox.base.words import quoted, reason_of
 from bkbox.errors import BootError
-from bkbox.words import quoted, reason_of
 
 _BYTES_MAX = 64 * 1024
 """All of it has to fit into one control message."""

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bkbox.base.host.blocks import Device, device_of, flushes
+from bkbox.base.host.files import HostFiles
+from bkbox.base.host.filesystems import risks
 from bkbox.errors import HostError
-from bkbox.host.blocks import Device, device_of, flushes
-from bkbox.host.files import HostFiles
-from bkbox.host.filesystems import risks
 from bkbox.selftest import killed
 from bkbox.selftest.flushes import CANNOT_KNOW, CANNOT_KNOW_VIRTUAL, Flushing, judge
 from bkbox.selftest.killed import Kept

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from bkbox.host.blocks import Device
+from bkbox.base.host.blocks import Device
 
 FlushVerdict = Literal["flushes", "needs none", "suspicious", "lies", "unknown"]
 

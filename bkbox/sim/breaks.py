@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from bkbox.base.values import replaced as with_changes
+from bkbox.base.values import value
 from bkbox.bookie import admission
 from bkbox.bookie.admission import Standing
 from bkbox.protocol.boot import DiskClass
 from bkbox.sim import patches, repairpatches, witnesspatches
 from bkbox.sim.environment import replaced
 from bkbox.sim.patches import Change
-from bkbox.values import replaced as with_changes
-from bkbox.values import value
 from bkbox.wire.codes import Code
 from bkbox.wire.ledger import LedgerState
 

@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 from uuid import UUID
 
+from bkbox.base.ids import BookieId
 from bkbox.errors import DamagedError, DiskError
-from bkbox.ids import BookieId
 from bkbox.sim.disk import SECTOR_BYTES, Disk, File
 from bkbox.sim.frontend import ADDED
 from bkbox.sim.host import Host

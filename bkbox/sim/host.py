@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
+from bkbox.base.ids import BookieId
 from bkbox.checks.observer import Observer
-from bkbox.config import Config
-from bkbox.configschema import SCHEMA
+from bkbox.config.schema import SCHEMA, Config
 from bkbox.errors import BkboxError, CookieMismatchError, DiskError, MetadataError
-from bkbox.ids import BookieId
 from bkbox.sim.child import SimNursery
 from bkbox.sim.disk import Disk as DiskFiles
 from bkbox.sim.files import KILLED_IN_WRITE, Ambush, SimFiles

@@ -13,12 +13,12 @@ import random
 from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
+from bkbox.base.ids import BookieId
 from bkbox.client.adds import AddSend
 from bkbox.client.link import _DECODE, BookieLink, Lane, Resolve
 from bkbox.client.matching import Key, Reply, Request
 from bkbox.client.options import Backoff, ClientOptions
 from bkbox.client.pool import BookiePool
-from bkbox.ids import BookieId
 from bkbox.kernel.clientanswers import Owed
 from bkbox.protocol.events import NoAnswer
 from bkbox.sim.frames import code_of

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client.log.entry import decode
 from bkbox.client.log.ledgerlist import LedgerList
 from bkbox.client.log.position import Position
@@ -27,7 +28,6 @@ from bkbox.errors import (
     NotLeaderError,
     RecoveryAbortedError,
 )
-from bkbox.ids import EntryId, LedgerId
 from bkbox.sim.logworld import World
 
 Records = list[tuple[Position, bytes]]

@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, cast
 
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client.client import Client
 from bkbox.client.log import ledgerlist, opening, rolling, writer
 from bkbox.client.log.ledgerlist import LedgerList
@@ -28,7 +29,6 @@ from bkbox.client.log.options import LogOptions
 from bkbox.client.log.position import Position
 from bkbox.client.log.sequences import Sequences
 from bkbox.errors import BkboxError, LogLedgerLostError, LogTruncatedError, NotLeaderError
-from bkbox.ids import EntryId, LedgerId
 from bkbox.sim.environment import replaced
 from bkbox.sim.logchecks import PRODUCERS, History, check
 from bkbox.sim.logworld import SimClient, SimLists, SimReader, World

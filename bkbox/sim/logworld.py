@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
+from bkbox.base.ids import NO_ENTRY, EntryId, LedgerId
 from bkbox.errors import (
     HandleClosedError,
     LedgerClosedError,
@@ -26,7 +27,6 @@ from bkbox.errors import (
     VersionConflictError,
     WindowFullError,
 )
-from bkbox.ids import NO_ENTRY, EntryId, LedgerId
 from bkbox.metadata.base import Versioned
 from bkbox.sim.loop import Process, Scheduler
 from bkbox.wire.digest import VerifiedEntry

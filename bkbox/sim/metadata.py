@@ -15,6 +15,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.checks.check import Metadata
 from bkbox.checks.observer import Observer
 from bkbox.errors import (
@@ -25,7 +26,6 @@ from bkbox.errors import (
     OperatorError,
     VersionConflictError,
 )
-from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata.base import (
     RANGE_LEDGERS_MAX,
     MetadataStore,

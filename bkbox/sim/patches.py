@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from bkbox.base.values import replaced as with_changes
 from bkbox.bookie import admission, reading
 from bkbox.bookie.admission import Standing, Verdict
 from bkbox.bookie.bookie import Bookie
@@ -30,7 +31,6 @@ from bkbox.storage.replay import LogReplayer
 from bkbox.storage.scan import SegmentFindings
 from bkbox.supervisor import cookie_repair, opening, phase_one
 from bkbox.supervisor.supervisor import Supervisor
-from bkbox.values import replaced as with_changes
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.ledger import LedgerState

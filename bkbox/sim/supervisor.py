@@ -8,10 +8,10 @@ import random
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from bkbox.base.ids import BookieId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError
-from bkbox.ids import BookieId
 from bkbox.ipc import messages
 from bkbox.ipc.messages import Message
 from bkbox.repair.environment import Environment

@@ -10,8 +10,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import MetadataUnavailableError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata.maintenance import Rest, Rests
 from bkbox.metadata.underreplication import (
     Candidacy,

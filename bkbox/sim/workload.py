@@ -13,12 +13,12 @@ from contextlib import aclosing
 from functools import partial
 from typing import Any
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.client.reader import LedgerReader
 from bkbox.client.writer import LedgerWriter
 from bkbox.errors import BkboxError, NoSuchEntryError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.protocol.audit import settled_fragments
 from bkbox.protocol.rereplication import FragmentRepair, with_replaced
 from bkbox.repair.transfer import FragmentCopier, Sources

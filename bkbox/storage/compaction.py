@@ -23,6 +23,8 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 
+from bkbox.base.values import value
+from bkbox.base.words import counted
 from bkbox.errors import DamagedError
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import (
@@ -39,8 +41,6 @@ from bkbox.storage.records import (
 )
 from bkbox.storage.segment import SEGMENT_HEADER_BYTES, ScannedRecord, Unwritten
 from bkbox.storage.survey import Survey
-from bkbox.values import value
-from bkbox.words import counted
 
 STEP_BYTES = 1 << 20
 STEP_RECORDS = 1_024

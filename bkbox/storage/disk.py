@@ -40,6 +40,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
+from bkbox.base.ids import MAX_ID
+from bkbox.base.values import replaced
 from bkbox.errors import (
     BootError,
     BugError,
@@ -50,7 +52,6 @@ from bkbox.errors import (
     IndexDamagedError,
     InvalidIdError,
 )
-from bkbox.ids import MAX_ID
 from bkbox.kernel.fetch import Fetch, Range
 from bkbox.kernel.recent import Finder
 from bkbox.storage import marker
@@ -78,7 +79,6 @@ from bkbox.storage.records import (
 from bkbox.storage.replay import LogReplay, LogReplayer, Witnesses
 from bkbox.storage.segmentlog import Part, record_bytes
 from bkbox.storage.tail import TailFile, TailMark, read_tail
-from bkbox.values import replaced
 
 WRITEBACK_BYTES = 8 << 20
 """What is written back to the disk in one piece, where no sync does that."""

@@ -20,11 +20,11 @@ from pathlib import Path
 from threading import Lock
 from uuid import UUID
 
+from bkbox.base.limits import FOOTER_LEDGERS_MAX
 from bkbox.errors import DamagedError
 from bkbox.kernel.fetch import Range
 from bkbox.kernel.recent import Recent
 from bkbox.kernel.tally import Tally
-from bkbox.limits import FOOTER_LEDGERS_MAX
 from bkbox.storage.files import Files
 from bkbox.storage.logreader import LogReader
 from bkbox.storage.records import (

@@ -15,10 +15,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+from bkbox.base.limits import INDEX_MEMORY_BYTES, LAST_ENTRIES_CACHED_MAX, RUN_CACHE_BYTES
+from bkbox.base.values import replaced
 from bkbox.errors import BugError, IndexDamagedError
 from bkbox.kernel.recent import MISSING, Finder, Place, Recent
 from bkbox.kernel.runs import Run, RunEncoder
-from bkbox.limits import INDEX_MEMORY_BYTES, LAST_ENTRIES_CACHED_MAX, RUN_CACHE_BYTES
 from bkbox.storage.indexflush import IndexFlush, Layer
 from bkbox.storage.orderedstore import OrderedStore
 from bkbox.storage.records import (
@@ -31,7 +32,6 @@ from bkbox.storage.records import (
     lac_of,
 )
 from bkbox.storage.storedindex import Changes, Stamp, StoredIndex
-from bkbox.values import replaced
 
 
 class LedgerIndex:

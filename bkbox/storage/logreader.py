@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
+from bkbox.base.limits import OPEN_SEGMENTS_MAX
 from bkbox.errors import DamagedError, DiskError
-from bkbox.limits import OPEN_SEGMENTS_MAX
 from bkbox.storage.files import Files, ReadFile
 from bkbox.storage.records import Location, Record
 from bkbox.storage.segment import RECORD_HEADER_BYTES, SegmentName, decode_record

@@ -9,7 +9,7 @@ Rules:
   (fence, limbo) is durable does ``settle`` leave the present run alone in it; until then a second
   crash has to come to the same conclusion.
 - A process that died lost nothing that write(2) took if the kernel is still the same (boot id) and
-  has had the file system mounted ever since, on the same device (host/mounts.py). A difference in any
+  has had the file system mounted ever since, on the same device (base/host/mounts.py). A difference in any
   of these, a recorded failure (a failed sync for one) or a marker that cannot be read mean that what
   was not synced may be lost: a loss is what cannot be excluded.
 - An error while looking is not 'no marker': it is the worst marker.

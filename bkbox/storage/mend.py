@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
 
+from bkbox.base.limits import FOOTER_LEDGERS_MAX
 from bkbox.errors import DiskError
 from bkbox.kernel.tally import Tally
-from bkbox.limits import FOOTER_LEDGERS_MAX
 from bkbox.storage.files import Files
 from bkbox.storage.records import FOOTER_ITEM, GAP_BODY, OFFSET, Kind, Record
 from bkbox.storage.scan import Region

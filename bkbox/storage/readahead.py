@@ -22,16 +22,16 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Callable
 
-from bkbox.errors import DiskError
-from bkbox.ids import MAX_ID
-from bkbox.kernel.ahead import GAP_MAX, stretch
-from bkbox.kernel.recent import Finder
-from bkbox.limits import (
+from bkbox.base.ids import MAX_ID
+from bkbox.base.limits import (
     CATCH_UP_CACHE_BYTES,
     CATCH_UP_LEDGERS_MAX,
     READ_AHEAD_BYTES,
     READ_AHEAD_STREAM_BYTES,
 )
+from bkbox.errors import DiskError
+from bkbox.kernel.ahead import GAP_MAX, stretch
+from bkbox.kernel.recent import Finder
 from bkbox.storage.logreader import LogReader
 
 _FIRST_BYTES = 256 << 10

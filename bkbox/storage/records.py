@@ -34,8 +34,8 @@ import struct
 from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
-from bkbox.ids import MAX_ID
-from bkbox.values import value
+from bkbox.base.ids import MAX_ID
+from bkbox.base.values import value
 
 Buffer = bytes | bytearray | memoryview
 

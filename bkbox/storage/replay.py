@@ -25,6 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from bkbox.base.values import value
 from bkbox.kernel.tally import Tally
 from bkbox.storage.checkpoint import Checkpoint
 from bkbox.storage.entrylog import EntryLog
@@ -36,7 +37,6 @@ from bkbox.storage.scan import Region, SegmentFindings, distrust_memory
 from bkbox.storage.segment import FORMAT, SEGMENT_HEADER_BYTES
 from bkbox.storage.storedindex import Stamp
 from bkbox.storage.tail import TailMark
-from bkbox.values import value
 
 _ENDLESS = 1 << 63
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from bkbox.base.values import value
 from bkbox.errors import DamagedError
 from bkbox.storage.files import Files
 from bkbox.storage.sealed import read_document, write_document
-from bkbox.values import value
 
 RETIRED_NAME = "RETIRED"
 _FORMAT = 1

@@ -9,14 +9,14 @@ from __future__ import annotations
 from contextlib import closing
 from pathlib import Path
 
+from bkbox.base.limits import SCRUB_STEP_BYTES
+from bkbox.base.values import value
 from bkbox.errors import DamagedError
-from bkbox.limits import SCRUB_STEP_BYTES
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import Files
 from bkbox.storage.records import ENTRY_IDS, Kind
 from bkbox.storage.sealed import read_document, write_document
 from bkbox.storage.segment import SEGMENT_HEADER_BYTES, ScannedRecord, Unwritten
-from bkbox.values import value
 
 SCRUB_NAME = "SCRUB"
 _FORMAT = 1

@@ -39,12 +39,12 @@ from pathlib import Path
 from typing import NamedTuple
 from uuid import UUID
 
+from bkbox.base.limits import RECORD_BODY_BYTES_MAX
+from bkbox.base.values import value
 from bkbox.errors import DamagedError, FormatVersionError
 from bkbox.kernel.checksum import crc32c
-from bkbox.limits import RECORD_BODY_BYTES_MAX
 from bkbox.storage.files import ReadFile
 from bkbox.storage.records import OFFSET, Buffer, Kind, Record
-from bkbox.values import value
 
 ENTRY_LOG_MAGIC = b"BKBOXLOG"
 JOURNAL_MAGIC = b"BKBOXJNL"

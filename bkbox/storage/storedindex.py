@@ -16,9 +16,10 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Iterator
 
-from bkbox import values
+from bkbox.base import values
+from bkbox.base.ids import MAX_ID
+from bkbox.base.words import quoted
 from bkbox.errors import DamagedError, IndexDamagedError
-from bkbox.ids import MAX_ID
 from bkbox.kernel.runs import RUN_VERSION, Run, RunEncoder
 from bkbox.storage.orderedstore import OrderedStore
 from bkbox.storage.records import (
@@ -29,7 +30,6 @@ from bkbox.storage.records import (
     is_state,
 )
 from bkbox.storage.segment import RECORD_HEADER_BYTES
-from bkbox.words import quoted
 
 Changes = dict[bytes, bytes | None]
 """Values to be put by key, None where the key is deleted."""

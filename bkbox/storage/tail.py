@@ -13,10 +13,10 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
+from bkbox.base.values import value
 from bkbox.errors import DiskError
 from bkbox.kernel.checksum import crc32c
 from bkbox.storage.files import AppendFile, Files, write_atomic
-from bkbox.values import value
 
 TAIL_NAME = "TAIL"
 _FILE_BYTES_MAX = 64 << 10

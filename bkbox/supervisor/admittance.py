@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import BootError
 from bkbox.frontend.admittance import OFF, Admittance
 from bkbox.ipc.channel import MESSAGE_BYTES_MAX

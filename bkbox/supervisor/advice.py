@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from bkbox.admin.health import stalls
 from bkbox.admin.status import DiskStatus, Status, StatusWarning
+from bkbox.base.host import descriptors
+from bkbox.base.limits import DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
+from bkbox.base.words import counted, quoted
 from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
-from bkbox.configschema import address_of
-from bkbox.configvalues import is_loopback
-from bkbox.host import descriptors
+from bkbox.config.schema import address_of
+from bkbox.config.values import is_loopback
 from bkbox.jobs.job import JobState
-from bkbox.limits import DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
 from bkbox.supervisor.cookieview import DIFFER
 from bkbox.supervisor.pulse import STOPPED, WAITS_FOR_DISK
 from bkbox.supervisor.sidelined import is_full, remedy
-from bkbox.words import counted, quoted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor

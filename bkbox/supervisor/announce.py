@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 import bkbox
 from bkbox.admin.members import url_of
 from bkbox.admin.paths import admin_socket_path
-from bkbox.configvalues import split_address
+from bkbox.base.words import error_text
+from bkbox.config.values import split_address
 from bkbox.supervisor.published import admin_endpoint
-from bkbox.words import error_text
 
 if TYPE_CHECKING:
     from zeroconf import ServiceInfo

@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 
-from bkbox import config as configuration
-from bkbox.config import Config
+from bkbox.config import load as configuration
+from bkbox.config.schema import Config
 from bkbox.errors import ConfigError
 
 

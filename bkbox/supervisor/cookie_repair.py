@@ -10,9 +10,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from uuid import UUID, uuid4
 
-from bkbox.config import Config
+from bkbox.base.ids import BookieId
+from bkbox.config.schema import Config
 from bkbox.errors import OperatorError
-from bkbox.ids import BookieId
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.storage import marker as markers

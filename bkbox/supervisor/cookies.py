@@ -19,9 +19,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bkbox.config import Config
+from bkbox.base.ids import BookieId
+from bkbox.base.values import replaced
+from bkbox.config.schema import Config
 from bkbox.errors import EncodingError
-from bkbox.ids import BookieId
 from bkbox.metadata.base import MetadataStore, Versioned
 from bkbox.storage.files import Files
 from bkbox.supervisor.directories import (
@@ -34,7 +35,6 @@ from bkbox.supervisor.directories import (
 )
 from bkbox.supervisor.witness import NOTHING, BookieRecord, disk_behind, store_behind
 from bkbox.supervisor.witnessing import checkpoint_number, read_record, read_witness
-from bkbox.values import replaced
 from bkbox.wire import cookie as cookies
 from bkbox.wire.cookie import Cookie
 

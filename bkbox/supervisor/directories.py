@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
-from bkbox.config import Config
+from bkbox.base.values import replaced, value
+from bkbox.config.schema import Config
 from bkbox.errors import DiskError, EncodingError, OperatorError
 from bkbox.metadata.base import Versioned
 from bkbox.storage import marker as markers
@@ -26,7 +27,6 @@ from bkbox.storage.marker import MARKER_NAME
 from bkbox.storage.sealed import read_document, write_document
 from bkbox.supervisor.drainmark import DRAINING_NAME, is_removed
 from bkbox.supervisor.witness import WITNESS_NAME
-from bkbox.values import replaced, value
 from bkbox.wire import cookie as cookies
 from bkbox.wire.cookie import Cookie
 

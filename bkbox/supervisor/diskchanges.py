@@ -28,9 +28,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bkbox import config as configuration
 from bkbox.admin.paths import admin_socket_path
-from bkbox.config import Config
+from bkbox.base.words import counted, error_text
+from bkbox.config import load as configuration
+from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, DiskChangeError
 from bkbox.ipc import messages
 from bkbox.storage import marker as markers
@@ -41,7 +42,6 @@ from bkbox.supervisor.directories import Directory, DirState
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.draining import ANSWER_S, Drains, same_folder
 from bkbox.supervisor.ground import Ground
-from bkbox.words import counted, error_text
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor

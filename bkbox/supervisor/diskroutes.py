@@ -19,13 +19,13 @@ from bkbox.admin.disks import DiskView, DrainPlan
 from bkbox.admin.paths import DISKS_URL, READ_ONLY_URL
 from bkbox.admin.requests import NewDisk, OneDisk, ReadOnly, ReadOnlyDisk, ReplaceDisk
 from bkbox.admin.routes import Asked, Route
+from bkbox.base.words import counted
 from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import DiskChangeError
 from bkbox.jobs.job import Job, JobAction, JobKind, to_json
 from bkbox.protocol.boot import DiskClass
 from bkbox.supervisor.report import CLASSES
 from bkbox.supervisor.sidelined import is_full, remedy
-from bkbox.words import counted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.diskchanges import DiskChanges

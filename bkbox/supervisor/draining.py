@@ -12,6 +12,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bkbox.base.words import error_text
 from bkbox.bookie.readonly import DECOMMISSION
 from bkbox.errors import BkboxError, BugError, ConnectionLostError, DiskChangeError
 from bkbox.ipc import messages
@@ -21,7 +22,6 @@ from bkbox.supervisor import drainmark
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.newledgers import news_of_room
 from bkbox.supervisor.process import Child
-from bkbox.words import error_text
 
 if TYPE_CHECKING:
     from bkbox.admin.disks import DrainPlan

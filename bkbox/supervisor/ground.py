@@ -8,7 +8,8 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bkbox.config import Config
+from bkbox.base.words import reason_of
+from bkbox.config.schema import Config
 from bkbox.errors import BootError, CookieMismatchError
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
@@ -18,7 +19,6 @@ from bkbox.supervisor import cookies
 from bkbox.supervisor.cookies import Evidence
 from bkbox.supervisor.directories import DirState, lock_all, make_directory
 from bkbox.supervisor.disks import Disk
-from bkbox.words import reason_of
 
 log = logging.getLogger(__name__)
 

@@ -13,8 +13,8 @@ from pathlib import Path
 import psutil
 
 from bkbox.admin.status import Device, Process
-from bkbox.host import blocks
-from bkbox.host.files import HostFiles
+from bkbox.base.host import blocks
+from bkbox.base.host.files import HostFiles
 
 _CPU_OVER_S = 1.0
 """Over so long at least: the kernel counts in hundredths of a second, and several ask (screen, metrics, health)."""

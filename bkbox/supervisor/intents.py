@@ -15,12 +15,12 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from bkbox.base.words import error_text
 from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import BkboxError, DiskChangeError, DiskError
 from bkbox.ipc import messages
 from bkbox.storage.files import Files, unlink_durably
 from bkbox.storage.sealed import read_document, write_document
-from bkbox.words import error_text
 
 if TYPE_CHECKING:
     from bkbox.supervisor.disks import Disk

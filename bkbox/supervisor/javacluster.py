@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from bkbox.admin import java
 from bkbox.admin.routes import Asked, Query, Route, Text
+from bkbox.base.ids import LedgerId, ledger_id
 from bkbox.errors import NoSuchLedgerError
-from bkbox.ids import LedgerId, ledger_id
 
 if TYPE_CHECKING:
     from bkbox.metadata.base import MetadataStore

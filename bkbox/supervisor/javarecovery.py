@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from bkbox.admin.routes import Asked, Query, Route, Text
+from bkbox.base.ids import bookie_id
 from bkbox.errors import BadRequestError, JobRefusedError
-from bkbox.ids import bookie_id
 from bkbox.jobs.job import JobKind
 
 if TYPE_CHECKING:

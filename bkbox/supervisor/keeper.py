@@ -8,9 +8,9 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 
+from bkbox.base.words import error_text
 from bkbox.errors import BkboxError
 from bkbox.supervisor.process import Child, Exit
-from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 

@@ -7,14 +7,14 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from bkbox.base.ids import LedgerId
+from bkbox.base.logs.seldom import Seldom
+from bkbox.base.words import error_text
 from bkbox.errors import BkboxError, MetadataUnavailableError, NoSuchLedgerError
 from bkbox.frontend.vouching import CHECKS_MAX, Finding
-from bkbox.ids import LedgerId
 from bkbox.ipc.messages import CheckLedger, LedgerChecked
-from bkbox.logs.seldom import Seldom
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.digest import master_key
-from bkbox.words import error_text
 
 _WAIT_S = 2.0
 """For the metadata store: a client's connection stands still meanwhile."""

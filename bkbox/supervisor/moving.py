@@ -48,11 +48,11 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+from bkbox.base.words import error_text
 from bkbox.errors import BkboxError, ConnectionLostError, LedgerNotMovedError
 from bkbox.ipc import messages
 from bkbox.supervisor.disks import Disk
 from bkbox.supervisor.process import Child
-from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 

@@ -15,8 +15,8 @@ import sys
 from types import TracebackType
 from typing import NamedTuple, Self
 
+from bkbox.base.logs import LogSettings
 from bkbox.ipc import child
-from bkbox.logs import LogSettings
 
 
 class Begun(NamedTuple):

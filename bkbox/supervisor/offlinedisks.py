@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from bkbox.admin.disks import DiskView
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import DiskError
 from bkbox.storage import marker as markers
 from bkbox.storage.files import Files, RealFiles, Space

@@ -10,9 +10,9 @@ import logging
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from bkbox.config import Config
+from bkbox.base.ids import BookieId
+from bkbox.config.schema import Config
 from bkbox.errors import BootError, ConnectionLostError, DamagedError, FormatVersionError
-from bkbox.ids import BookieId
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Handler
 from bkbox.metadata.base import MetadataStore

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from bkbox.config import Config
+from bkbox.base.host.writers import writable_by_others
+from bkbox.config.schema import Config
 from bkbox.errors import BootError
-from bkbox.host.writers import writable_by_others
 
 
 def other_writers(config: Config, user: int) -> list[str]:

@@ -12,8 +12,8 @@ import itertools
 from collections.abc import AsyncIterator, Collection, Sequence
 from dataclasses import dataclass
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import NoSuchLedgerError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.ipc import messages
 from bkbox.ipc.messages import ACTIVE, FENCED, LIMBO, PAGE_ITEMS
 from bkbox.metadata.base import MetadataStore

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from bkbox import metadatauri
+from bkbox.base.ids import BookieId
 from bkbox.client.options import ClientOptions
 from bkbox.client.topology import DEFAULT_RACK, topology_of
-from bkbox.config import Config
-from bkbox.ids import BookieId
+from bkbox.config import metadata_uri
+from bkbox.config.schema import Config
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.service_info import split_bookie_id
@@ -27,7 +27,7 @@ def of_store(config: Config) -> str:
     """What the configuration alone tells; empty where that is nothing."""
     if config.ack_after != "write":
         return ""
-    if isinstance(metadatauri.parse(config.metadata), metadatauri.SqliteUri):
+    if isinstance(metadata_uri.parse(config.metadata), metadata_uri.SqliteUri):
         return f"ack_after = write with SQLite as the metadata store: all bookies are on this one host. {_MEANS}"
     return ""
 

@@ -6,11 +6,11 @@ import asyncio
 import os
 import signal
 
+from bkbox.base.values import value
 from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.ipc.channel import Handler
 from bkbox.ipc.messages import Message
 from bkbox.supervisor.nursery import Begun
-from bkbox.values import value
 
 
 @value

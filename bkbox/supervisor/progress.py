@@ -22,7 +22,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
-from bkbox import limits
+from bkbox.base import limits
 from bkbox.supervisor.process import Child
 from bkbox.supervisor.pulse import Pulse
 

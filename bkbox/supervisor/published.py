@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import bkbox
-from bkbox.config import Config
-from bkbox.configvalues import is_loopback, split_address
+from bkbox.config.schema import Config
+from bkbox.config.values import is_loopback, split_address
 from bkbox.wire.service_info import (
     ADMIN_ENDPOINT_ID,
     VERSION_PROPERTY,

@@ -11,16 +11,17 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bkbox import config as configuration
-from bkbox import configchanges, logs
 from bkbox.admin.paths import CONFIG_URL
 from bkbox.admin.routes import Asked, Route
-from bkbox.configchanges import Change
-from bkbox.configschema import SCHEMA, is_live
+from bkbox.base import logs
+from bkbox.base.words import quoted
+from bkbox.config import changes as config_changes
+from bkbox.config import load as configuration
+from bkbox.config.changes import Change
+from bkbox.config.schema import SCHEMA, is_live
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
 from bkbox.supervisor.otherwriters import refuse_other_writers
-from bkbox.words import quoted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
@@ -38,8 +39,8 @@ def reload(
     """
     found = configuration.load(bookie.config.path, environ)
     refuse_other_writers(found, os.geteuid())
-    changes = configchanges.between(bookie.config, found)
-    changed = configchanges.applied(bookie.config, found, changes)
+    changes = config_changes.between(bookie.config, found)
+    changed = config_changes.applied(bookie.config, found, changes)
     if dry_run:
         return changes
     bookie.credentials.take(changed)

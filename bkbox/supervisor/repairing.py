@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.ipc.messages import OpenRepair
 
 

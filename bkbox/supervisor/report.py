@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import bkbox
 from bkbox.admin import status
+from bkbox.base.words import counted
 from bkbox.jobs.job import JobState
 from bkbox.kernel import kernel_in_use
 from bkbox.protocol.boot import DiskClass
 from bkbox.supervisor.advice import warnings_of
 from bkbox.supervisor.schedule import PERIODIC
 from bkbox.supervisor.sidelined import is_full
-from bkbox.words import counted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.disks import Disk

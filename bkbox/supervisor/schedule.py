@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bkbox.configschema import Config
+from bkbox.base.values import value
+from bkbox.config.schema import Config
 from bkbox.jobs.job import JobKind, JobState
 from bkbox.jobs.registry import Registry
-from bkbox.values import value
 
 _LIMBO_AGAIN_S = 2.0
 _AUTORECOVERY_AGAIN_S = 5.0

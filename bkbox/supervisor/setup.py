@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from uuid import uuid4
 
-from bkbox.config import Config
+from bkbox.base.ids import BookieId
+from bkbox.config.schema import Config
 from bkbox.errors import EncodingError, OperatorError
-from bkbox.ids import BookieId
 from bkbox.metadata import create
 from bkbox.storage.files import RealFiles
 from bkbox.supervisor import cookies

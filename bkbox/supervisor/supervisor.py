@@ -31,9 +31,12 @@ from typing import TYPE_CHECKING, TypeVar
 
 from bkbox.admin import server as admin
 from bkbox.admin.paths import admin_socket_path
-from bkbox.config import Config
-from bkbox.configschema import address_of
-from bkbox.configvalues import join_address
+from bkbox.base.host.files import HostFiles
+from bkbox.base.host.mounts import mount_identity
+from bkbox.base.ids import BookieId
+from bkbox.base.logs.seldom import Seldom
+from bkbox.config.schema import Config, address_of
+from bkbox.config.values import join_address
 from bkbox.errors import (
     BkboxError,
     BootError,
@@ -42,11 +45,7 @@ from bkbox.errors import (
     MetadataError,
     MetadataUnavailableError,
 )
-from bkbox.host.files import HostFiles
-from bkbox.host.mounts import mount_identity
-from bkbox.ids import BookieId
 from bkbox.ipc import channel, link, messages
-from bkbox.logs.seldom import Seldom
 from bkbox.metadata.base import Registration
 from bkbox.storage import marker as markers
 from bkbox.storage.files import Files

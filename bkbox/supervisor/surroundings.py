@@ -16,14 +16,14 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bkbox.admin.status import Autorecovery, Cookies
+from bkbox.base.ids import BookieId
+from bkbox.base.words import error_text
 from bkbox.errors import BkboxError
-from bkbox.ids import BookieId
 from bkbox.supervisor import cookies, cookieview
 from bkbox.supervisor.configfile import ConfigFile
-from bkbox.words import error_text
 
 if TYPE_CHECKING:
-    from bkbox.config import Config
+    from bkbox.config.schema import Config
     from bkbox.metadata.base import MetadataStore
     from bkbox.metadata.underreplication import UnderReplication
     from bkbox.storage.files import Files

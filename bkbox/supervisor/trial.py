@@ -18,12 +18,12 @@ from bkbox.admin.server import start_tcp
 from bkbox.client.greeting import Greeting
 from bkbox.client.options import ClientOptions
 from bkbox.client.topology import topology_of_files
-from bkbox.config import Config, Problem, in_order
-from bkbox.configschema import SCHEMA, address_of, kind_of
-from bkbox.configvalues import File
+from bkbox.config.load import Problem, in_order
+from bkbox.config.metadata_uri import ZNODE_PREFIX, SqliteUri, parse
+from bkbox.config.schema import SCHEMA, Config, address_of, kind_of
+from bkbox.config.values import File
 from bkbox.errors import BkboxError, BootError, ConfigError
 from bkbox.metadata import connect
-from bkbox.metadatauri import ZNODE_PREFIX, SqliteUri, parse
 from bkbox.supervisor import admittance, ground, repairing
 from bkbox.supervisor.otherwriters import other_writers
 

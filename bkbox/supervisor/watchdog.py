@@ -21,10 +21,10 @@ import logging
 import time
 from typing import TYPE_CHECKING
 
+from bkbox.base.words import counted
 from bkbox.storage.files import Files
 from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.progress import LOOK_EVERY_S, Progress, children_of
-from bkbox.words import counted
 
 if TYPE_CHECKING:
     from bkbox.supervisor.replaying import Replays

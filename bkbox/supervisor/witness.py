@@ -21,9 +21,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from bkbox.base.values import replaced, value
+from bkbox.base.words import error_text
 from bkbox.errors import DamagedError
-from bkbox.values import replaced, value
-from bkbox.words import error_text
 
 WITNESS_NAME = "WITNESS"
 

@@ -9,8 +9,9 @@ from collections.abc import Iterable
 from contextlib import suppress
 from pathlib import Path
 
+from bkbox.base.ids import BookieId
+from bkbox.base.values import replaced
 from bkbox.errors import DamagedError, DiskError, MetadataError, VersionConflictError
-from bkbox.ids import BookieId
 from bkbox.metadata.base import MetadataStore, Versioned
 from bkbox.storage.checkpoint import read_checkpoint
 from bkbox.storage.files import Files, unlink_durably, write_atomic
@@ -24,7 +25,6 @@ from bkbox.supervisor.witness import (
     DiskRecord,
     DiskWitness,
 )
-from bkbox.values import replaced
 
 log = logging.getLogger(__name__)
 

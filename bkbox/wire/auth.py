@@ -5,7 +5,7 @@ Source: BookkeeperProtocol.proto (AuthMessage).
 
 from __future__ import annotations
 
-from bkbox.values import value
+from bkbox.base.values import value
 from bkbox.wire import protobuf
 from bkbox.wire.protobuf import Field, Kind, Label, Message
 

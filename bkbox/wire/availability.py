@@ -22,8 +22,8 @@ from itertools import accumulate
 from struct import Struct
 from typing import NamedTuple
 
+from bkbox.base.words import quoted
 from bkbox.errors import EncodingError
-from bkbox.words import quoted
 
 _HEADER = Struct(">ii56x")
 _GROUP = Struct(">qqii")

@@ -18,10 +18,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bkbox.base.words import quoted
 from bkbox.errors import CookieMismatchError, EncodingError
 from bkbox.wire import textformat
 from bkbox.wire.protobuf import Field, Kind, Label, Message
-from bkbox.words import quoted
 
 CURRENT_LAYOUT = 5
 _LAYOUT_PLAIN = 3

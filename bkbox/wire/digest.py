@@ -29,8 +29,8 @@ from functools import partial
 from struct import Struct
 from typing import NamedTuple
 
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.errors import DigestError
-from bkbox.ids import EntryId, LedgerId
 from bkbox.kernel import clientcolumns, clientreads
 from bkbox.kernel.checksum import crc32c
 from bkbox.wire.ledger import DigestType

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from struct import Struct
 
+from bkbox.base.limits import FRAME_BYTES_MAX
 from bkbox.errors import FrameError
-from bkbox.limits import FRAME_BYTES_MAX
 
 LENGTH = Struct(">i")
 PREFIX_BYTES = LENGTH.size

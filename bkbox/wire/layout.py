@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from bkbox.base.words import quoted
 from bkbox.errors import EncodingError
 from bkbox.wire.textformat import text_of
-from bkbox.words import quoted
 
 FORMAT_VERSION = 2
 

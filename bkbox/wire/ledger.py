@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
-from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 
 
 class LedgerState(IntEnum):

@@ -20,12 +20,12 @@ from __future__ import annotations
 import re
 from itertools import pairwise
 
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId, bookie_id
+from bkbox.base.words import quoted
 from bkbox.errors import EncodingError, InvalidIdError
-from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId, bookie_id
 from bkbox.wire import protobuf, textformat
 from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.protobuf import UNKNOWN, Field, Kind, Label, Message, Values
-from bkbox.words import quoted
 
 _KEY = b"BookieMetadataFormatVersion\t"
 _VERSION_LINE = re.compile(rb"([+-]?[0-9]{1,9})\n")

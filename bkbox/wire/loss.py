@@ -13,7 +13,7 @@ import json
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime
 
-from bkbox.documents import from_document
+from bkbox.base.documents import from_document
 from bkbox.errors import EncodingError
 from bkbox.wire.ledger import LedgerMetadata
 

@@ -20,8 +20,8 @@ from __future__ import annotations
 import re
 from enum import Enum
 
+from bkbox.base.ids import MAX_ID, LedgerId
 from bkbox.errors import EncodingError
-from bkbox.ids import MAX_ID, LedgerId
 
 SHORT_ID_END = 2**31 - 1
 """Ids below it have short paths in the hierarchical layout and come from the short id generator."""

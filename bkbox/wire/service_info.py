@@ -11,8 +11,8 @@ import re
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from bkbox.base.ids import BookieId
 from bkbox.errors import EncodingError
-from bkbox.ids import BookieId
 from bkbox.wire import protobuf
 from bkbox.wire.protobuf import Field, Kind, Label, Message
 

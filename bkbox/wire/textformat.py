@@ -17,6 +17,7 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
+from bkbox.base.words import quoted
 from bkbox.errors import EncodingError
 from bkbox.wire.protobuf import (
     UNKNOWN,
@@ -29,7 +30,6 @@ from bkbox.wire.protobuf import (
     decode_utf8,
     enum_member,
 )
-from bkbox.words import quoted
 
 _ESCAPES = {
     "a": 7, "b": 8, "f": 12, "n": 10, "r": 13, "t": 9, "v": 11, "\\": 92, "'": 39, '"': 34, "?": 63,

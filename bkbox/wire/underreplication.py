@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from bkbox.base.words import quoted
 from bkbox.errors import EncodingError
 from bkbox.wire import protobuf, textformat
 from bkbox.wire.protobuf import Field, Kind, Label, Message
 from bkbox.wire.textformat import text_of
-from bkbox.words import quoted
 
 _LEDGER = Message(
     "UnderreplicatedLedgerFormat",

@@ -27,8 +27,8 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
+from bkbox.base.values import value
 from bkbox.errors import EncodingError, FrameError
-from bkbox.values import value
 from bkbox.wire import auth
 from bkbox.wire.auth import AuthMessage
 from bkbox.wire.codes import Code, code_from_v2

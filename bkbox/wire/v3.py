@@ -21,8 +21,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from bkbox.base.values import value
 from bkbox.errors import FrameError
-from bkbox.values import value
 from bkbox.wire import frames, protobuf
 from bkbox.wire.auth import AuthMessage
 from bkbox.wire.codes import Code, code_from_v3

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from bkbox.ids import NO_ENTRY, BookieId, EntryId
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 
 

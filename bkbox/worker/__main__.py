@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkbox import logs
+from bkbox.base import logs
 from bkbox.ipc.child import begin
 from bkbox.worker.loop import Worker
 

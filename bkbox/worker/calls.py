@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from itertools import islice
 
+from bkbox.base.values import replaced
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import BugError, DamagedError, DiskError
 from bkbox.ipc import messages
 from bkbox.ipc.messages import ACTIVE, FENCED, LIMBO, PAGE_ITEMS, Message
 from bkbox.storage.disk import DiskStore, ReplayReport
 from bkbox.storage.records import LedgerRecord
-from bkbox.values import replaced
 from bkbox.worker.groups import Groups
 from bkbox.worker.stages import Stages
 

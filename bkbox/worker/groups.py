@@ -25,9 +25,9 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from typing import NamedTuple
 
+from bkbox.base.logs.trace import UNDER_WAY
 from bkbox.bookie.bookie import Bookie, Work
 from bkbox.errors import BugError, DiskError, EncodingError, FrameError
-from bkbox.logs.trace import UNDER_WAY
 from bkbox.storage.checkpointing import Checkpointing, Sync
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import Location

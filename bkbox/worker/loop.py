@@ -17,7 +17,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from bkbox import logs
+from bkbox.base import logs
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import BkboxError, BugError, DiskError, DiskFailedError
 from bkbox.ipc import messages

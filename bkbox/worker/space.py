@@ -13,6 +13,8 @@ from contextlib import AbstractContextManager, nullcontext
 from itertools import islice
 from pathlib import Path
 
+from bkbox.base.values import replaced
+from bkbox.base.words import quoted
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.ledgers import brought_back
 from bkbox.bookie.readonly import RESERVE_SPENT
@@ -27,8 +29,6 @@ from bkbox.storage.records import LedgerRecord
 from bkbox.storage.reserve import Reserve
 from bkbox.storage.scrub import ScrubState, read_scrub, verify, write_scrub
 from bkbox.storage.survey import Survey
-from bkbox.values import replaced
-from bkbox.words import quoted
 from bkbox.worker.groups import Groups
 
 log = logging.getLogger(__name__)

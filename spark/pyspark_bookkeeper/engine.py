@@ -15,8 +15,8 @@ from uuid import uuid4
 from pyspark import SparkConf, SparkContext
 
 from bkbox.audit.engine import Job, run_chunk
+from bkbox.base.words import error_text
 from bkbox.errors import BkboxError, OperatorError
-from bkbox.words import error_text
 from pyspark_bookkeeper.interpreter import choose_python, missing_in
 
 C = TypeVar("C")

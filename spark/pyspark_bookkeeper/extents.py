@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from bkbox.base.ids import EntryId
 from bkbox.client.client import Client
-from bkbox.ids import EntryId
 from bkbox.wire.ledger import LedgerState
 from pyspark_bookkeeper.options import ReadOptions
 from pyspark_bookkeeper.planning import Extent

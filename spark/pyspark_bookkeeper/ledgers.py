@@ -6,9 +6,9 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from bkbox.audit.selection import parse_assign, parse_ledgers, parse_select
+from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import NoSuchLedgerError, UnauthorizedError
-from bkbox.ids import LedgerId
 from bkbox.repair.parallel import in_parallel
 from bkbox.wire.ledger import LedgerMetadata
 from pyspark_bookkeeper.dataset import Datasets

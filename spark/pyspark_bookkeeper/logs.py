@@ -11,12 +11,12 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
+from bkbox.base.ids import MAX_ID, LedgerId
 from bkbox.client.client import Client
 from bkbox.client.log.entry import decode
 from bkbox.client.log.ledgerlist import LedgerList
 from bkbox.client.log.stored import StoredList
 from bkbox.errors import ConfigError, NoSuchLedgerError, OperatorError
-from bkbox.ids import MAX_ID, LedgerId
 from bkbox.repair.parallel import in_parallel
 from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of
 from pyspark_bookkeeper.offsets import ending, first_of, starting, stop_of

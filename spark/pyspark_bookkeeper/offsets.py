@@ -10,8 +10,8 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 
+from bkbox.base.words import quoted
 from bkbox.errors import ConfigError
-from bkbox.words import quoted
 
 EARLIEST, LATEST = -2, -1
 

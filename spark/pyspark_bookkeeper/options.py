@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import MISSING, dataclass, field, fields
 from typing import Any
 
+from bkbox.base.ids import MAX_ID, ledger_id
+from bkbox.base.words import quoted
 from bkbox.client.arguments import is_unicode, unknown
 from bkbox.client.options import ClientOptions
 from bkbox.errors import ConfigError, InvalidIdError
-from bkbox.ids import MAX_ID, ledger_id
 from bkbox.metadata.loglists import log_name
 from bkbox.wire.ledger import DigestType
-from bkbox.words import quoted
 
 CLIENT_PREFIX = "bookkeeper.client."
 """What follows is a field of ClientOptions."""

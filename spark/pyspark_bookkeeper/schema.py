@@ -32,8 +32,8 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from bkbox.base.words import quoted
 from bkbox.errors import ConfigError
-from bkbox.words import quoted
 
 _ALWAYS = (
     StructField("ledger_id", LongType()),

@@ -29,6 +29,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import BinaryType, StringType, StructType
 
+from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import (
     BkboxError,
@@ -37,7 +38,6 @@ from bkbox.errors import (
     MetadataError,
     NoSuchLedgerError,
 )
-from bkbox.ids import LedgerId
 from bkbox.repair.parallel import in_parallel
 from pyspark_bookkeeper.cluster import connected
 from pyspark_bookkeeper.dataset import Change, Dataset, Datasets, of_log, published, queued

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox import config as configuration
+from bkbox.config import load as configuration
 from tests.harness.processes import BookieProcess, bkbox
 
 

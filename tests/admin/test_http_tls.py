@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from bkbox import config as configuration
 from bkbox.admin import client, server
 from bkbox.admin.remote import remote
 from bkbox.cli import clientfile
 from bkbox.client import options
+from bkbox.config import load as configuration
 from bkbox.errors import (
     AccessDeniedError,
     AuthenticationError,

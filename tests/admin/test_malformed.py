@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bkbox.admin import server
-from bkbox.logs.seldom import BoundLibraries
+from bkbox.base.logs.seldom import BoundLibraries
 from tests.admin.malformed import REQUESTS, TOKEN, bookie_with_port, send
 from tests.admin.serving import Serving
 from tests.harness.processes import wait_for

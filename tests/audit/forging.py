@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.client.pool import Add
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.codes import Code

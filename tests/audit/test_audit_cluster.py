@@ -19,7 +19,7 @@ from bkbox.audit.plan import Action, Step, plan_of
 from bkbox.audit.report import write_report
 from bkbox.audit.run import Silent, Summary, plan_audit, run_audit
 from bkbox.audit.tables import read_table, rows_of
-from bkbox.ids import LedgerId
+from bkbox.base.ids import LedgerId
 from tests.audit.forging import Forge, forge, silent_bookie
 from tests.audit.tableplaces import places
 from tests.harness.cluster import pretend_a_failed_sync

@@ -22,7 +22,7 @@ from bkbox.audit.kernel import (
     without_copy,
 )
 from bkbox.audit.plan import Action, Step
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.protocol.repair import expected_entries
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState

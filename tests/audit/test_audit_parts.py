@@ -15,8 +15,8 @@ from bkbox.audit.plan import Action, Step, read_plan, write_plan
 from bkbox.audit.report import MEANINGS, _html, _markdown, _Table
 from bkbox.audit.run import CHUNK_PROBES, GAP_MAX, Summary, cut
 from bkbox.audit.selection import format_ledgers, parse_assign, parse_ledgers, parse_select
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import ConfigError, OperatorError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
 
 BOOKIE = BookieId("127.0.0.1:3181")

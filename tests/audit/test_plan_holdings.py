@@ -9,8 +9,8 @@ import pytest
 
 from bkbox.audit.execute import PlannedHoldings
 from bkbox.audit.plan import Action, Step
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.client.matching import Reply
-from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.protocol.audit import Answer, Said
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire.codes import Code

@@ -20,11 +20,11 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.bench import memory
 from bkbox.bench.bookie import Plan, Target, run
 from bkbox.bench.load import Shape, write_ledgers
 from bkbox.bench.server import Bookie, running, temporary_folder
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.wire import ledger_metadata
 from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.bench.peers.report import replace_between

@@ -15,9 +15,9 @@ from typing import Any
 
 from bkbox.audit.engine import LocalEngine
 from bkbox.audit.run import AuditPlan, Silent, Summary, plan_audit, run_audit
+from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
-from bkbox.ids import LedgerId
 from bkbox.metadata import connect
 from bkbox.repair.parallel import in_parallel
 

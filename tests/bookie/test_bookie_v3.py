@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.base.limits import EXPLICIT_LAC_BYTES_MAX
 from bkbox.bookie import reading
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.readonly import DISK_FULL
-from bkbox.limits import EXPLICIT_LAC_BYTES_MAX
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.records import LedgerRecord
 from tests.bookie.bench import (

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.redaction import REMOVED, Secrets, known_secrets
+from bkbox.base.redaction import REMOVED, Secrets, known_secrets
 
 SECRET = "Tr0ub4dor&3/x y"
 

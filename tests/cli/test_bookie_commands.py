@@ -12,7 +12,6 @@ from threading import Event, Thread
 import pytest
 from click.testing import CliRunner, Result
 
-from bkbox import config as configuration
 from bkbox.admin import server
 from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import (
@@ -26,6 +25,7 @@ from bkbox.admin.status import (
 )
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
+from bkbox.config import load as configuration
 from bkbox.jobs.job import Blocker
 from bkbox.storage.lock import DiskLock
 

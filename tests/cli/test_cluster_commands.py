@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
+from bkbox.base.ids import BookieId
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
-from bkbox.ids import BookieId
 from bkbox.metadata import connect
 from bkbox.wire.service_info import rpc_service_info
 from tests.harness.cluster import create_ledgers, ledger_of

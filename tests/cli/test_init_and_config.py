@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from bkbox import config as configuration
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
+from bkbox.config import load as configuration
 
 
 @pytest.fixture(autouse=True)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkbox.base.limits import FRAME_BYTES_MAX
 from bkbox.cli.entries import batches, chunks, lines
 from bkbox.errors import CallerError, EntryTooLargeError
-from bkbox.limits import FRAME_BYTES_MAX
 
 BLOCKS = st.lists(st.binary(min_size=1, max_size=9) | st.sampled_from([b"\n", b"a\n\nb", b"\r\n"]))
 

@@ -14,7 +14,6 @@ import yaml
 from click.testing import CliRunner, Result
 from jsonschema import Draft202012Validator
 
-from bkbox import config as configuration
 from bkbox.admin import server
 from bkbox.admin.client import job as ask_job
 from bkbox.admin.client import start_job
@@ -22,6 +21,7 @@ from bkbox.admin.paths import admin_socket_path
 from bkbox.admin.status import Boot, Status
 from bkbox.cli.main import main
 from bkbox.cli.schema import schema_of
+from bkbox.config import load as configuration
 from bkbox.errors import BadRequestError, JobRefusedError
 from bkbox.jobs.job import Job, JobAction, JobKind
 from bkbox.jobs.registry import Registry

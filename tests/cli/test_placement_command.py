@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from bkbox.base.ids import BookieId
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
-from bkbox.ids import BookieId
 from bkbox.wire.service_info import rpc_service_info
 from tests.client.tinybookie import cluster
 from tests.harness.processes import BKBOX

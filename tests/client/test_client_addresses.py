@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+from bkbox.base.ids import BookieId
 from bkbox.client.addresses import Addresses
-from bkbox.ids import BookieId
 from bkbox.metadata import connect, init_cluster
 from bkbox.wire.service_info import HostPort, rpc_service_info
 from tests.harness.zookeeper import ZooKeeper

@@ -13,6 +13,7 @@ import pytest
 from tinybookie import bookies, cluster
 
 import bkbox
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client import ClientOptions, ConnectOptions, DigestType, VerifiedEntry, sync
 from bkbox.client.adds import AddPacker
 from bkbox.client.log import Log, LogOptions, Position
@@ -30,7 +31,6 @@ from bkbox.errors import (
     SequenceError,
     WrongLoopError,
 )
-from bkbox.ids import EntryId, LedgerId
 
 ANY: Any = None
 """For what type checkers would refuse."""

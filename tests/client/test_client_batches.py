@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 from tinybookie import Cluster, cluster
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client import Client
 from bkbox.client.pool import DiskSpace
 from bkbox.errors import NoSuchEntryError, UnknownEntryError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire import v2, v3
 from bkbox.wire.availability import Availability

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tinybookie import Cluster, TinyBookie, cluster
 
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client import Client
 from bkbox.client.ending import Ender
 from bkbox.errors import NothingToEndError, RecoveryAbortedError
-from bkbox.ids import EntryId, LedgerId
 from bkbox.metadata.base import Versioned
 from bkbox.protocol.diagnosis import Prospect
 from bkbox.protocol.ending import ending

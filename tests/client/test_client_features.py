@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from tinybookie import Cluster, cluster
 
+from bkbox.base.ids import BookieId
 from bkbox.client.health import FAILURES, INTERVAL_S, SLOW_S, BookieHealth
 from bkbox.client.readorder import ReadOrder
 from bkbox.errors import ConfigError, LedgerExistsError, WrongDigestTypeError
-from bkbox.ids import BookieId
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code

@@ -14,6 +14,7 @@ import pytest
 from tinybookie import Cluster, cluster
 
 import bkbox
+from bkbox.base.ids import BookieId
 from bkbox.client import sync
 from bkbox.client.log import Log
 from bkbox.errors import (
@@ -29,7 +30,6 @@ from bkbox.errors import (
     PayloadTypeError,
     UnknownEntryError,
 )
-from bkbox.ids import BookieId
 from bkbox.wire.service_info import rpc_service_info
 
 

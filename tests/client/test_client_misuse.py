@@ -21,10 +21,10 @@ import pytest
 from tinybookie import bookies, cluster
 
 from bkbox import metadata
+from bkbox.base.ids import EntryId
 from bkbox.client import Client, ClientOptions, LedgerWriter, sync
 from bkbox.client.log import Log, LogWriter, Position
 from bkbox.errors import ForkedError, HandleClosedError, WrongLoopError
-from bkbox.ids import EntryId
 
 
 def go(test: Coroutine[Any, Any, None]) -> None:

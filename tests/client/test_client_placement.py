@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from tinybookie import Cluster, cluster
 
+from bkbox.base.ids import BookieId
 from bkbox.client import ClientOptions, freespace
 from bkbox.client.freespace import FreeSpace
 from bkbox.client.pool import DiskSpace
 from bkbox.errors import ConfigError, NotEnoughBookiesError
-from bkbox.ids import BookieId
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.protocol.placement import Mode, Verdict
 from bkbox.protocol.quorum import QuorumSizes

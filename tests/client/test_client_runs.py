@@ -11,9 +11,9 @@ import pytest
 from test_client_transport import ENTRIES, KEY, Pool, one_bookie
 from tinybookie import cluster
 
+from bkbox.base.ids import NO_ENTRY, EntryId
 from bkbox.client.adds import AddFrames
 from bkbox.client.stream import Stream
-from bkbox.ids import NO_ENTRY, EntryId
 from bkbox.protocol.effects import SendAdds
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire.codes import Code

@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 from tinybookie import DEFAULT_OPTIONS, Cluster, TinyBookie, cluster, encoded
 
+from bkbox.base.ids import BookieId
 from bkbox.client import ClientOptions
 from bkbox.client.link import Lane
 from bkbox.client.options import Backoff
 from bkbox.client.pool import Add, BookiePool, Reply
-from bkbox.ids import BookieId
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code

@@ -12,6 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from bkbox.base.ids import BookieId
 from bkbox.client import topology
 from bkbox.client.topology import (
     DEFAULT_RACK,
@@ -21,7 +22,6 @@ from bkbox.client.topology import (
     parse_rack_map,
 )
 from bkbox.errors import ConfigError, EncodingError, MetadataUnavailableError
-from bkbox.ids import BookieId
 from tests.harness.processes import wait_for
 
 

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.base.ids import BookieId
 from bkbox.client import ClientOptions
 from bkbox.client.topology import DEFAULT_RACK, topology_of
-from bkbox.ids import BookieId
 from bkbox.metadata import connect, create, init_cluster
 from tests.harness.zookeeper import ZooKeeper
 

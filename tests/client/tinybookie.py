@@ -15,8 +15,8 @@ from struct import unpack_from
 from typing import Any
 
 from bkbox import metadata
+from bkbox.base.ids import BookieId
 from bkbox.client import Client, ClientOptions
-from bkbox.ids import BookieId
 from bkbox.metadata.base import MetadataStore, Registration
 from bkbox.wire import availability, v2, v3
 from bkbox.wire.codes import Code

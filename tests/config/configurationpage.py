@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bkbox.configschema import SCHEMA, is_live, kind_of
-from bkbox.configvalues import REQUIRED, to_toml
+from bkbox.config.schema import SCHEMA, is_live, kind_of
+from bkbox.config.values import REQUIRED, to_toml
 
 PAGE = Path(__file__).parents[2] / "docs" / "configuration.md"
 
 HEAD = """\
 # Configuration
 
-Made from `bkbox/configschema.py` by `python -m tests.config.configurationpage`; a test compares.
+Made from `bkbox/config/schema.py` by `python -m tests.config.configurationpage`; a test compares.
 
 One TOML file of flat keys. The environment goes before the file: `BKBOX_` and the key in upper case, lists of
 folders with colons, other lists with semicolons.

@@ -8,12 +8,11 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from bkbox import config as configuration
-from bkbox import configchanges
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
-from bkbox.config import Config
-from bkbox.configschema import SCHEMA, is_live
+from bkbox.config import changes as config_changes
+from bkbox.config import load as configuration
+from bkbox.config.schema import SCHEMA, Config, is_live
 from bkbox.errors import ConfigError
 
 BASE = 'listen = "10.0.0.5:3181"\nmetadata = "sqlite:/m.db"\ndisks = ["/data/a"]\n'
@@ -28,12 +27,12 @@ def made(tmp_path: Path, more: str = "") -> Config:
 def test_live_changes_are_made_and_say_where_they_are_from(tmp_path: Path) -> None:
     before = made(tmp_path)
     after = made(tmp_path, 'disk_usage_max = 0.5\nlog_level = "debug"\n')
-    changes = configchanges.between(before, after)
+    changes = config_changes.between(before, after)
     assert [(c.key, c.before, c.after, c.live) for c in changes] == [
         ("disk_usage_max", 0.95, 0.5, True),
         ("log_level", "info", "debug", True),
     ]
-    changed = configchanges.applied(before, after, changes)
+    changed = config_changes.applied(before, after, changes)
     assert changed.values() == after.values()
     assert changed.provenance == after.provenance
 
@@ -42,7 +41,7 @@ def test_one_fixed_key_and_nothing_changes(tmp_path: Path) -> None:
     before = made(tmp_path)
     after = made(tmp_path, 'disk_usage_max = 0.5\nack_after = "write"\ncheckpoint_bytes = 5000\n')
     with pytest.raises(ConfigError) as caught:
-        configchanges.applied(before, after, configchanges.between(before, after))
+        config_changes.applied(before, after, config_changes.between(before, after))
     assert caught.value.problems == [
         f"{tmp_path}/b.toml:5: ack_after cannot change while the bookie runs: restart it, or put back 'sync'",
         f"{tmp_path}/b.toml:6: checkpoint_bytes cannot change while the bookie runs: restart it, or put back 268435456",

@@ -9,11 +9,11 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from bkbox import config as configuration
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
-from bkbox.configimport import convert
-from bkbox.configproperties import parse
+from bkbox.config import load as configuration
+from bkbox.config.java_import import convert
+from bkbox.config.java_properties import parse
 from bkbox.errors import ConfigError
 from tests.harness.documents import document
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.configproperties import Property, parse
+from bkbox.config.java_properties import Property, parse
 from bkbox.errors import ConfigError
 
 

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
 from bkbox.storage.marker import MARKER_NAME
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState

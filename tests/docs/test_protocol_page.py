@@ -13,22 +13,14 @@ from typing import Any, NamedTuple
 import crc32c
 import pytest
 
-from bkbox.limits import FRAME_BYTES_MAX, LONG_POLL_MS_MAX, LONG_POLLS_MAX
-from bkbox.wire import (
-    auth,
-    cookie,
-    ledger_metadata,
-    service_info,
-    underreplication,
-    v2,
-    v3_format,
-    vectors,
-)
+from bkbox.base.limits import FRAME_BYTES_MAX, LONG_POLL_MS_MAX, LONG_POLLS_MAX
+from bkbox.wire import auth, cookie, ledger_metadata, service_info, underreplication, v2, v3_format
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, hmac_key, master_key
 from bkbox.wire.ledger import DigestType, LedgerState
 from bkbox.wire.paths import PathLayout, ledger_path
 from bkbox.wire.protobuf import Field, Kind, Label, Message
+from tests.vectors import check
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
@@ -102,9 +94,9 @@ def test_an_example_is_a_vector(example: Example) -> None:
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=_IDS)
 def test_an_example_is_read_and_written_by_bkbox(example: Example) -> None:
-    named = vectors.load(json.dumps(VECTORS[example.file])).cases
+    named = check.load(json.dumps(VECTORS[example.file])).cases
     (case,) = (each for each in named if each.case == _case(example))
-    assert vectors.problems(case) == []
+    assert check.problems(case) == []
 
 
 _NOTES = re.compile(r'"([^"]*)"')

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.base.host.blocks import device_of, flushes, mount_of
+from bkbox.base.host.clock import Clock, clock
+from bkbox.base.host.files import HostFiles
+from bkbox.base.host.processes import flock_holder, open_files_limit, threads
 from bkbox.doctor import hostchecks
-from bkbox.host.blocks import device_of, flushes, mount_of
-from bkbox.host.clock import Clock, clock
-from bkbox.host.files import HostFiles
-from bkbox.host.processes import flock_holder, open_files_limit, threads
 from bkbox.storage.lock import DiskLock
 
 

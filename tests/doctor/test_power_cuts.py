@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from bkbox.base.ids import BookieId
 from bkbox.client.topology import DEFAULT_RACK
-from bkbox.ids import BookieId
 from bkbox.supervisor.powerdomain import judge
 from tests.harness.fixtures import MakeBookie
 from tests.harness.mounts import MakeMount, run

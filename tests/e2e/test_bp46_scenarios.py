@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import connect
 from bkbox.errors import BkboxError, RecoveryAbortedError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect as connect_store
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw

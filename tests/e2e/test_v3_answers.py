@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 from tests.harness import raw
 from tests.harness.cluster import create_ledgers, ledger_of, pretend_a_failed_sync
 from tests.harness.fixtures import MakeBookie

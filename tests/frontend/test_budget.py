@@ -7,8 +7,8 @@ from contextlib import ExitStack
 
 import psutil
 
+from bkbox.base.limits import FRONTEND_HELD_BYTES_MAX
 from bkbox.ipc.slots import SLOT_BYTES, SLOT_COUNT
-from bkbox.limits import FRONTEND_HELD_BYTES_MAX
 from tests.harness import raw
 from tests.harness.fixtures import MakeBookie, make_bookie
 from tests.harness.processes import wait_for

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
+from bkbox.base.logs.refusals import Refusals
 from bkbox.frontend import door as door_module
 from bkbox.frontend.admittance import Admittance
 from bkbox.frontend.door import Door
 from bkbox.frontend.newcomers import SAVED_S, SHARE, Newcomers
-from bkbox.logs.refusals import Refusals
 
 HANDSHAKE_S = 0.01
 

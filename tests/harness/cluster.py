@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import asdict, replace
 from pathlib import Path
 
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
 from bkbox.storage.files import RealFiles
 from bkbox.storage.marker import MARKER_NAME, read_marker, record_failure

@@ -16,7 +16,7 @@ from pathlib import Path
 from bkbox_tui.app import Tui
 from bkbox_tui.sources import Bookie, Recording, Source
 
-from bkbox import config as configuration
+from bkbox.config import load as configuration
 
 SIZE = (110, 32)
 _PATIENCE_S = 60.0

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.host.files import HostFiles
-from bkbox.host.filesystems import risks
+from bkbox.base.host.files import HostFiles
+from bkbox.base.host.filesystems import risks
 from tests.harness.mounts import MakeMount, make_mount, run
 
 __all__ = ["make_mount"]

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bkbox import __version__
-from bkbox import config as configuration
 from bkbox.admin.members import DOWN, READ_ONLY, WRITABLE, Member, members_of
+from bkbox.base.ids import BookieId
 from bkbox.client.topology import NoTopology
-from bkbox.ids import BookieId
+from bkbox.config import load as configuration
 from bkbox.metadata import connect, init_cluster
 from bkbox.supervisor.published import service_info_of
 from bkbox.wire import service_info

@@ -10,9 +10,9 @@ from contextlib import AsyncExitStack
 from typing import Any, TypeVar
 
 from bkbox import errors, metadata
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client import Client as AsyncClient
 from bkbox.client import LedgerReader, LedgerWriter, connect
-from bkbox.ids import BookieId, LedgerId
 from bkbox.wire.ledger import DigestType
 from tests.interop.clients import Client, Entries, Metadata, Reader, Refused, Writer, pattern
 

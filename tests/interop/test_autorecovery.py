@@ -7,7 +7,7 @@ import random
 
 import pytest
 
-from bkbox.ids import LedgerId
+from bkbox.base.ids import LedgerId
 from tests.harness.processes import wait_for
 from tests.interop.clients import Client
 from tests.interop.conftest import MakeCluster

@@ -6,9 +6,9 @@ import asyncio
 
 import pytest
 
+from bkbox.base.ids import LedgerId
 from bkbox.client import connect
 from bkbox.errors import NotDurableError
-from bkbox.ids import LedgerId
 from bkbox.protocol.diagnosis import Prospect
 from bkbox.wire.ledger import ACK_AFTER, LedgerState
 from tests.interop.conftest import MakeCluster

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
+from bkbox.base.limits import FRAME_BYTES_MAX, RECORD_BODY_BYTES_MAX
 from bkbox.ipc.slots import SLOT_BYTES, SLOT_COUNT, SlotArea
-from bkbox.limits import FRAME_BYTES_MAX, RECORD_BODY_BYTES_MAX
 
 
 def test_what_is_written_is_there_on_the_other_mapping() -> None:

@@ -7,7 +7,7 @@ import json
 import shutil
 from typing import Any
 
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
 from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw

@@ -9,7 +9,7 @@ from typing import cast
 
 import pytest
 
-from bkbox.configschema import Config
+from bkbox.config.schema import Config
 from bkbox.errors import EncodingError, JobRefusedError, NoSuchJobError
 from bkbox.jobs.job import Job, JobAction, JobKind, JobState, from_json, to_json
 from bkbox.jobs.registry import (

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkbox.base.limits import RECORD_BODY_BYTES_MAX
 from bkbox.kernel.logscan import LogScan
 from bkbox.kernel.recent import Place, Recent
 from bkbox.kernel.tally import Tally
-from bkbox.limits import RECORD_BODY_BYTES_MAX
 from bkbox.storage.records import OFFSET, Kind, Record
 from bkbox.storage.segment import RECORD_HEADER_BYTES, put_record
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkbox.base.limits import RUN_ENTRIES_MAX
 from bkbox.errors import DamagedError
 from bkbox.kernel.runs import RUN_VERSION, Run, RunEncoder
-from bkbox.limits import RUN_ENTRIES_MAX
 
 Row = tuple[int, int, int, int]
 """Entry, segment, offset, length."""

@@ -10,12 +10,12 @@ from contextlib import suppress
 
 import pytest
 
+from bkbox.base.limits import CONNECTION_UNSENT_BYTES_MAX
 from bkbox.kernel.answers import AnswerWriter
 from bkbox.kernel.batches import segments
 from bkbox.kernel.routes import Lane, LedgerTable
 from bkbox.kernel.stream import SLOW_FRAMES_BESIDE_MAX, SLOW_FRAMES_MAX, Common, Stream, deliver
 from bkbox.kernel.turns import Turns
-from bkbox.limits import CONNECTION_UNSENT_BYTES_MAX
 from tests.harness import raw
 from tests.harness.raw3 import ADD, FENCE, READ, add_part, read_part, request
 

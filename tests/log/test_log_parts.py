@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client.log import Compression, Position
 from bkbox.client.log.entry import (
     HEADER,
@@ -25,7 +26,6 @@ from bkbox.client.log.ledgerlist import decode as decode_list
 from bkbox.client.log.ledgerlist import encode as encode_list
 from bkbox.client.log.sequences import STATE_BYTES_MAX, WRITERS_MAX, Sequences
 from bkbox.errors import BugError, EncodingError, InvalidIdError
-from bkbox.ids import EntryId, LedgerId
 from bkbox.metadata.loglists import log_name
 
 

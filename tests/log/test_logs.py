@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from bkbox.base.ids import EntryId
 from bkbox.client.log import (
     Compression,
     LeaderElection,
@@ -39,7 +40,6 @@ from bkbox.errors import (
     SequenceError,
     WindowFullError,
 )
-from bkbox.ids import EntryId
 from bkbox.wire.ledger import LedgerState
 from tests.client.tinybookie import cluster
 

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner, Result
 
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
 from bkbox.client import sync
@@ -22,7 +23,6 @@ from bkbox.errors import (
     NoSuchLogError,
     NotLeaderError,
 )
-from bkbox.ids import EntryId, LedgerId
 from tests.client.tinybookie import Bookies, bookies, cluster
 
 

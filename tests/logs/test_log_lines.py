@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.logs import LogSettings
-from bkbox.logs.rendering import formatter
-from bkbox.logs.trace import UNDER_WAY, present
+from bkbox.base.logs import LogSettings
+from bkbox.base.logs.rendering import formatter
+from bkbox.base.logs.trace import UNDER_WAY, present
 
 
 def line(layout: str, text: str, *values: object, journal: bool = False, **facts: object) -> str:
@@ -86,7 +86,7 @@ def said_by(program: str) -> str:
 
 def test_a_line_that_cannot_be_made_and_an_exception() -> None:
     program = (
-        "import logging; from bkbox import logs; logs.begin('p', logs.LogSettings('info', 'json'));"
+        "import logging; from bkbox.base import logs; logs.begin('p', logs.LogSettings('info', 'json'));"
         "log = logging.getLogger('x'); log.warning('%d', 'no number');\n"
         "try: 1 / 0\nexcept ZeroDivisionError: log.exception('it failed')\n"
         "log.warning('the last line')"
@@ -104,7 +104,7 @@ def test_settings_are_text_and_back() -> None:
 
 
 PROGRAM = (
-    "import logging, sys; from bkbox import logs; logs.begin('p', logs.LogSettings());"
+    "import logging, sys; from bkbox.base import logs; logs.begin('p', logs.LogSettings());"
     "assert 'structlog' not in sys.modules;"
     "logging.getLogger('kazoo').info('no'); logging.getLogger('x').info('yes')"
 )
@@ -117,7 +117,7 @@ def test_a_process_loads_structlog_with_its_first_line() -> None:
 
 
 WITHOUT_DESCRIPTORS = (
-    "import logging, resource, time; from bkbox import logs; logs.begin('p', logs.LogSettings());"
+    "import logging, resource, time; from bkbox.base import logs; logs.begin('p', logs.LogSettings());"
     "_, hard = resource.getrlimit(resource.RLIMIT_NOFILE);"
     "resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard)); logging.getLogger('x').info('first');"
     "time.sleep(0.5); resource.setrlimit(resource.RLIMIT_NOFILE, (100, hard));"

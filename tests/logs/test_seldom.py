@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from bkbox.logs.seldom import Seldom
+from bkbox.base.logs.seldom import Seldom
 
 
 class Clock:

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 import bkbox
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import VersionConflictError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from bkbox.base.ids import BookieId
 from bkbox.errors import EncodingError
-from bkbox.ids import BookieId
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.maintenance import (

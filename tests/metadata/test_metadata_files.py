@@ -15,9 +15,11 @@ from pathlib import Path
 import pytest
 from metadata_peer import ledger_of
 
+from bkbox.base.ids import LedgerId
 from bkbox.errors import ConfigError, MetadataError, MetadataUnavailableError
-from bkbox.ids import LedgerId
-from bkbox.metadata import connect, create, database, sqlite
+from bkbox.metadata import connect, create
+from bkbox.metadata.sqlite import database
+from bkbox.metadata.sqlite import store as sqlite
 
 NOBODY = 65_534
 

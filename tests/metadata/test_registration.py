@@ -14,13 +14,13 @@ from pathlib import Path
 import pytest
 from metadata_peer import peer
 
+from bkbox.base.ids import BookieId
 from bkbox.errors import OperatorError
-from bkbox.ids import BookieId
-from bkbox.metadata import database, registration
 from bkbox.metadata.base import RegisteredBookie
 from bkbox.metadata.liveness import Process, boottime_ms, this_process
-from bkbox.metadata.registration import LEASE_MS, Row
-from bkbox.metadata.sqlite import SqliteStore, create
+from bkbox.metadata.sqlite import database, registration
+from bkbox.metadata.sqlite.registration import LEASE_MS, Row
+from bkbox.metadata.sqlite.store import SqliteStore, create
 from bkbox.wire.service_info import rpc_service_info
 
 BOOKIE = BookieId("127.0.0.1:3181")

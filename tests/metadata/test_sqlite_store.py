@@ -11,13 +11,15 @@ from uuid import UUID
 import pytest
 from metadata_peer import ledger_of, peer
 
+from bkbox.base.ids import MAX_ID, BookieId, LedgerId
 from bkbox.errors import (
     MetadataError,
     MetadataUnavailableError,
 )
-from bkbox.ids import MAX_ID, BookieId, LedgerId
-from bkbox.metadata import connect, create, database, sqlite
+from bkbox.metadata import connect, create
 from bkbox.metadata.base import RANGE_LEDGERS_MAX
+from bkbox.metadata.sqlite import database
+from bkbox.metadata.sqlite import store as sqlite
 from bkbox.wire import ledger_metadata
 
 BOOKIE = BookieId("127.0.0.1:3181")

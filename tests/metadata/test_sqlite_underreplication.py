@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from metadata_peer import ledger_of
 
+from bkbox.base.ids import LedgerId
 from bkbox.errors import MetadataError
-from bkbox.ids import LedgerId
 from bkbox.metadata import connect, create
 from bkbox.metadata.liveness import Process, boottime_ms, this_process
-from bkbox.metadata.sqlite import SqliteStore
+from bkbox.metadata.sqlite.store import SqliteStore
 
 LEDGER = LedgerId(7)
 
@@ -50,7 +50,7 @@ def test_a_lock_is_renewed_for_as_long_as_it_is_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr("bkbox.metadata.leases.RENEWAL_INTERVAL_S", 0.05)
+        monkeypatch.setattr("bkbox.metadata.sqlite.leases.RENEWAL_INTERVAL_S", 0.05)
         path = tmp_path / "cluster.db"
         await create(f"sqlite:{path}")
         now = [1_000]
@@ -73,7 +73,7 @@ def test_a_lock_that_was_taken_over_is_not_taken_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def scenario() -> None:
-        monkeypatch.setattr("bkbox.metadata.leases.RENEWAL_INTERVAL_S", 0.05)
+        monkeypatch.setattr("bkbox.metadata.sqlite.leases.RENEWAL_INTERVAL_S", 0.05)
         path = tmp_path / "cluster.db"
         async with await create(f"sqlite:{path}") as store:
             tree = store.under_replication

@@ -10,6 +10,7 @@ from dataclasses import replace
 import pytest
 from metadata_peer import count_of, ledger_of, peer
 
+from bkbox.base.ids import MAX_ID, BookieId, EntryId, LedgerId
 from bkbox.errors import (
     EncodingError,
     HandleClosedError,
@@ -18,7 +19,6 @@ from bkbox.errors import (
     OperatorError,
     VersionConflictError,
 )
-from bkbox.ids import MAX_ID, BookieId, EntryId, LedgerId
 from bkbox.metadata import connect, init_cluster
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.ledger import DigestType, Fragment, LedgerState

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 
 from metadata_peer import peer
 
-from bkbox.ids import LedgerId
+from bkbox.base.ids import LedgerId
 from bkbox.metadata import connect
 from bkbox.metadata.underreplication import Task, UnderReplication
 from bkbox.wire.underreplication import UnderreplicatedLedger

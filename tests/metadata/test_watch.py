@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 from metadata_peer import ledger_of, peer
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import HandleClosedError, MetadataError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore
-from bkbox.metadata.watch import Changes, watch
+from bkbox.metadata.sqlite.watch import Changes, watch
 
 ONE = LedgerId(1)
 BOOKIE = BookieId("b:1")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from bkbox.base.values import replaced
 from bkbox.model.options import (
     AS_PUBLISHED,
     Clearing,
@@ -17,7 +18,6 @@ from bkbox.model.options import (
     Options,
     Status,
 )
-from bkbox.values import replaced
 
 LONG = os.environ.get("TESTS_LONG") == "1"
 

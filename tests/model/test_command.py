@@ -9,10 +9,10 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
+from bkbox.base.host.files import HostFiles
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
 from bkbox.cli.modelcheck import _room
-from bkbox.host.files import HostFiles
 from tests.harness.documents import document
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.base.ids import BookieId, EntryId, LedgerId
+from bkbox.base.values import replaced
 from bkbox.model import crash
 from bkbox.model.network import LOST, THERE, Kind, Message
 from bkbox.model.options import Clearing, Loss, Marks, Options, Status
 from bkbox.model.state import Fragment, Part, World
 from bkbox.protocol.boot import mark_for
-from bkbox.values import replaced
 from bkbox.wire import ledger as wire
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from bkbox.base.values import replaced
 from bkbox.checks import divergence, fragments, held, order, replication
 from bkbox.model.options import Options, Status
 from bkbox.model.properties import TYPES, Safety
 from bkbox.model.state import Client, Fragment, Part, Role, World
-from bkbox.values import replaced
 
 
 @pytest.mark.parametrize(

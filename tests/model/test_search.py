@@ -8,6 +8,7 @@ from itertools import permutations
 
 import pytest
 
+from bkbox.base.values import replaced
 from bkbox.errors import ModelTooLargeError, QuorumSizeError
 from bkbox.kernel.fingerprints import Fingerprints, Memo, print_of
 from bkbox.model.options import Options, Status
@@ -16,7 +17,6 @@ from bkbox.model.renaming import renamed_client, renamed_part
 from bkbox.model.search import Statistics, search
 from bkbox.model.space import Space, State, Words
 from bkbox.model.table import Table
-from bkbox.values import replaced
 
 SMALL = Options(message_loss=False, windows=(Status.OPEN,), crashes=0)
 CRASHING = replaced(SMALL, crashes=1)

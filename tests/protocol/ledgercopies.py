@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from hypothesis import strategies as st
 
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
 

@@ -13,8 +13,8 @@ from typing import Any
 
 from notation import LEDGER
 
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.errors import BkboxError, MetadataUnavailableError
-from bkbox.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.protocol import effects as fx
 from bkbox.protocol import events as ev
 from bkbox.protocol.boot import mark_for

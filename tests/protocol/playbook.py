@@ -26,8 +26,8 @@ from typing import Any
 
 from notation import parse_answer, parse_metadata, parse_range, show
 
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.errors import MetadataUnavailableError
-from bkbox.ids import BookieId, EntryId
 from bkbox.protocol import effects as fx
 from bkbox.protocol import events as ev
 from bkbox.wire.digest import VerifiedEntry

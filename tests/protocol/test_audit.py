@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from ledgercopies import A, B, C, D, copies_by_entry, ledger, ledgers, runs
 
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 from bkbox.protocol.audit import Answer, Findings, Said, audit, live_copies, settled_fragments
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 

@@ -7,7 +7,7 @@ import hashlib
 import pytest
 from notation import ledger
 
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 from bkbox.protocol.boot import (
     DiskClass,
     DiskEvidence,

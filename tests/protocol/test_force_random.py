@@ -14,7 +14,7 @@ from typing import Any
 
 from notation import ledger
 
-from bkbox.ids import EntryId
+from bkbox.base.ids import EntryId
 from bkbox.protocol import effects as fx
 from bkbox.protocol import events as ev
 from bkbox.protocol.writer import LedgerWriter

@@ -7,8 +7,8 @@ from notation import ledger
 from playbook import Player, play
 from test_recovery_machine import EMPTY, fenced, found
 
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.errors import BugError
-from bkbox.ids import BookieId, EntryId
 from bkbox.protocol import events as ev
 from bkbox.protocol.longpoll import LongPoll
 from bkbox.protocol.reader import EntryReader

@@ -6,7 +6,7 @@ import pytest
 from notation import ledger
 from playbook import play
 
-from bkbox.ids import EntryId
+from bkbox.base.ids import EntryId
 from bkbox.protocol.longpoll import LongPoll
 
 

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from bkbox.ids import BookieId
+from bkbox.base.ids import BookieId
 from bkbox.protocol.placement import Candidate, Mode, Placement, Verdict, place
 from bkbox.wire.write_set import write_set
 

@@ -17,8 +17,8 @@ import pytest
 from modelcluster import Actor, Cluster, InFlight, lost_entries
 from notation import ledger
 
+from bkbox.base.ids import EntryId
 from bkbox.errors import NoSuchEntryError
-from bkbox.ids import EntryId
 from bkbox.protocol.effects import Closed, LacFound, Recovered
 from bkbox.protocol.events import Append, BookieBack, Close
 from bkbox.protocol.lac import LacReader

@@ -6,7 +6,7 @@ import pytest
 from notation import ledger
 from playbook import Player, play
 
-from bkbox.ids import EntryId
+from bkbox.base.ids import EntryId
 from bkbox.protocol.lac import LacReader
 from bkbox.protocol.reader import EntryReader
 from bkbox.wire.ledger import LedgerMetadata, LedgerState

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from notation import ledger
 
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.protocol.repair import (
     expected_entries,
     may_leave_limbo,

@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from ledgercopies import A, B, C, D, copies_by_entry, ledger, ledgers, runs
 
-from bkbox.ids import BookieId, EntryId
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.audit import Answer, Said, audit
 from bkbox.protocol.rereplication import (
     Transfer,

@@ -12,7 +12,7 @@ from modelcluster import Actor, Cluster, InFlight, ModelBookie
 from notation import LEDGER, ledger
 
 import bkbox.protocol.survey as module
-from bkbox.ids import BookieId, EntryId
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.diagnosis import Prospect, diagnose
 from bkbox.protocol.effects import Recovered
 from bkbox.protocol.ending import Ending, ending

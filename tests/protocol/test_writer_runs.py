@@ -11,7 +11,7 @@ import pytest
 from notation import ledger, show, show_metadata
 from playbook import play
 
-from bkbox.ids import BookieId, EntryId
+from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol import effects as fx
 from bkbox.protocol import events as ev
 from bkbox.protocol.writer import LedgerWriter

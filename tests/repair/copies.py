@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client import LedgerWriter
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.jobs.work import Work
 from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore

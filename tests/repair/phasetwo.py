@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
 from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set

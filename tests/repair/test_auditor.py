@@ -7,8 +7,8 @@ import sqlite3
 from collections.abc import Callable
 from contextlib import closing, suppress
 
+from bkbox.base.ids import BookieId
 from bkbox.errors import JobCancelledError
-from bkbox.ids import BookieId
 from bkbox.metadata import maintenance
 from bkbox.repair.auditor import Auditor
 from tests.jobs.works import FreeWork

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from bkbox.ids import LedgerId
+from bkbox.base.ids import LedgerId
 from tests.harness.processes import BKBOX, bkbox, wait_for
 from tests.repair.copies import Cluster, hands
 

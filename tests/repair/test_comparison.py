@@ -17,8 +17,8 @@ from phasetwo import (
 
 from bkbox.admin import client as admin
 from bkbox.admin.paths import admin_socket_path
-from bkbox.config import load
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.base.ids import BookieId, EntryId, LedgerId
+from bkbox.config.load import load
 from bkbox.jobs.job import Job, JobKind
 from bkbox.protocol.agreement import agreement
 from bkbox.wire.digest import VerifiedEntry

@@ -10,10 +10,10 @@ from typing import Any, cast
 
 import pytest
 
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.client.adds import AddFrames
 from bkbox.client.matching import BATCH_ENTRIES_AT
 from bkbox.errors import BugError, JobCancelledError
-from bkbox.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 from bkbox.protocol.events import NoAnswer
 from bkbox.repair.copier import Copier, in_runs
 from bkbox.repair.window import ByteWindow

@@ -10,8 +10,8 @@ import time
 
 import pytest
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import JobCancelledError, OperatorError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.repair.decommission import Decommission
 from bkbox.repair.replication import ReplicationSettings
 from tests.harness.cluster import bookies_of

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from killing import TIMEOUT_S, enough_met, jobs, kill_within, seeds, wait_for_job
 
-from bkbox.ids import BookieId, LedgerId
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.jobs.job import JobKind
 from tests.harness.cluster import bookies_of
 from tests.harness.processes import BKBOX, bkbox

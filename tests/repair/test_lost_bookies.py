@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from bkbox.ids import BookieId, LedgerId
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.repair.lostbookies import LostBookies
 from bkbox.repair.waits import Waits
 

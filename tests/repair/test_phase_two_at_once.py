@@ -7,9 +7,9 @@ import random
 import time
 from typing import Any, cast
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import RecoveryAbortedError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
 from bkbox.metadata.base import MetadataStore, Versioned

@@ -10,13 +10,13 @@ from dataclasses import dataclass, field, replace
 from types import SimpleNamespace
 from typing import Any
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import (
     ConnectionLostError,
     MetadataError,
     MetadataUnavailableError,
     NoSuchLedgerError,
 )
-from bkbox.ids import BookieId, LedgerId
 from bkbox.ipc import channel, messages
 from bkbox.ipc.messages import BYTES_ITEM, LEDGER_ID_ITEM, OVER_QUOTA_PAGE
 from bkbox.metadata.base import Versioned

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import JobCancelledError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import maintenance
 from bkbox.wire.ledger import Fragment
 from tests.harness.processes import BookieProcess

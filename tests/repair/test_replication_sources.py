@@ -11,9 +11,9 @@ from typing import Any
 import psutil
 import pytest
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.matching import Reply
 from bkbox.errors import LedgerError, NoSuchEntryError, UnknownEntryError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.protocol.events import NoAnswer
 from bkbox.repair.transfer import Sources
 from bkbox.wire.codes import Code

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.matching import BATCH_ENTRIES_AT
 from bkbox.errors import MetadataError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.repair.runs import Packer, batch_bytes, batch_entries, in_turns
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState

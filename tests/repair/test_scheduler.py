@@ -10,8 +10,8 @@ from typing import Any, cast
 
 import pytest
 
+from bkbox.base.ids import BookieId
 from bkbox.errors import DiskFullError, JobCancelledError
-from bkbox.ids import BookieId
 from bkbox.ipc import messages
 from bkbox.jobs.job import JobAction, JobKind
 from bkbox.jobs.work import Work

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import connect
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect as connect_store
 from bkbox.storage.files import RealFiles
 from bkbox.storage.marker import record_failure

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.base.ids import LedgerId
 from bkbox.client.client import connect
-from bkbox.ids import LedgerId
 from bkbox.metadata import connect as connect_store
 from bkbox.storage import marker as markers
 from bkbox.storage.marker import Run

@@ -26,9 +26,9 @@ import psutil
 
 from bkbox import metadata
 from bkbox.admin.client import fetch_status
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client import connect
 from bkbox.errors import BkboxError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.bench.peers.report import machine, replace_between
 from tests.harness.processes import BookieProcess, free_port

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from bkbox.base.limits import FRONTEND_HELD_BYTES_MAX
 from bkbox.frontend import deadlines
 from bkbox.frontend.penalty import PAUSE_S
-from bkbox.limits import FRONTEND_HELD_BYTES_MAX
 from tests.frontend.inprocess import FRAME_BYTES_MAX, InProcessBookie, serving
 from tests.harness import raw
 from tests.harness.raw import RawClient

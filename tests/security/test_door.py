@@ -17,10 +17,10 @@ from typing import Any
 
 import pytest
 
+from bkbox.base.limits import FRONTEND_HELD_BYTES_MAX
 from bkbox.errors import AuthenticationError
 from bkbox.frontend import door as door_module
 from bkbox.ipc.messages import Admit
-from bkbox.limits import FRONTEND_HELD_BYTES_MAX
 from bkbox.security import digestmd5, tokens
 from tests.frontend.inprocess import FRAME_BYTES_MAX, InProcessBookie, serving
 from tests.harness import raw

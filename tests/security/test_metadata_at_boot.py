@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import EncodingError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.wire import ledger_metadata
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw

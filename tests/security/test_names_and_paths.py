@@ -12,8 +12,8 @@ from uuid import UUID
 
 import pytest
 
-from bkbox import ids
-from bkbox.configschema import bookie_id_problem
+from bkbox.base import ids
+from bkbox.config.schema import bookie_id_problem
 from bkbox.errors import BkboxError, DiskError, EncodingError, InvalidIdError
 from bkbox.metadata.loglists import log_name
 from bkbox.storage.files import RealFiles, write_atomic

@@ -13,9 +13,9 @@ import pytest
 import yaml
 from click.testing import CliRunner
 
+from bkbox.base.ids import LedgerId
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
-from bkbox.ids import LedgerId
 from bkbox.metadata import connect
 from bkbox.wire.ledger import LedgerState
 from tests.harness.cluster import NOBODY, create_ledgers, empty, ledger_of

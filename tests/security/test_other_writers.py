@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.base.host.writers import writable_by_others
 from bkbox.cli.exits import ExitCode
-from bkbox.host.writers import writable_by_others
 from tests.harness.fixtures import MakeBookie, make_bookie
 from tests.harness.processes import bkbox, free_port, wait_for
 

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.config import Config, load
+from bkbox.config.load import load
+from bkbox.config.schema import Config
 from bkbox.errors import ConfigError
 from bkbox.security.quotas import Quotas, Use, parse_quota
 

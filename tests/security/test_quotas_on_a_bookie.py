@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.jobs.job import JobKind
 from bkbox.metadata import connect
 from bkbox.wire.ledger import Fragment

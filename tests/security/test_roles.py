@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from bkbox.base.logs.refusals import Refusals
 from bkbox.frontend.guard import Guard, need_of_v2, need_of_v3
 from bkbox.frontend.intake import Intake
 from bkbox.kernel.stream import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
-from bkbox.logs.refusals import Refusals
 from bkbox.security.rates import Bucket, Buckets
 from bkbox.security.roles import (
     ALL,

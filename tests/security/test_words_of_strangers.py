@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.base.logs.rendering import formatter
 from bkbox.errors import AuthenticationError
-from bkbox.logs.rendering import formatter
 from bkbox.security import digestmd5, tokens
 from bkbox.security.exchange import Step
 from tests.frontend.inprocess import InProcessBookie

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.host.blocks import Device
+from bkbox.base.host.blocks import Device
 from bkbox.selftest import killed
 from bkbox.selftest.flushes import judge
 from bkbox.selftest.killed import BLOCK_BYTES, block

@@ -11,15 +11,15 @@ from typing import Any
 
 import pytest
 
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.base.values import replaced
 from bkbox.bookie.ledgers import brought_back
 from bkbox.errors import MetadataError, MetadataUnavailableError, NoSuchLedgerError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.ipc import messages
 from bkbox.metadata.base import Versioned
 from bkbox.repair.environment import Environment
 from bkbox.repair.gc import collect
 from bkbox.storage.records import LedgerRecord
-from bkbox.values import replaced
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
 from tests.harness.cluster import ledger_of
 from tests.jobs.works import FreeWork

@@ -9,9 +9,9 @@ from typing import Any, TypeVar
 
 from bkbox.admin import client as admin
 from bkbox.admin.paths import admin_socket_path
+from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client, connect
-from bkbox.config import load
-from bkbox.ids import LedgerId
+from bkbox.config.load import load
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.metadata import connect as connect_metadata
 from bkbox.storage.files import RealFiles

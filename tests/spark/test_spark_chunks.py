@@ -11,8 +11,8 @@ pytest.importorskip("pyspark")
 
 from pyspark_bookkeeper.chunks import CHUNK_BYTES
 
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.errors import NoSuchEntryError, UnknownEntryError
-from bkbox.ids import EntryId, LedgerId
 from bkbox.wire.ledger import DigestType
 from tests.audit.forging import PASSWORD, Place, forge
 from tests.audit.forging import payload as forged

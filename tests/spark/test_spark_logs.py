@@ -12,12 +12,12 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client.log import Log
 from bkbox.client.log.options import LogOptions
 from bkbox.client.log.position import Position
 from bkbox.client.log.stored import StoredList
 from bkbox.errors import ConfigError, NoSuchEntryError, OperatorError
-from bkbox.ids import EntryId, LedgerId
 from bkbox.wire.ledger import LedgerState
 from tests.repair.copies import Cluster, Hands
 from tests.spark.inprocess import Row, follow_here, read_here

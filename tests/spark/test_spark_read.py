@@ -10,8 +10,8 @@ import pytest
 
 pytest.importorskip("pyspark")
 
+from bkbox.base.ids import LedgerId
 from bkbox.client.log import Log
-from bkbox.ids import LedgerId
 from tests.repair.copies import Cluster, Hands, payload
 from tests.spark.sparkledgers import as_text, closed, expected, in_cluster, reader, rows
 

@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from bkbox.base.values import replaced
 from bkbox.storage.compaction import Compaction, remove_segment
 from bkbox.storage.index import LedgerIndex
 from bkbox.storage.records import (
@@ -23,7 +24,6 @@ from bkbox.storage.records import (
     lac_record,
     ledger_record,
 )
-from bkbox.values import replaced
 from tests.storage.bench import KEY, Host, entry, entry_bytes
 from tests.storage.compacting import look_through, reindexed, sealed
 

@@ -11,10 +11,10 @@ from uuid import UUID
 
 import pytest
 
+from bkbox.base.limits import CATCH_UP_CACHE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_STREAM_BYTES
 from bkbox.errors import DiskError
 from bkbox.kernel.recent import Finder
 from bkbox.kernel.runs import Run
-from bkbox.limits import CATCH_UP_CACHE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_STREAM_BYTES
 from bkbox.storage.files import RealFiles
 from bkbox.storage.logreader import LogReader
 from bkbox.storage.readahead import ReadAhead

@@ -7,6 +7,7 @@ from uuid import UUID
 
 import pytest
 
+from bkbox.base.values import replaced
 from bkbox.errors import DamagedError, FormatVersionError
 from bkbox.storage.files import RealFiles
 from bkbox.storage.records import Kind, Record
@@ -29,7 +30,6 @@ from bkbox.storage.segment import (
     scan,
     segment_file_name,
 )
-from bkbox.values import replaced
 
 NAME = SegmentName(ENTRY_LOG_MAGIC, UUID(int=7), 3)
 BODIES = [b"first", b"", b"third " * 20]

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bkbox import config as configuration
 from bkbox.admin.status import Cookies
+from bkbox.config import load as configuration
 from bkbox.metadata import connect
 from bkbox.storage.files import RealFiles
 from bkbox.supervisor import cookies

@@ -10,8 +10,8 @@ from typing import cast
 
 import pytest
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import DiskFailedError, MetadataUnavailableError, NoSuchLedgerError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.ipc import messages
 from bkbox.metadata.base import MetadataStore, Versioned
 from bkbox.storage.lock import DiskLock

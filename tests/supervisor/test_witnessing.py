@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
+from bkbox.base.ids import BookieId
 from bkbox.errors import VersionConflictError
-from bkbox.ids import BookieId
 from bkbox.metadata import create
 from bkbox.metadata.base import MetadataStore, Versioned
 from bkbox.storage.files import RealFiles

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
-from bkbox.configschema import SCHEMA
+from bkbox.config.schema import SCHEMA
 
 ROOT = Path(__file__).parents[2]
 UNITS = ("bkbox.service", "bkbox@.service")

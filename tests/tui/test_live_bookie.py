@@ -17,7 +17,7 @@ from bkbox_tui.snapshot import Snapshot
 from bkbox_tui.sources import Bookie
 from textual.widgets import Input
 
-from bkbox import config as configuration
+from bkbox.config import load as configuration
 from bkbox.errors import NoSuchLedgerError
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import bkbox

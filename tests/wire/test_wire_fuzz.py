@@ -11,8 +11,8 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import EncodingError, FrameError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.wire import (
     auth,
     availability,

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bkbox.base.ids import MAX_ID, BookieId, EntryId, LedgerId
 from bkbox.errors import EncodingError
-from bkbox.ids import MAX_ID, BookieId, EntryId, LedgerId
 from bkbox.wire import availability, paths
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.paths import PathLayout

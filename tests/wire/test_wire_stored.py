@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import CookieMismatchError, EncodingError
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.protocol.adds import fragments_from
 from bkbox.wire import (
     cookie,

@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from bkbox.wire import vectors
 from bkbox.wire.v3_format import REQUEST, RESPONSE
+from tests.vectors import check
 
 FOLDER = Path(__file__).parent / "vectors"
 FILES = sorted(FOLDER.glob("*.json"))
 CASES = [
     pytest.param(case, id=f"{path.stem}:{case.name}")
     for path in FILES
-    for case in vectors.load(path.read_text(encoding="utf-8")).cases
+    for case in check.load(path.read_text(encoding="utf-8")).cases
 ]
 
 PROVEN_FIELDS = {
@@ -46,30 +46,29 @@ def _changed(value: Any) -> Any:
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_holds(case: vectors.NamedCase) -> None:
-    assert vectors.problems(case) == []
+def test_holds(case: check.NamedCase) -> None:
+    assert check.problems(case) == []
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_change_is_noticed(case: vectors.NamedCase) -> None:
+def test_a_change_is_noticed(case: check.NamedCase) -> None:
     fields = PROVEN_FIELDS & case.case.keys()
     if "bookie_id" in case.case and "value" not in case.case:
         fields -= {"bookie_id"}
     for field in fields:
         wrong = copy.deepcopy(dict(case.case))
         wrong[field] = _changed(wrong[field])
-        assert vectors.problems(vectors.NamedCase(case.name, wrong, case.check)), field
+        assert check.problems(check.NamedCase(case.name, wrong, case.check)), field
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_parsed_is_compared_field_by_field(case: vectors.NamedCase) -> None:
+def test_parsed_is_compared_field_by_field(case: check.NamedCase) -> None:
     parsed = case.case.get("parsed")
     for field in parsed if isinstance(parsed, dict) else ():
         wrong = copy.deepcopy(dict(case.case))
         wrong["parsed"][field] = "wrong"
         assert any(
-            field in text
-            for text in vectors.problems(vectors.NamedCase(case.name, wrong, case.check))
+            field in text for text in check.problems(check.NamedCase(case.name, wrong, case.check))
         )
 
 
@@ -95,17 +94,17 @@ V3_CASES = [param for param in CASES if str(param.id).startswith("wire-v3:")]
 
 
 @pytest.mark.parametrize("case", V3_CASES)
-def test_messages_are_compared_field_by_field(case: vectors.NamedCase) -> None:
+def test_messages_are_compared_field_by_field(case: check.NamedCase) -> None:
     assert not case.case["message"].keys() - {*V3_PARTS, "header", "status", "requestContext"}
     for field, wrong in _wrong_messages(case.case["message"]):
-        found = vectors.problems(
-            vectors.NamedCase(case.name, {**case.case, "message": wrong}, case.check)
+        found = check.problems(
+            check.NamedCase(case.name, {**case.case, "message": wrong}, case.check)
         )
         assert found, f"{field} of {wrong}"
 
 
 def _run(*paths: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "bkbox.wire.vectors", *map(str, paths)]
+    command = [sys.executable, "-m", "tests.vectors", *map(str, paths)]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -146,18 +145,18 @@ def test_what_cannot_be_checked_is_told(
 ) -> None:
     path = tmp_path / "x.json"
     path.write_text(content)
-    assert vectors.main([str(FILES[0]), str(path)]) == 2
+    assert check.main([str(FILES[0]), str(path)]) == 2
     assert reason in capsys.readouterr().out
 
 
 def test_a_missing_file_and_no_file() -> None:
-    assert vectors.main(["/nonexistent/vectors.json"]) == 2
-    assert vectors.main([]) == 2
+    assert check.main(["/nonexistent/vectors.json"]) == 2
+    assert check.main([]) == 2
 
 
 def test_unknown_groups_and_odd_cases_do_not_pass() -> None:
     text = '{"small_znodes": [{"kind": "new"}, 3, {}], "write_sets": [], "news": [{"a": 1}]}'
-    found = [bool(vectors.problems(case)) for case in vectors.load(text).cases]
+    found = [bool(check.problems(case)) for case in check.load(text).cases]
     assert found == [True] * 4
 
 
@@ -172,9 +171,9 @@ def _v3_case(frame: str, message: Any = None, **more: Any) -> dict[str, Any]:
 
 
 def _found(*cases: dict[str, Any]) -> list[list[str]]:
-    loaded = vectors.load(json.dumps({"cases": cases}))
+    loaded = check.load(json.dumps({"cases": cases}))
     assert loaded.kind == "wire-v3"
-    return [vectors.problems(case) for case in loaded.cases]
+    return [check.problems(case) for case in loaded.cases]
 
 
 def _read_message(txn: int, **more: Any) -> dict[str, Any]:
@@ -232,7 +231,7 @@ def test_frames_that_have_to_be_refused() -> None:
     accepted = _v3_case(READ.format(txn=1), kind="reject")
     assert [bool(found) for found in _found(*refused, good, accepted)] == [False] * 5 + [True]
     assert [bool(found) for found in _found(*refused[:2], accepted)] == [False, False, True]
-    assert vectors.load(json.dumps({"cases": [refused[2]]})).kind == "wire-v2"
+    assert check.load(json.dumps({"cases": [refused[2]]})).kind == "wire-v2"
 
 
 def test_versions_are_not_mixed_in_one_file() -> None:

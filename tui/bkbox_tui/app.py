@@ -19,10 +19,10 @@ from textual.notifications import SeverityLevel
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Footer, Static, Tab, Tabs
 
-from bkbox import waits
+from bkbox.base import waits
+from bkbox.base.words import error_text, rate_of
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import Job, JobAction, JobState
-from bkbox.words import error_text, rate_of
 from bkbox_tui.dialogs import HelpScreen, Page, Question
 from bkbox_tui.explain import explained
 from bkbox_tui.keys import KEYS, PANELS, keys_of

@@ -7,7 +7,7 @@ from typing import Any
 
 from bkbox.admin import status as statuses
 from bkbox.admin.status import Status
-from bkbox.documents import from_document
+from bkbox.base.documents import from_document
 from bkbox.errors import EncodingError
 from bkbox.jobs import job as jobs_documents
 from bkbox.jobs.job import Job

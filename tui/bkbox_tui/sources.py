@@ -18,9 +18,10 @@ from bkbox.admin.limbo import LimboLedger
 from bkbox.admin.members import Member, members_of
 from bkbox.admin.paths import CONFIG_URL, admin_socket_path
 from bkbox.admin.status import Status
+from bkbox.base.ids import BookieId, ledger_id
 from bkbox.cli.discover import found_here
 from bkbox.cli.ledgerrepair import survey_view
-from bkbox.config import Config
+from bkbox.config.schema import Config
 from bkbox.errors import (
     BkboxError,
     BookieNotRunningError,
@@ -28,7 +29,6 @@ from bkbox.errors import (
     EncodingError,
     OperatorError,
 )
-from bkbox.ids import BookieId, ledger_id
 from bkbox.jobs.job import JobAction
 from bkbox.metadata import connect
 from bkbox.protocol.placement import Candidate

@@ -9,8 +9,8 @@ import importlib
 from enum import IntEnum
 from typing import Any
 
+from bkbox.base.words import error_text
 from bkbox.errors import CompressionError, EncodingError
-from bkbox.words import error_text
 
 
 class Compression(IntEnum):

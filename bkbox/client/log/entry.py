@@ -24,11 +24,11 @@ import struct
 from collections.abc import Iterable
 from enum import IntEnum
 
+from bkbox.base.limits import FRAME_BYTES_MAX
+from bkbox.base.values import value
+from bkbox.base.words import error_text
 from bkbox.client.log.compression import Compression, compress, decompress
 from bkbox.errors import EncodingError
-from bkbox.limits import FRAME_BYTES_MAX
-from bkbox.values import value
-from bkbox.words import error_text
 
 MAGIC = b"bkl"
 FORMAT = 1

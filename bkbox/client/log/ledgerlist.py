@@ -16,10 +16,10 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 
+from bkbox.base.ids import EntryId, LedgerId
+from bkbox.base.words import error_text, quoted
 from bkbox.client.log.position import BEGINNING, Position
 from bkbox.errors import BugError, EncodingError, InvalidIdError
-from bkbox.ids import EntryId, LedgerId
-from bkbox.words import error_text, quoted
 
 FORMAT = 1
 MAY_BE_OPEN = 2

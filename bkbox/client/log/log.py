@@ -6,6 +6,7 @@ from collections.abc import AsyncGenerator
 from contextlib import suppress
 from dataclasses import dataclass
 
+from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client import arguments
 from bkbox.client.client import Client
 from bkbox.client.log.ledgerlist import LedgerList
@@ -21,7 +22,6 @@ from bkbox.errors import (
     NoSuchLedgerError,
     VersionConflictError,
 )
-from bkbox.ids import EntryId, LedgerId
 from bkbox.metadata.loglists import DATASET_PREFIX, log_name
 
 _PATIENCE_S = 1.0

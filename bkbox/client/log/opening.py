@@ -18,6 +18,8 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from bkbox.base.ids import LedgerId
+from bkbox.base.words import error_text
 from bkbox.client.client import Client
 from bkbox.client.inner import Inner
 from bkbox.client.log.entry import Kind, decode, encode_state
@@ -38,8 +40,6 @@ from bkbox.errors import (
     NotLeaderError,
     VersionConflictError,
 )
-from bkbox.ids import LedgerId
-from bkbox.words import error_text
 
 log = logging.getLogger(__name__)
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from bkbox.base.ids import MAX_ID, EntryId, LedgerId
 from bkbox.client import arguments
 from bkbox.errors import InvalidIdError
-from bkbox.ids import MAX_ID, EntryId, LedgerId
 
 _TEXT = re.compile(r"([0-9]{1,19}):([0-9]{1,19})(?:\.([0-9]{1,9}))?")
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 
+from bkbox.base.ids import EntryId, LedgerId
+from bkbox.base.values import value
 from bkbox.client.client import Client
 from bkbox.client.inner import Inner
 from bkbox.client.log.entry import RawRecord, decode
@@ -16,8 +18,6 @@ from bkbox.client.log.position import BEGINNING, Position
 from bkbox.client.log.stored import StoredList
 from bkbox.client.reader import Entry, LedgerReader
 from bkbox.errors import EncodingError, LogTruncatedError, NoSuchLedgerError
-from bkbox.ids import EntryId, LedgerId
-from bkbox.values import value
 
 
 @value

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import json
 
+from bkbox.base.ids import EntryId, LedgerId
+from bkbox.base.words import error_text
 from bkbox.client.log.position import Position
 from bkbox.errors import EncodingError
-from bkbox.ids import EntryId, LedgerId
-from bkbox.words import error_text
 
 WRITERS_MAX = 10_000
 STATE_BYTES_MAX = 4 << 20

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Callable
 
+from bkbox.base.ids import LedgerId
 from bkbox.client.inner import Inner
 from bkbox.client.log.ledgerlist import LedgerList, decode, encode
 from bkbox.errors import (
@@ -15,7 +16,6 @@ from bkbox.errors import (
     NoSuchLogError,
     VersionConflictError,
 )
-from bkbox.ids import LedgerId
 from bkbox.metadata.base import MetadataStore, Versioned
 
 Change = Callable[[LedgerList], LedgerList]

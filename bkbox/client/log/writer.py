@@ -19,6 +19,7 @@ from collections.abc import Iterable, Iterator, Sized
 from itertools import repeat
 from typing import NamedTuple
 
+from bkbox.base.ids import EntryId
 from bkbox.client import arguments
 from bkbox.client.binding import Binding
 from bkbox.client.client import Client
@@ -49,7 +50,6 @@ from bkbox.errors import (
     SequenceError,
     WindowFullError,
 )
-from bkbox.ids import EntryId
 
 log = logging.getLogger(__name__)
 

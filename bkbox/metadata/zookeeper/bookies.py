@@ -11,8 +11,8 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from bkbox.base.ids import BookieId, bookie_id
 from bkbox.errors import EncodingError, InvalidIdError
-from bkbox.ids import BookieId, bookie_id
 from bkbox.metadata.base import RegisteredBookie
 from bkbox.metadata.zookeeper.connection import Connection, Watch
 from bkbox.metadata.zookeeper.nodes import Node, NoNodeError

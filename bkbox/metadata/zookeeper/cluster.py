@@ -11,15 +11,15 @@ from __future__ import annotations
 from contextlib import suppress
 from uuid import UUID
 
+from bkbox.base.words import quoted
+from bkbox.config.metadata_uri import ZooKeeperUri, query_of
 from bkbox.errors import ConfigError, EncodingError, MetadataError, OperatorError
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.nodes import LostReplyError, NodeExistsError, NoNodeError
-from bkbox.metadatauri import ZooKeeperUri, query_of
 from bkbox.wire import layout as layouts
 from bkbox.wire.layout import LedgerLayout
 from bkbox.wire.paths import PathLayout
-from bkbox.words import quoted
 
 DEFAULT_LAYOUT = PathLayout.HIERARCHICAL
 

@@ -30,9 +30,10 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from typing import Any, NamedTuple
 
-from bkbox import waits
+from bkbox.base import waits
+from bkbox.base.limits import ZOOKEEPER_SESSION_TIMEOUT_S
+from bkbox.config.metadata_uri import OPEN, ZooKeeperAccess
 from bkbox.errors import HandleClosedError, MetadataUnavailableError
-from bkbox.limits import ZOOKEEPER_SESSION_TIMEOUT_S
 from bkbox.metadata.zookeeper.kazooparts import (
     CuttableHandler,
     EventType,
@@ -44,7 +45,6 @@ from bkbox.metadata.zookeeper.kazooparts import (
     translated,
 )
 from bkbox.metadata.zookeeper.nodes import LostReplyError, Node, NoNodeError
-from bkbox.metadatauri import OPEN, ZooKeeperAccess
 
 CLOSE_GRACE_S = 2.0
 """How long a server is given to confirm the end of the session."""

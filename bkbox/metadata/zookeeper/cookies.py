@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
+from bkbox.base.ids import BookieId, bookie_id
 from bkbox.errors import InvalidIdError, VersionConflictError
-from bkbox.ids import BookieId, bookie_id
 from bkbox.metadata.base import Versioned
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection

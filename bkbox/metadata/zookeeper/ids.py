@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import re
 
+from bkbox.base.ids import LedgerId
 from bkbox.errors import MetadataError
-from bkbox.ids import LedgerId
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.nodes import LostReplyError, NoNodeError

@@ -23,6 +23,7 @@ from kazoo.protocol.states import EventType, KazooState, KeeperState
 from kazoo.retry import KazooRetry
 from kazoo.security import CREATOR_ALL_ACL
 
+from bkbox.config.metadata_uri import ZooKeeperAccess
 from bkbox.errors import BootError, ConfigError, MetadataError
 from bkbox.metadata.zookeeper.nodes import (
     BadVersionError,
@@ -31,7 +32,6 @@ from bkbox.metadata.zookeeper.nodes import (
     NoNodeError,
     NotEmptyError,
 )
-from bkbox.metadatauri import ZooKeeperAccess
 from bkbox.security.secretfiles import read_secret, read_word
 
 __all__ = [

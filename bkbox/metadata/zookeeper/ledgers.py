@@ -12,6 +12,7 @@ import re
 from collections.abc import AsyncIterator
 from dataclasses import replace
 
+from bkbox.base.ids import MAX_ID, LedgerId
 from bkbox.errors import (
     EncodingError,
     LedgerExistsError,
@@ -19,7 +20,6 @@ from bkbox.errors import (
     NoSuchLedgerError,
     VersionConflictError,
 )
-from bkbox.ids import MAX_ID, LedgerId
 from bkbox.metadata.base import RANGE_LEDGERS_MAX, Versioned
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection, Watch

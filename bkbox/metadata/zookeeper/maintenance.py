@@ -5,8 +5,8 @@ Java looks only at names that it knows below ``underreplication``, and lists tho
 
 from __future__ import annotations
 
+from bkbox.base.ids import BookieId, bookie_id
 from bkbox.errors import EncodingError, InvalidIdError, MetadataError
-from bkbox.ids import BookieId, bookie_id
 from bkbox.metadata.maintenance import Rest, Rests, decode, encode
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.zookeeper import writes

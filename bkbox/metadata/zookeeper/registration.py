@@ -20,13 +20,13 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import NamedTuple
 
+from bkbox.base.ids import BookieId
 from bkbox.errors import (
     EncodingError,
     HandleClosedError,
     MetadataError,
     OperatorError,
 )
-from bkbox.ids import BookieId
 from bkbox.metadata.base import Registration
 from bkbox.metadata.liveness import Life, Process, life_of
 from bkbox.metadata.zookeeper import writes

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from uuid import UUID
 
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.base.limits import ZOOKEEPER_SESSION_TIMEOUT_S
+from bkbox.config.metadata_uri import ZooKeeperUri
 from bkbox.errors import NoSuchLedgerError
-from bkbox.ids import BookieId, LedgerId
-from bkbox.limits import ZOOKEEPER_SESSION_TIMEOUT_S
 from bkbox.metadata.base import MetadataStore, RegisteredBookie, Registration, Versioned
 from bkbox.metadata.liveness import this_process
 from bkbox.metadata.loglists import LogLists
@@ -27,7 +28,6 @@ from bkbox.metadata.zookeeper.maintenance import ZooKeeperRests
 from bkbox.metadata.zookeeper.registration import ZooKeeperRegistration
 from bkbox.metadata.zookeeper.underreplication import ZooKeeperUnderReplication
 from bkbox.metadata.zookeeper.watches import follow
-from bkbox.metadatauri import ZooKeeperUri
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.paths import PathLayout
 from bkbox.wire.service_info import ServiceInfo

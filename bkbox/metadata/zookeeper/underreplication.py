@@ -11,8 +11,8 @@ import re
 from collections.abc import AsyncIterator, Collection
 from contextlib import suppress
 
+from bkbox.base.ids import LedgerId
 from bkbox.errors import EncodingError, MetadataError, MetadataUnavailableError
-from bkbox.ids import LedgerId
 from bkbox.metadata.underreplication import (
     Candidacy,
     Lock,

@@ -11,10 +11,10 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from bkbox.base.ids import BookieId
 from bkbox.bench.load import Load, Shape, measured
 from bkbox.bench.server import temporary_folder
 from bkbox.errors import BkboxError
-from bkbox.ids import BookieId
 from bkbox.kernel.load import ADD
 from bkbox.metadata import connect
 from tests.bench.peers.java import ZooKeeper

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from bkbox.admin import client as admin
 from bkbox.admin.paths import admin_socket_path
-from bkbox.config import load
+from bkbox.config.load import load
 from bkbox.errors import BkboxError
 from tests.bench.peers.java import ZooKeeper, command
 from tests.harness.java import JavaProcess

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.ids import BookieId, EntryId, LedgerId
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
 from bkbox.wire.ledger import Fragment, LedgerState
 from tests.crash.device.blockdevice import BlockDevice, missing

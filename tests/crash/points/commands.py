@@ -15,8 +15,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
-from bkbox import config as configuration
-from bkbox.config import Config
+from bkbox.config import load as configuration
+from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, OperatorError
 from bkbox.metadata import connect
 from bkbox.storage.files import RealFiles

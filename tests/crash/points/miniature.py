@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 from uuid import UUID
 
+from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.bookie.bookie import Bookie, Work
-from bkbox.ids import BookieId, EntryId, LedgerId
 from bkbox.ipc import messages
 from bkbox.ipc.messages import FENCED, LIMBO
 from bkbox.kernel.answers import AnswerWriter

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bkbox import config, configvalues, ids, metadatauri
-from bkbox.configschema import SCHEMA
+from bkbox.base import ids
+from bkbox.config import load as config
+from bkbox.config import metadata_uri, values
+from bkbox.config.schema import SCHEMA
 from bkbox.errors import ConfigError, InvalidIdError
 from tests.fuzz.target import Target
 
@@ -49,17 +51,17 @@ def check_words(data: bytes) -> object:
     text = data.decode("utf-8", "surrogateescape")
     way: list[object] = []
     try:
-        uri = metadatauri.parse(text)
+        uri = metadata_uri.parse(text)
         way.append(type(uri))
-        if isinstance(uri, metadatauri.ZooKeeperUri):
+        if isinstance(uri, metadata_uri.ZooKeeperUri):
             layout = f"+{uri.layout}" if uri.layout else ""
             again = f"zk{layout}://{';'.join(uri.hosts)}{uri.root}"
-            assert metadatauri.parse(again) == uri
-    except metadatauri.WrongUriError as error:
+            assert metadata_uri.parse(again) == uri
+    except metadata_uri.WrongUriError as error:
         way.append(_way(str(error)))
-    address = configvalues.split_address(text)
+    address = values.split_address(text)
     if address is not None:
-        assert configvalues.split_address(configvalues.join_address(*address)) == address
+        assert values.split_address(values.join_address(*address)) == address
     for parse in (ids.ledger_id, ids.entry_id, ids.bookie_id):
         try:
             parsed = parse(text)
@@ -90,7 +92,7 @@ def _configs() -> list[bytes]:
     for name, item in SCHEMA.items():
         default = item.metadata["default"]
         try:
-            made.append(f"{name} = {configvalues.to_toml(default)}\n")
+            made.append(f"{name} = {values.to_toml(default)}\n")
         except TypeError:
             made.append(f'{name} = "x"\n')
     made += ["a = " + "[" * 3000, "\ufeffa = 1", "a = 1" + "0" * 5000, "a.b.c = '''x\n'''"]

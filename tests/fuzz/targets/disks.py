@@ -7,11 +7,11 @@ from collections.abc import Set
 from pathlib import Path
 from uuid import UUID
 
+from bkbox.base.limits import LONG_POLL_MS_MAX
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import BootError, DiskError
 from bkbox.kernel.answers import AnswerWriter
 from bkbox.kernel.batches import Located, segments
-from bkbox.limits import LONG_POLL_MS_MAX
 from bkbox.storage.checkpoint import Checkpoint, write_checkpoint
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.entrylog import ENTRY_LOG_DIR

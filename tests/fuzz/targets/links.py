@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import struct
 
+from bkbox.base.ids import EntryId
 from bkbox.client.adds import AddPacker, AddSend, Numbers
 from bkbox.client.matching import Reply, Request, Waiting, decode_batch, decode_v2, decode_v3
 from bkbox.client.stream import Stream
 from bkbox.client.turn import TurnEnd
 from bkbox.errors import BugError
-from bkbox.ids import EntryId
 from bkbox.ipc import messages
 from bkbox.protocol.effects import SendAdds
 from bkbox.protocol.events import Answer, NoAnswer

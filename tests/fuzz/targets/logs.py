@@ -7,10 +7,10 @@ from pathlib import Path
 from types import SimpleNamespace
 from uuid import UUID
 
+from bkbox.base.ids import MAX_ID
+from bkbox.base.limits import RUN_ENTRIES_MAX
 from bkbox.errors import DamagedError, DiskError, FormatVersionError
-from bkbox.ids import MAX_ID
 from bkbox.kernel.checksum import crc32c
-from bkbox.limits import RUN_ENTRIES_MAX
 from bkbox.storage import checkpoint, identity, marker
 from bkbox.storage.records import GAP_BODY, OFFSET, Kind, LedgerRecord, Record, ledger_record
 from bkbox.storage.scan import SegmentFindings, read_segment

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import EncodingError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.wire import (
     auth,
     availability,

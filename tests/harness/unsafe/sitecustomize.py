@@ -9,8 +9,8 @@ import os
 _MEASURES = os.environ.get("UNSAFE_BOOKIE", "").split(",")
 
 if "no-fence-on-boot" in _MEASURES or "no-limbo" in _MEASURES:
+    from bkbox.base.values import replaced
     from bkbox.protocol import boot
-    from bkbox.values import replaced
 
     _mark_for = boot.mark_for
 

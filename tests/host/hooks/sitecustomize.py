@@ -30,7 +30,7 @@ def _wait(_number: int, _frame: object) -> None:
 
 
 if "HOST_RESTART_S" in os.environ:
-    from bkbox import limits
+    from bkbox.base import limits
 
     limits.STALL_RESTART_S = float(os.environ["HOST_RESTART_S"])
 

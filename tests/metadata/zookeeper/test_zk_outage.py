@@ -12,8 +12,8 @@ import pytest
 from metadata_peer import ledger_of
 from test_zk_registration import open_store
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import HandleClosedError, MetadataUnavailableError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata import connect, init_cluster
 from bkbox.metadata.zookeeper import ZooKeeperStore
 from bkbox.wire.service_info import rpc_service_info

@@ -13,9 +13,10 @@ import pytest
 from kazoo.client import KazooClient
 from metadata_peer import peer
 
+from bkbox.base.ids import BookieId
+from bkbox.config import metadata_uri
 from bkbox.errors import OperatorError
-from bkbox.ids import BookieId
-from bkbox.metadata import init_cluster, metadatauri
+from bkbox.metadata import init_cluster
 from bkbox.metadata.liveness import Process, this_process
 from bkbox.metadata.zookeeper import ZooKeeperStore
 from bkbox.metadata.zookeeper.registration import PROCESS_PROPERTY, payload, process_of
@@ -35,8 +36,8 @@ async def open_store(
     session_timeout_s: float = 10.0,
     wait_s: float = 20.0,
 ) -> ZooKeeperStore:
-    uri = metadatauri.parse(zookeeper.uri(root, port=port))
-    assert isinstance(uri, metadatauri.ZooKeeperUri)
+    uri = metadata_uri.parse(zookeeper.uri(root, port=port))
+    assert isinstance(uri, metadata_uri.ZooKeeperUri)
     return await ZooKeeperStore.open(uri, wait_s=wait_s, session_timeout_s=session_timeout_s)
 
 

@@ -10,9 +10,9 @@ import pytest
 from kazoo.client import KazooClient
 from kazoo.exceptions import NoAuthError
 
+from bkbox.config.metadata_uri import WrongUriError, ZooKeeperAccess, ZooKeeperUri, parse, query_of
 from bkbox.errors import ConfigError, MetadataError, MetadataUnavailableError
 from bkbox.metadata import connect, init_cluster
-from bkbox.metadatauri import WrongUriError, ZooKeeperAccess, ZooKeeperUri, parse, query_of
 from tests.harness.cluster import ledger_of
 from tests.harness.zookeeper import ZooKeeper, zookeeper
 from tests.security.certificates import Authority, Pair, secret_file

@@ -10,13 +10,13 @@ from uuid import UUID
 import pytest
 from metadata_peer import ledger_of
 
+from bkbox.base.ids import MAX_ID, BookieId, LedgerId
 from bkbox.errors import (
     ConfigError,
     MetadataError,
     NoSuchLedgerError,
     OperatorError,
 )
-from bkbox.ids import MAX_ID, BookieId, LedgerId
 from bkbox.metadata import connect, create, init_cluster
 from bkbox.metadata.base import RANGE_LEDGERS_MAX, MetadataStore
 from bkbox.metadata.zookeeper import ZooKeeperStore

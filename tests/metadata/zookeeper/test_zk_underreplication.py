@@ -9,8 +9,8 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from test_zk_registration import new_store
 
+from bkbox.base.ids import LedgerId
 from bkbox.errors import MetadataError, MetadataUnavailableError
-from bkbox.ids import LedgerId
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection

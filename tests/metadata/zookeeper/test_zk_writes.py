@@ -12,8 +12,8 @@ from typing import TypeVar
 import pytest
 from metadata_peer import ledger_of
 
+from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import LedgerExistsError, VersionConflictError
-from bkbox.ids import BookieId, LedgerId
 from bkbox.metadata import connect, init_cluster
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.zookeeper import writes

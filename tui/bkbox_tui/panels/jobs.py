@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
+from bkbox.base.words import counted
 from bkbox.jobs.job import Job, JobState
-from bkbox.words import counted
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.table import Table
 from bkbox_tui.view import View

@@ -1,0 +1,79 @@
+"""The identity of a mounted file system: what has to be the same for "all that was written is still there".
+
+A process that died lost nothing that write(2) took, as long as the kernel goes on bringing it to the same device. That
+ends with the file system being unmounted, or the device being detached: what could not be written is gone then, and the
+kernel's boot id says nothing of it.
+
+The identity is, best first:
+
+- the superblock's own folder in /sys/fs, by its inode, which the kernel never uses twice while it is up: it lives from
+  the mount to the last unmount, and is the same in all mount namespaces (a service of systemd gets a new one with each
+  start);
+- the unique id of the mount (STATX_MNT_ID_UNIQUE, Linux 6.8 and later);
+- the id of the mount, which may be used again, with the device and the id of the file system.
+
+With each goes the device, by its number and by the sequence number of its attachment (diskseq, Linux 5.15 and later).
+
+Sources: statx(2); Documentation/ABI/testing/sysfs-block; fs/kernfs and fs/ext4/sysfs.c of Linux.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import struct
+from pathlib import Path
+
+from bkbox.base.host.files import HostFiles
+
+_AT_FDCWD = -100
+_AT_NO_AUTOMOUNT = 0x800
+_STATX_MNT_ID = 0x1000
+_STATX_MNT_ID_UNIQUE = 0x4000
+_MASK = struct.Struct("=I")
+_MNT_ID = struct.Struct("=Q")
+_MNT_ID_AT = 144
+_STATX_BYTES = 256
+
+_FILE_SYSTEMS = ("ext4", "xfs", "f2fs")
+"""Those with a folder in /sys/fs for each superblock, named after its device."""
+
+
+def mount_identity(host: HostFiles, folder: Path) -> str:
+    """Of the file system that a folder lies on, as text; empty where the kernel tells nothing of it."""
+    try:
+        device = os.stat(folder).st_dev
+        number = f"{os.major(device)}:{os.minor(device)}"
+        block = host.at(f"/sys/dev/block/{number}")
+        attached = host.number(f"/sys/dev/block/{number}/diskseq")
+        if attached is None:
+            attached = host.number(f"/sys/dev/block/{number}/../diskseq")  # of a partition
+        where = f"device {number} attachment {attached or 0}"
+        name = Path(os.path.realpath(block)).name if block.exists() else ""
+        for kind in _FILE_SYSTEMS if name else ():
+            superblock = host.at(f"/sys/fs/{kind}/{name}")
+            if superblock.exists():
+                return f"{kind} superblock {superblock.stat().st_ino} {where}"
+        mount = _mount_id(folder)
+        if mount is None:
+            return ""
+        if mount[1]:
+            return f"mount {mount[0]} {where}"
+        return f"mount id {mount[0]} file system {os.statvfs(folder).f_fsid} {where}"
+    except OSError:
+        return ""
+
+
+def _mount_id(folder: Path) -> tuple[int, bool] | None:
+    """The id of a mount, and whether it is never used again; None where statx does not say."""
+    try:
+        statx = ctypes.CDLL(None, use_errno=True).statx
+    except AttributeError:  # a C library without it
+        return None
+    buffer = ctypes.create_string_buffer(_STATX_BYTES)
+    for wanted in (_STATX_MNT_ID_UNIQUE, _STATX_MNT_ID):
+        if statx(_AT_FDCWD, os.fsencode(folder), _AT_NO_AUTOMOUNT, wanted, buffer):
+            return None
+        if _MASK.unpack_from(buffer)[0] & wanted:
+            return int(_MNT_ID.unpack_from(buffer, _MNT_ID_AT)[0]), wanted == _STATX_MNT_ID_UNIQUE
+    return None

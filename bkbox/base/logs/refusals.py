@@ -1,0 +1,42 @@
+"""The audit log of what was refused, under ``bkbox.refused``: on the bookie's port and by the admin API."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from bkbox.base.logs.seldom import Seldom
+from bkbox.base.words import quoted
+
+log = logging.getLogger("bkbox.refused")
+
+_LOG_EVERY_S = 60.0
+_KINDS_MAX = 1000
+
+
+class Refusals:
+    """Each kind for each user at once, and then once a minute with how often; ``count`` is of all.
+
+    Callers come from many addresses and under many names: all kinds together have the bound of Seldom.
+    """
+
+    def __init__(self, now_s: Callable[[], float]) -> None:
+        self._now_s = now_s
+        self._seldom = Seldom(log, now_s)
+        self.count = 0
+        self._last: dict[tuple[str, str], tuple[float, int]] = {}
+
+    def note(self, who: str, peer: str, what: str) -> None:
+        self.count += 1
+        now_s = self._now_s()
+        logged_s, since = self._last.get((who, what), (-_LOG_EVERY_S, 0))
+        if now_s - logged_s < _LOG_EVERY_S:
+            self._last[who, what] = logged_s, since + 1
+            return
+        if len(self._last) >= _KINDS_MAX:
+            self._last.clear()
+        self._last[who, what] = now_s, 0
+        again = f", and {since} times since the last such line" if since else ""
+        self._seldom.say(
+            logging.WARNING, "refused", "refused: %s for %s at %s%s", what, quoted(who), peer, again
+        )

@@ -1,0 +1,286 @@
+"""From the configuration of one of Apache's bookies (bk_server.conf) to one of bkbox.
+
+Every key of the file is accounted for: it is taken over, or there is a reason why nothing stands for it here. What the
+keys mean: ServerConfiguration.java, AbstractConfiguration.java.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from bkbox.base.values import value
+from bkbox.base.words import quoted
+from bkbox.config.java_properties import Property
+from bkbox.config.java_unsupported import reason_for
+from bkbox.config.schema import SCHEMA, checked
+from bkbox.config.values import WrongValueError, join_address
+from bkbox.errors import ConfigError
+
+_PORT = "3181"
+_ROOT = "/ledgers"
+_ZOOKEEPER_PORT = "2181"
+_LAYOUTS = {
+    "FlatLedgerManagerFactory": "flat",
+    "HierarchicalLedgerManagerFactory": "hierarchical",
+    "LongHierarchicalLedgerManagerFactory": "longhierarchical",
+}
+
+
+@value
+class Remark:
+    """What became of one key of the file; ``taken``: it is in the new configuration."""
+
+    property: Property
+    taken: bool
+    text: str
+
+
+@value
+class Imported:
+    """Values for the new configuration in the form of TOML, and a remark for each key of the old one."""
+
+    values: Mapping[str, object]
+    remarks: list[Remark]
+
+
+def convert(properties: Mapping[str, Property], name: str, host: str) -> Imported:
+    """``host``: the address to advertise where the file has none; may be empty. ``name``: the file, for problems.
+
+    Raises ConfigError with every value that cannot be taken over as it is and what is missing.
+    """
+    return _Conversion(properties, name, host).result()
+
+
+class _Conversion:
+    """One file. Keys are asked for one after the other; those nobody asked for have no counterpart."""
+
+    def __init__(self, properties: Mapping[str, Property], name: str, host: str) -> None:
+        self._properties = properties
+        self._name = name
+        self._values: dict[str, object] = {}
+        self._remarks: dict[str, Remark] = {}
+        self._problems: list[str] = []
+        self._address(host)
+        self._metadata()
+        self._disks()
+        self._promise()
+        for java, key, form in _PLAIN:
+            self._plain(java, key, form)
+        self._resume()
+
+    def result(self) -> Imported:
+        if self._problems:
+            raise ConfigError(self._problems)
+        for key, found in self._properties.items():
+            self._remarks.setdefault(key, Remark(found, False, reason_for(key)))
+        return Imported(self._values, [self._remarks[key] for key in self._properties])
+
+    # ---- what is needed -----------------------------------------------------------------------------
+
+    def _address(self, host: str) -> None:
+        port = self._text("bookiePort", "listen") or _PORT
+        advertised = self._text("advertisedAddress", "advertised_host") or host
+        if not advertised:
+            self._problems.append(
+                f"{self._name}: advertisedAddress is missing: say with --host under which name or address the "
+                "others reach the bookie"
+            )
+        self._put("listen", f"0.0.0.0:{port}", "bookiePort")
+        if advertised:
+            self._put("advertised_host", advertised, "advertisedAddress")
+        if name := self._text("bookieId", "bookie_id"):
+            self._put("bookie_id", name, "bookieId")
+
+    def _metadata(self) -> None:
+        """``metadataServiceUri``, or the older keys that it stands for."""
+        uri = self._text("metadataServiceUri", "metadata")
+        if not uri:
+            servers = self._properties.get("zkServers")
+            if servers is None:
+                self._problems.append(
+                    f"{self._name}: neither metadataServiceUri nor zkServers is there"
+                )
+                return
+            self._took("zkServers", "metadata")
+            root = self._text("zkLedgersRootPath", "metadata") or _ROOT
+            layout = self._layout()
+            hosts = ";".join(map(_with_port, servers.items()))
+            uri = f"zk{'+' + layout if layout else ''}://{hosts}{root}"
+            self._put("metadata", uri, "zkServers")
+            return
+        for key in ("zkServers", "zkLedgersRootPath"):
+            if key in self._properties:
+                self._say(key, taken=False, text="metadataServiceUri is there and counts")
+        self._put("metadata", _with_ports(uri), "metadataServiceUri")
+
+    def _layout(self) -> str:
+        if name := self._text("ledgerManagerFactoryClass", "metadata"):
+            layout = _LAYOUTS.get(name.rpartition(".")[2])
+            if layout is None:
+                self._problem("ledgerManagerFactoryClass", f"bkbox has no layout for {name}")
+            return layout or ""
+        return self._text("ledgerManagerType", "metadata") or ""
+
+    def _disks(self) -> None:
+        found = self._properties.get("ledgerDirectories")
+        if found is None:
+            self._problems.append(f"{self._name}: ledgerDirectories is missing")
+            return
+        self._put("disks", found.items(), "ledgerDirectories")
+        self._say(
+            "ledgerDirectories",
+            taken=True,
+            text="disks. bkbox does not read what Java's bookie has there, and wants empty folders: move the ledgers "
+            "to other bookies first (decommission), or name other folders",
+        )
+
+    def _promise(self) -> None:
+        """When an entry is acknowledged, and where the journal is that this may need."""
+        journal = (
+            "journalDirectories" if "journalDirectories" in self._properties else "journalDirectory"
+        )
+        folders = self._properties[journal].items() if journal in self._properties else []
+        for key in ("journalWriteData", "journalSyncData"):
+            if self._flag(key) is False:
+                self._put("ack_after", "write", key)
+                self._took(
+                    key,
+                    'ack_after = "write": a lost host loses entries until repair brings them back',
+                )
+                if journal in self._properties:
+                    self._say(journal, taken=False, text='ack_after = "write" has no journal')
+                return
+        for key in ("journalWriteData", "journalSyncData"):
+            self._took(key, 'ack_after = "journal"')
+        if not folders:
+            return  # Java's own folder would be in /tmp; ack_after = "sync" promises as much without any
+        self._put("ack_after", "journal", journal)
+        self._put("journal", folders[0], journal)
+        more = "" if len(folders) == 1 else "; bkbox has one for all disks: the first is taken"
+        self._took(
+            journal,
+            'journal, with ack_after = "journal". ack_after = "sync", the default, promises the same without one, '
+            f"and writes once{more}",
+        )
+
+    def _resume(self) -> None:
+        """Java takes the same share for both where it is not told otherwise; bkbox then keeps a distance of its own."""
+        key = "disk_usage_resume"
+        self._plain("diskUsageLwmThreshold", key, float)
+        most = self._values.get("disk_usage_max", SCHEMA["disk_usage_max"].metadata["default"])
+        resume = self._values.get(key, 0.0)
+        if isinstance(resume, float) and isinstance(most, float) and resume >= most:
+            del self._values[key]
+            self._say(
+                "diskUsageLwmThreshold", taken=False, text=f"it is not below disk_usage_max, {most}"
+            )
+
+    # ---- one key ------------------------------------------------------------------------------------
+
+    def _plain(self, java: str, key: str, form: Callable[[str], object]) -> None:
+        found = self._properties.get(java)
+        if found is None or java in self._remarks:
+            return
+        try:
+            taken = form(found.value.strip())
+        except ValueError:
+            self._problem(java, f"{quoted(found.value)} is not what it can be")
+            return
+        if taken is None:
+            self._say(java, taken=False, text=f"as here where {key} is not set")
+        else:
+            self._put(key, taken, java)
+            self._took(java, key)
+
+    def _text(self, java: str, key: str) -> str:
+        found = self._properties.get(java)
+        if found is None or not found.value.strip():
+            return ""
+        self._took(java, key)
+        return found.value.strip()
+
+    def _flag(self, java: str) -> bool | None:
+        found = self._properties.get(java)
+        if found is None:
+            return None
+        if found.value.strip().lower() not in ("true", "false"):
+            self._problem(java, f"{quoted(found.value)} is neither true nor false")
+        return found.value.strip().lower() == "true"
+
+    def _put(self, key: str, new: object, java: str) -> None:
+        try:
+            checked(SCHEMA[key], new)
+        except WrongValueError as error:
+            self._problem(java, f"{key} here {error}")
+        else:
+            self._values[key] = new
+
+    def _took(self, java: str, text: str) -> None:
+        if java in self._properties:
+            self._say(java, taken=True, text=text)
+
+    def _say(self, java: str, *, taken: bool, text: str) -> None:
+        self._remarks[java] = Remark(self._properties[java], taken, text)
+
+    def _problem(self, java: str, text: str) -> None:
+        found = self._properties.get(java)
+        place = self._name if found is None else f"{self._name}:{found.line}"
+        self._problems.append(f"{place}: {java}: {text}")
+
+
+def _with_port(host: str) -> str:
+    bare = ":" not in host or host.endswith("]")
+    return join_address(host.strip("[]"), int(_ZOOKEEPER_PORT)) if bare else host
+
+
+def _with_ports(uri: str) -> str:
+    """Java takes ZooKeeper's own port where a host has none."""
+    scheme, separator, rest = uri.partition("://")
+    if not separator or not scheme.startswith("zk"):
+        return uri
+    hosts, slash, root = rest.partition("/")
+    named = ";".join(_with_port(host) for host in hosts.replace(",", ";").split(";") if host)
+    return f"{scheme}://{named}{slash}{root}"
+
+
+def _true(text: str) -> bool | None:
+    """True, or None for false, which is the default here as well."""
+    if text.lower() not in ("true", "false"):
+        raise ValueError(text)
+    return True if text.lower() == "true" else None
+
+
+def _seconds(text: str) -> float:
+    """Seconds of milliseconds."""
+    return int(text) / 1000
+
+
+def _garbage(text: str) -> float | None:
+    """Java names the share that is live at which it compacts, and what is not between 0 and 1 switches that off."""
+    live = float(text)
+    return round(1 - live, 6) if 0 < live < 1 else None
+
+
+def _positive(text: str) -> int | None:
+    """A number, or None for zero and less, which Java takes as 'no bound'."""
+    return int(text) if int(text) > 0 else None
+
+
+_PLAIN: tuple[tuple[str, str, Callable[[str], object]], ...] = (
+    ("diskUsageThreshold", "disk_usage_max", float),
+    ("logSizeLimit", "segment_bytes_max", int),
+    ("gcWaitTime", "gc_interval_s", _seconds),
+    ("gcOverreplicatedLedgerWaitTime", "gc_overreplicated_s", _seconds),
+    ("majorCompactionThreshold", "compaction_garbage_ratio", _garbage),
+    ("localScrubInterval", "scrub_interval_s", float),
+    ("autoRecoveryDaemonEnabled", "autorecovery_enabled", _true),
+    ("lostBookieRecoveryDelay", "autorecovery_lost_bookie_delay_s", int),
+    ("openLedgerRereplicationGracePeriod", "autorecovery_open_ledger_grace_s", _seconds),
+    ("auditorPeriodicCheckInterval", "autorecovery_full_check_interval_s", float),
+    ("nettyMaxFrameSizeBytes", "frame_bytes_max", int),
+    ("dataIntegrityStampMissingCookies", "auto_fix_cookies", _true),
+    ("networkTopologyScriptFileName", "topology_script", str),
+    ("rereplicationEntryBatchSize", "repair_entries_in_flight", int),
+    ("replicationRateByBytes", "jobs_network_bytes_per_second", _positive),
+)
+"""Keys that mean the same in both, and how to read the old one."""

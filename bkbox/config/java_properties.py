@@ -1,0 +1,88 @@
+"""Reading files of properties, as Java and Apache Commons Configuration write them: bk_server.conf is one.
+
+What is read: comments (# and !), keys that end at '=', ':' or white space, lines that go on after a backslash,
+backslash escapes, keys that are given several times. What is refused, with its line: ``include``, and values made of
+other values (``${...}``), because what they mean is elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+
+from bkbox.base.values import value
+from bkbox.base.words import quoted
+from bkbox.errors import ConfigError
+
+_KEY = re.compile(r"((?:\\.|[^\\\s=:])+)\s*[=:]?\s*(.*)", re.DOTALL)
+_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
+_CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
+
+
+@value
+class Property:
+    """One key with its value, and the line, from 1, at which it begins."""
+
+    key: str
+    value: str
+    line: int
+
+    def items(self) -> list[str]:
+        """The value as a list: its parts between commas, without those that are empty."""
+        return [part.strip() for part in self.value.split(",") if part.strip()]
+
+
+def parse(text: str, name: str) -> dict[str, Property]:
+    """The properties of a file, by key. A key that is given again is a list, so its values are joined by commas.
+
+    ``name`` is what the file is called in a problem. Raises ConfigError with all of them.
+    """
+    found: dict[str, Property] = {}
+    problems = []
+    for line, content in _logical_lines(text):
+        match = _KEY.fullmatch(content)
+        if match is None:
+            problems.append(f"{name}:{line}: {quoted(content)} is not of the form key=value")
+            continue
+        key, text_value = _unescaped(match[1]), _unescaped(match[2])
+        if key in ("include", "includeoptional"):
+            problems.append(f"{name}:{line}: {key} is not followed: put the files together first")
+        elif "${" in text_value:
+            problems.append(
+                f"{name}:{line}: {key} is made of another value: put {quoted(text_value)} in full"
+            )
+        elif key in found:
+            before = found[key]
+            found[key] = Property(key, f"{before.value},{text_value}", before.line)
+        else:
+            found[key] = Property(key, text_value, line)
+    if problems:
+        raise ConfigError(problems)
+    return found
+
+
+def _logical_lines(text: str) -> list[tuple[int, str]]:
+    """Lines with those joined to them that continue them, without comments and empty ones."""
+    found: list[tuple[int, str]] = []
+    going_on = False
+    for number, raw in enumerate(text.splitlines(), 1):
+        content = raw.lstrip()
+        if not going_on and (not content or content[0] in "#!"):
+            continue
+        backslashes = len(content) - len(content.rstrip("\\"))
+        goes_on = backslashes % 2 == 1
+        content = content[:-1] if goes_on else content.rstrip()
+        if going_on:
+            first, before = found[-1]
+            found[-1] = (first, before + content)
+        else:
+            found.append((number, content))
+        going_on = goes_on
+    return found
+
+
+def _unescaped(text: str) -> str:
+    def plain(match: re.Match[str]) -> str:
+        code = match[1]
+        return chr(int(code[1:], 16)) if len(code) == 5 else _CONTROLS.get(code, code)
+
+    return _ESCAPE.sub(plain, text)

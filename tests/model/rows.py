@@ -8,7 +8,8 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from bkbox.model.options import (
+from bkbox.values import replaced
+from proof.model.options import (
     AS_PUBLISHED,
     Clearing,
     Corrections,
@@ -17,7 +18,6 @@ from bkbox.model.options import (
     Options,
     Status,
 )
-from bkbox.values import replaced
 
 LONG = os.environ.get("TESTS_LONG") == "1"
 

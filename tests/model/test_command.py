@@ -11,8 +11,8 @@ from click.testing import CliRunner, Result
 
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
-from bkbox.cli.modelcheck import _room
 from bkbox.host.files import HostFiles
+from proof.cli.modelcheck import _room
 from tests.harness.documents import document
 
 

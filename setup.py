@@ -1,7 +1,8 @@
 """Builds the compiled kernel (bkbox/kernel) where Cython and a C compiler are there, and goes on without it where not.
 
 Everything else about the package is in pyproject.toml. ``BKBOX_REQUIRE_KERNEL=1`` makes a kernel that cannot be
-compiled an error, for the making of wheels.
+compiled an error, for the making of wheels. An editable install has the package
+``proof`` beside ``bkbox``; no wheel has.
 """
 
 from __future__ import annotations
@@ -9,8 +10,9 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from setuptools import Extension, setup
+from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
+from setuptools.command.build_py import build_py
 
 KERNEL = Path("bkbox", "kernel")
 DIRECTIVES = {
@@ -44,6 +46,15 @@ class BuildKernel(build_ext):
             self.extensions = []
 
 
+class BuildPackages(build_py):
+    """The packages of pyproject.toml; in an editable install ``proof``, too."""
+
+    def run(self) -> None:
+        if self.editable_mode:
+            self.distribution.packages += find_packages(include=["proof", "proof.*"])
+        super().run()
+
+
 def extensions() -> list[Extension]:
     """One per kernel module that has types beside it."""
     modules = sorted(path.stem for path in KERNEL.glob("*.py") if path.with_suffix(".pxd").exists())
@@ -75,4 +86,4 @@ def extensions() -> list[Extension]:
     )
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernel})
+setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernel, "build_py": BuildPackages})

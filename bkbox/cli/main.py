@@ -12,6 +12,7 @@ import importlib
 import os
 import warnings
 from collections.abc import Mapping
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, TextIO
 
 import click
@@ -133,14 +134,33 @@ COMMANDS = {
     "schema": ("bkbox.cli.schema:schema", "Print the JSON Schema of what a command prints."),
     "man": ("bkbox.cli.completion:man", "Write the manual pages."),
     "bench": ("bkbox.cli.bench:bench", "Measure a bookie and the client on this machine."),
-    "sim": ("bkbox.cli.sim:sim", "Run a simulated cluster through faults of all kinds."),
-    "model-check": ("bkbox.cli.modelcheck:model_check", "Look at every state of the limbo model."),
-    "chaos": (
-        "bkbox.cli.chaos:chaos",
-        "Run a real cluster under load, break it, judge its history.",
-    ),
     "demo": ("bkbox.cli.demo:demo", "Run three bookies here, break them, and read all back."),
 }
+
+PROOF_COMMANDS = {
+    "sim": ("proof.cli.sim:sim", "Run a simulated cluster through faults of all kinds."),
+    "model-check": ("proof.cli.modelcheck:model_check", "Look at every state of the limbo model."),
+    "chaos": (
+        "proof.cli.chaos:chaos",
+        "Run a real cluster under load, break it, judge its history.",
+    ),
+}
+"""The commands of the package ``proof``, which lies beside ``bkbox`` in a checkout and is in no wheel."""
+
+
+def has_proof_tools() -> bool:
+    """Whether this bkbox is a checkout whose package ``proof`` can be imported; imports nothing of it."""
+    checkout = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
+    spec = find_spec("proof")
+    return (
+        spec is not None
+        and spec.origin == os.path.join(checkout, "proof", "__init__.py")
+        and os.path.exists(os.path.join(checkout, "pyproject.toml"))
+    )
+
+
+if has_proof_tools():
+    COMMANDS |= PROOF_COMMANDS
 
 
 @click.group(cls=LazyGroup, lazy=COMMANDS, epilog=epilog(), no_args_is_help=True)

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.chaos.entries import digest, payload
-from bkbox.chaos.history import History, Line, in_order
-from bkbox.chaos.judge import Verdict, judge
 from bkbox.errors import CallerError
+from proof.chaos.entries import digest, payload
+from proof.chaos.history import History, Line, in_order
+from proof.chaos.judge import Verdict, judge
 
 ENSEMBLE = ["b1", "b2", "b3"]
 SIZES = [3, 3, 2]

@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from bkbox.chaos.proxy import Proxy
 from bkbox.errors import ChaosError
+from proof.chaos.proxy import Proxy
 
 SHORT_S = 0.05
 

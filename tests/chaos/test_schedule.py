@@ -6,8 +6,8 @@ from collections import Counter
 
 import pytest
 
-from bkbox.chaos.bounds import Bounds
-from bkbox.chaos.schedule import BY_NAME, FAULTS, schedule
+from proof.chaos.bounds import Bounds
+from proof.chaos.schedule import BY_NAME, FAULTS, schedule
 
 
 def test_the_same_seed_gives_the_same_schedule() -> None:

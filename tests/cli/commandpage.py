@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from bkbox.cli.exits import MEANINGS
-from bkbox.cli.main import COMMANDS, main
+from bkbox.cli.main import COMMANDS, PROOF_COMMANDS, main
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"
 
@@ -24,6 +24,7 @@ ordered by what you want to do.
   COMMAND` prints its JSON Schema. Keys may be added to a document; none goes or changes its meaning. What a command has
   changed is told in messages; with `-o` they are a document, too, once it is done.
 - `--dry-run` says what would be done and changes nothing. `--watch` looks again every two seconds, until Ctrl-C.
+- `sim`, `model-check` and `chaos` belong to the package `proof`: a checkout has them, an installed bkbox does not.
 - `bkbox completion bash|zsh|fish` and `bkbox man FOLDER` make completion and manual pages.
 
 | exit code | it means |
@@ -35,11 +36,15 @@ def page() -> str:
     """The whole page."""
     codes = "".join(f"| {code.value} | {meaning} |\n" for code, meaning in MEANINGS.items())
     index = "".join(
-        f"| [`bkbox {name}`](#bkbox-{name}) | {summary} |\n"
+        f"| [`bkbox {name}`](#bkbox-{name}) | {summary}{_where(name)} |\n"
         for name, (_, summary) in COMMANDS.items()
     )
     sections = "".join(_sections(main, click.Context(main, info_name="bkbox")))
     return f"{HEAD}{codes}\n| command | |\n|---|---|\n{index}{sections}"
+
+
+def _where(name: str) -> str:
+    return " Only in a checkout." if name in PROOF_COMMANDS else ""
 
 
 def _sections(group: click.Group, context: click.Context) -> Iterator[str]:

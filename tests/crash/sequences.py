@@ -3,7 +3,7 @@ and with an error at every read of the start that follows:
 
     python -m tests.crash.sequences [--length 3] [--mode MODE…] [--losses 4] [--seed 1]
 
-The disk is the real store over the simulated file system (bkbox/sim/files.py). What happens in an operation that is not
+The disk is the real store over the simulated file system (proof/sim/files.py). What happens in an operation that is not
 the last of its sequence happens in a shorter one as well, so that each is struck in its last operation only: at every
 change, and after the last one, by each of ``BLOWS``. Then the process is killed, or the host lost, which leaves this or
 that of what was not synced. The next process has to suspect a loss exactly where there may be one, and to have all that
@@ -24,11 +24,6 @@ from functools import partial
 from pathlib import Path
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
-from bkbox.sim.disk import Disk
-from bkbox.sim.environment import replaced
-from bkbox.sim.files import Ambush, SimFiles
-from bkbox.sim.index import SimIndex
-from bkbox.sim.loop import Crash, Process, Scheduler
 from bkbox.storage import marker, segmentlog
 from bkbox.storage.disk import DiskStore
 from bkbox.storage.files import Files
@@ -42,6 +37,11 @@ from bkbox.storage.records import (
     lac_record,
     ledger_record,
 )
+from proof.sim.disk import Disk
+from proof.sim.environment import replaced
+from proof.sim.files import Ambush, SimFiles
+from proof.sim.index import SimIndex
+from proof.sim.loop import Crash, Process, Scheduler
 from tests.storage.bench import IDENTITY, KEY, defer, entry, put
 from tests.storage.test_crash import Model, check_report, packet_of
 

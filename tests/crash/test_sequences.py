@@ -14,10 +14,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from bkbox.sim.breaks import BY_NAME
-from bkbox.sim.environment import replaced
 from bkbox.storage import replay
 from bkbox.storage.records import AckAfter
+from proof.sim.breaks import BY_NAME
+from proof.sim.environment import replaced
 from tests.crash.sequences import Tally, sequences, strike_all
 
 LONG = int(os.environ.get("TESTS_LONG", "0"))

@@ -23,7 +23,7 @@ def build_wheel(folder: Path) -> Path:
     source = folder / "source"
     source.mkdir()
     leave = shutil.ignore_patterns("__pycache__", "*.so")
-    for name in ("bkbox", "systemd", "tui"):
+    for name in ("bkbox", "proof", "systemd", "tui"):
         shutil.copytree(ROOT / name, source / name, symlinks=True, ignore=leave)
     for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, source)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import re
 import signal
 import subprocess
+import zipfile
 from pathlib import Path
 
 import bkbox
+from bkbox.cli.exits import ExitCode
+from bkbox.cli.main import COMMANDS, PROOF_COMMANDS
 from tests.harness.processes import free_port
 
 
@@ -47,6 +50,39 @@ def test_a_bookie_from_the_wheel(bin_folder: Path, tmp_path: Path) -> None:
             assert bookie.wait(30) == 0
         finally:
             bookie.kill()
+
+
+def test_the_proof_tools_are_not_in_the_wheel(wheel: Path, bin_folder: Path) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        folders = {name.partition("/")[0] for name in archive.namelist()}
+        (top_level,) = (name for name in archive.namelist() if name.endswith("/top_level.txt"))
+        packages = archive.read(top_level).decode().split()
+    info = f"bkbox-{bkbox.__version__}.dist-info"
+    assert folders == {"bkbox", "bkbox_tui", info}
+    assert packages == ["bkbox", "bkbox_tui"]
+    commands = run(bin_folder, "--help").stdout.partition("\nCommands:\n")[2].partition("\n\n")[0]
+    listed = re.findall(r"^  ([a-z-]+)  ", commands, re.MULTILINE)
+    assert PROOF_COMMANDS.keys() <= COMMANDS.keys(), "a checkout has them"
+    assert listed == [name for name in COMMANDS if name not in PROOF_COMMANDS]
+    for name in PROOF_COMMANDS:
+        done = subprocess.run(
+            [str(bin_folder / "bkbox"), name, "--help"], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == ExitCode.USAGE
+        assert f"No such command '{name}'" in done.stderr
+
+
+def test_a_package_of_the_same_name_brings_no_commands(bin_folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "proof").mkdir()
+    (tmp_path / "proof" / "__init__.py").write_text("raise AssertionError('imported')")
+    done = subprocess.run(
+        [str(bin_folder / "bkbox"), "--help"],
+        env={"PATH": str(bin_folder), "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert not re.search(r"^  sim ", done.stdout, re.MULTILINE)
 
 
 def test_what_is_no_code_is_in_the_wheel_as_well(bin_folder: Path) -> None:

@@ -9,7 +9,7 @@ import os
 from dataclasses import dataclass
 
 from bkbox.base.values import replaced
-from bkbox.model.options import (
+from proof.model.options import (
     AS_PUBLISHED,
     Clearing,
     Corrections,

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 from bkbox.base.host.files import HostFiles
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
-from bkbox.cli.modelcheck import _room
+from proof.cli.modelcheck import _room
 from tests.harness.documents import document
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from bkbox.base.values import replaced
-from bkbox.model import bookies, ensembles, recovery
-from bkbox.model.network import DONE, LOST, THERE, Code, Kind, Message
-from bkbox.model.options import Corrections, Options, Status
-from bkbox.model.state import Client, Fragment, Part, Pending, Phase, Role, World
-from bkbox.model.steps import Task, outcomes
+from proof.model import bookies, ensembles, recovery
+from proof.model.network import DONE, LOST, THERE, Code, Kind, Message
+from proof.model.options import Corrections, Options, Status
+from proof.model.state import Client, Fragment, Part, Pending, Phase, Role, World
+from proof.model.steps import Task, outcomes
 
 BOTH = 0b11
 FRAGMENTS = (Fragment(BOTH, 1),)

@@ -6,13 +6,13 @@ import pytest
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.base.values import replaced
-from bkbox.model import crash
-from bkbox.model.network import LOST, THERE, Kind, Message
-from bkbox.model.options import Clearing, Loss, Marks, Options, Status
-from bkbox.model.state import Fragment, Part, World
 from bkbox.protocol.boot import mark_for
 from bkbox.wire import ledger as wire
 from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from proof.model import crash
+from proof.model.network import LOST, THERE, Kind, Message
+from proof.model.options import Clearing, Loss, Marks, Options, Status
+from proof.model.state import Fragment, Part, World
 
 BASE = Options(bookies=3)
 STATES = {

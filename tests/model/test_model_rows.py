@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bkbox.base.values import replaced
-from bkbox.model.options import Corrections, Options
-from bkbox.model.search import search
-from bkbox.model.termination import closable
+from proof.model.options import Corrections, Options
+from proof.model.search import search
+from proof.model.termination import closable
 from tests.model.rows import LONG, ROWS, Row
 
 CHOSEN = [pytest.param(row, id=f"{table}: {row.name}") for table, row in ROWS if row.quick or LONG]

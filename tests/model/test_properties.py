@@ -1,14 +1,14 @@
-"""The properties of bkbox/checks that the model asks, and which of them it asks when."""
+"""The properties of proof/checks that the model asks, and which of them it asks when."""
 
 from __future__ import annotations
 
 import pytest
 
 from bkbox.base.values import replaced
-from bkbox.checks import divergence, fragments, held, order, replication
-from bkbox.model.options import Options, Status
-from bkbox.model.properties import TYPES, Safety
-from bkbox.model.state import Client, Fragment, Part, Role, World
+from proof.checks import divergence, fragments, held, order, replication
+from proof.model.options import Options, Status
+from proof.model.properties import TYPES, Safety
+from proof.model.state import Client, Fragment, Part, Role, World
 
 
 @pytest.mark.parametrize(

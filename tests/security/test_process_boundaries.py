@@ -191,7 +191,7 @@ def test_a_front_end_that_was_taken_over_clears_no_limbo(
 # ---- what the code may use --------------------------------------------------------------------------
 
 CODE_FROM_DATA = {"pickle", "marshal", "shelve", "dill", "cloudpickle", "multiprocessing"}
-OF_OPERATORS = {"audit", "sim"}
+OF_OPERATORS = {"audit"}
 """Commands that start processes of their own, which nobody else can talk to."""
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import pytest
 
-from bkbox.checks.acknowledged import Acknowledged
-from bkbox.checks.all import all_checks
-from bkbox.checks.check import CLOSED, IN_RECOVERY, OPEN, Check, Metadata, Violation
-from bkbox.checks.closed import Closed
-from bkbox.checks.contents import Contents
-from bkbox.checks.fences import Fences
-from bkbox.checks.limbo import Limbo
-from bkbox.checks.negatives import Negatives
-from bkbox.checks.observer import Observer
-from bkbox.checks.readable import JUDGE, Readable
-from bkbox.checks.removed import Removed
-from bkbox.checks.replication import Replication
-from bkbox.checks.sequence import Sequence
+from proof.checks.acknowledged import Acknowledged
+from proof.checks.all import all_checks
+from proof.checks.check import CLOSED, IN_RECOVERY, OPEN, Check, Metadata, Violation
+from proof.checks.closed import Closed
+from proof.checks.contents import Contents
+from proof.checks.fences import Fences
+from proof.checks.limbo import Limbo
+from proof.checks.negatives import Negatives
+from proof.checks.observer import Observer
+from proof.checks.readable import JUDGE, Readable
+from proof.checks.removed import Removed
+from proof.checks.replication import Replication
+from proof.checks.sequence import Sequence
 
 SIZES = (3, 2, 2)
 FRAGMENTS = ((0, ("a", "b", "c")),)

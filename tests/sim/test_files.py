@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
-from bkbox.sim.disk import Disk
-from bkbox.sim.files import Ambush, SimFiles
-from bkbox.sim.loop import Crash, Process, Scheduler
 from bkbox.storage.files import write_atomic
+from proof.sim.disk import Disk
+from proof.sim.files import Ambush, SimFiles
+from proof.sim.loop import Crash, Process, Scheduler
 
 ROOT = Path("/d")
 

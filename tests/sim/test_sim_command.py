@@ -8,8 +8,8 @@ from click.testing import CliRunner, Result
 
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.main import main
-from bkbox.sim.breaks import BREAKS, BY_NAME
-from bkbox.sim.schedule import plan_of
+from proof.sim.breaks import BREAKS, BY_NAME
+from proof.sim.schedule import plan_of
 from tests.harness.documents import document
 
 QUICK = min(range(100), key=lambda seed: len(plan_of(seed).actions))
@@ -83,7 +83,7 @@ def test_a_break_as_a_document() -> None:
 
 def test_every_break_has_a_row(monkeypatch: pytest.MonkeyPatch) -> None:
     some = {name: BY_NAME[name] for name in ("no-cas", "no-phase-one")}  # all of them take long
-    monkeypatch.setattr("bkbox.cli.sim.BY_NAME", some)
+    monkeypatch.setattr("proof.cli.sim.BY_NAME", some)
     result = sim("--every-break", "--seed", "1", "-o", "json")
     assert result.exit_code == ExitCode.FAILED
     said = document(result.stdout, "sim")

@@ -1,7 +1,7 @@
 """Apache BookKeeper's own tests of its client, on bkbox bookies and a real ZooKeeper.
 
-``classes.toml`` says which. Every Java test is a test here, in a JVM of its own, so that what fails has a name. A sample
-is run by default; UPSTREAM_TESTS=all runs them all.
+``classes.toml`` says which. Every Java test is a test here, in a JVM of its own, so that what fails has a name. A
+sample is run by default; UPSTREAM_TESTS=all runs them all.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from bkbox import metadata
-from bkbox.ids import LedgerId
+from bkbox.base.ids import LedgerId
 from bkbox.wire.ledger import LedgerState
 from tests.crash.device.blockdevice import missing
 from tests.crash.device.host import HostedBookie, Promises, payload

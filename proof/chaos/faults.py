@@ -1,0 +1,348 @@
+"""How each fault is done, on real processes, files and connections, and undone.
+
+A fault is an operation of the history from its beginning until what it took away is back. ``stop`` ends all that still
+last, and nothing new begins.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import ExitStack
+from functools import partial
+
+from bkbox.errors import ChaosError
+from proof.chaos import metadata
+from proof.chaos.bounds import Bounds
+from proof.chaos.cluster import Bookie, Cluster
+from proof.chaos.history import History, Outcome
+from proof.chaos.processes import Held
+from proof.chaos.proxy import State
+from proof.chaos.schedule import Planned
+from proof.chaos.watch import Watch
+
+_START_S = 90.0
+_START_PAUSE_S = 1.5
+_COOKIE_TRIES = 10
+_BACK_S = 45.0
+_BACK_POLL_S = 0.05
+_WHOLE_S = 5.0
+_LOOKS = 3
+_LOOK_PAUSE_S = 0.4
+_SQUEEZED_BYTES = 48 << 10
+
+
+class Faults:
+    """Carries out a schedule on a cluster."""
+
+    def __init__(
+        self, cluster: Cluster, history: History, bounds: Bounds, watch: Watch, stop: asyncio.Event
+    ) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._bounds = bounds
+        self._watch = watch
+        self._stop = stop
+        self.last = ""
+        """The fault that came last, for whoever watches."""
+        do: dict[str, Callable[[Bookie, Planned], Awaitable[None]]] = {
+            "kill-supervisor": self._kill_supervisor,
+            "kill-bookie": self._kill_bookie,
+            "restart": self._restart,
+            "pause-bookie": self._pause_bookie,
+            "full-disk": self._fill_disk,
+            "few-descriptors": self._take_descriptors,
+            "lost-disk": self._lose_disks,
+            "host-doubt": self._doubt,
+        }
+        for role in ("frontend", "worker", "repair"):
+            do[f"kill-{role}"] = partial(self._kill_child, role)
+            do[f"pause-{role}"] = partial(self._pause_child, role)
+        do["pause-supervisor"] = self._pause_supervisor
+        networks: dict[str, State] = {
+            "cut-network": "cut",
+            "silent-network": "silent",
+            "one-way-network": "one-way",
+        }
+        for name, state in networks.items():
+            do[name] = partial(self._turn_network, state)
+        self._do = do
+
+    async def follow(self, planned: Sequence[Planned], since: float) -> None:
+        """Until the last fault is over, or all were stopped. ``since``: the time of the history from which the schedule
+        counts. Raises ChaosError."""
+        async with asyncio.TaskGroup() as group:
+            for each in planned:
+                await self._for(since + each.at - self._history.now)
+                if self._stop.is_set():
+                    return
+                group.create_task(self._carry_out(each))
+
+    async def _carry_out(self, planned: Planned) -> None:
+        match planned.fault.name:
+            case "kill-all":
+                bookies = self._cluster.bookies
+                await asyncio.gather(*(self._on(bookie, planned) for bookie in bookies))
+            case "metadata-locked" | "metadata-away":
+                await self._on_metadata(planned)
+            case _:
+                await self._on(self._cluster.bookies[planned.bookie], planned)
+
+    async def _on(self, bookie: Bookie, planned: Planned) -> None:
+        fault = planned.fault
+        objection = self._bounds.objection(fault, bookie.name)
+        if not objection and bookie.pid is None:
+            objection = "it is down"
+        if objection:
+            self._history.note("skipped", fault=fault.name, bookie=bookie.name, why=objection)
+            return
+        with self._bounds.under_way(bookie.name, restarts=fault.restarts, pauses=fault.pauses):
+            if fault.loses:
+                self._bounds.without_data.add(bookie.name)
+            self.last = f"{fault.name} {bookie.name}"
+            what = {"fault": fault.name, "bookie": bookie.name, "lasts_s": planned.lasts_s}
+            begun = self._history.begin("fault", **what)
+            began = time.monotonic()
+            do = self._kill_bookie if fault.name == "kill-all" else self._do[fault.name]
+            await do(bookie, planned)
+            took = time.monotonic() - began
+            back_s = round(max(0.0, took - planned.lasts_s), 3)
+            self._history.end(begun, "ok", **what, back_s=back_s)
+        if fault.loses:
+            await self._until_whole(bookie)
+
+    async def _for(self, seconds: float) -> None:
+        """Wait, but not once all is to end."""
+        if seconds > 0:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._stop.wait()
+            except TimeoutError:
+                return
+
+    # ---- processes ------------------------------------------------------------------------------
+
+    async def _kill_child(self, role: str, bookie: Bookie, planned: Planned) -> None:
+        """The supervisor has to bring it back."""
+        found = bookie.children(role)
+        if not found:
+            return
+        child = found[planned.disk % len(found)]
+        held = bookie.hold(child)
+        if held is None:
+            return
+        with held:
+            held.send(signal.SIGKILL)
+        deadline = time.monotonic() + _BACK_S
+        while time.monotonic() < deadline and bookie.pid is not None:
+            now = bookie.children(role)
+            if any(each.name == child.name and each.pid != child.pid for each in now):
+                return
+            await asyncio.sleep(_BACK_POLL_S)
+
+    async def _kill_supervisor(self, bookie: Bookie, planned: Planned) -> None:
+        await bookie.kill_supervisor()
+        await self.bring_up(bookie)
+
+    async def _kill_bookie(self, bookie: Bookie, planned: Planned) -> None:
+        """Also in the middle of the start, once or twice."""
+        rng = random.Random(f"{planned.seed} {bookie.name}")  # noqa: S311
+        await bookie.kill()
+        while rng.random() < 0.3 and not self._stop.is_set():
+            begun = self._history.begin("boot", bookie=bookie.name)
+            starting = asyncio.ensure_future(bookie.start())
+            await asyncio.wait([starting], timeout=rng.uniform(0.05, 2.0))
+            await bookie.kill()
+            await starting
+            self._history.end(begun, "unknown", bookie=bookie.name, error="killed while it started")
+        await self.bring_up(bookie)
+
+    async def _restart(self, bookie: Bookie, planned: Planned) -> None:
+        await self.stop_in_order(bookie)
+        await self._for(planned.lasts_s)
+        await self.bring_up(bookie)
+
+    async def _pause_child(self, role: str, bookie: Bookie, planned: Planned) -> None:
+        found = bookie.children(role)
+        if found:
+            held = bookie.hold(found[planned.disk % len(found)])
+            await self._pause([] if held is None else [held], planned.lasts_s)
+
+    async def _pause_supervisor(self, bookie: Bookie, planned: Planned) -> None:
+        held = bookie.hold_all()
+        for each in held[1:]:
+            each.close()
+        await self._pause(held[:1], planned.lasts_s)
+
+    async def _pause_bookie(self, bookie: Bookie, planned: Planned) -> None:
+        await self._pause(bookie.hold_all(), planned.lasts_s)
+
+    async def _pause(self, processes: list[Held], seconds: float) -> None:
+        with ExitStack() as stack:
+            for each in processes:
+                stack.callback(each.close)
+                stack.callback(each.send, signal.SIGCONT)
+                each.send(signal.SIGSTOP)
+            await self._for(seconds)
+
+    async def _take_descriptors(self, bookie: Bookie, planned: Planned) -> None:
+        """The front-end can take no more connections."""
+        held = next(filter(None, map(bookie.hold, bookie.children("frontend"))), None)
+        if held is not None:
+            with held:
+                before = held.limit_descriptors(0)
+                await self._for(planned.lasts_s)
+                held.limit_descriptors(before)
+
+    # ---- network --------------------------------------------------------------------------------
+
+    async def _turn_network(self, state: State, bookie: Bookie, planned: Planned) -> None:
+        """Of two at a time the first that ends opens it for both."""
+        bookie.proxy.turn(state)
+        try:
+            await self._for(planned.lasts_s)
+        finally:
+            bookie.proxy.turn("open")
+
+    # ---- metadata store -------------------------------------------------------------------------
+
+    async def _on_metadata(self, planned: Planned) -> None:
+        fault = planned.fault
+        objection = self._bounds.objection(fault, "")
+        if objection:
+            self._history.note("skipped", fault=fault.name, bookie="", why=objection)
+            return
+        with self._bounds.under_way(""):
+            self.last = fault.name
+            begun = self._history.begin("fault", fault=fault.name, lasts_s=planned.lasts_s)
+            if fault.name == "metadata-away":
+                await self._take_metadata_away(planned.lasts_s)
+            else:
+                await self._lock_metadata(planned.lasts_s)
+            self._history.end(begun, "ok", fault=fault.name)
+
+    async def _take_metadata_away(self, seconds: float) -> None:
+        path = self._cluster.metadata_file
+        metadata.take_away(path)
+        try:
+            await self._for(seconds)
+        finally:
+            metadata.put_back(path)
+
+    async def _lock_metadata(self, seconds: float) -> None:
+        lock = metadata.Lock(self._cluster.metadata_file)
+        try:
+            if await lock.take():
+                await self._for(seconds)
+        finally:
+            lock.release()
+
+    # ---- disks ----------------------------------------------------------------------------------
+
+    async def _fill_disk(self, bookie: Bookie, planned: Planned) -> None:
+        """A write that failed may have to be followed by a start, as after a crash of the host."""
+        assert bookie.room is not None
+        bookie.room.squeeze(random.Random(planned.seed).randrange(_SQUEEZED_BYTES))  # noqa: S311
+        try:
+            await self._for(planned.lasts_s)
+        finally:
+            bookie.room.widen()
+
+    async def _lose_disks(self, bookie: Bookie, planned: Planned) -> None:
+        """As the manual says: stop, an empty folder, ``cookie repair``, start."""
+        rng = random.Random(planned.seed)  # noqa: S311
+        count = len(bookie.disks)
+        lost = range(count) if rng.random() < 0.3 else [planned.disk % count]
+        if rng.random() < 0.5:
+            await bookie.kill()
+        for index in lost:
+            bookie.lose_disk(index)
+        await self._for(planned.lasts_s)
+        await bookie.kill()
+        if rng.random() < 0.5:
+            await self._must_refuse(bookie)
+        for index in lost:
+            bookie.replace_disk(index)
+        for tries in range(_COOKIE_TRIES):
+            try:
+                await bookie.repair_cookie()
+                break
+            except ChaosError:  # the metadata store may be away
+                if tries + 1 == _COOKIE_TRIES:
+                    raise
+                await asyncio.sleep(_START_PAUSE_S)
+        await self.bring_up(bookie)
+
+    async def _must_refuse(self, bookie: Bookie) -> None:
+        """A bookie whose disk is not there."""
+        begun = self._history.begin("boot", bookie=bookie.name, lacks_disk=True)
+        started = await bookie.start()
+        if started.ready:
+            await bookie.kill()
+        outcome: Outcome = "ok" if started.ready else "refused"
+        self._history.end(begun, outcome, bookie=bookie.name, lacks_disk=True)
+
+    async def _doubt(self, bookie: Bookie, planned: Planned) -> None:
+        """The next start is an ordinary one again: what is in limbo stays there until it is repaired."""
+        await bookie.kill()
+        await self.bring_up(bookie, {"strict_unclean_shutdown": "true"})
+        await self._for(planned.lasts_s)
+        if planned.seed % 2:
+            await self.stop_in_order(bookie)
+        else:
+            await bookie.kill()
+        await self.bring_up(bookie)
+
+    # ---- bookies that come back -----------------------------------------------------------------
+
+    async def stop_in_order(self, bookie: Bookie) -> None:
+        begun = self._history.begin("stop", bookie=bookie.name)
+        status = await bookie.stop()
+        self._history.end(
+            begun, "ok" if status == 0 else "refused", bookie=bookie.name, status=status
+        )
+
+    async def bring_up(self, bookie: Bookie, settings: dict[str, str] | None = None) -> bool:
+        """Start it, again if it does not come; whether it did."""
+        deadline = time.monotonic() + _START_S
+        while time.monotonic() < deadline:
+            begun = self._history.begin("boot", bookie=bookie.name)
+            started = await bookie.start(settings)
+            seconds = round(started.seconds, 3)
+            if started.ready:
+                self._history.end(begun, "ok", bookie=bookie.name, seconds=seconds)
+                return True
+            error = f"exit status {started.status}: {started.text}"
+            self._history.end(begun, "refused", bookie=bookie.name, seconds=seconds, error=error)
+            await bookie.kill()
+            await asyncio.sleep(_START_PAUSE_S)
+        return False
+
+    async def _until_whole(self, bookie: Bookie) -> None:
+        """It may have lost something: until it is up, and nothing is in limbo. Then others may."""
+        while not self._stop.is_set():
+            if await self.becomes_whole(bookie, _WHOLE_S):
+                self._bounds.without_data.discard(bookie.name)
+                return
+
+    async def becomes_whole(self, bookie: Bookie, timeout_s: float) -> bool:
+        """Wait until the bookie has all it should have, by several looks one after the other. A disk that failed is
+        brought back by a start."""
+        deadline = time.monotonic() + timeout_s
+        looks = 0
+        while time.monotonic() < deadline:
+            if not self._bounds.is_sure(bookie.name):
+                looks = 0
+            elif self._watch.has_failed_disk(bookie):
+                with self._bounds.under_way(bookie.name, restarts=True):
+                    await self.stop_in_order(bookie)
+                    await self.bring_up(bookie)
+            else:
+                looks = looks + 1 if await self._watch.look(bookie) else 0
+            if looks == _LOOKS:
+                return True
+            await asyncio.sleep(_LOOK_PAUSE_S)
+        return False

@@ -1,0 +1,143 @@
+"""The embedded metadata store of a run: every change of it is observed, and now and then it is not there.
+
+Triggers in the file itself write each change of a ledger into a table of this module, in the transaction that makes the
+change, whoever makes it: so the history has all versions, with times before anybody was told of them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from pathlib import Path
+from urllib.parse import quote
+
+from bkbox.base.ids import LedgerId
+from bkbox.errors import ChaosError
+from bkbox.wire import ledger_metadata
+from proof.chaos.history import History
+
+_AWAY = ".away"
+_BUSY_S = 10.0
+_NOW = "(julianday('now') - 2440587.5) * 86400.0"
+_RESOLUTION_S = 0.001
+"""Of SQLite's clock, which may be behind by so much; no change may seem later than it was."""
+
+_SETUP = f"""
+CREATE TABLE chaos_change (
+    number INTEGER PRIMARY KEY,
+    at_s REAL NOT NULL,
+    ledger_id INTEGER NOT NULL,
+    version INTEGER,
+    ctime_ms INTEGER NOT NULL,
+    metadata BLOB
+);
+CREATE TRIGGER chaos_insert AFTER INSERT ON ledger BEGIN
+    INSERT INTO chaos_change (at_s, ledger_id, version, ctime_ms, metadata)
+    VALUES ({_NOW}, NEW.ledger_id, NEW.version, NEW.ctime_ms, NEW.metadata);
+END;
+CREATE TRIGGER chaos_update AFTER UPDATE ON ledger BEGIN
+    INSERT INTO chaos_change (at_s, ledger_id, version, ctime_ms, metadata)
+    VALUES ({_NOW}, NEW.ledger_id, NEW.version, NEW.ctime_ms, NEW.metadata);
+END;
+CREATE TRIGGER chaos_delete AFTER DELETE ON ledger BEGIN
+    INSERT INTO chaos_change (at_s, ledger_id, version, ctime_ms, metadata)
+    VALUES ({_NOW}, OLD.ledger_id, NULL, 0, NULL);
+END;
+"""  # noqa: S608 - constants
+
+_Row = tuple[int, float, int, int | None, int, bytes | None]
+
+
+class Changes:
+    """What changes in the store, for the history. Made before there is any ledger."""
+
+    def __init__(self, path: Path, history: History) -> None:
+        self._history = history
+        self._seen = 0
+        self._last_s = 0.0
+        self._connection = _connect(path)
+        try:
+            self._connection.executescript(_SETUP)
+        except sqlite3.Error as error:
+            raise ChaosError(f"{path} cannot be observed: {error}") from error
+
+    async def collect(self) -> None:
+        """Write what has changed since to the history. Raises ChaosError."""
+        try:
+            rows = await asyncio.to_thread(self._rows)
+        except sqlite3.Error as error:
+            raise ChaosError(f"changes of the metadata store cannot be read: {error}") from error
+        for row in rows:
+            self._note(row)
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _rows(self) -> list[_Row]:
+        return self._connection.execute(
+            "SELECT * FROM chaos_change WHERE number > ? ORDER BY number", (self._seen,)
+        ).fetchall()
+
+    def _note(self, row: _Row) -> None:
+        self._seen, at_s, ledger, version, ctime_ms, data = row
+        # In the order of the transactions, whatever the clock of the host does meanwhile.
+        self._last_s = at_s = max(at_s - self._history.start - _RESOLUTION_S, self._last_s)
+        if data is None:
+            self._history.note("metadata", t=at_s, ledger=ledger, version=None)
+            return
+        metadata = ledger_metadata.decode(LedgerId(ledger), data, ctime_ms)
+        self._history.note(
+            "metadata",
+            t=at_s,
+            ledger=ledger,
+            version=version,
+            state=int(metadata.state),
+            last=metadata.last_entry,
+            sizes=[metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum],
+            fragments=[
+                [fragment.first_entry, list(fragment.ensemble)] for fragment in metadata.fragments
+            ],
+        )
+
+
+class Lock:
+    """Holds the write lock of the store from ``take`` to ``release``."""
+
+    def __init__(self, path: Path) -> None:
+        self._connection = _connect(path)
+
+    async def take(self) -> bool:
+        """False if somebody else has it all the time."""
+        try:
+            await asyncio.to_thread(self._connection.execute, "BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return False
+        return True
+
+    def release(self) -> None:
+        if self._connection.in_transaction:
+            self._connection.rollback()
+        self._connection.close()
+
+
+def take_away(path: Path) -> None:
+    """No process finds the store any more, and those that have it open notice."""
+    path.rename(path.with_name(path.name + _AWAY))
+
+
+def put_back(path: Path) -> None:
+    """The same file, under its name again."""
+    path.with_name(path.name + _AWAY).rename(path)
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    try:
+        return sqlite3.connect(
+            f"file:{quote(str(path))}?mode=rw",  # never a new one, where it was taken away
+            uri=True,
+            timeout=_BUSY_S,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+    except sqlite3.Error as error:
+        raise ChaosError(f"{path} cannot be opened: {error}") from error

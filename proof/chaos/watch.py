@@ -1,0 +1,83 @@
+"""Looks at the bookies once a second: what they say of themselves, and whether one ended that nobody has stopped."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from bkbox.admin.status import Status
+from proof.chaos.cluster import Bookie, Cluster
+from proof.chaos.history import History
+
+_EVERY_S = 1.0
+_LOG_LINES = 12
+
+
+class Watch:
+    """See above. ``bring_back`` starts a bookie that ended."""
+
+    def __init__(self, cluster: Cluster, history: History) -> None:
+        self._cluster = cluster
+        self._history = history
+        self._last: dict[str, tuple[object, ...]] = {}
+        self._statuses: dict[str, Status] = {}
+        self.limbo = 0
+        """Ledgers in limbo, as the bookies said last."""
+
+    async def go_on(self, bring_back: Callable[[Bookie], Awaitable[None]]) -> None:
+        """For ever."""
+        while True:
+            await asyncio.gather(
+                *(self._one(bookie, bring_back) for bookie in self._cluster.bookies)
+            )
+            self.limbo = sum(status.limbo.ledgers for status in self._statuses.values())
+            await asyncio.sleep(_EVERY_S)
+
+    async def look(self, bookie: Bookie) -> bool:
+        """Whether the bookie is up with all that belongs to it, and no ledger is in limbo."""
+        status = await bookie.status()
+        if status is None:
+            return False
+        self._note(bookie, status)
+        return (
+            status.state == "running"
+            and status.limbo.ledgers == 0
+            and all(disk.state == "in service" and disk.total_bytes > 0 for disk in status.disks)
+            and all(process.running for process in status.processes)
+        )
+
+    def has_failed_disk(self, bookie: Bookie) -> bool:
+        """Whether a disk takes no more writes until the next start, by the last look."""
+        status = self._statuses.get(bookie.name)
+        return (
+            status is not None
+            and status.processes[0].pid == bookie.pid
+            and any(disk.state == "failed" for disk in status.disks)
+        )
+
+    async def _one(self, bookie: Bookie, bring_back: Callable[[Bookie], Awaitable[None]]) -> None:
+        if bookie.wanted and bookie.exit_status is not None:
+            text = f"the supervisor ended with {bookie.exit_status}"
+            tail = bookie.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
+            self._history.note("ended", bookie=bookie.name, what="\n".join([text, *tail]))
+            bookie.wanted = False
+            await bring_back(bookie)
+            return
+        if bookie.wanted:
+            await self.look(bookie)
+
+    def _note(self, bookie: Bookie, status: Status) -> None:
+        self._statuses[bookie.name] = status
+        pid = status.processes[0].pid
+        restarts = sum(process.restarts for process in status.processes)
+        said = (pid, restarts, status.limbo.ledgers, status.limbo.done)
+        if self._last.get(bookie.name) != said:
+            self._last[bookie.name] = said
+            self._history.note(
+                "look",
+                bookie=bookie.name,
+                pid=pid,
+                restarts=restarts,
+                limbo=status.limbo.ledgers,
+                done=status.limbo.done,
+            )

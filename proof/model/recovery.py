@@ -1,0 +1,240 @@
+"""A recovering client: fences, reads on from the LAC, writes back what it found, closes.
+
+The phases are apart, which the implementations do not do; it makes no difference to what may be lost. A read waits for
+all of the write quorum (answers and timeouts), unless ``early_reads``; then it succeeds with enough bookies that have
+the entry, or has found the end with so many plain negatives that no ack quorum is left. Where neither holds, nothing
+can be concluded and this recovery never ends (``failed_reads``: it fails, and another client may try).
+
+Answers are taken in whatever phase the client is; one that belongs to a read that has ended counts for the next. With
+``early_reads`` it is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain, combinations
+
+from proof.model.ensembles import (
+    add_request,
+    fragment_of,
+    replace_bookies,
+    resend,
+    take_acks,
+)
+from proof.model.network import (
+    Code,
+    Kind,
+    Message,
+    done,
+    has_read_timeout,
+    waiting,
+    without_read_timeouts,
+)
+from proof.model.options import Options, Status
+from proof.model.state import Client, Part, Pending, Phase, Role, World, members
+from proof.model.steps import Errand, Errands, Step, Task, send, to_each
+
+
+def moves(world: World, client: Client, me: int, options: Options) -> Iterator[Step]:
+    """All that a recovering client, or one that may become it, can do by itself."""
+    if client.role is Role.IDLE and world.status in (Status.OPEN, Status.RECOVERING):
+        yield _start(world, client, me)
+    if client.role is not Role.RECOVERING:
+        return
+    if client.phase is Phase.READING or (
+        client.phase is Phase.FENCING and _covered(client, options)
+    ):
+        yield _ask(client, me)
+    if client.phase is Phase.WRITING:
+        yield from _write_back(client, me)
+    if world.status is Status.RECOVERING:
+        for after, errands, words in replace_bookies(world, client, me, options, recovery=True):
+            yield Step(words, client=after, errands=errands)
+    yield from resend(client, me, recovery=True)
+    yield from _close(world, client, me, options)
+
+
+def takes(
+    client: Client, part: Part, asked: bool, me: int, bookie: int, options: Options
+) -> Iterator[Step]:
+    """What a client does with answers from one bookie. ``asked``: a recovery read was sent by anybody."""
+    for answer in waiting(part.mail, Kind.FENCED):
+        if answer.client == me:
+            yield _fenced(client, part, answer, asked, bookie, options)
+    for answer in waiting(part.mail, Kind.ANSWER):
+        if answer.client == me:
+            yield from _read(client, part, answer, bookie, options)
+    if client.role is Role.RECOVERING:
+        yield from take_acks(client, part, me, bookie, options, recovery=True)
+
+
+def _start(world: World, client: Client, me: int) -> Step:
+    version = world.version + 1
+    after = client._replace(
+        role=Role.RECOVERING,
+        version=version,
+        fragments=world.fragments,
+        phase=Phase.FENCING,
+    )
+    return Step(
+        f"client {me + 1} starts a recovery",
+        world=world._replace(status=Status.RECOVERING, version=version),
+        client=after,
+        errands=send(world.fragments[-1].ensemble, Message(Kind.FENCE, me)),
+    )
+
+
+def _covered(client: Client, options: Options) -> bool:
+    """Whether every ack quorum of the ensemble has a bookie that is fenced."""
+    fenced = (client.fenced & client.fragments[-1].ensemble).bit_count()
+    return fenced >= options.negatives
+
+
+def _fenced(
+    client: Client, part: Part, answer: Message, asked: bool, bookie: int, options: Options
+) -> Step:
+    lac = answer.lac
+    if options.lac_floor:
+        lac = max(lac, client.fragments[-1].first - 1)
+    after = client._replace(fenced=client.fenced | 1 << bookie)
+    if not asked and lac > client.lac:
+        after = after._replace(lac=lac, pushed=lac)
+    words = (
+        f"client {answer.client + 1} learns that bookie {bookie + 1} is fenced, LAC {answer.lac}"
+    )
+    return Step(words, client=after, part=part._replace(mail=done(part.mail, answer)))
+
+
+def _ask(client: Client, me: int) -> Step:
+    entry = client.pushed + 1
+    return Step(
+        f"client {me + 1} asks for entry {entry}",
+        client=client._replace(phase=Phase.AWAITING),
+        errands=send(fragment_of(entry, client.fragments).ensemble, Message(Kind.READ, me, entry)),
+        asks=True,
+    )
+
+
+def _read(
+    client: Client, part: Part, answer: Message, bookie: int, options: Options
+) -> Iterator[Step]:
+    rules = options.corrections
+    me = answer.client
+    counted = client._replace(
+        has=client.has | (answer.code is Code.OK) << bookie,
+        has_not=client.has_not | (answer.code is Code.NO_SUCH_ENTRY) << bookie,
+        unknown=client.unknown | (answer.code is Code.UNKNOWN) << bookie,
+        body=answer.body or client.body,
+        fenced=client.fenced | options.recovery_reads_fence << bookie,
+    )
+    taken = part._replace(mail=done(part.mail, answer))
+    words = f"client {me + 1} takes bookie {bookie + 1}'s answer ({_says(answer)})"
+    ensemble = _asked_of(client, answer, options)
+    whose = me if rules.per_client else None
+    if rules.early_reads:
+        current = answer.entry == client.pushed + 1 and client.phase is Phase.AWAITING
+        if not current:
+            yield Step(f"{words}, too late", client=client, part=taken)
+            return
+    for silent in _subsets(ensemble & ~(1 << bookie)):
+        missing = silent.bit_count()
+        if ensemble >> bookie & 1 and has_read_timeout(part.mail, whose):
+            missing += 1
+        heard = (counted.has, counted.has_not, counted.unknown)
+        complete = sum(bookies.bit_count() for bookies in heard) + missing == options.write_quorum
+        ends = list(_ends(counted, complete, words, options))
+        for step in ends:
+            errands = _timeouts(ensemble, silent, bookie, whose, Task.READ_TIMEOUT_ENDS)
+            after = taken
+            if ensemble >> bookie & 1:
+                after = taken._replace(mail=without_read_timeouts(taken.mail, whose))
+            yield step._replace(part=after, errands=errands)
+        errands = _timeouts(ensemble, silent, bookie, whose, Task.READ_TIMEOUT)
+        if complete and not ends and rules.failed_reads:
+            failed = counted._replace(role=Role.WITHDRAWN)
+            yield Step(f"{words} and gives up", client=failed, part=taken, errands=errands)
+        elif not ends and (rules.early_reads or not complete):
+            yield Step(words, client=counted, part=taken, errands=errands)
+
+
+def _ends(client: Client, complete: bool, words: str, options: Options) -> Iterator[Step]:
+    """How the read ends with these answers."""
+    rules = options.corrections
+    enough = 1 if rules.first_holder or rules.early_reads else options.ack_quorum
+    found = client.has.bit_count() >= enough
+    ended = client.has_not.bit_count() >= options.negatives
+    if not (complete or rules.early_reads):
+        return
+    cleared = client._replace(has=0, has_not=0, unknown=0, body=0)
+    if found:
+        entry = client.pushed + 1
+        add = Pending(entry, client.body, len(client.fragments) - 1, client.fragments[-1].ensemble)
+        after = cleared._replace(pushed=entry, pending=(*client.pending, add), phase=Phase.READING)
+        yield Step(f"{words}: entry {entry} exists", client=after)
+    elif ended:
+        words = f"{words}: the ledger ends at {client.pushed}"
+        yield Step(words, client=cleared._replace(phase=Phase.WRITING))
+
+
+def _asked_of(client: Client, answer: Message, options: Options) -> int:
+    """The bookies whose timeouts count for the read that an answer belongs to."""
+    if answer.entry:
+        return fragment_of(answer.entry, client.fragments).ensemble
+    if options.corrections.timeouts_of_the_read:
+        return fragment_of(client.pushed + 1, client.fragments).ensemble
+    return 0
+
+
+def _timeouts(ensemble: int, silent: int, bookie: int, whose: int | None, task: Task) -> Errands:
+    heard = ensemble & ~silent & ~(1 << bookie)
+    return (
+        *to_each(silent, Errand(task, client=whose)),
+        *to_each(heard, Errand(Task.NO_READ_TIMEOUT, client=whose)),
+    )
+
+
+def _subsets(bookies: int) -> Iterator[int]:
+    bits = [1 << bookie for bookie in members(bookies)]
+    sizes = (combinations(bits, size) for size in range(len(bits) + 1))
+    return (sum(chosen) for chosen in chain.from_iterable(sizes))
+
+
+def _write_back(client: Client, me: int) -> Iterator[Step]:
+    unsent = [add for add in client.pending if not client.written >> add.entry & 1]
+    if not unsent:
+        return
+    add = min(unsent)
+    yield Step(
+        f"client {me + 1} writes entry {add.entry} back",
+        client=client._replace(written=client.written | 1 << add.entry),
+        errands=send(client.fragments[-1].ensemble, add_request(client, me, add, recovery=True)),
+    )
+
+
+def _close(world: World, client: Client, me: int, options: Options) -> Iterator[Step]:
+    may = (
+        client.phase is Phase.WRITING
+        and not client.pending
+        and world.status is Status.RECOVERING
+        and world.version == client.version
+    )
+    if not options.corrections.fragments_at_close:
+        may = may and client.fragments == world.fragments
+    if may:
+        closed = world._replace(
+            status=Status.CLOSED,
+            last=client.lac,
+            version=world.version + 1,
+            fragments=client.fragments,
+        )
+        after = client._replace(role=Role.CLOSED, version=closed.version)
+        words = f"client {me + 1} closes the ledger at {client.lac}"
+        yield Step(words, world=closed, client=after)
+
+
+def _says(answer: Message) -> str:
+    return {
+        Code.OK: f"entry {answer.entry}",
+        Code.NO_SUCH_ENTRY: "no such entry",
+        Code.UNKNOWN: "unknown",
+    }[answer.code]

@@ -1,0 +1,38 @@
+"""The same state with other numbers for bookies or clients.
+
+An order gives the new number of each. Clients are told apart by messages only, bookies by the sets in clients; the
+fragments of the metadata are left alone, because bookies are renamed only where each ensemble has all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from proof.model.state import Client, Fragment, Part, members
+
+
+def renamed_part(part: Part, clients: Sequence[int]) -> Part:
+    """A part after the clients have got other numbers."""
+    mail = sorted(
+        (message._replace(client=clients[message.client]), fate) for message, fate in part.mail
+    )
+    return part._replace(mail=tuple(mail))
+
+
+def renamed_client(client: Client, bookies: Sequence[int]) -> Client:
+    """A client after the bookies have got other numbers."""
+
+    def renamed(some: int) -> int:
+        return sum(1 << bookies[bookie] for bookie in members(some))
+
+    return client._replace(
+        fragments=tuple(
+            Fragment(renamed(fragment.ensemble), fragment.first) for fragment in client.fragments
+        ),
+        pending=tuple(add._replace(ensemble=renamed(add.ensemble)) for add in client.pending),
+        acks=tuple(map(renamed, client.acks)),
+        fenced=renamed(client.fenced),
+        has=renamed(client.has),
+        has_not=renamed(client.has_not),
+        unknown=renamed(client.unknown),
+    )

@@ -1,0 +1,91 @@
+"""A whole search: breadth first until a property is broken or no state is left, with statistics and the trace.
+
+Levels are counted in states, the first one included: a state of level 3 is two steps away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from bkbox.base.values import value
+from bkbox.kernel.exploration import Exploration
+from proof.model.options import Options
+from proof.model.properties import Properties, Safety
+from proof.model.space import Space, Words
+from proof.model.trace import Line, told
+
+_AT_ONCE = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """``queue``: states found and not looked at yet. ``seconds``: since the start."""
+
+    distinct: int
+    generated: int
+    levels: int
+    queue: int
+    seconds: float
+
+
+@value
+class Result:
+    """``broken``: the name of a property that does not hold, and ``trace``, the shortest way there."""
+
+    statistics: Statistics
+    exhausted: bool
+    broken: str | None = None
+    trace: tuple[Line, ...] = ()
+
+
+def search(
+    options: Options,
+    *,
+    fold: bool = False,
+    states_max: int | None = None,
+    properties: Properties | None = None,
+    progress: Callable[[Statistics], None] = lambda _: None,
+) -> Result:
+    """Search the states of a configuration, ``states_max`` at most. QuorumSizeError where its sizes do not fit."""
+    asked = properties or Safety(options)
+    space = Space(options.checked(), asked, fold=fold)
+    exploration = Exploration(space, space.layout(), *space.initial)
+    starts = [0, 1]  # numbers of the first states of the levels, and of the next one
+    begun = monotonic()
+    looked_at = 0
+    while looked_at < exploration.found and not exploration.broken:
+        if states_max is not None and exploration.found >= states_max:
+            break
+        looked_at = exploration.run(min(looked_at + _AT_ONCE, starts[-1]))
+        progress(_statistics(exploration, len(starts) - 1, looked_at, begun))
+        if looked_at == starts[-1] and exploration.found > looked_at and not exploration.broken:
+            starts.append(exploration.found)
+    if not exploration.broken:
+        statistics = _statistics(exploration, len(starts) - 1, looked_at, begun)
+        return Result(statistics, exhausted=looked_at == exploration.found)
+    # The last state found is one step beyond the level that was being looked at.
+    statistics = _statistics(exploration, len(starts), looked_at, begun)
+    way = _way(exploration, starts)
+    return Result(
+        statistics,
+        exhausted=False,
+        broken=asked.names[exploration.broken - 1],
+        trace=tuple(told(space, exploration.representative, way)),
+    )
+
+
+def _statistics(exploration: Exploration, levels: int, looked_at: int, begun: float) -> Statistics:
+    found = exploration.found
+    return Statistics(found, exploration.generated, levels, found - looked_at, monotonic() - begun)
+
+
+def _way(exploration: Exploration, starts: list[int]) -> list[Words]:
+    """From the first state to the last one found: in each level before, one that the next state follows."""
+    state = exploration.state(exploration.found - 1)
+    way = [state]
+    for first, end in zip(reversed(starts[:-1]), reversed(starts[1:]), strict=True):
+        state = exploration.state(exploration.parent(*state, first, end))
+        way.append(state)
+    return way[::-1]

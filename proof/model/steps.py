@@ -1,0 +1,89 @@
+"""How the actions say what happens: a ``Step`` changes what its actor sees, and gives errands to bookies' parts.
+
+An actor (a bookie, a crash, a client by itself, a client that takes something from a bookie) is shown only what it
+may look at, and answers with the steps that it can take. What a step needs of other bookies, or does with their
+messages, is an ``Errand`` for each of them. An errand has outcomes: none (then the step cannot be taken), or the ways
+in which that part goes on. A step with errands has as many successors as there are combinations of outcomes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from enum import Enum
+from typing import NamedTuple
+
+from proof.model.network import (
+    Message,
+    has_read_timeout,
+    has_write_timeout,
+    sent,
+    without_read_timeouts,
+    without_write_timeouts,
+)
+from proof.model.state import Client, Part, World, members
+
+
+class Task(Enum):
+    """What an errand does with a part."""
+
+    SEND = "send"
+    NO_READ_TIMEOUT = "no read timeout"
+    READ_TIMEOUT = "read timeout"
+    READ_TIMEOUT_ENDS = "read timeout ends"
+    WRITE_TIMEOUT_ENDS = "write timeout ends"
+
+
+class Errand(NamedTuple):
+    """Timeouts are those of ``client``, or of all (None); a write timeout is that of adds of one kind."""
+
+    task: Task
+    message: Message | None = None
+    client: int | None = None
+    recovery: bool = False
+
+
+Errands = tuple[tuple[int, Errand], ...]
+"""Pairs of a bookie and what is wanted of its part; no bookie twice."""
+
+
+class Step(NamedTuple):
+    """What is None stays as it is. ``asks``: a recovery read is sent."""
+
+    words: str
+    world: World | None = None
+    client: Client | None = None
+    part: Part | None = None
+    errands: Errands = ()
+    asks: bool = False
+
+
+def send(bookies: int, message: Message) -> Errands:
+    """Send a message to each of some bookies."""
+    return to_each(bookies, Errand(Task.SEND, message))
+
+
+def to_each(bookies: int, errand: Errand) -> Errands:
+    """The same errand for each of some bookies."""
+    return tuple((bookie, errand) for bookie in members(bookies))
+
+
+def outcomes(errand: Errand, part: Part, *, loss: bool) -> Iterable[Part]:
+    """How a part can go on; nothing if the errand is not possible there."""
+    task, message, client, recovery = errand
+    mail = part.mail
+    match task:
+        case Task.SEND:
+            assert message is not None
+            return [part._replace(mail=after) for after in sent(mail, message, loss=loss)]
+        case Task.NO_READ_TIMEOUT:
+            return [] if has_read_timeout(mail, client) else [part]
+        case Task.READ_TIMEOUT:
+            return [part] if has_read_timeout(mail, client) else []
+        case Task.READ_TIMEOUT_ENDS:
+            if not has_read_timeout(mail, client):
+                return []
+            return [part._replace(mail=without_read_timeouts(mail, client))]
+        case Task.WRITE_TIMEOUT_ENDS:
+            if not has_write_timeout(mail, client, recovery=recovery):
+                return []
+            return [part._replace(mail=without_write_timeouts(mail, client, recovery=recovery))]

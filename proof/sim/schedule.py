@@ -1,0 +1,158 @@
+"""What a seed means: the cluster, what clients do, and what goes wrong, drawn before anything happens.
+
+Every action has a random generator of its own, so that leaving one out changes nothing about the others: that is what
+makes a failing schedule shorter, action by action (shrink.py). How much of what there may be is said by the theme whose
+turn it is (themes.py).
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from proof.sim.host import HostPlan
+from proof.sim.themes import FAULTS, OPERATIONS, THEMES, Count, Theme, Weights, theme_of
+from proof.sim.upkeep import Upkeep
+
+FAULTS_S = 3600.0
+"""Simulated seconds with faults; then they cease."""
+
+_EPISODE_S = 60.0
+"""Actions come in episodes, so that they meet each other; in between the cluster rests."""
+
+
+@dataclass(frozen=True, slots=True)
+class Action:
+    """Something done at a time: by a client (``workload.py``) or to the cluster (``faults.py``)."""
+
+    at: float
+    kind: str
+    who: str
+    seed: int
+
+    def __str__(self) -> str:
+        return f"{self.at:8.2f}  {self.kind} ({self.who})"
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """All of one run. ``lossy``: so many bookies at a time may lose what they acknowledged; every ack quorum is
+    larger. ``haunted``: how often a start after a crash or a loss is cut short. ``absent_s``: for how long writers of
+    duels do nothing once they are attacked; ``handicaps``: what may be between who attacks and one of the bookies;
+    ``upkeep``: None where nobody audits, re-replicates and collects."""
+
+    seed: int
+    theme: str
+    hosts: tuple[HostPlan, ...]
+    clients: tuple[str, ...]
+    lossy: int
+    protocol: str
+    loss: float
+    double: float
+    in_order: bool
+    delay_s: tuple[float, float]
+    stale_s: float
+    metadata_s: tuple[float, float]
+    syncs_at_once: bool
+    haunted: float
+    absent_s: tuple[float, ...]
+    handicaps: tuple[str, ...]
+    upkeep: Upkeep | None
+    actions: tuple[Action, ...]
+
+    def with_actions(self, actions: tuple[Action, ...]) -> Plan:
+        return replace(self, actions=actions)
+
+
+def plan_of(seed: int) -> Plan:
+    rng = random.Random(seed)  # noqa: S311 - of a seed
+    name = theme_of(seed)
+    theme = THEMES[name]
+    lossy = rng.choice(theme.lossy)
+    bookies = max(rng.randint(*theme.bookies), lossy + 2)
+    ack_after = rng.choice(theme.ack_after)
+    clients = tuple(f"client{number}" for number in range(rng.randint(*theme.clients)))
+    segment_bytes = rng.choice((2 << 10, 4 << 10, 16 << 10, 1 << 20))
+    checkpoint_bytes = rng.choice((2 << 10, 8 << 10, 64 << 10))
+    auto_fix = rng.random() < 0.5
+    strict = rng.random() < 0.15 and lossy > 0
+    again_s = rng.choice(theme.again_s)
+    list_s = rng.choice((0.0, 0.01, 1.0))
+    bare = random.Random(f"{seed} bare").choice(theme.bare)  # noqa: S311 - of a seed
+    hosts = tuple(
+        HostPlan(
+            name=f"b{number}:3181",
+            disks=rng.choice((1, 1, 2, 3)),
+            ack_after=rng.choice(("sync", "write", "journal"))
+            if ack_after == "mixed"
+            else ack_after,
+            auto_fix_cookies=auto_fix,
+            strict=strict,
+            readonly_in_limbo=rng.random() < 0.3,
+            segment_bytes=segment_bytes,
+            checkpoint_bytes=checkpoint_bytes,
+            sync_ms=rng.choice(((0.2, 0.5), (1.0, 4.0), (5.0, 60.0))),
+            again_s=again_s,
+            list_s=list_s,
+            bare=bare,
+        )
+        for number in range(1, bookies + 1)
+    )
+    names = [host.name for host in hosts]
+    is_rough = rng.random() < 0.5
+    return Plan(
+        seed=seed,
+        theme=name,
+        hosts=hosts,
+        clients=clients,
+        lossy=lossy,
+        protocol=rng.choice(("v2", "v2", "v3")),
+        loss=rng.choice((0.0, 0.001, 0.01, 0.05)) if is_rough else 0.0,
+        double=rng.choice((0.0, 0.01, 0.1)) if is_rough else 0.0,
+        in_order=rng.random() < 0.6,
+        delay_s=rng.choice(theme.delay_s),
+        stale_s=rng.choice((0.0, 0.0, 0.5, 10.0)),
+        metadata_s=rng.choice(((0.0005, 0.002), (0.0005, 0.002), (0.01, 0.05), (0.1, 0.5))),
+        syncs_at_once=rng.random() < 0.2,
+        haunted=rng.choice(theme.haunted),
+        absent_s=rng.choice(theme.absent_s),
+        handicaps=rng.choice(theme.handicaps),
+        upkeep=Upkeep.of(seed) if theme.upkeep else None,
+        actions=tuple(sorted(_actions(rng, theme, names, clients), key=lambda each: each.at)),
+    )
+
+
+def _actions(
+    rng: random.Random, theme: Theme, names: Sequence[str], clients: Sequence[str]
+) -> Iterator[Action]:
+    episodes = [rng.uniform(0.0, FAULTS_S - _EPISODE_S) for _ in range(rng.randint(3, 10))]
+
+    def action(at: float, kind: str, who: Sequence[str]) -> Action:
+        return Action(at, kind, rng.choice(who), rng.getrandbits(48))
+
+    def some_time() -> float:
+        return rng.choice(episodes) + rng.uniform(1.0, _EPISODE_S)
+
+    for kind in _kinds(rng, theme.operations or OPERATIONS, theme.operation_count):
+        yield action(some_time(), kind, clients)
+    for kind in _kinds(rng, theme.faults or FAULTS, theme.fault_count):
+        at = rng.uniform(1.0, FAULTS_S) if theme.at_any_time else some_time()
+        yield action(at, kind, names)
+    for _ in range(rng.randint(*theme.duels)):
+        at = rng.uniform(1.0, FAULTS_S - _EPISODE_S) if theme.at_any_time else some_time()
+        yield action(at, "duel", clients)
+        for kind in _kinds(rng, theme.siege or {}, theme.besieged):
+            yield action(at + rng.uniform(*theme.besieged_s), kind, names)
+        if rng.random() < 0.2:
+            yield action(at + rng.uniform(0.0, 10.0), "kill a client", clients)
+        if rng.random() < 0.5:
+            yield action(at + rng.uniform(0.0, _EPISODE_S), "recover", clients)
+
+
+def _kinds(rng: random.Random, weights: Weights, count: Count) -> list[str]:
+    """So many kinds, of which some are left out, and others are more frequent."""
+    swarm = {kind: weight * rng.choice((0, 1, 1, 4)) for kind, weight in weights.items()}
+    if not any(swarm.values()):
+        swarm = dict(weights)
+    return rng.choices(list(swarm), list(swarm.values()), k=rng.randint(*count)) if swarm else []

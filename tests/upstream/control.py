@@ -1,8 +1,8 @@
 """Starts, stops, pauses, … bookies for upstream's tests, which run in a JVM and ask over a socket on loopback.
 
 One connection per request: a JSON object a line in each direction, {"do": name, ...} and {"result": value} or
-{"error": text}. A bookie is known by its first disk's folder, which the test has made. Requests for different bookies
-are served at the same time. At the end of the context every bookie is killed.
+{"error": text}. A bookie is known by the first folder for ledgers of its Java configuration. Requests for different
+bookies are served at the same time. At the end of the context every bookie is killed.
 """
 
 from __future__ import annotations
@@ -23,26 +23,21 @@ from bkbox.admin import disks as admin
 from bkbox.admin.paths import SOCKET_NAME
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import JobKind, JobState
-from tests.harness.processes import BookieProcess, bkbox, free_port, put_keys, wait_for
+from tests.harness.processes import BookieProcess, free_port, put_keys, wait_for
 
 STOPPED = {psutil.STATUS_STOPPED, psutil.STATUS_TRACING_STOP, psutil.STATUS_ZOMBIE}
 
 
 class UpstreamBookie(BookieProcess):
-    """A bookie on disks whose folders the test has chosen."""
+    """A bookie whose configuration comes from a test. Its disks are folders of its own: in those that the test has made
+    a Java bookie of the test's may be started later."""
 
-    def prepare(self, disks: list[Path], keys: dict[str, object]) -> None:
+    def prepare(self, disks: int, keys: dict[str, object]) -> None:
         """``bkbox init`` the first time; later the keys are written anew, for the next start."""
         if self.config.exists():
             put_keys(self, listen=f"127.0.0.1:{self.port}", **keys)
-            return
-        self.disks = disks
-        arguments = ["--metadata", self.metadata, "--listen", f"127.0.0.1:{self.port}"]
-        for disk in disks:
-            arguments += ["--disk", str(disk)]
-        for key, value in keys.items():
-            arguments += ["--set", f"{key}={value}"]
-        bkbox("init", "--config", str(self.config), *arguments)
+        else:
+            self.init(disks=disks, **keys)
 
     @property
     def admin_socket(self) -> Path:
@@ -161,7 +156,7 @@ class Control(socketserver.ThreadingTCPServer):
                 )
                 self.bookies[folder] = bookie
         bookie.port = request["port"]
-        bookie.prepare([Path(disk) for disk in request["disks"]], request["settings"])
+        bookie.prepare(request["disks"], request["settings"])
         bookie.start(wait=False)
         try:
             bookie.wait_ready()

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import re
 import subprocess
 import xml.etree.ElementTree as ElementTree
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +17,8 @@ SOURCES = Path(__file__).parent / "java"
 BUILD = CHECKOUT / "build" / "upstream"
 RUN_TIMEOUT_S = 500.0
 LAUNCHER = "org.junit.platform.console.ConsoleLauncher"
+PACKAGE = "org.apache.bookkeeper"
+_TEST = re.compile(r"className = '[\w.$]*?(\w+)', methodName = '(\w+)'")
 
 
 @functools.cache
@@ -30,9 +34,26 @@ class Result:
     failure: str | None
 
 
-def run(root: Path, selection: list[str]) -> tuple[list[Result], dict[str, str]]:
-    """Run Java tests in a JVM of their own, in an empty folder: results, and logs of the parts by name. ``selection``:
-    options of the launcher, as --select-class."""
+def selector(name: str) -> str:
+    """The launcher's option for a class, or CLASS#METHOD, below org.apache.bookkeeper."""
+    return f"--select-{'method' if '#' in name else 'class'}={PACKAGE}.{name}"
+
+
+def discover(selectors: list[str]) -> set[str]:
+    """The tests that there are, as Class.method."""
+    command = java_command(
+        LAUNCHER,
+        *("discover", "--disable-banner", "--disable-ansi-colors", "--details=verbose"),
+        *selectors,
+        classes=class_path(),
+    )
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=True)
+    return {".".join(found) for found in re.findall(_TEST, done.stdout)}
+
+
+def run(root: Path, selectors: list[str]) -> tuple[list[Result], dict[str, str]]:
+    """Run Java tests in a JVM of their own, in an empty folder: results, and logs of the parts by name. No results: the
+    JVM ended early, or had to be killed."""
     reports, log = root / "reports", root / "jvm.log"
     with Control(root) as control, log.open("wb") as output:
         temporary = root / "tmp"
@@ -40,14 +61,15 @@ def run(root: Path, selection: list[str]) -> tuple[list[Result], dict[str, str]]
         command = java_command(
             LAUNCHER,
             *("execute", "--disable-banner", "--details=none", f"--reports-dir={reports}"),
-            *selection,
+            *selectors,
             heap_mb=768,
             options=[f"-Dbkbox.control={control.port}", f"-Djava.io.tmpdir={temporary}"],
             classes=class_path(),
         )
-        subprocess.run(
-            command, stdout=output, stderr=output, cwd=root, timeout=RUN_TIMEOUT_S, check=False
-        )
+        with suppress(subprocess.TimeoutExpired):
+            subprocess.run(
+                command, stdout=output, stderr=output, cwd=root, timeout=RUN_TIMEOUT_S, check=False
+            )
         logs = {"the JVM": log.read_text(errors="replace")[-20_000:], **control.logs()}
     return [result for path in sorted(reports.glob("*.xml")) for result in _read(path)], logs
 

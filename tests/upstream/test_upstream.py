@@ -17,7 +17,6 @@ from tests.upstream import jars
 
 SCOPE = tomllib.loads((Path(__file__).parent / "classes.toml").read_text())
 ALL = os.environ.get("UPSTREAM_TESTS") == "all"
-PACKAGE = "org.apache.bookkeeper"
 
 
 def _chosen() -> list[str]:
@@ -36,7 +35,7 @@ def java_parts() -> None:
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("test", _chosen())
 def test_of_upstream(test: str, tmp_path: Path) -> None:
-    results, logs = jars.run(tmp_path, [f"--select-method={PACKAGE}.{test}"])
+    results, logs = jars.run(tmp_path, [jars.selector(test)])
     failed = [result for result in results if result.failure is not None]
     if failed or not results:
         for name, text in logs.items():
@@ -46,7 +45,7 @@ def test_of_upstream(test: str, tmp_path: Path) -> None:
 
 def test_every_test_of_a_class_in_scope_is_listed() -> None:
     names = [each["name"] for each in SCOPE["class"]]
-    found = jars.discover([f"--select-class={PACKAGE}.{name}" for name in names])
+    found = jars.discover([jars.selector(name) for name in names])
     listed = {
         f"{each['name'].rpartition('.')[2]}.{test}"
         for each in SCOPE["class"]

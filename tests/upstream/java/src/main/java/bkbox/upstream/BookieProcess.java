@@ -1,10 +1,8 @@
 package bkbox.upstream;
 
 import java.io.IOException;
-import java.util.ArrayList;
 import java.util.HashMap;
 import java.util.LinkedHashMap;
-import java.util.List;
 import java.util.Map;
 import org.apache.bookkeeper.bookie.BookieImpl;
 import org.apache.bookkeeper.conf.ServerConfiguration;
@@ -52,11 +50,10 @@ public final class BookieProcess {
 
     /** Returns when it serves. */
     public void start() throws IOException {
-        List<String> disks = new ArrayList<>(List.of(configuration.getLedgerDirNames()));
         Map<String, Object> request = new HashMap<>();
         request.put("do", "start");
         request.put("folder", folder);
-        request.put("disks", disks);
+        request.put("disks", configuration.getLedgerDirNames().length);
         request.put("metadata", configuration.getMetadataServiceUriUnchecked());
         request.put("port", address.getPort());
         request.put("settings", settings());

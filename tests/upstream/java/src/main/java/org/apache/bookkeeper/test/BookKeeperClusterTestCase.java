@@ -86,6 +86,9 @@ public abstract class BookKeeperClusterTestCase {
     private final Queue<Throwable> captured = new ConcurrentLinkedQueue<>();
     private boolean withAutoRecovery;
 
+    /** The test has ended: its bookies need no ordered stop. */
+    private boolean isOver;
+
     public BookKeeperClusterTestCase(int numBookies) {
         this(numBookies, PATIENCE_S);
     }
@@ -138,6 +141,7 @@ public abstract class BookKeeperClusterTestCase {
     @After
     @AfterEach
     public void tearDown() throws Exception {
+        isOver = true;
         try {
             stopBKCluster();
         } finally {
@@ -180,7 +184,7 @@ public abstract class BookKeeperClusterTestCase {
         baseClientConf.setMetadataServiceUri(uri);
         baseClientConf.setAllocatorPoolingPolicy(PoolingPolicy.UnpooledHeap);
         if (numBookies > 0) {
-            client();
+            bkc = new BookKeeperTestClient(baseClientConf, new TestStatsProvider());
         }
         List<ServerConfiguration> configurations = new ArrayList<>();
         for (int number = 0; number < numBookies; number++) {
@@ -189,13 +193,12 @@ public abstract class BookKeeperClusterTestCase {
         startAndAddAll(configurations);
     }
 
-    /** The end of a test: its bookies have nothing to say any more. */
     protected void stopBKCluster() throws Exception {
         if (bkc != null) {
             bkc.close();
         }
         stopReplicationService();
-        beside(servers, ServerTester::kill);
+        beside(servers, isOver ? ServerTester::kill : ServerTester::shutdown);
         servers.clear();
     }
 

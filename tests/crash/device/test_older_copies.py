@@ -17,7 +17,9 @@ from tests.crash.device.blockdevice import BlockDevice, missing
 from tests.crash.device.campaign import MODES
 from tests.crash.device.host import HostedBookie, Promises
 from tests.crash.device.test_rot import records
-from tests.harness.processes import BKBOX, wait_for
+from tests.harness.java import require_java
+from tests.harness.processes import BKBOX, bkbox, wait_for
+from tests.harness.zookeeper import ZooKeeper
 
 LEDGERS = range(1, 6)
 LATER = range(6, 9)
@@ -246,3 +248,40 @@ def test_a_journal_that_was_cut(bookie: HostedBookie, how: str) -> None:
     cut_log(journal, how)
     bookie.start_again()
     promises.kept()
+
+
+def test_an_older_zookeeper(bookie: HostedBookie, tmp_path: Path) -> None:
+    """Its data are an older copy: refused; with the newest put back all is as it was."""
+    require_java()
+    folder = tmp_path / "zookeeper"
+    folder.mkdir()
+    server = ZooKeeper(folder)
+    data, old, new = folder / "data", tmp_path / "old", tmp_path / "new"
+    try:
+        server.start()
+        bookie.metadata = server.uri()
+        bkbox("cluster", "init", "--metadata", bookie.metadata)
+        promises = loaded(bookie, "sync")
+        assert bookie.stop() == 0
+        server.kill()
+        copied(data, old)
+        server.start()
+        bookie.start_again()
+        load_more(promises)
+        assert bookie.stop() == 0
+        server.kill()
+        copied(data, new)
+        copied(old, data)
+        server.start()
+        said = refused(bookie)
+        assert "older copy" in said
+        assert "--accept-older-metadata" in said
+        server.kill()
+        copied(new, data)
+        server.start()
+        bookie.start_again()
+        promises.kept(unknown_ok=False)
+        assert bookie.classes() == {"clean"}
+    finally:
+        bookie.ensure_gone()
+        server.kill()

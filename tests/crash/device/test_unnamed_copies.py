@@ -17,7 +17,7 @@ from bkbox.metadata import connect
 from bkbox.wire.ledger import Fragment, LedgerState
 from tests.crash.device.blockdevice import BlockDevice, missing
 from tests.crash.device.host import HostedBookie, Promises, payload
-from tests.harness import raw
+from tests.harness import raw, raw3
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.processes import bkbox, wait_for
 
@@ -33,15 +33,18 @@ def stack() -> Iterator[ExitStack]:
 
 
 def copied_and_lost(
-    stack: ExitStack, tmp_path: Path
+    stack: ExitStack, tmp_path: Path, twist: str = ""
 ) -> tuple[HostedBookie, HostedBookie, Promises]:
-    """A closed ledger of another bookie, copied to one under ``write``, whose power is cut then."""
+    """A closed ledger of another bookie, copied to one under ``write``, whose power is cut then; or whose device fails
+    while the host stays up.
+    """
     device = stack.enter_context(BlockDevice(tmp_path / "device"))
     metadata = f"sqlite:{tmp_path}/cluster.db"
     source = HostedBookie(tmp_path, metadata, name="source")
     source.init_on("sync", [tmp_path / "source" / "disk"])
     target = HostedBookie(tmp_path, metadata, name="target")
-    target.init_on("write", [device.path / "disk"], gc_confirm_s=0.2)
+    disks = [device.path / f"disk{number}" for number in range(2 if twist == "two disks" else 1)]
+    target.init_on("write", disks, gc_confirm_s=0.2)
     for bookie in (source, target):
         stack.callback(bookie.ensure_gone)
         bookie.start_again()
@@ -52,18 +55,36 @@ def copied_and_lost(
     )
     size = sum(len(payload(LEDGER, each)) for each in range(ENTRIES))
     create_ledgers(metadata, [replace(closed, length=size)])
-    assert promises.add(LEDGER, range(ENTRIES), raw.RECOVERY) == ENTRIES
-    target.lose_host()
-    device.cut(5)
+    if twist == "v3":
+        copy_by_version_3(promises, target)
+    else:
+        assert promises.add(LEDGER, range(ENTRIES), raw.RECOVERY) == ENTRIES
+    if twist == "device":
+        device.eio()
+        target.kill()
+    else:
+        target.lose_host()
+        device.cut(5)
     device.come_back()
     target.start_again()
     return source, target, promises
 
 
-def test_a_copy_that_is_named_after_the_loss(stack: ExitStack, tmp_path: Path) -> None:
+def copy_by_version_3(promises: Promises, target: HostedBookie) -> None:
+    """As Java's client does it by default."""
+    with raw3.RawClient3(target.port) as client:
+        for entry in range(ENTRIES):
+            data = payload(LEDGER, entry)
+            assert client.add3(LEDGER, entry, data, recovery=True) == raw3.EOK
+    promises.entries[LEDGER] = set(range(ENTRIES))
+
+
+@pytest.mark.parametrize("twist", ["", "v3", "two disks", "device"])
+def test_a_copy_that_is_named_after_the_loss(stack: ExitStack, tmp_path: Path, twist: str) -> None:
     """Nothing is denied before or after; and once the metadata names it, repair brings it all back."""
-    source, target, promises = copied_and_lost(stack, tmp_path)
+    source, target, promises = copied_and_lost(stack, tmp_path, twist)
     promises.kept()
+    assert target.classes() == {"host crash"}
     asyncio.run(name(target.metadata, source.bookie_id, target.bookie_id))
     promises.kept()
     target.kill()  # phase two looks at what is in limbo now, and not only when it comes to that by itself

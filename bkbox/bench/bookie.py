@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from bkbox.admin.status import Latency, Stage
+from bkbox.api.admin.status import Latency, Stage
 from bkbox.bench.load import Load, Measured, Shape, measured, write_ledgers
 from bkbox.bench.usage import Usage, cpu_s, device_written_bytes, drop_cache, tree, usage_of
 from bkbox.errors import BenchError

@@ -13,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import bkbox
-from bkbox.admin import client
-from bkbox.admin.paths import admin_socket_path
-from bkbox.admin.status import to_json
+from bkbox.api.admin import client
+from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.status import to_json
 from bkbox.base.host.blocks import device_of, mount_of
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.processes import threads

@@ -10,8 +10,8 @@ from typing import Literal
 
 import click
 
-from bkbox.admin.client import fetch_status
-from bkbox.admin.paths import SOCKET_NAME
+from bkbox.api.admin.client import fetch_status
+from bkbox.api.admin.paths import SOCKET_NAME
 from bkbox.bench import bookie as bookie_bench
 from bkbox.bench import client as client_bench
 from bkbox.bench import memory

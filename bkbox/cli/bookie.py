@@ -6,9 +6,9 @@ from typing import Literal
 
 import click
 
-from bkbox.admin import client
-from bkbox.admin import disks as admin
-from bkbox.admin.paths import admin_socket_path
+from bkbox.api.admin import client
+from bkbox.api.admin import disks as admin
+from bkbox.api.admin.paths import admin_socket_path
 from bkbox.cli.options import config_option
 from bkbox.cli.output import message, outcome_option
 from bkbox.config.schema import Config

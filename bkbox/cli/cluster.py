@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from bkbox import metadata as stores
-from bkbox.admin.members import DOWN, READ_ONLY, WRITABLE, Member, members_of
+from bkbox.api.admin.members import DOWN, READ_ONLY, WRITABLE, Member, members_of
 from bkbox.cli.options import dry_run_option, metadata_option
 from bkbox.cli.output import (
     Format,

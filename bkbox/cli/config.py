@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from bkbox.admin.client import ask
-from bkbox.admin.paths import CONFIG_URL, admin_socket_path
+from bkbox.api.admin.client import ask
+from bkbox.api.admin.paths import CONFIG_URL, admin_socket_path
 from bkbox.base.host.writers import create
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import FILE, config_option

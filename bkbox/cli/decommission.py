@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from bkbox.admin import client
-from bkbox.admin.paths import admin_socket_path
+from bkbox.api.admin import client
+from bkbox.api.admin.paths import admin_socket_path
 from bkbox.base.ids import BookieId, bookie_id
 from bkbox.base.words import counted
 from bkbox.cli.exits import ExitCode

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import click
 
-from bkbox.admin import disks as client
-from bkbox.admin.disks import DiskView, DrainPlan
-from bkbox.admin.paths import admin_socket_path
+from bkbox.api.admin import disks as client
+from bkbox.api.admin.disks import DiskView, DrainPlan
+from bkbox.api.admin.paths import admin_socket_path
 from bkbox.base.words import counted
 from bkbox.cli.options import config_option, confirm, yes_option
 from bkbox.cli.output import (

@@ -8,10 +8,10 @@ from typing import Any
 
 import click
 
-from bkbox.admin import client
-from bkbox.admin import space as admin
-from bkbox.admin.paths import admin_socket_path
-from bkbox.admin.space import NO_SUCH_SEGMENT, DiskSpace
+from bkbox.api.admin import client
+from bkbox.api.admin import space as admin
+from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.space import NO_SUCH_SEGMENT, DiskSpace
 from bkbox.base.words import counted
 from bkbox.cli.job import print_jobs
 from bkbox.cli.options import config_option

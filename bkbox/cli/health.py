@@ -9,9 +9,9 @@ from dataclasses import asdict, dataclass
 import click
 
 from bkbox import metadata as stores
-from bkbox.admin.client import fetch_status
-from bkbox.admin.health import stalls
-from bkbox.admin.status import Status
+from bkbox.api.admin.client import fetch_status
+from bkbox.api.admin.health import stalls
+from bkbox.api.admin.status import Status
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.words import counted
 from bkbox.cli.exits import ExitCode

@@ -9,7 +9,7 @@ from datetime import datetime
 
 import click
 
-from bkbox.admin import client
+from bkbox.api.admin import client
 from bkbox.base.words import counted
 from bkbox.cli.exits import ExitCode
 from bkbox.cli.options import bytes_per_second

@@ -10,8 +10,8 @@ from typing import Any
 
 import click
 
-from bkbox.admin import client as admin
-from bkbox.admin.paths import admin_socket_path
+from bkbox.api.admin import client as admin
+from bkbox.api.admin.paths import admin_socket_path
 from bkbox.base.ids import LedgerId
 from bkbox.cli.gc import told
 from bkbox.cli.ledgerviews import Ledger, print_ledger

@@ -19,7 +19,7 @@ from typing import Any, Literal, TypeVar
 
 import click
 
-from bkbox.admin.status import Latency, Stage
+from bkbox.api.admin.status import Latency, Stage
 from bkbox.base.logs.control import in_json, in_lines, in_one_line
 from bkbox.base.words import quoted
 from bkbox.errors import BookieNotRunningError, MetadataUnavailableError

@@ -7,6 +7,8 @@ import logging
 import os
 import signal
 import sys
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING
 
 import click
 
@@ -22,6 +24,11 @@ from bkbox.kernel import kernel_in_use
 from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.nursery import Nursery
 from bkbox.supervisor.otherwriters import refuse_other_writers
+
+if TYPE_CHECKING:
+    from bkbox.api.admin.routes import Route
+    from bkbox.metadata.base import MetadataStore
+    from bkbox.storage.files import Files
 
 _START_S = 1.0
 """Most starts take less: what writes the log is loaded afterwards."""
@@ -95,6 +102,14 @@ def _supervise(config: Config, nursery: Nursery, manager: ServiceManager) -> int
         supervisor,  # what takes a while here, while the children do the same
     )
 
-    return asyncio.run(
-        supervisor.run(config, nursery, lambda address: click.echo(f"ready {address}"), manager)
-    )
+    def routes_of(
+        bookie: supervisor.Supervisor, store: MetadataStore, files: Files, stack: AsyncExitStack
+    ) -> tuple[Route, ...]:
+        from bkbox.api import table  # the start need not wait for what may never be asked
+
+        return table.routes_of(bookie, store, files, stack)
+
+    def ready(address: str) -> None:
+        click.echo(f"ready {address}")
+
+    return asyncio.run(supervisor.run(config, nursery, ready, manager, routes_of))

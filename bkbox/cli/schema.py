@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from bkbox.admin.schema import Schemas
+from bkbox.api.admin.schema import Schemas
 
 _DIALECT = "https://json-schema.org/draft/2020-12/schema"
 

@@ -7,10 +7,10 @@ from dataclasses import asdict, dataclass
 
 import click
 
-from bkbox.admin import client
-from bkbox.admin import space as admin
-from bkbox.admin.paths import admin_socket_path
-from bkbox.admin.space import DiskSpace
+from bkbox.api.admin import client
+from bkbox.api.admin import space as admin
+from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.space import DiskSpace
 from bkbox.cli.gc import SpaceReport, last_jobs, moment, told
 from bkbox.cli.job import print_jobs
 from bkbox.cli.options import config_option

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import click
 
-from bkbox.admin.client import fetch_status
-from bkbox.admin.status import Limbo, Process, Quotas, Status, to_json
+from bkbox.api.admin.client import fetch_status
+from bkbox.api.admin.status import Limbo, Process, Quotas, Status, to_json
 from bkbox.base.words import quoted
 from bkbox.cli.job import print_jobs
 from bkbox.cli.output import (

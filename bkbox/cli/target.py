@@ -12,9 +12,9 @@ from typing import Any, TypeVar
 import click
 from click.core import ParameterSource
 
-from bkbox.admin.client import Address
-from bkbox.admin.paths import admin_socket_path
-from bkbox.admin.remote import Remote, remote
+from bkbox.api.admin.client import Address
+from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.remote import Remote, remote
 from bkbox.cli.options import FILE
 from bkbox.config import load as configuration
 from bkbox.config.schema import Config

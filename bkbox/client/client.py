@@ -43,7 +43,8 @@ from bkbox.errors import (
     UnauthorizedError,
     WrongDigestTypeError,
 )
-from bkbox.metadata.base import MetadataStore, Versioned
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.versioned import Versioned
 from bkbox.protocol import writer
 from bkbox.protocol.effects import Recovered
 from bkbox.protocol.quorum import QuorumSizes

@@ -24,7 +24,7 @@ from bkbox.client.driver import LedgerAccess
 from bkbox.client.pool import Add
 from bkbox.client.survey import Survey, Surveyor
 from bkbox.errors import NothingToEndError, RecoveryAbortedError, VersionConflictError
-from bkbox.metadata.base import Versioned
+from bkbox.metadata.versioned import Versioned
 from bkbox.protocol.ending import Ending, count_of, ending, text_of
 from bkbox.protocol.events import describe
 from bkbox.protocol.survey import write_set_of

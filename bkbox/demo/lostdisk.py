@@ -7,7 +7,7 @@ import shutil
 import time
 from collections import Counter
 
-from bkbox.admin.status import Limbo
+from bkbox.api.admin.status import Limbo
 from bkbox.client import Client
 from bkbox.demo.scene import Scene, Told, ask, must
 from bkbox.demo.show import amount

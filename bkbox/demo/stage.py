@@ -25,8 +25,8 @@ from types import TracebackType
 from typing import IO, Self
 
 import bkbox
-from bkbox.admin.client import fetch_status
-from bkbox.admin.status import Status
+from bkbox.api.admin.client import fetch_status
+from bkbox.api.admin.status import Status
 from bkbox.base.ids import BookieId
 from bkbox.errors import BookieNotRunningError, CallerError, DemoFailedError, PeerError
 

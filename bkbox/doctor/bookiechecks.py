@@ -6,9 +6,9 @@ import socket
 from collections.abc import Iterator
 
 import bkbox
-from bkbox.admin.health import stalls
-from bkbox.admin.paths import admin_socket_path
-from bkbox.admin.status import Status
+from bkbox.api.admin.health import stalls
+from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.status import Status
 from bkbox.base.words import counted, error_text
 from bkbox.config.schema import Config
 from bkbox.doctor.finding import Finding, fail, ok, warn

@@ -8,9 +8,10 @@ from collections.abc import Collection, Mapping
 from contextlib import suppress
 from pathlib import Path
 
-from bkbox.admin.client import fetch_status
-from bkbox.admin.paths import admin_socket_path
-from bkbox.admin.status import Status
+from bkbox.api.admin.client import fetch_status
+from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.status import Status
+from bkbox.api.status.cookie_report import DIFFER
 from bkbox.base.host.clock import clock
 from bkbox.base.host.files import HostFiles
 from bkbox.config import load as configuration
@@ -26,7 +27,6 @@ from bkbox.doctor import (
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BkboxError, BookieNotRunningError
 from bkbox.storage.files import RealFiles
-from bkbox.supervisor.cookieview import DIFFER
 from bkbox.supervisor.otherwriters import other_writers
 
 

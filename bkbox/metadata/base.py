@@ -20,9 +20,8 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 from types import TracebackType
-from typing import Generic, Self, TypeVar
+from typing import Self
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.values import value
@@ -30,21 +29,12 @@ from bkbox.errors import MetadataError
 from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.underreplication import UnderReplication
+from bkbox.metadata.versioned import Versioned
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo
 
-T = TypeVar("T")
-
 RANGE_LEDGERS_MAX = 1_000
 """Ledgers in one page of ledger_ranges()."""
-
-
-@dataclass(frozen=True, slots=True)
-class Versioned(Generic[T]):
-    """A stored value and the version to name when replacing it."""
-
-    value: T
-    version: int
 
 
 @value

@@ -13,14 +13,11 @@ from __future__ import annotations
 import re
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator
-from typing import TYPE_CHECKING
 
 from bkbox.base.words import quoted
 from bkbox.errors import InvalidIdError
 from bkbox.metadata.underreplication import Candidacy
-
-if TYPE_CHECKING:
-    from bkbox.metadata.base import Versioned
+from bkbox.metadata.versioned import Versioned
 
 DATASET_PREFIX = "dataset."
 """Documents whose names begin so are no logs, but what Spark publishes (pyspark_bookkeeper/dataset.py)."""

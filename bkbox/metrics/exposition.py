@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 
-from bkbox.admin.status import Status
+from bkbox.api.admin.status import Status
 from bkbox.metrics.javanames import JAVA_METRICS, dir_name
 from bkbox.metrics.table import METRICS, Sample
 

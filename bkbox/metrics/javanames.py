@@ -13,7 +13,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from bkbox.admin.status import DiskStatus, Status
+from bkbox.api.admin.status import DiskStatus, Status
 from bkbox.jobs.job import JobKind
 from bkbox.metrics.table import Sample
 

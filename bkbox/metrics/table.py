@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from bkbox.admin.status import DiskStatus, Process, Status, Upkeep
+from bkbox.api.admin.status import DiskStatus, Process, Status, Upkeep
 
 
 class Sample(NamedTuple):

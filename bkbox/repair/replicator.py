@@ -32,8 +32,9 @@ from bkbox.errors import (
     VersionConflictError,
 )
 from bkbox.jobs.work import Work
-from bkbox.metadata.base import MetadataStore, Versioned
+from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.maintenance import resting
+from bkbox.metadata.versioned import Versioned
 from bkbox.protocol.audit import Findings, audit
 from bkbox.protocol.rereplication import (
     FragmentRepair,

@@ -22,7 +22,7 @@ from bkbox.ipc.messages import Admit
 from bkbox.security.secretfiles import read_secret, read_text, read_users
 
 if TYPE_CHECKING:
-    from bkbox.admin.door import Door
+    from bkbox.api.admin.door import Door
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,9 @@ def _users(path: Path | None) -> dict[str, str]:
 def _door(config: Config) -> Door | None:
     if not config.http_listen:
         return None
-    from bkbox.admin.door import door_of  # OpenSSL and what HTTP needs are loaded by who uses them
+    from bkbox.api.admin.door import (
+        door_of,  # OpenSSL and what HTTP needs are loaded by who uses them
+    )
 
     return door_of(config)
 

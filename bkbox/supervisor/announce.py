@@ -17,8 +17,8 @@ from collections.abc import AsyncIterator, Mapping
 from typing import TYPE_CHECKING
 
 import bkbox
-from bkbox.admin.members import url_of
-from bkbox.admin.paths import admin_socket_path
+from bkbox.api.admin.members import url_of
+from bkbox.api.admin.paths import admin_socket_path
 from bkbox.base.words import error_text
 from bkbox.config.values import split_address
 from bkbox.supervisor.published import admin_endpoint

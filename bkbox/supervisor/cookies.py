@@ -23,7 +23,8 @@ from bkbox.base.ids import BookieId
 from bkbox.base.values import replaced
 from bkbox.config.schema import Config
 from bkbox.errors import EncodingError
-from bkbox.metadata.base import MetadataStore, Versioned
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.versioned import Versioned
 from bkbox.storage.files import Files
 from bkbox.supervisor.directories import (
     NEVER_WRITTEN_TO,

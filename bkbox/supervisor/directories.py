@@ -18,7 +18,7 @@ from pathlib import Path
 from bkbox.base.values import replaced, value
 from bkbox.config.schema import Config
 from bkbox.errors import DiskError, EncodingError, OperatorError
-from bkbox.metadata.base import Versioned
+from bkbox.metadata.versioned import Versioned
 from bkbox.storage import marker as markers
 from bkbox.storage.files import Files, write_atomic
 from bkbox.storage.identity import DISK_NAME, DiskIdentity, read_identity

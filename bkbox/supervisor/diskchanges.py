@@ -28,7 +28,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bkbox.admin.paths import admin_socket_path
+from bkbox.api.admin.paths import admin_socket_path
 from bkbox.base.words import counted, error_text
 from bkbox.config import load as configuration
 from bkbox.config.schema import Config

@@ -24,7 +24,7 @@ from bkbox.supervisor.newledgers import news_of_room
 from bkbox.supervisor.process import Child
 
 if TYPE_CHECKING:
-    from bkbox.admin.disks import DrainPlan
+    from bkbox.api.admin.disks import DrainPlan
     from bkbox.supervisor.supervisor import Supervisor
 
 ANSWER_S = 30.0
@@ -95,7 +95,7 @@ class Drains:
 
     def plan_drain(self, disk: Disk) -> DrainPlan:
         """What a drain comes to, or why it is not to be."""
-        from bkbox.admin.disks import DrainPlan  # what asks is here, too
+        from bkbox.api.admin.disks import DrainPlan  # what asks is here, too
 
         takers = self._takers(disk)
         needed, room = _log_bytes(disk.path), sum(map(self.room_of, takers))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bkbox.admin.disks import DiskView
+from bkbox.api.admin.disks import DiskView
 from bkbox.config.schema import Config
 from bkbox.errors import DiskError
 from bkbox.storage import marker as markers

@@ -1,4 +1,4 @@
-"""Taking over a changed configuration while the bookie runs, and telling what it runs with.
+"""Taking over a changed configuration while the bookie runs.
 
 Which keys can change is in the schema (``live``). Values that children hold are sent to them; the supervisor
 reads its own from its configuration whenever it uses them, and so does every child that is started later.
@@ -11,8 +11,6 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bkbox.admin.paths import CONFIG_URL
-from bkbox.admin.routes import Asked, Route
 from bkbox.base import logs
 from bkbox.base.words import quoted
 from bkbox.config import changes as config_changes
@@ -78,40 +76,3 @@ def _tell_children(bookie: Supervisor) -> None:
     for child in (*(disk.child for disk in bookie.disks), bookie.frontend, bookie.repair):
         if child is not None:
             child.control.send(messages.Settings(values=live))
-
-
-def routes(bookie: Supervisor, environ: Mapping[str, str]) -> tuple[Route, ...]:
-    """``GET`` what the bookie runs with: value and source of each key; ``POST …/reload``: the changes it made."""
-    from bkbox.admin.requests import Reload  # the start need not wait for what may never be asked
-
-    async def running(_asked: Asked) -> object:
-        sources = bookie.config.provenance
-        return {
-            key: {"value": value, "from": sources[key]}
-            for key, value in bookie.config.values().items()
-        }
-
-    async def take_over(asked: Asked) -> object:
-        changes = reload(bookie, environ, dry_run=asked.told(Reload).dry_run)
-        return [
-            {"key": each.key, "before": each.before, "after": each.after, "from": each.source}
-            for each in changes
-        ]
-
-    return (
-        Route(
-            "GET",
-            CONFIG_URL,
-            running,
-            "What the bookie runs with: the value of each key, and where it is from.",
-            returns=dict[str, dict[str, object]],
-        ),
-        Route(
-            "POST",
-            f"{CONFIG_URL}/reload",
-            take_over,
-            "Read the configuration file anew; what changed.",
-            Reload,
-            returns=list[dict[str, object]],
-        ),
-    )

@@ -29,8 +29,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
-from bkbox.admin import server as admin
-from bkbox.admin.paths import admin_socket_path
+from bkbox.api.admin import server as admin
+from bkbox.api.admin.paths import admin_socket_path
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.mounts import mount_identity
 from bkbox.base.ids import BookieId
@@ -78,11 +78,17 @@ from bkbox.supervisor.watchdog import Attendance, look_every_s
 from bkbox.supervisor.witnessing import Witnessing
 
 if TYPE_CHECKING:
-    from bkbox.admin.door import Door
-    from bkbox.admin.routes import Route
-    from bkbox.admin.status import BookieState
-    from bkbox.supervisor.api import Api
+    from bkbox.api.admin.door import Door
+    from bkbox.api.admin.routes import Route
+    from bkbox.api.admin.status import BookieState
+    from bkbox.metadata.base import MetadataStore
     from bkbox.supervisor.jobs import Jobs
+
+    RoutesOf = Callable[
+        ["Supervisor", MetadataStore, Files, contextlib.AsyncExitStack], tuple[Route, ...]
+    ]
+    """Makes the table of routes of the admin API, when its first client comes (bkbox/api/table.py)."""
+
 
 log = logging.getLogger(__name__)
 
@@ -112,8 +118,10 @@ class Supervisor:
         on_ready: Callable[[str], None],
         manager: ServiceManager | None = None,
         guard: GuardedFiles | None = None,
+        routes_of: RoutesOf | None = None,
     ) -> None:
-        """``guard``: keeps ``files`` from folders that are not what they were."""
+        """``guard``: keeps ``files`` from folders that are not what they were. ``routes_of``: None where no client
+        comes, in a simulated bookie."""
         self.config = config
         self.phase = "locks and cookies"
         self.state: BookieState = "starting"
@@ -145,7 +153,8 @@ class Supervisor:
         self.quotas = QuotaNews(self)
         self._stack = contextlib.AsyncExitStack()
         self._base: Ground | None = None
-        self._api: Api | None = None
+        self._routes_of = routes_of
+        self._table: tuple[Route, ...] | None = None
         self.credentials = Credentials()
         self._stopping = asyncio.Event()
         self._failure: BkboxError | None = None
@@ -638,13 +647,11 @@ class Supervisor:
         return self._registration is not None and not self.unregistered_s
 
     def _routes(self) -> tuple[Route, ...]:
-        from bkbox.supervisor.api import Api  # the start need not wait for what may never be asked
-
-        if self._api is None:
+        if self._table is None:
             assert self._base is not None
-            self._api = Api(self, self._base.store, self._files)
-            self._stack.push_async_callback(self._api.close)
-        return self._api.routes()
+            assert self._routes_of is not None
+            self._table = self._routes_of(self, self._base.store, self._files, self._stack)
+        return self._table
 
     async def _run_jobs(self, base: Ground) -> None:
         from bkbox.supervisor.jobfile import JobFile  # once the bookie is up
@@ -718,14 +725,19 @@ class Supervisor:
 
 
 async def run(
-    config: Config, nursery: Nursery, on_ready: Callable[[str], None], manager: ServiceManager
+    config: Config,
+    nursery: Nursery,
+    on_ready: Callable[[str], None],
+    manager: ServiceManager,
+    routes_of: RoutesOf,
 ) -> int:
     """Run a bookie until SIGTERM or SIGINT. ``on_ready`` gets HOST:PORT once it answers requests.
 
     ``nursery``: where its children come from, whether they have begun already or not. ``manager`` is told how it goes.
+    ``routes_of``: what its admin API answers.
 
     Returns 0 after a clean stop, 1 where a disk could not be left clean. Raises CookieMismatchError,
     BookieRunningError, BootError and other errors that keep a bookie from starting.
     """
     files = GuardedFiles()
-    return await Supervisor(config, files, nursery, on_ready, manager, files).run()
+    return await Supervisor(config, files, nursery, on_ready, manager, files, routes_of).run()

@@ -13,8 +13,8 @@ from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
-from bkbox.admin.door import Door, door_of
-from bkbox.admin.server import start_tcp
+from bkbox.api.admin.door import Door, door_of
+from bkbox.api.admin.server import start_tcp
 from bkbox.client.greeting import Greeting
 from bkbox.client.options import ClientOptions
 from bkbox.client.topology import topology_of_files

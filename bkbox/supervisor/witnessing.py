@@ -12,7 +12,8 @@ from pathlib import Path
 from bkbox.base.ids import BookieId
 from bkbox.base.values import replaced
 from bkbox.errors import DamagedError, DiskError, MetadataError, VersionConflictError
-from bkbox.metadata.base import MetadataStore, Versioned
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.versioned import Versioned
 from bkbox.storage.checkpoint import read_checkpoint
 from bkbox.storage.files import Files, unlink_durably, write_atomic
 from bkbox.storage.sealed import read_document, write_document

@@ -22,8 +22,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from bkbox.admin.client import fetch_status
-from bkbox.admin.status import Status
+from bkbox.api.admin.client import fetch_status
+from bkbox.api.admin.status import Status
 from bkbox.base.ids import BookieId
 from bkbox.base.values import value
 from bkbox.demo.stage import HOST, Stage

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from bkbox.admin.status import Status
+from bkbox.api.admin.status import Status
 from proof.chaos.cluster import Bookie, Cluster
 from proof.chaos.history import History
 

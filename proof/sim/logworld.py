@@ -27,7 +27,7 @@ from bkbox.errors import (
     VersionConflictError,
     WindowFullError,
 )
-from bkbox.metadata.base import Versioned
+from bkbox.metadata.versioned import Versioned
 from bkbox.wire.digest import VerifiedEntry
 from proof.sim.loop import Process, Scheduler
 

@@ -24,16 +24,11 @@ from bkbox.errors import (
     OperatorError,
     VersionConflictError,
 )
-from bkbox.metadata.base import (
-    RANGE_LEDGERS_MAX,
-    MetadataStore,
-    RegisteredBookie,
-    Registration,
-    Versioned,
-)
+from bkbox.metadata.base import RANGE_LEDGERS_MAX, MetadataStore, RegisteredBookie, Registration
 from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.underreplication import UnderReplication
+from bkbox.metadata.versioned import Versioned
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo
 from proof.checks.check import Metadata

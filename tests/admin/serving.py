@@ -13,10 +13,10 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
-from bkbox.admin import server
-from bkbox.admin.access import WithToken
-from bkbox.admin.door import Door
-from bkbox.admin.routes import EVENT_STREAM, Asked, Query, Route, Stream
+from bkbox.api.admin import server
+from bkbox.api.admin.access import WithToken
+from bkbox.api.admin.door import Door
+from bkbox.api.admin.routes import EVENT_STREAM, Asked, Query, Route, Stream
 from bkbox.errors import JobRefusedError
 from bkbox.security.rates import Bucket
 

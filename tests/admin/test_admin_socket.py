@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.admin import server
-from bkbox.admin.client import fetch_status
-from bkbox.admin.paths import SOCKET_NAME, short_address
-from bkbox.admin.status import Boot, Status
+from bkbox.api.admin import server
+from bkbox.api.admin.client import fetch_status
+from bkbox.api.admin.paths import SOCKET_NAME, short_address
+from bkbox.api.admin.status import Boot, Status
 from bkbox.errors import (
     AuthenticationError,
     BkboxError,

@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bkbox.admin.health import Probe, health_of, not_ready
-from bkbox.admin.status import Boot, Cookies, DiskStatus, Limbo, Metadata, Process, Status, Tidiness
+from bkbox.api.admin.health import Probe, health_of, not_ready
+from bkbox.api.admin.status import (
+    Boot,
+    Cookies,
+    DiskStatus,
+    Limbo,
+    Metadata,
+    Process,
+    Status,
+    Tidiness,
+)
 
 DISK = DiskStatus("/data/a", "6a1c", "clean", "", "in service", 1, 0, 10, 20)
 WELL = Status(

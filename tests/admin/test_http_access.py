@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.admin import application, client
-from bkbox.admin.access import OwnerOnly, read_token, with_tokens
-from bkbox.admin.problems import HttpRefusedError
-from bkbox.admin.remote import Remote, remote
+from bkbox.api.admin import application, client
+from bkbox.api.admin.access import OwnerOnly, read_token, with_tokens
+from bkbox.api.admin.problems import HttpRefusedError
+from bkbox.api.admin.remote import Remote, remote
 from bkbox.errors import (
     AccessDeniedError,
     BadRequestError,

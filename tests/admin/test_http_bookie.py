@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 from bkbox_tui.sources import Bookie
 
-from bkbox.admin import client, limbo
-from bkbox.admin.paths import EVENTS_URL, STATUS_URL
-from bkbox.admin.remote import Remote
-from bkbox.admin.status import to_json
+from bkbox.api.admin import client, limbo
+from bkbox.api.admin.paths import EVENTS_URL, STATUS_URL
+from bkbox.api.admin.remote import Remote
+from bkbox.api.admin.status import to_json
 from bkbox.errors import AccessDeniedError, JobRefusedError
 from bkbox.jobs.job import JobAction, JobKind, JobState
 from bkbox.storage.files import RealFiles

@@ -10,10 +10,10 @@ from dataclasses import replace
 
 import pytest
 
-from bkbox.admin import events as module
-from bkbox.admin.events import LISTENERS_MAX, Events
-from bkbox.admin.problems import HttpRefusedError
-from bkbox.admin.status import Boot, Status, StatusWarning
+from bkbox.api.admin import events as module
+from bkbox.api.admin.events import LISTENERS_MAX, Events
+from bkbox.api.admin.problems import HttpRefusedError
+from bkbox.api.admin.status import Boot, Status, StatusWarning
 from bkbox.jobs.job import Job, JobKind, JobState
 
 STATUS = Status("0.1.0", "b:1", "i", "b:1", "running", True, "sync", Boot("up"))

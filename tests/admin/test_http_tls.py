@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from bkbox.admin import client, server
-from bkbox.admin.remote import remote
+from bkbox.api.admin import client, server
+from bkbox.api.admin.remote import remote
 from bkbox.cli import clientfile
 from bkbox.client import options
 from bkbox.config import load as configuration

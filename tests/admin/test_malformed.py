@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.admin import server
+from bkbox.api.admin import server
 from bkbox.base.logs.seldom import BoundLibraries
 from tests.admin.malformed import REQUESTS, TOKEN, bookie_with_port, send
 from tests.admin.serving import Serving

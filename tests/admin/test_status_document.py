@@ -8,8 +8,8 @@ from typing import Any
 import jsonschema
 import pytest
 
-from bkbox.admin.schema import schema_of
-from bkbox.admin.status import (
+from bkbox.api.admin.schema import schema_of
+from bkbox.api.admin.status import (
     SCHEMA_VERSION,
     Autorecovery,
     Boot,

@@ -12,9 +12,9 @@ from threading import Event, Thread
 import pytest
 from click.testing import CliRunner, Result
 
-from bkbox.admin import server
-from bkbox.admin.paths import admin_socket_path
-from bkbox.admin.status import (
+from bkbox.api.admin import server
+from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.status import (
     Boot,
     DiskStatus,
     Limbo,

@@ -14,18 +14,18 @@ import yaml
 from click.testing import CliRunner, Result
 from jsonschema import Draft202012Validator
 
-from bkbox.admin import server
-from bkbox.admin.client import job as ask_job
-from bkbox.admin.client import start_job
-from bkbox.admin.paths import admin_socket_path
-from bkbox.admin.status import Boot, Status
+from bkbox.api.admin import server
+from bkbox.api.admin.client import job as ask_job
+from bkbox.api.admin.client import start_job
+from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.status import Boot, Status
+from bkbox.api.handlers.jobs import routes
 from bkbox.cli.main import main
 from bkbox.cli.schema import schema_of
 from bkbox.config import load as configuration
 from bkbox.errors import BadRequestError, JobRefusedError
 from bkbox.jobs.job import Job, JobAction, JobKind
 from bkbox.jobs.registry import Registry
-from bkbox.supervisor.jobroutes import routes
 
 STATUS = Status("0.1.0", "b:1", "i", "b:1", "running", True, "sync", Boot("up"))
 REPORT = {

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from bkbox_tui.sources import Bookie
 
-from bkbox.admin.remote import remote
+from bkbox.api.admin.remote import remote
 from bkbox.cli.exits import ExitCode
 from bkbox.client import options
 from tests.harness.processes import BookieProcess, bkbox, free_port, wait_for

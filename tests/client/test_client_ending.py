@@ -16,7 +16,7 @@ from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client import Client
 from bkbox.client.ending import Ender
 from bkbox.errors import NothingToEndError, RecoveryAbortedError
-from bkbox.metadata.base import Versioned
+from bkbox.metadata.versioned import Versioned
 from bkbox.protocol.diagnosis import Prospect
 from bkbox.protocol.ending import ending
 from bkbox.wire.codes import Code

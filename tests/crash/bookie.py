@@ -16,8 +16,8 @@ from typing import Any
 
 import psutil
 
-from bkbox.admin.limbo import LIMIT_MAX
-from bkbox.admin.paths import LIMBO_URL, STATUS_URL, short_address
+from bkbox.api.admin.limbo import LIMIT_MAX
+from bkbox.api.admin.paths import LIMBO_URL, STATUS_URL, short_address
 from tests.harness.processes import BKBOX, BookieProcess, wait_for
 
 SETTINGS: dict[str, object] = {

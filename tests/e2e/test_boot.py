@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from bkbox.admin.client import fetch_status
+from bkbox.api.admin.client import fetch_status
 from bkbox.errors import BookieNotRunningError
 from bkbox.storage import marker
 from bkbox.storage.files import RealFiles

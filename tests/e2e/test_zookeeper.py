@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from bkbox.admin.client import fetch_status
-from bkbox.admin.status import Status
+from bkbox.api.admin.client import fetch_status
+from bkbox.api.admin.status import Status
 from bkbox.errors import BookieNotRunningError
 from tests.harness.cluster import (
     NOBODY,

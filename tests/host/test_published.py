@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bkbox import __version__
-from bkbox.admin.members import DOWN, READ_ONLY, WRITABLE, Member, members_of
+from bkbox.api.admin.members import DOWN, READ_ONLY, WRITABLE, Member, members_of
 from bkbox.base.ids import BookieId
 from bkbox.client.topology import NoTopology
 from bkbox.config import load as configuration

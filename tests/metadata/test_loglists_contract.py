@@ -11,8 +11,8 @@ import pytest
 
 from bkbox.errors import VersionConflictError
 from bkbox.metadata import connect, init_cluster
-from bkbox.metadata.base import Versioned
 from bkbox.metadata.loglists import LogLists
+from bkbox.metadata.versioned import Versioned
 
 
 def on(uri: str, scenario: Callable[[LogLists, LogLists], Awaitable[None]]) -> None:

@@ -13,7 +13,7 @@ import pytest
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
-from bkbox.admin.status import (
+from bkbox.api.admin.status import (
     Boot,
     Clients,
     Counts,
@@ -27,7 +27,7 @@ from bkbox.admin.status import (
     Tidiness,
     Upkeep,
 )
-from bkbox.admin.statusparts import Device, Jobs, Quota, Quotas
+from bkbox.api.admin.statusparts import Device, Jobs, Quota, Quotas
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.metrics.exposition import exposition
 from bkbox.metrics.javanames import JAVA_METRICS

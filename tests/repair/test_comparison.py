@@ -15,8 +15,8 @@ from phasetwo import (
     store,
 )
 
-from bkbox.admin import client as admin
-from bkbox.admin.paths import admin_socket_path
+from bkbox.api.admin import client as admin
+from bkbox.api.admin.paths import admin_socket_path
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.config.load import load
 from bkbox.jobs.job import Job, JobKind

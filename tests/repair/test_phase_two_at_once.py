@@ -12,7 +12,8 @@ from bkbox.client.client import Client
 from bkbox.errors import RecoveryAbortedError
 from bkbox.ipc import messages
 from bkbox.ipc.asyncchannel import AsyncChannel
-from bkbox.metadata.base import MetadataStore, Versioned
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.versioned import Versioned
 from bkbox.repair.environment import Environment
 from bkbox.repair.runner import Runner
 from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState

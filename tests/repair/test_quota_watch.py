@@ -19,7 +19,7 @@ from bkbox.errors import (
 )
 from bkbox.ipc import channel, messages
 from bkbox.ipc.messages import BYTES_ITEM, LEDGER_ID_ITEM, OVER_QUOTA_PAGE
-from bkbox.metadata.base import Versioned
+from bkbox.metadata.versioned import Versioned
 from bkbox.repair.environment import Environment
 from bkbox.repair.quotas import QuotaWatch
 from bkbox.repair.waiting import until_needed

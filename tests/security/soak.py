@@ -25,7 +25,7 @@ from typing import Any
 import psutil
 
 from bkbox import metadata
-from bkbox.admin.client import fetch_status
+from bkbox.api.admin.client import fetch_status
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client import connect
 from bkbox.errors import BkboxError

@@ -120,7 +120,7 @@ def test_the_first_to_call_after_a_lost_disk_decides_nothing(bookie: BookieProce
 
 COMPARING = (
     "bookie/admission.py",
-    "admin/access.py",
+    "api/admin/access.py",
     "security/tokens.py",
     "security/digestmd5.py",
 )

@@ -27,9 +27,10 @@ def table(found: Iterable[Catch], seeds: int) -> list[str]:
         by = str(one.violation or "").partition(":")[0]
         rows.append(f"| {one.name} | {seed} | {one.cpu_s:.0f} | {by} |")
         print(rows[-1], flush=True)
-    said = f"`bkbox sim --seed 1 --seeds {seeds} --every-break`: {len(rows) - missed} of {len(rows)} are noticed, the last at seed {last}."
+    command = f"`bkbox sim --seed 1 --seeds {seeds} --every-break`"
+    noticed = f"{len(rows) - missed} of {len(rows)} are noticed, the last at seed {last}"
     return [
-        said,
+        f"{command}: {noticed}.",
         "",
         "| switched off | noticed at seed | processor s | by |",
         "|---|--:|--:|---|",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.admin import client as admin
+from bkbox.api.admin import client as admin
 from bkbox.errors import JobRefusedError
 from bkbox.jobs.job import JobAction, JobKind, JobState
 from tests.harness.processes import wait_for

@@ -16,7 +16,7 @@ from bkbox.base.values import replaced
 from bkbox.bookie.ledgers import brought_back
 from bkbox.errors import MetadataError, MetadataUnavailableError, NoSuchLedgerError
 from bkbox.ipc import messages
-from bkbox.metadata.base import Versioned
+from bkbox.metadata.versioned import Versioned
 from bkbox.repair.environment import Environment
 from bkbox.repair.gc import collect
 from bkbox.storage.records import LedgerRecord

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.admin import client as admin
+from bkbox.api.admin import client as admin
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import JobKind
 from tests.harness.processes import BookieProcess, wait_for

@@ -7,8 +7,8 @@ import random
 from pathlib import Path
 from typing import Any, TypeVar
 
-from bkbox.admin import client as admin
-from bkbox.admin.paths import admin_socket_path
+from bkbox.api.admin import client as admin
+from bkbox.api.admin.paths import admin_socket_path
 from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client, connect
 from bkbox.config.load import load

@@ -7,8 +7,8 @@ import subprocess
 import sys
 import time
 
-from bkbox.admin.status import Process
-from bkbox.supervisor.hostfigures import HostFigures
+from bkbox.api.admin.status import Process
+from bkbox.api.status.host_stats import HostFigures
 
 
 def compute(seconds: float) -> None:

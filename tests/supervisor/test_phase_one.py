@@ -13,7 +13,8 @@ import pytest
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import DiskFailedError, MetadataUnavailableError, NoSuchLedgerError
 from bkbox.ipc import messages
-from bkbox.metadata.base import MetadataStore, Versioned
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.versioned import Versioned
 from bkbox.storage.lock import DiskLock
 from bkbox.supervisor import phase_one
 from bkbox.supervisor.disks import Disk

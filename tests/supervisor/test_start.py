@@ -26,7 +26,13 @@ CLIENT = {"bkbox.client", "bkbox.protocol.writer", "bkbox.protocol.recovery"}
 NOT_NEEDED = {
     "cli.main": NEVER
     | CLIENT
-    | {"plyvel", "bkbox.admin.application", "bkbox.wire.v2", "bkbox.wire.v3", "bkbox.storage.disk"},
+    | {
+        "plyvel",
+        "bkbox.api.admin.application",
+        "bkbox.wire.v2",
+        "bkbox.wire.v3",
+        "bkbox.storage.disk",
+    },
     "worker": NEVER
     | CLIENT
     | {"asyncio", "ssl", "sqlite3", "click", "bkbox.config", "bkbox.metadata"},

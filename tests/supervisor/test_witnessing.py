@@ -14,7 +14,8 @@ import pytest
 from bkbox.base.ids import BookieId
 from bkbox.errors import VersionConflictError
 from bkbox.metadata import create
-from bkbox.metadata.base import MetadataStore, Versioned
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.versioned import Versioned
 from bkbox.storage.files import RealFiles
 from bkbox.storage.marker import Run
 from bkbox.storage.records import AckAfter

@@ -19,8 +19,8 @@ from bkbox_tui.keys import PANELS
 from bkbox_tui.snapshot import Snapshot
 from bkbox_tui.start import look_for_cycles_rarely
 
-from bkbox.admin.limbo import LimboLedger
-from bkbox.admin.status import Counts, Status, StatusWarning
+from bkbox.api.admin.limbo import LimboLedger
+from bkbox.api.admin.status import Counts, Status, StatusWarning
 from tests.tui.screens import Staged, in_limbo, limbo_job, screen_of
 
 FRAMES = 3_600

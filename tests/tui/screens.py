@@ -11,9 +11,9 @@ from bkbox_tui.app import Tui
 from bkbox_tui.snapshot import Snapshot
 from bkbox_tui.sources import Bookie, CookieView, Peer
 
-from bkbox.admin.limbo import LimboLedger
-from bkbox.admin.members import Member
-from bkbox.admin.status import (
+from bkbox.api.admin.limbo import LimboLedger
+from bkbox.api.admin.members import Member
+from bkbox.api.admin.status import (
     Boot,
     Counts,
     DiskStatus,

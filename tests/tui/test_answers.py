@@ -9,7 +9,7 @@ from bkbox_tui.answers import answers_of
 from bkbox_tui.snapshot import DiskFiles, Snapshot
 from bkbox_tui.words import Level
 
-from bkbox.admin.status import Status
+from bkbox.api.admin.status import Status
 from bkbox.jobs.job import JobState
 from tests.tui.screens import healthy, in_limbo, limbo_job
 

@@ -9,7 +9,7 @@ from bkbox_tui.events import EVENTS_MAX, Severity, changes
 from bkbox_tui.snapshot import Snapshot
 from bkbox_tui.view import View
 
-from bkbox.admin.status import StatusWarning
+from bkbox.api.admin.status import StatusWarning
 from bkbox.jobs.job import JobState
 from tests.tui.screens import healthy, in_limbo, limbo_job
 

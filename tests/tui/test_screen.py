@@ -21,8 +21,8 @@ from textual.pilot import Pilot
 from textual.strip import Strip
 from textual.widgets import Input
 
-from bkbox.admin.limbo import LimboLedger
-from bkbox.admin.status import Process, StatusWarning
+from bkbox.api.admin.limbo import LimboLedger
+from bkbox.api.admin.status import Process, StatusWarning
 from bkbox.jobs.job import JobState
 from tests.tui.screens import (
     LARGE,

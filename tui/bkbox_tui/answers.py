@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bkbox.admin.health import stalls
-from bkbox.admin.status import DiskStatus, Status
+from bkbox.api.admin.health import stalls
+from bkbox.api.admin.status import DiskStatus, Status
 from bkbox.jobs.job import Job, JobState
 from bkbox_tui.snapshot import Snapshot
 from bkbox_tui.words import Level, amount, span

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 
-from bkbox.admin.status import Status
+from bkbox.api.admin.status import Status
 from bkbox_tui.snapshot import Snapshot
 
 POINTS = 120

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkbox.admin.status import Process, Status
+from bkbox.api.admin.status import Process, Status
 from bkbox_tui.table import Row
 from bkbox_tui.words import size, span
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from bkbox.admin import status as statuses
-from bkbox.admin.status import Status
+from bkbox.api.admin import status as statuses
+from bkbox.api.admin.status import Status
 from bkbox.base.documents import from_document
 from bkbox.errors import EncodingError
 from bkbox.jobs import job as jobs_documents

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Protocol
 
 from bkbox import client as clients
-from bkbox.admin import client, limbo
-from bkbox.admin.client import Address
-from bkbox.admin.limbo import LimboLedger
-from bkbox.admin.members import Member, members_of
-from bkbox.admin.paths import CONFIG_URL, admin_socket_path
-from bkbox.admin.status import Status
+from bkbox.api.admin import client, limbo
+from bkbox.api.admin.client import Address
+from bkbox.api.admin.limbo import LimboLedger
+from bkbox.api.admin.members import Member, members_of
+from bkbox.api.admin.paths import CONFIG_URL, admin_socket_path
+from bkbox.api.admin.status import Status
 from bkbox.base.ids import BookieId, ledger_id
 from bkbox.cli.discover import found_here
 from bkbox.cli.ledgerrepair import survey_view

@@ -16,7 +16,8 @@ from bkbox.errors import (
     NoSuchLogError,
     VersionConflictError,
 )
-from bkbox.metadata.base import MetadataStore, Versioned
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.versioned import Versioned
 
 Change = Callable[[LedgerList], LedgerList]
 

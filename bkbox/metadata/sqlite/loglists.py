@@ -6,12 +6,12 @@ import sqlite3
 from collections.abc import AsyncIterator
 
 from bkbox.errors import VersionConflictError
-from bkbox.metadata.base import Versioned
 from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.sqlite import watch
 from bkbox.metadata.sqlite.database import Database
 from bkbox.metadata.sqlite.leases import LeaseCandidacy, Leases
 from bkbox.metadata.underreplication import Candidacy
+from bkbox.metadata.versioned import Versioned
 
 TABLE = "CREATE TABLE log (name TEXT PRIMARY KEY, version INTEGER NOT NULL, list BLOB NOT NULL) WITHOUT ROWID"
 

@@ -32,13 +32,7 @@ from bkbox.errors import (
     NoSuchLedgerError,
     VersionConflictError,
 )
-from bkbox.metadata.base import (
-    RANGE_LEDGERS_MAX,
-    MetadataStore,
-    RegisteredBookie,
-    Registration,
-    Versioned,
-)
+from bkbox.metadata.base import RANGE_LEDGERS_MAX, MetadataStore, RegisteredBookie, Registration
 from bkbox.metadata.liveness import boottime_ms, this_process
 from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
@@ -49,6 +43,7 @@ from bkbox.metadata.sqlite.maintenance import SqliteRests
 from bkbox.metadata.sqlite.registration import Observer, SqliteRegistration
 from bkbox.metadata.sqlite.underreplication import SqliteUnderReplication
 from bkbox.metadata.underreplication import UnderReplication
+from bkbox.metadata.versioned import Versioned
 from bkbox.wire import ledger_metadata, service_info
 from bkbox.wire.ledger import LedgerMetadata
 from bkbox.wire.service_info import ServiceInfo

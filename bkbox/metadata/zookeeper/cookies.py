@@ -10,7 +10,7 @@ import asyncio
 
 from bkbox.base.ids import BookieId, bookie_id
 from bkbox.errors import InvalidIdError, VersionConflictError
-from bkbox.metadata.base import Versioned
+from bkbox.metadata.versioned import Versioned
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.nodes import BadVersionError, NodeExistsError, NoNodeError

@@ -20,7 +20,8 @@ from bkbox.errors import (
     NoSuchLedgerError,
     VersionConflictError,
 )
-from bkbox.metadata.base import RANGE_LEDGERS_MAX, Versioned
+from bkbox.metadata.base import RANGE_LEDGERS_MAX
+from bkbox.metadata.versioned import Versioned
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection, Watch
 from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError, NoNodeError

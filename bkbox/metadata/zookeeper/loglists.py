@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 
 from bkbox.errors import VersionConflictError
-from bkbox.metadata.base import Versioned
 from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.underreplication import Candidacy
+from bkbox.metadata.versioned import Versioned
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection, Watch
 from bkbox.metadata.zookeeper.election import ZooKeeperCandidacy, present_holder

@@ -13,11 +13,12 @@ from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.limits import ZOOKEEPER_SESSION_TIMEOUT_S
 from bkbox.config.metadata_uri import ZooKeeperUri
 from bkbox.errors import NoSuchLedgerError
-from bkbox.metadata.base import MetadataStore, RegisteredBookie, Registration, Versioned
+from bkbox.metadata.base import MetadataStore, RegisteredBookie, Registration
 from bkbox.metadata.liveness import this_process
 from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.underreplication import UnderReplication
+from bkbox.metadata.versioned import Versioned
 from bkbox.metadata.zookeeper import bookies, cluster
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.cookies import DISK_RECORDS, Cookies

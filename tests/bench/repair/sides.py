@@ -14,8 +14,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 
-from bkbox.admin import client as admin
-from bkbox.admin.paths import admin_socket_path
+from bkbox.api.admin import client as admin
+from bkbox.api.admin.paths import admin_socket_path
 from bkbox.config.load import load
 from bkbox.errors import BkboxError
 from tests.bench.peers.java import ZooKeeper, command

@@ -19,7 +19,8 @@ from bkbox.ipc import messages
 from bkbox.ipc.messages import FENCED, LIMBO
 from bkbox.kernel.answers import AnswerWriter
 from bkbox.kernel.batches import segments as parts_of
-from bkbox.metadata.base import MetadataStore, Versioned
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.versioned import Versioned
 from bkbox.protocol import boot
 from bkbox.storage import marker as markers
 from bkbox.storage.disk import DiskStore

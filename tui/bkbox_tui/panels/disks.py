@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.app import ComposeResult
 
-from bkbox.admin.status import DiskStatus, Status
+from bkbox.api.admin.status import DiskStatus, Status
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import line, percentage
 from bkbox_tui.table import Table

@@ -8,8 +8,8 @@ from textual.app import ComposeResult
 from textual.css.query import NoMatches
 from textual.widgets import Input
 
-from bkbox.admin.limbo import LimboLedger
-from bkbox.admin.status import Limbo as LimboStatus
+from bkbox.api.admin.limbo import LimboLedger
+from bkbox.api.admin.status import Limbo as LimboStatus
 from bkbox.errors import BkboxError
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.sources import Bookie, Source

@@ -5,7 +5,7 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.widgets import Static
 
-from bkbox.admin.status import Process, Status
+from bkbox.api.admin.status import Process, Status
 from bkbox_tui.history import lately_p99_us
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import COLUMNS, row

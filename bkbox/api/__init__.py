@@ -1,0 +1,1 @@
+"""The admin API of a bookie, and the status document that it serves."""

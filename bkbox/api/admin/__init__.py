@@ -1,0 +1,1 @@
+"""The admin API without a bookie: documents, table of routes, server, client."""

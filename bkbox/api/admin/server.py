@@ -1,0 +1,253 @@
+"""The ways into the admin API: a unix socket, a TCP port where one is configured, and the application (application.py)
+behind them.
+
+Rules:
+- The socket has mode 0600 before it listens: who may open it is who may administer the bookie.
+- A socket file that nobody listens on was left by a killed process and is replaced; one that
+  answers means that another bookie runs here, which is refused.
+- The application is loaded when the first client connects: aiohttp takes longer to import than a
+  bookie to start, and as much memory as the supervisor.
+- Connections over TCP come at a bounded rate, so that strangers who open many take little of the supervisor's time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+import socket
+import stat
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bkbox.api.admin.paths import short_address
+from bkbox.base.words import error_text, reason_of
+from bkbox.errors import BookieRunningError, BootError
+from bkbox.security.peers import peer_of
+
+if TYPE_CHECKING:
+    import ssl
+
+    from aiohttp import web
+
+    from bkbox.api.admin.access import Access
+    from bkbox.api.admin.application import StatusSource
+    from bkbox.api.admin.door import Door
+    from bkbox.api.admin.routes import Route, Routes
+
+log = logging.getLogger(__name__)
+
+_BACKLOG = 100
+_CONNECTIONS_MAX = 1024
+"""With those on which TLS has not come to its end; the application refuses requests long before (application.py)."""
+_PER_ADDRESS_MAX = 128
+"""Over TCP, of those that have not shown a token yet: so that half requests from one address keep out no caller at
+another."""
+_HANDSHAKE_S = 10.0
+_PAUSE_S = 0.005
+"""Between two connections over TCP: a TLS handshake takes about a tenth of it, which leaves the rest to the bookie."""
+_AGAIN_S = 1.0
+
+
+class AdminServer:
+    """A server that listens; ``close`` ends it, and ``on_close`` is called then.
+
+    ``access`` is asked at each request and ``context``, the one of TLS or None, at each connection.
+    """
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        routes: Routes,
+        access: Callable[[], Access],
+        context: Callable[[], ssl.SSLContext | None],
+        on_close: Callable[[], None],
+    ) -> None:
+        self._listener = listener
+        self._routes = routes
+        self._access = access
+        self._context = context
+        self._on_close = on_close
+        self._runner: web.AppRunner | None = None
+        self._serving: asyncio.Task[None] | None = None
+        self._arriving: set[asyncio.Task[None]] = set()
+        self._callers = _Callers()
+        listener.listen(_BACKLOG)
+        asyncio.get_running_loop().add_reader(listener, self._first_client)
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port, of a server that listens on TCP."""
+        host, port = self._listener.getsockname()[:2]
+        return host, port
+
+    def _first_client(self) -> None:
+        asyncio.get_running_loop().remove_reader(self._listener)
+        self._serving = asyncio.ensure_future(self._serve())
+        self._serving.add_done_callback(_log_failure)
+
+    async def _serve(self) -> None:
+        from bkbox.api.admin.application import runner_of
+
+        self._runner = runner_of(self._routes(), self._access, self._callers.let_in)
+        await self._runner.setup()
+        server = self._runner.server
+        assert server is not None
+        loop = asyncio.get_running_loop()
+        over_tcp = self._listener.family != socket.AF_UNIX
+        while True:
+            try:
+                sock, address = await loop.sock_accept(self._listener)
+            except OSError as error:  # no descriptor is left, or the client is gone already
+                log.warning("a connection to the admin API failed: %s", error_text(error))
+                await asyncio.sleep(_AGAIN_S)
+                continue
+            too_many = len(server.connections) + len(self._arriving) >= _CONNECTIONS_MAX
+            if too_many or (over_tcp and not self._callers.admit(address[0], sock)):
+                sock.close()
+                continue
+            task = asyncio.ensure_future(_welcome(server, sock, self._context()))
+            self._arriving.add(task)
+            task.add_done_callback(self._arriving.discard)
+            if over_tcp:
+                await asyncio.sleep(_PAUSE_S)
+
+    async def close(self) -> None:
+        """Stop listening and end open connections."""
+        asyncio.get_running_loop().remove_reader(self._listener)
+        ending = [task for task in (self._serving, *self._arriving) if task is not None]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+        if self._runner is not None:
+            await self._runner.cleanup()
+        self._listener.close()
+        self._on_close()
+
+
+class _Callers:
+    """The connections of each address that have not shown a token yet; IPv6 counts by its network of 64 bits."""
+
+    def __init__(self) -> None:
+        self._by_peer: dict[str, list[socket.socket]] = {}
+        self._peers: dict[int, str] = {}
+        """By descriptor, which may be that of another connection by now."""
+
+    def admit(self, host: str, sock: socket.socket) -> bool:
+        """Count one connection more, unless its address has too many."""
+        if len(self._by_peer) >= _CONNECTIONS_MAX:
+            self._by_peer = {peer: left for peer in self._by_peer if (left := self._open(peer))}
+        peer = peer_of(host)
+        of_peer = self._by_peer[peer] = self._open(peer)
+        if len(of_peer) >= _PER_ADDRESS_MAX:
+            return False
+        of_peer.append(sock)
+        self._peers[sock.fileno()] = peer
+        return True
+
+    def let_in(self, descriptor: int) -> None:
+        """The connection with this descriptor has shown a token."""
+        peer = self._peers.pop(descriptor, None)
+        if peer is not None:
+            left = [sock for sock in self._open(peer) if sock.fileno() != descriptor]
+            self._by_peer[peer] = left
+
+    def _open(self, peer: str) -> list[socket.socket]:
+        return [sock for sock in self._by_peer.get(peer, ()) if sock.fileno() >= 0]
+
+
+async def _welcome(server: web.Server, sock: socket.socket, context: ssl.SSLContext | None) -> None:
+    """Hand a connection to the application, when it is through with TLS."""
+    timeout_s = None if context is None else _HANDSHAKE_S
+    try:
+        await asyncio.get_running_loop().connect_accepted_socket(
+            server, sock, ssl=context, ssl_handshake_timeout=timeout_s
+        )
+    except OSError as error:  # ssl.SSLError and TimeoutError are such
+        log.debug("no connection to the admin API: %s", error_text(error))
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the admin API answers no more: %s", error_text(error))
+
+
+async def start(
+    path: Path, status: StatusSource | None = None, routes: Routes | None = None
+) -> AdminServer:
+    """Listen on the unix socket ``path``. ``routes``: what it answers; ``status``: asked anew with each request for the
+    status, where the routes do not have it themselves.
+
+    Raises BookieRunningError if another process answers there, BootError if the socket cannot be
+    made.
+    """
+    listener = _bind(path)
+    inode = path.stat().st_ino
+
+    def owner_only() -> Access:
+        from bkbox.api.admin.access import OwnerOnly
+
+        return OwnerOnly()
+
+    def all_routes() -> tuple[Route, ...]:
+        from bkbox.api.admin.application import status_route
+
+        own = () if status is None else (status_route(status),)
+        return (*own, *(() if routes is None else routes()))
+
+    def remove() -> None:
+        with contextlib.suppress(FileNotFoundError):
+            if path.stat().st_ino == inode:
+                path.unlink()
+
+    return AdminServer(listener, all_routes, owner_only, lambda: None, remove)
+
+
+async def start_tcp(host: str, port: int, routes: Routes, door: Callable[[], Door]) -> AdminServer:
+    """Listen on a TCP port; 0 takes a free one. ``door`` gives the one that holds now. Raises BootError."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((host, port))
+        return AdminServer(listener, routes, door, lambda: door().context, lambda: None)
+    except (OSError, UnicodeError) as error:  # a name that is none
+        listener.close()
+        raise BootError(
+            f"cannot listen on {host}:{port} for the admin API: {reason_of(error)}. Is another process using the port? "
+            "Change `http_listen` in the configuration or stop it"
+        ) from error
+
+
+def _bind(path: Path) -> socket.socket:
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        with short_address(path) as address:
+            _remove_stale(path, address)
+            listener.bind(address)
+            os.chmod(address, 0o600)
+    except OSError as error:
+        listener.close()
+        raise BootError(f"cannot make the admin socket {path}: {error.strerror}") from error
+    except BaseException:
+        listener.close()
+        raise
+    return listener
+
+
+def _remove_stale(path: Path, address: str) -> None:
+    try:
+        mode = os.lstat(address).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise BootError(f"{path} is in the way of the admin socket and is not a socket: move it")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(address)
+        except ConnectionRefusedError:
+            os.unlink(address)
+            return
+    raise BookieRunningError(f"a bookie is running already: it answers on {path}")

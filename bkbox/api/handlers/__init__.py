@@ -1,0 +1,1 @@
+"""What the admin API of a bookie answers, by what is asked about."""

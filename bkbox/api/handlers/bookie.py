@@ -1,0 +1,122 @@
+"""What the admin server answers about the bookie as a whole.
+
+``GET``  /api/v1/status                       the status document
+``GET``  /api/v1/status/schema                its JSON Schema
+``GET``  /api/v1/bookies                      who else is in the cluster
+``GET``  /api/v1/events                       what changes, as server-sent events
+``GET``  /livez, /readyz, /healthz            for supervisors and load balancers; ``?verbose``: check by check
+``GET``  /metrics                             for Prometheus
+``GET``  /openapi.json                        this API
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import TYPE_CHECKING
+
+from bkbox.api.admin.application import status_route
+from bkbox.api.admin.health import Health, health_of, not_ready
+from bkbox.api.admin.members import Member, members_of
+from bkbox.api.admin.paths import BOOKIES_URL, EVENTS_URL, STATUS_URL
+from bkbox.api.admin.routes import Asked, Document, Query, Route, Stream, Text
+from bkbox.api.admin.schema import schema_of
+from bkbox.api.admin.status import Status
+
+if TYPE_CHECKING:
+    from bkbox.api.shared import Api
+
+_UNAVAILABLE = 503
+_CLUSTER_S = 10.0
+
+
+def routes(api: Api, table: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...]:
+    """``table``: all routes of the API."""
+
+    async def schema(_asked: Asked) -> object:
+        return schema_of(Status, "Status of a bookie of bkbox")
+
+    async def bookies(_asked: Asked) -> object:
+        async with asyncio.timeout(_CLUSTER_S):
+            return [asdict(each) for each in await members_of(api.store, api.topology())]
+
+    async def events(asked: Asked) -> object:
+        return Stream(api.events.listen(asked.query.get("after")))
+
+    async def alive(_asked: Asked) -> object:
+        return Text("ok\n")  # who answers this lives
+
+    async def ready(_asked: Asked) -> object:
+        why = not_ready(await api.status())
+        return Text(f"{why}\n", status=_UNAVAILABLE) if why else Text("ok\n")
+
+    async def health(asked: Asked) -> object:
+        found = health_of(await api.status(), await api.probes.recent())
+        value: object = asdict(found) if asked.query.get("verbose") else {"state": found.state}
+        return Document(value, _UNAVAILABLE if found.state == "fail" else 200)
+
+    async def metrics(_asked: Asked) -> object:
+        from bkbox.metrics.exposition import CONTENT_TYPE, exposition
+
+        java_names = api.bookie.config.metrics_java_names
+        return Text(exposition(await api.status(), java_names=java_names), CONTENT_TYPE)
+
+    async def openapi(_asked: Asked) -> object:
+        from bkbox.api.admin.openapi import document_of
+
+        return document_of(table())
+
+    plain = "text/plain"
+    return (
+        status_route(lambda: api.status()),
+        Route(
+            "GET",
+            f"{STATUS_URL}/schema",
+            schema,
+            "JSON Schema of the status document.",
+            returns=dict[str, object],
+        ),
+        Route(
+            "GET",
+            EVENTS_URL,
+            events,
+            "What changes, as server-sent events: each has a number, a severity, a subject and a text.",
+            query=(Query("after", "integer", "Number of the last event that was seen."),),
+            media="text/event-stream",
+        ),
+        Route(
+            "GET",
+            BOOKIES_URL,
+            bookies,
+            "The bookies of the cluster, with mode, rack and version.",
+            returns=list[Member],
+        ),
+        Route("GET", "/livez", alive, "Whether the supervisor lives.", media=plain),
+        Route(
+            "GET",
+            "/readyz",
+            ready,
+            "Whether clients should be sent here; 503 and why where not.",
+            media=plain,
+            statuses=(_UNAVAILABLE,),
+        ),
+        Route(
+            "GET",
+            "/healthz",
+            health,
+            "Whether anything is wrong: 503 where a check fails. Each disk is written to and read from, every 30 s at "
+            "most.",
+            returns=Health,
+            query=(Query("verbose", "boolean", "Show every check."),),
+            statuses=(_UNAVAILABLE,),
+        ),
+        Route("GET", "/metrics", metrics, "Metrics for Prometheus.", media=plain),
+        Route(
+            "GET",
+            "/openapi.json",
+            openapi,
+            "This API as an OpenAPI document.",
+            returns=dict[str, object],
+        ),
+    )

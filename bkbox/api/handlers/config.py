@@ -1,0 +1,50 @@
+"""What the admin server answers about the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bkbox.api.admin.paths import CONFIG_URL
+from bkbox.api.admin.requests import Reload
+from bkbox.api.admin.routes import Asked, Route
+from bkbox.supervisor.reloading import reload
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.supervisor import Supervisor
+
+
+def routes(bookie: Supervisor, environ: Mapping[str, str]) -> tuple[Route, ...]:
+    """``GET`` what the bookie runs with: value and source of each key; ``POST …/reload``: the changes it made."""
+
+    async def running(_asked: Asked) -> object:
+        sources = bookie.config.provenance
+        return {
+            key: {"value": value, "from": sources[key]}
+            for key, value in bookie.config.values().items()
+        }
+
+    async def take_over(asked: Asked) -> object:
+        changes = reload(bookie, environ, dry_run=asked.told(Reload).dry_run)
+        return [
+            {"key": each.key, "before": each.before, "after": each.after, "from": each.source}
+            for each in changes
+        ]
+
+    return (
+        Route(
+            "GET",
+            CONFIG_URL,
+            running,
+            "What the bookie runs with: the value of each key, and where it is from.",
+            returns=dict[str, dict[str, object]],
+        ),
+        Route(
+            "POST",
+            f"{CONFIG_URL}/reload",
+            take_over,
+            "Read the configuration file anew; what changed.",
+            Reload,
+            returns=list[dict[str, object]],
+        ),
+    )

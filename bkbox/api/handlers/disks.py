@@ -1,0 +1,212 @@
+"""What the admin server answers about disks.
+
+``GET``  disks                                   all of them
+``GET``  disks/{disk}/drain                      what a drain would come to
+``POST`` disks/{add|drain|undrain|replace|remove}   ``path`` of a new disk, ``disk``: path or uuid of one that is there
+``POST`` disks/read-only, read-only              ``wanted``: whether this ``disk``, or the bookie, is to take no entries
+
+A change answers what there is to say about it, line by line; a drain answers its job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bkbox.api.admin.disks import DiskView, DrainPlan
+from bkbox.api.admin.paths import DISKS_URL, READ_ONLY_URL
+from bkbox.api.admin.requests import NewDisk, OneDisk, ReadOnly, ReadOnlyDisk, ReplaceDisk
+from bkbox.api.admin.routes import Asked, Route
+from bkbox.api.status.builder import CLASSES
+from bkbox.base.words import counted
+from bkbox.bookie.readonly import INTENTS, OPERATOR
+from bkbox.errors import DiskChangeError
+from bkbox.jobs.job import Job, JobAction, JobKind, to_json
+from bkbox.protocol.boot import DiskClass
+from bkbox.supervisor.sidelined import is_full, remedy
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.diskchanges import DiskChanges
+    from bkbox.supervisor.disks import Disk
+    from bkbox.supervisor.jobs import Jobs
+    from bkbox.supervisor.progress import Stall
+    from bkbox.supervisor.supervisor import Supervisor
+
+
+def routes(bookie: Supervisor) -> tuple[Route, ...]:
+    def changes() -> tuple[DiskChanges, Jobs]:
+        if bookie.changes is None or bookie.jobs is None:
+            raise DiskChangeError("the bookie is still starting: try again when it is up")
+        return bookie.changes, bookie.jobs
+
+    async def list_all(_asked: Asked) -> object:
+        await bookie.refresh()
+        return [
+            asdict(view_of(disk, bookie.progress.stall_of(disk.child))) for disk in bookie.disks
+        ]
+
+    async def plan(asked: Asked) -> object:
+        found, _jobs = changes()
+        await bookie.refresh()
+        return asdict(found.drains.plan_drain(found.drains.find(asked.place["disk"])))
+
+    async def drain(asked: Asked) -> object:
+        found, jobs = changes()
+        disk = found.drains.find(asked.told(OneDisk).disk)
+        await bookie.refresh()
+        await found.drains.set_draining(disk, wanted=True)
+        return to_json(await jobs.start(JobKind.DRAIN, {"disk": disk.uuid}))
+
+    async def undrain(asked: Asked) -> object:
+        found, jobs = changes()
+        disk = found.drains.find(asked.told(OneDisk).disk)
+        said = []
+        for job in jobs.registry.active():
+            if job.kind is JobKind.DRAIN and job.arguments.get("disk") == disk.uuid:
+                await jobs.control(job.id, JobAction.CANCEL)
+                said.append(f"job {job.id} is being cancelled")
+        await found.drains.set_draining(disk, wanted=False)
+        return said
+
+    async def add(asked: Asked) -> object:
+        found, _jobs = changes()
+        return await found.add(Path(asked.told(NewDisk).path))
+
+    async def replace(asked: Asked) -> object:
+        found, _jobs = changes()
+        told = asked.told(ReplaceDisk)
+        disk = found.drains.find(told.disk)
+        return await found.replace(disk, Path(told.path), dry_run=told.dry_run)
+
+    async def remove(asked: Asked) -> object:
+        found, _jobs = changes()
+        return await found.remove(found.drains.find(asked.told(OneDisk).disk))
+
+    lines = list[str]
+    return (
+        Route("GET", DISKS_URL, list_all, "All disks.", returns=list[DiskView]),
+        Route(
+            "GET",
+            f"{DISKS_URL}/{{disk}}/drain",
+            plan,
+            "What a drain of a disk, by path or uuid, comes to.",
+            returns=DrainPlan,
+        ),
+        Route("POST", f"{DISKS_URL}/drain", drain, "Begin to empty a disk.", OneDisk, returns=Job),
+        Route("POST", f"{DISKS_URL}/undrain", undrain, "End a drain.", OneDisk, returns=lines),
+        Route("POST", f"{DISKS_URL}/add", add, "Take a new disk in.", NewDisk, returns=lines),
+        Route(
+            "POST",
+            f"{DISKS_URL}/replace",
+            replace,
+            "Put an empty disk in the place of a failed one.",
+            ReplaceDisk,
+            returns=lines,
+        ),
+        Route(
+            "POST",
+            f"{DISKS_URL}/remove",
+            remove,
+            "Let go of a disk that holds nothing.",
+            OneDisk,
+            returns=lines,
+        ),
+    )
+
+
+def read_only_routes(bookie: Supervisor) -> tuple[Route, ...]:
+    """An end ends what a decommission wanted, too."""
+
+    def changes() -> DiskChanges:
+        if bookie.changes is None:
+            raise DiskChangeError("the bookie is still starting: try again when it is up")
+        return bookie.changes
+
+    async def of_bookie(asked: Asked) -> object:
+        changes()
+        on = asked.told(ReadOnly).wanted
+        return await bookie.intents.set_for_bookie({OPERATOR} if on else INTENTS, wanted=on)
+
+    async def of_disk(asked: Asked) -> object:
+        told = asked.told(ReadOnlyDisk)
+        await bookie.intents.set_for_disk(changes().drains.find(told.disk), wanted=told.wanted)
+        return []
+
+    return (
+        Route(
+            "POST",
+            READ_ONLY_URL,
+            of_bookie,
+            "Have the bookie take no entries, or take them again.",
+            ReadOnly,
+            returns=list[str],
+        ),
+        Route(
+            "POST",
+            f"{DISKS_URL}/read-only",
+            of_disk,
+            "Have a disk take no entries, or take them again.",
+            ReadOnlyDisk,
+            returns=list[str],
+        ),
+    )
+
+
+_MAY_HAVE_LOST = frozenset({DiskClass.HOST_CRASH, DiskClass.REPLACED})
+
+
+def view_of(disk: Disk, stall: Stall | None) -> DiskView:
+    """A disk as operators see it; ``stall``: of its worker."""
+    state, reason, what_to_do = _state(disk, disk.path)
+    if stall is not None and state != "failed":
+        state, reason = "out of service", f"its worker {stall}"
+        what_to_do = "wait: a worker that does nothing is killed and started again by itself"
+    child = disk.child if disk.child is not None and disk.child.running else None
+    stats = disk.stats
+    return DiskView(
+        path=str(disk.path),
+        disk=disk.uuid,
+        state=state,
+        reason=reason,
+        what_to_do=what_to_do,
+        total_bytes=stats.get("total_bytes"),
+        free_bytes=stats.get("free_bytes"),
+        ledgers=stats.get("ledgers"),
+        limbo_ledgers=stats.get("limbo_ledgers"),
+        crash_class=CLASSES[disk.crash_class],
+        read_only=tuple(disk.read_only),
+        worker_pid=None if child is None else child.pid,
+        restarts=disk.restarts,
+        last_start=disk.reason if disk.crash_class in _MAY_HAVE_LOST else "",
+    )
+
+
+def _state(disk: Disk, path: Path) -> tuple[str, str, str]:
+    """State, why, what to do."""
+    failed = str(disk.stats.get("failed", "")) or disk.trouble
+    if disk.in_doubt:
+        return (
+            "in doubt",
+            disk.in_doubt,
+            "bring that disk back, or put another in its place (bkbox disk replace)",
+        )
+    if failed and disk.waits:
+        return "out of service", failed, "see what that disk needs"
+    if failed and is_full(disk):
+        return "out of service", failed, f"make room on its file system: {remedy(disk)}"
+    if failed:
+        return "failed", failed, f"put an empty disk in its place: bkbox disk replace {path} NEW"
+    if not disk.in_service:
+        return "out of service", "its worker is being started", ""
+    if disk.draining and not disk.stats.get("ledgers"):
+        return "drained", "nothing is left on it", f"let go of it: bkbox disk remove {path}"
+    if disk.draining:
+        return "draining", "it gives away its ledgers and takes no new ones", ""
+    return "in service", _of_limbo(disk.stats.get("limbo_ledgers", 0), disk.read_only), ""
+
+
+def _of_limbo(limbo: int, read_only: Sequence[str]) -> str:
+    said = [f"{counted(limbo, 'ledger')} in limbo: repair is at work"] if limbo else []
+    return "; ".join([*said, *(f"takes no entries: {reason}" for reason in read_only)])

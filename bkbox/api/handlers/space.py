@@ -1,0 +1,58 @@
+"""What the admin server answers about the room on the disks.
+
+``GET``  space                     of each disk in service
+``GET``  space/segments/{id}       what each says of its segment of that id
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any
+
+from bkbox.api.admin.paths import SPACE_URL
+from bkbox.api.admin.routes import Asked, Route
+from bkbox.api.admin.space import DiskSpace
+from bkbox.ipc import messages
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.disks import Disk
+    from bkbox.supervisor.supervisor import Supervisor
+
+_TIMEOUT_S = 5.0
+
+
+def routes(bookie: Supervisor) -> tuple[Route, ...]:
+    async def space(_asked: Asked) -> object:
+        known = {field.name for field in fields(DiskSpace)}
+        found = await _each(bookie, messages.GetSpace())
+        return [{name: item[name] for name in item if name in known} for item in found]
+
+    async def explain(asked: Asked) -> object:
+        return await _each(bookie, messages.ExplainSegment(segment=asked.number("id")))
+
+    return (
+        Route(
+            "GET",
+            SPACE_URL,
+            space,
+            "What the room of each disk in service is used for.",
+            returns=list[DiskSpace],
+        ),
+        Route(
+            "GET",
+            f"{SPACE_URL}/segments/{{id}}",
+            explain,
+            "What each disk says of its segment of that id, and why it is kept.",
+            returns=list[dict[str, object]],
+        ),
+    )
+
+
+async def _each(bookie: Supervisor, call: messages.Message) -> list[dict[str, Any]]:
+    return [await _of(disk, call) for disk in bookie.disks if disk.usable]
+
+
+async def _of(disk: Disk, call: messages.Message) -> dict[str, Any]:
+    reply = await disk.call(call, timeout_s=_TIMEOUT_S)
+    assert isinstance(reply, messages.Space)
+    return {"path": str(disk.path), "disk": disk.uuid, **reply.values}

@@ -1,0 +1,234 @@
+"""The HTTP paths of Apache's bookie, about this bookie; those about the cluster: cluster.py and recovery.py.
+The same shapes, so that tools that know them keep working. What Java says in plain text, also of errors, is text here.
+
+Not there, as there is nothing like it here: ``last_log_mark`` (there is no journal to trim), ``expand_storage`` (`bkbox
+disk add`), ``entry_location_compact`` (no RocksDB), suspending compaction alone (jobs can be paused), reading entries
+(`bkbox ledger read`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from bkbox.api.admin.health import not_ready
+from bkbox.api.admin.routes import Asked, Query, Route, Text
+from bkbox.api.java import cluster, models, recovery
+from bkbox.bookie.readonly import INTENTS, OPERATOR
+from bkbox.errors import JobRefusedError
+from bkbox.jobs.job import JobKind
+from bkbox.storage.entrylog import ENTRY_LOG_DIR
+
+if TYPE_CHECKING:
+    from bkbox.api.shared import Api
+    from bkbox.supervisor.supervisor import Supervisor
+
+BOOKIE = "/api/v1/bookie"
+PLAIN = "text/plain"
+
+
+@dataclass(frozen=True, slots=True)
+class ForceGc:
+    """Both are taken and mean nothing here: there is one kind of compaction."""
+
+    forceMajor: bool | None = None  # noqa: N815
+    forceMinor: bool | None = None  # noqa: N815
+
+
+@dataclass(frozen=True, slots=True)
+class SetReadOnly:
+    """Whether the bookie is to take no entries."""
+
+    readOnly: bool  # noqa: N815
+
+
+def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
+    return (
+        *_of_state(api, bookie),
+        *_of_space(api, bookie),
+        *cluster.routes(api),
+        *recovery.routes(api, bookie),
+    )
+
+
+def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
+    async def heartbeat(_asked: Asked) -> object:
+        return Text("OK\n")
+
+    async def state(_asked: Asked) -> object:
+        return asdict(models.state_of(await api.status()))
+
+    async def read_only(_asked: Asked) -> object:
+        return {"readOnly": not (await api.status()).writable}
+
+    async def set_read_only(asked: Asked) -> object:
+        wanted = asked.told(SetReadOnly).readOnly
+        await bookie.intents.set_for_bookie({OPERATOR} if wanted else INTENTS, wanted=wanted)
+        return await read_only(asked)
+
+    async def ready(_asked: Asked) -> object:
+        why = not_ready(await api.status())
+        return Text(f"Bookie is not fully started: {why}", status=503) if why else Text("OK")
+
+    async def sanity(_asked: Asked) -> object:
+        return asdict(models.sanity_of(await api.status(), await api.probes.recent()))
+
+    async def server_config(_asked: Asked) -> object:
+        config = bookie.config
+        return {
+            key: ",".join(map(str, value)) if isinstance(value, list) else str(value)
+            for key, value in config.values().items()
+            if config.provenance[key] != "default"
+        }
+
+    return (
+        Route("GET", "/heartbeat", heartbeat, "Whether it lives.", media=PLAIN, java=True),
+        Route(
+            "GET",
+            "/api/v1/config/server_config",
+            server_config,
+            "Keys that are set, with bkbox's names.",
+            returns=dict[str, str],
+            java=True,
+        ),
+        Route(
+            "GET",
+            f"{BOOKIE}/state",
+            state,
+            "How the bookie stands.",
+            returns=models.BookieState,
+            java=True,
+        ),
+        Route(
+            "GET",
+            f"{BOOKIE}/state/readonly",
+            read_only,
+            "Whether it takes no entries.",
+            returns=dict[str, bool],
+            java=True,
+        ),
+        Route(
+            "PUT",
+            f"{BOOKIE}/state/readonly",
+            set_read_only,
+            "Have it take no entries, or take them again.",
+            SetReadOnly,
+            returns=dict[str, bool],
+            java=True,
+        ),
+        Route(
+            "GET",
+            f"{BOOKIE}/is_ready",
+            ready,
+            "Whether it serves.",
+            media=PLAIN,
+            statuses=(503,),
+            java=True,
+        ),
+        Route(
+            "GET",
+            f"{BOOKIE}/sanity",
+            sanity,
+            "Whether its disks take and give back what is written; each is tried every 30 s at most.",
+            returns=models.Sanity,
+            java=True,
+        ),
+    )
+
+
+def _of_space(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
+    async def info(_asked: Asked) -> object:
+        return asdict(models.space_of(await api.status()))
+
+    async def disk_files(asked: Asked) -> object:
+        places = {
+            "journal": ([bookie.config.journal] if bookie.config.journal else [], ""),
+            "entrylog": ([disk.path for disk in bookie.disks], ENTRY_LOG_DIR),
+            "index": ([disk.path for disk in bookie.disks], "index"),
+        }
+        wanted = asked.query.get("file_type")
+        chosen = {wanted: places[wanted]} if wanted in places else places
+        return {
+            f"{kind} files": "".join(
+                f"{name}\t" for path in paths for name in _names(path / folder)
+            )
+            for kind, (paths, folder) in chosen.items()
+        }
+
+    async def gc(_asked: Asked) -> object:
+        return {"is_in_force_gc": str(models.gc_runs(await api.status())).lower()}
+
+    async def force_gc(_asked: Asked) -> object:
+        if bookie.jobs is None:
+            raise JobRefusedError("the bookie is still starting: try again when it is up")
+        if not models.gc_runs(await api.status()):
+            await bookie.jobs.start(JobKind.GC, {"compact": "true"})
+        return f"Triggered GC on BookieServer: {bookie.config.bookie_id}"
+
+    async def details(_asked: Asked) -> object:
+        return [asdict(each) for each in models.gc_details(await api.status())]
+
+    async def suspended(_asked: Asked) -> object:
+        return {"isMajorGcSuspended": "false", "isMinorGcSuspended": "false"}
+
+    texts = dict[str, str]
+    return (
+        Route(
+            "GET",
+            f"{BOOKIE}/info",
+            info,
+            "Room on its disks.",
+            returns=models.BookieSpace,
+            java=True,
+        ),
+        Route(
+            "GET",
+            f"{BOOKIE}/list_disk_file",
+            disk_files,
+            "Names of its files, with tabs between.",
+            returns=texts,
+            query=(Query("file_type", "string", "journal, entrylog or index; else all."),),
+            java=True,
+        ),
+        Route(
+            "GET",
+            f"{BOOKIE}/gc",
+            gc,
+            "Whether a collection that was asked for goes on.",
+            returns=texts,
+            java=True,
+        ),
+        Route(
+            "PUT",
+            f"{BOOKIE}/gc",
+            force_gc,
+            "Start a collection and a compaction.",
+            ForceGc,
+            returns=str,
+            java=True,
+        ),
+        Route(
+            "GET",
+            f"{BOOKIE}/gc_details",
+            details,
+            "Collection and compaction, of each disk.",
+            returns=list[models.GcDetails],
+            java=True,
+        ),
+        Route(
+            "GET",
+            f"{BOOKIE}/gc/suspend_compaction",
+            suspended,
+            "Whether compaction is suspended: never.",
+            returns=texts,
+            java=True,
+        ),
+    )
+
+
+def _names(folder: Path) -> list[str]:
+    try:
+        return sorted(each.name for each in folder.iterdir())
+    except OSError:
+        return []

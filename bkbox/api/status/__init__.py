@@ -1,0 +1,1 @@
+"""Makes the status document of a bookie, with its warnings."""

@@ -1,0 +1,141 @@
+"""What the status document says of things that have to be waited for: the cookies, and autorecovery in the cluster.
+
+The cookies are compared with the configuration file as it is now, not with what this start has read: what matters is
+whether the next start would refuse.
+
+Nobody who asks how the bookie does waits long for a metadata store that is away or a disk that hangs. So these are
+looked at beside, when somebody asks and the last look is some time ago, and the document has what the last look found.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bkbox.api.admin.status import Autorecovery, Cookies
+from bkbox.api.status import cookie_report
+from bkbox.api.status.config_file import ConfigFile
+from bkbox.base.ids import BookieId
+from bkbox.base.words import error_text
+from bkbox.errors import BkboxError
+from bkbox.supervisor import cookies
+
+if TYPE_CHECKING:
+    from bkbox.config.schema import Config
+    from bkbox.metadata.base import MetadataStore
+    from bkbox.metadata.underreplication import UnderReplication
+    from bkbox.storage.files import Files
+
+_AGAIN_S = 15.0
+_WAIT_S = 1.0
+"""Who begins a look waits this long for it: enough for one where nothing is wrong."""
+
+_COUNTED_MAX = 10_000
+"""A cluster in need has more marks than it is good to go through every few seconds."""
+
+
+class Surroundings:
+    """Of one bookie. ``config`` gives the configuration that it runs with now, ``file`` the one that the next start
+    will find."""
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        file: ConfigFile,
+        store: MetadataStore,
+        files: Files,
+    ) -> None:
+        self._config = config
+        self._file = file
+        self._store = store
+        self._files = files
+        self._looking: asyncio.Task[None] | None = None
+        self._looked_s = -_AGAIN_S
+        self.cookies = Cookies()
+        self.autorecovery = Autorecovery()
+
+    async def look(self) -> None:
+        """Begin a look if one is due, and wait a moment for it. Raises nothing."""
+        now = time.monotonic()
+        is_due = self._file.has_changed or now - self._looked_s >= _AGAIN_S
+        if self._looking is None and is_due:
+            self._looked_s = now
+            self._looking = asyncio.ensure_future(self._look())
+            await asyncio.wait((self._looking,), timeout=_WAIT_S)
+
+    @property
+    def config_problem(self) -> str:
+        """Why the next start would refuse the configuration file; else empty."""
+        return self._file.problem
+
+    async def close(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    async def _look(self) -> None:
+        try:
+            await asyncio.gather(
+                _noting(self._compare(), self._cookies_failed),
+                _noting(self._ask_cluster(), self._cluster_failed),
+            )
+        finally:
+            self._looking = None
+
+    async def _compare(self) -> None:
+        running = self._config()
+        config = self._file.config() or running
+        if config.metadata != running.metadata:
+            self.cookies = Cookies(
+                problem=f"{config.path} names another metadata store ({config.metadata}): whether it has the cookie of "
+                "this bookie is only seen when the bookie starts",
+                checked_ms=_now_ms(),
+            )
+            return
+        instance_id = await self._store.instance_id()
+        stored = await self._store.read_cookie(BookieId(config.bookie_id))
+        evidence = await asyncio.to_thread(
+            cookies.look_at_disks, config, self._files, instance_id, stored
+        )
+        self.cookies = cookie_report.view_of(evidence, str(config.path), _now_ms())
+
+    async def _ask_cluster(self) -> None:
+        tree = self._store.under_replication
+        registered = (await self._store.bookies()).values()
+        self.autorecovery = Autorecovery(
+            enabled=await tree.enabled(),
+            auditor=await tree.auditor(),
+            under_replicated=await _count(tree),
+            writable_bookies=sum(not bookie.read_only for bookie in registered),
+            read_only_bookies=sum(bookie.read_only for bookie in registered),
+            checked_ms=_now_ms(),
+        )
+
+    def _cookies_failed(self, problem: str) -> None:
+        self.cookies = replace(self.cookies, problem=problem)
+
+    def _cluster_failed(self, problem: str) -> None:
+        self.autorecovery = replace(self.autorecovery, problem=problem)
+
+
+async def _noting(look: Awaitable[None], failed: Callable[[str], None]) -> None:
+    try:
+        await look
+    except (BkboxError, OSError) as error:
+        failed(error_text(error))
+
+
+async def _count(tree: UnderReplication) -> int:
+    count = 0
+    async for _ledger in tree.ledgers():
+        count += 1
+        if count == _COUNTED_MAX:
+            break
+    return count
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000

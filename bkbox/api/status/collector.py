@@ -1,0 +1,114 @@
+"""What has to be asked for before a status document is made (builder.py): each party is asked for a moment only.
+
+Loaded with the first who asks for one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from dataclasses import fields
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from bkbox.api.admin.status import Autorecovery, Clients, Cookies, Device, Process, Tidiness
+from bkbox.api.status.cached_status import Surroundings
+from bkbox.api.status.config_file import ConfigFile
+from bkbox.api.status.host_stats import HostFigures
+from bkbox.errors import BkboxError
+from bkbox.ipc import messages
+from bkbox.supervisor.replaying import Replays
+
+if TYPE_CHECKING:
+    from bkbox.metadata.base import MetadataStore
+    from bkbox.storage.files import Files
+    from bkbox.supervisor.disks import Disk
+    from bkbox.supervisor.supervisor import Supervisor
+
+T = TypeVar("T")
+
+_TIMEOUT_S = 1.0
+"""Who answers later is shown as it was before."""
+
+
+class Gathered:
+    """What had to be asked for, as it was told last. By uuid of the disk: ``tidiness``, ``devices``."""
+
+    def __init__(self, bookie: Supervisor, store: MetadataStore, files: Files) -> None:
+        self._bookie = bookie
+        file = ConfigFile(bookie.config.path, os.environ)
+        self._surroundings = Surroundings(lambda: bookie.config, file, store, files)
+        self._figures = HostFigures()
+        self._replays = Replays(files, time.monotonic)
+        self.tidiness: dict[str, Tidiness] = {}
+        self.devices: dict[str, Device] = {}
+        self.clients: Clients | None = None
+        self.eta_s: float | None = None
+
+    @property
+    def cookies(self) -> Cookies:
+        return self._surroundings.cookies
+
+    @property
+    def config_problem(self) -> str:
+        return self._surroundings.config_problem
+
+    @property
+    def autorecovery(self) -> Autorecovery:
+        return self._surroundings.autorecovery
+
+    def measured(self, process: Process) -> Process:
+        return self._figures.measured(process)
+
+    async def gather(self) -> None:
+        """Ask every party once, for `_TIMEOUT_S` at most."""
+        bookie = self._bookie
+        await asyncio.gather(
+            bookie.refresh(),
+            self._ask_frontend(),
+            self._surroundings.look(),
+            *map(self._ask_for_space, bookie.disks),
+        )
+        self.devices = {
+            disk.uuid: device
+            for disk in bookie.disks
+            if disk.usable and (device := self._figures.device(disk.path)) is not None
+        }
+        self.eta_s = self._time_left() if bookie.state == "starting" else None
+
+    async def close(self) -> None:
+        await self._surroundings.close()
+
+    async def _ask_frontend(self) -> None:
+        frontend = self._bookie.frontend
+        if frontend is None or not frontend.running:
+            self.clients = None
+            return
+        with contextlib.suppress(BkboxError, TimeoutError):
+            found = await frontend.control.call(messages.GetStats(), timeout_s=_TIMEOUT_S)
+            assert isinstance(found, messages.Stats)
+            self.clients = _known(Clients, found.values)
+
+    async def _ask_for_space(self, disk: Disk) -> None:
+        if not disk.usable:
+            return
+        with contextlib.suppress(BkboxError, TimeoutError):
+            found = await disk.call(messages.GetSpace(), timeout_s=_TIMEOUT_S)
+            assert isinstance(found, messages.Space)
+            values = found.values | {"quarantined": len(found.values["quarantined"])}
+            self.tidiness[disk.uuid] = _known(Tidiness, values)
+
+    def _time_left(self) -> float | None:
+        """Of a start: the replays, where that is what it waits for."""
+        return self._replays.eta_s(
+            (disk.path, disk.child.pid)
+            for disk in self._bookie.disks
+            if disk.child is not None and disk.opened is None
+        )
+
+
+def _known(cls: type[T], values: dict[str, Any]) -> T:
+    """Of these values, those that the document has."""
+    names: set[str] = {field.name for field in fields(cls)}  # type: ignore[arg-type]
+    return cls(**{name: value for name, value in values.items() if name in names})

@@ -1,0 +1,57 @@
+"""The cookies field by field, as the status document shows them: every place beside what the configuration makes."""
+
+from __future__ import annotations
+
+from bkbox.api.admin.status import CookieField, Cookies
+from bkbox.errors import EncodingError
+from bkbox.supervisor.cookies import Evidence, judge
+from bkbox.wire import cookie as cookies
+from bkbox.wire.cookie import Cookie
+
+METADATA = "metadata"
+
+DIFFER = "the cookies differ"
+"""How the warning about them begins."""
+
+
+def view_of(evidence: Evidence, config_path: str, now_ms: int) -> Cookies:
+    """All places, and what the judgement finds beside the fields."""
+    report = judge(evidence, config_path)
+    places = [(METADATA, None if evidence.stored is None else evidence.stored.value)]
+    places += [(str(item.path), item.version) for item in evidence.directories]
+    found = [
+        field
+        for where, stored in places
+        if stored is not None
+        for field in _fields(where, evidence.expected, stored)
+    ]
+    known = {(field.where, field.field) for field in found}
+    found += [
+        CookieField(each.where, each.field, each.expected, each.found, same=False)
+        for each in report.differences
+        if (each.where, each.field) not in known
+    ]
+    return Cookies(report.ok, tuple(found), report.advice, checked_ms=now_ms)
+
+
+def _fields(where: str, expected: Cookie, stored: bytes) -> list[CookieField]:
+    """None where the bytes are no cookie: the judgement says so."""
+    try:
+        found = cookies.decode(stored)
+    except EncodingError:
+        return []
+    differing = {each.field for each in cookies.differences(expected, found)}
+    return [
+        CookieField(where, name, _shown(ours), _shown(theirs), same=name not in differing)
+        for name, ours, theirs in (
+            ("bookieHost", expected.bookie_host, found.bookie_host),
+            ("journalDir", expected.journal_dir, found.journal_dir),
+            ("ledgerDirs", expected.ledger_dirs, found.ledger_dirs),
+            ("indexDirs", expected.index_dirs, found.index_dirs),
+            ("instanceId", expected.instance_id, found.instance_id),
+        )
+    ]
+
+
+def _shown(value: str | None) -> str:
+    return "(none)" if value is None else value.replace("\t", " ")

@@ -1,0 +1,134 @@
+"""What the host counts of a bookie's processes and of the devices that its disks lie on (psutil, /sys).
+
+Loaded with the first status document: a bookie that nobody asks pays nothing for it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import psutil
+
+from bkbox.api.admin.status import Device, Process
+from bkbox.base.host import blocks
+from bkbox.base.host.files import HostFiles
+
+_CPU_OVER_S = 1.0
+"""Over so long at least: the kernel counts in hundredths of a second, and several ask (screen, metrics, health)."""
+
+
+@dataclass(slots=True)
+class _Known:
+    """A process, and how much it had computed at the moment from which its percentage counts."""
+
+    process: psutil.Process
+    since_s: float | None = None
+    cpu_s: float = 0.0
+    percent: float | None = None
+
+    def counted(self, now_s: float, cpu_s: float) -> float | None:
+        """The percentage, now that it has computed so much; None at the first look, which says nothing."""
+        if self.since_s is not None:
+            passed_s = now_s - self.since_s
+            if passed_s < _CPU_OVER_S:
+                return self.percent
+            self.percent = 100 * (cpu_s - self.cpu_s) / passed_s
+        self.since_s, self.cpu_s = now_s, cpu_s
+        return self.percent
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """What a folder lies on; it is looked up once, as a disk that hangs would hang who asks again."""
+
+    name: str
+    folder: str
+    filesystem: str
+    source: str
+
+
+class HostFigures:
+    """Of one bookie. Keeps what is needed to tell how much a process has computed since it was last asked about."""
+
+    def __init__(
+        self, host: HostFiles | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._host = host or HostFiles()
+        self._clock = clock
+        self._processes: dict[int, _Known] = {}
+        self._places: dict[Path, _Place] = {}
+
+    def measured(self, process: Process) -> Process:
+        """The same process with what the kernel says of it; as it is where it has gone."""
+        if not process.running:
+            self._processes.pop(process.pid, None)
+            return process
+        try:
+            known = self._processes.get(process.pid)
+            if known is None or not known.process.is_running():
+                known = self._processes[process.pid] = _Known(psutil.Process(process.pid))
+            of_host = known.process
+            with of_host.oneshot():
+                times = of_host.cpu_times()
+                cpu_s = times.user + times.system
+                return replace(
+                    process,
+                    memory_bytes=of_host.memory_info().rss,
+                    cpu_s=cpu_s,
+                    cpu_percent=known.counted(self._clock(), cpu_s),
+                    threads=of_host.num_threads(),
+                    open_files=of_host.num_fds(),
+                    started_ms=int(of_host.create_time() * 1000),
+                )
+        except psutil.Error:
+            return process
+
+    def device(self, disk: Path) -> Device | None:
+        """What a disk lies on; None where the host does not say."""
+        place = self._places.get(disk)
+        if place is None:
+            place = self._places[disk] = self._place(disk)
+        if not place.filesystem:
+            return None
+        found = Device(
+            name=place.name,
+            filesystem=place.filesystem,
+            device_errors=self._device_errors(place),
+            filesystem_errors=self._filesystem_errors(place),
+        )
+        counted = psutil.disk_io_counters(perdisk=True, nowrap=False).get(place.name)
+        if counted is None:
+            return found
+        return replace(
+            found,
+            reads=counted.read_count,
+            writes=counted.write_count,
+            read_bytes=counted.read_bytes,
+            written_bytes=counted.write_bytes,
+            busy_ms=counted.busy_time,
+        )
+
+    def _place(self, disk: Path) -> _Place:
+        device, mount = blocks.device_of(self._host, disk), blocks.mount_of(self._host, disk)
+        return _Place(
+            name="" if device is None else device.name,
+            folder="" if device is None else device.folder,
+            filesystem="" if mount is None else mount.kind,
+            source="" if mount is None else mount.source,
+        )
+
+    def _device_errors(self, place: _Place) -> int | None:
+        """Of a SCSI device, which counts in hexadecimal."""
+        text = self._host.text(f"{place.folder}/device/ioerr_cnt") if place.folder else None
+        try:
+            return None if text is None else int(text, 16)
+        except ValueError:
+            return None
+
+    def _filesystem_errors(self, place: _Place) -> int | None:
+        """Of ext4, since the file system was made or checked."""
+        name = place.source.removeprefix("/dev/")
+        return self._host.number(f"/sys/fs/ext4/{name}/errors_count") if name else None

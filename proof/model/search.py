@@ -9,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from bkbox.kernel.exploration import Exploration
 from bkbox.values import value
+from proof.model.exploration import Exploration
 from proof.model.options import Options
 from proof.model.properties import Properties, Safety
 from proof.model.space import Space, Words

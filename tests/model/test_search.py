@@ -9,8 +9,8 @@ from itertools import permutations
 import pytest
 
 from bkbox.errors import ModelTooLargeError, QuorumSizeError
-from bkbox.kernel.fingerprints import Fingerprints, Memo, print_of
 from bkbox.values import replaced
+from proof.model.fingerprints import Fingerprints, Memo, print_of
 from proof.model.options import Options, Status
 from proof.model.properties import Safety
 from proof.model.renaming import renamed_client, renamed_part

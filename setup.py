@@ -1,8 +1,8 @@
 """Builds the compiled kernel (bkbox/kernel) where Cython and a C compiler are there, and goes on without it where not.
 
 Everything else about the package is in pyproject.toml. ``BKBOX_REQUIRE_KERNEL=1`` makes a kernel that cannot be
-compiled an error, for the making of wheels. An editable install has the package
-``proof`` beside ``bkbox``; no wheel has.
+compiled an error, for the making of wheels. An editable install has the package ``proof`` beside ``bkbox``, and what it
+compiles of its own; no wheel has.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
 KERNEL = Path("bkbox", "kernel")
+MODEL = Path("proof", "model")
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
@@ -27,9 +28,14 @@ required = os.environ.get("BKBOX_REQUIRE_KERNEL") == "1"
 
 
 class BuildKernel(build_ext):
-    """All of the kernel, or, where a module does not compile, nothing of it: modules rely on the types of others."""
+    """The kernel, and in a checkout the model's search.
+
+    All of the kernel, or, where a module does not compile, nothing of it: modules rely on the types of others.
+    """
 
     def finalize_options(self) -> None:
+        if self.inplace or self.editable_mode:
+            self.distribution.ext_modules = extensions(KERNEL, MODEL)
         super().finalize_options()
         self.parallel = os.cpu_count()
 
@@ -55,19 +61,24 @@ class BuildPackages(build_py):
         super().run()
 
 
-def extensions() -> list[Extension]:
-    """One per kernel module that has types beside it."""
-    modules = sorted(path.stem for path in KERNEL.glob("*.py") if path.with_suffix(".pxd").exists())
+def extensions(*folders: Path) -> list[Extension]:
+    """One per module there that has types beside it."""
+    modules = sorted(
+        path
+        for folder in folders
+        for path in folder.glob("*.py")
+        if path.with_suffix(".pxd").exists()
+    )
     found = [
         Extension(
-            f"bkbox.kernel.{name}",
-            [str(KERNEL / f"{name}.py")],
+            ".".join(path.with_suffix("").parts),
+            [str(path)],
             include_dirs=[str(KERNEL)],
             depends=[str(KERNEL / "crc32c.h"), str(KERNEL / "octets.pxd")],
             extra_compile_args=["-O3", "-g0"],
         )
-        for name in modules
-        if name != "octets"  # inline in the others
+        for path in modules
+        if path.stem != "octets"  # inline in the others
     ]
     try:
         from Cython.Build import cythonize
@@ -86,4 +97,6 @@ def extensions() -> list[Extension]:
     )
 
 
-setup(ext_modules=extensions(), cmdclass={"build_ext": BuildKernel, "build_py": BuildPackages})
+setup(
+    ext_modules=extensions(KERNEL), cmdclass={"build_ext": BuildKernel, "build_py": BuildPackages}
+)

@@ -1,4 +1,4 @@
-"""The compiled kernel: all that runs once per frame or per entry, or per state of a search.
+"""The compiled kernel: all that runs once per frame or per entry.
 
 Plain typed Python. Beside each module lies a ``.pxd`` with its C types, by which Cython compiles it where a compiler
 is there; where none is, or with ``BKBOX_KERNEL=interpreted`` in the environment, the same source runs as it stands,
@@ -13,12 +13,24 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from importlib.machinery import SOURCE_SUFFIXES, FileFinder, SourceFileLoader
 
-if os.environ.get("BKBOX_KERNEL") == "interpreted":
-    for _folder in __path__:
-        # Imports in this package look into this cache first: from here on they see sources only.
-        sys.path_importer_cache[_folder] = FileFinder(_folder, (SourceFileLoader, SOURCE_SUFFIXES))
+
+def interpret_if_asked(folders: Iterable[str]) -> None:
+    """Import the modules of a package from their sources, where ``BKBOX_KERNEL`` says ``interpreted``.
+
+    ``folders``: the package's ``__path__``; its modules must not have been imported yet.
+    """
+    if os.environ.get("BKBOX_KERNEL") == "interpreted":
+        for folder in folders:
+            # Imports look into this cache first: from here on they see sources only.
+            sys.path_importer_cache[folder] = FileFinder(
+                folder, (SourceFileLoader, SOURCE_SUFFIXES)
+            )
+
+
+interpret_if_asked(__path__)
 
 
 def kernel_in_use() -> str:

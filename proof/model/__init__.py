@@ -18,7 +18,8 @@ An ensemble is a write quorum; ordinary reads are left out.
 ``properties``  what must hold: proof/checks asked of states
 ``space``       states as two words, and what each step depends on
 ``renaming``    states that differ in names only
-``search``      the search, with ``trace`` for counterexamples
+``search``      the search, with ``trace`` for counterexamples; ``exploration`` and ``fingerprints`` are its compiled
+                parts, once per state
 ``termination`` whether a recovery can ever end
 ==============  ==========================================================================================
 
@@ -36,3 +37,9 @@ How the published model is read, where its words leave room:
 - A recovery replaces bookies without a look at the fragments that come out. With the LAC floor they are in order;
   without it ``fragments`` finds the second defect of 4.13.
 """
+
+from __future__ import annotations
+
+from bkbox.kernel import interpret_if_asked
+
+interpret_if_asked(__path__)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from time import monotonic
 
 from bkbox.base.values import value
-from bkbox.kernel.exploration import Exploration
+from proof.model.exploration import Exploration
 from proof.model.options import Options
 from proof.model.properties import Properties, Safety
 from proof.model.space import Space, Words

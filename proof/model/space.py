@@ -6,7 +6,7 @@ states.
 
 A *rule* is an actor: a bookie, the crash of a bookie, a client that takes something from a bookie, a client by itself.
 It is shown the slots that it may look at, and what it can do depends on nothing else; so whoever searches
-(bkbox/kernel/exploration.py) asks once for each content of these slots.
+(proof/model/exploration.py) asks once for each content of these slots.
 
 Order: bookies, crashes, then the clients, each first what it takes from the bookies and then what it does by itself.
 The state counts at which a counterexample is found depend on it, and on a lost message coming before one that is not;
@@ -19,8 +19,8 @@ from collections.abc import Callable, Iterator
 from itertools import permutations
 from typing import NamedTuple
 
-from bkbox.kernel.exploration import Layout
 from proof.model import bookies, crash, recovery, writer
+from proof.model.exploration import Layout
 from proof.model.options import Options
 from proof.model.properties import Outline, Properties
 from proof.model.renaming import renamed_client, renamed_part

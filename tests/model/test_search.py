@@ -10,7 +10,7 @@ import pytest
 
 from bkbox.base.values import replaced
 from bkbox.errors import ModelTooLargeError, QuorumSizeError
-from bkbox.kernel.fingerprints import Fingerprints, Memo, print_of
+from proof.model.fingerprints import Fingerprints, Memo, print_of
 from proof.model.options import Options, Status
 from proof.model.properties import Safety
 from proof.model.renaming import renamed_client, renamed_part

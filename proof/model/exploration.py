@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from bkbox.kernel.fingerprints import Fingerprints, Memo, words
+from proof.model.fingerprints import Fingerprints, Memo, words
 
 _WORD = 0xFFFF_FFFF_FFFF_FFFF
 _BLOCK = 1 << 20

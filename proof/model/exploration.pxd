@@ -1,6 +1,6 @@
 cimport cython
 
-from bkbox.kernel.fingerprints cimport Fingerprints, Memo
+from proof.model.fingerprints cimport Fingerprints, Memo
 
 cdef unsigned long long _WORD
 cdef Py_ssize_t _BLOCK

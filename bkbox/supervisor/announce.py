@@ -14,7 +14,7 @@ import logging
 import re
 import socket
 from collections.abc import AsyncIterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import bkbox
 from bkbox.api.admin.members import url_of
@@ -26,7 +26,16 @@ from bkbox.supervisor.published import admin_endpoint
 if TYPE_CHECKING:
     from zeroconf import ServiceInfo
 
-    from bkbox.supervisor.supervisor import Supervisor
+    from bkbox.config.schema import Config
+
+    class AnnouncedBookie(Protocol):
+        """What an announcement needs of the supervisor."""
+
+        config: Config
+        listen: str
+        http_listen: str
+        instance_id: str
+
 
 log = logging.getLogger(__name__)
 
@@ -41,7 +50,7 @@ _DIGEST_DIGITS = 6
 
 
 @contextlib.asynccontextmanager
-async def announced(bookie: Supervisor) -> AsyncIterator[None]:
+async def announced(bookie: AnnouncedBookie) -> AsyncIterator[None]:
     """Inside, the bookie is announced if its configuration wants that, and at the end it says goodbye."""
     if not bookie.config.announce:
         yield
@@ -60,7 +69,7 @@ def _log_failure(task: asyncio.Task[None]) -> None:
         log.warning("the bookie is not announced: %s", error_text(error))
 
 
-async def _announce(bookie: Supervisor) -> None:
+async def _announce(bookie: AnnouncedBookie) -> None:
     try:
         from zeroconf import Error
         from zeroconf.asyncio import AsyncZeroconf
@@ -90,14 +99,14 @@ async def _announce(bookie: Supervisor) -> None:
             pause_s = min(2 * pause_s, _AGAIN_MAX_S)
 
 
-async def _advertised_address(bookie: Supervisor) -> str:
+async def _advertised_address(bookie: AnnouncedBookie) -> str:
     """OSError where the name is not known."""
     host = bookie.config.advertised_host
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return str(found[0][4][0])
 
 
-def _service(bookie: Supervisor, address: str) -> ServiceInfo:
+def _service(bookie: AnnouncedBookie, address: str) -> ServiceInfo:
     from zeroconf import ServiceInfo
 
     config = bookie.config

@@ -13,7 +13,7 @@ import contextlib
 import logging
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bkbox.base.words import error_text
 from bkbox.bookie.readonly import INTENTS, OPERATOR
@@ -24,7 +24,16 @@ from bkbox.storage.sealed import read_document, write_document
 
 if TYPE_CHECKING:
     from bkbox.supervisor.disks import Disk
-    from bkbox.supervisor.supervisor import Supervisor
+
+    class ReadOnlyBookie(Protocol):
+        """What intents need of the supervisor."""
+
+        disks: list[Disk]
+
+        def allow_new_ledgers(self) -> None: ...
+
+        async def tell_mode(self) -> None: ...
+
 
 log = logging.getLogger(__name__)
 
@@ -52,7 +61,7 @@ def read_mark(files: Files, path: Path) -> tuple[frozenset[str], frozenset[str]]
 class Intents:
     """Those of one bookie."""
 
-    def __init__(self, bookie: Supervisor, files: Files) -> None:
+    def __init__(self, bookie: ReadOnlyBookie, files: Files) -> None:
         self._bookie = bookie
         self._files = files
         self._one = asyncio.Lock()

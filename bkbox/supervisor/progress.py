@@ -20,14 +20,24 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from bkbox.base import limits
 from bkbox.supervisor.process import Child
 from bkbox.supervisor.pulse import Pulse
 
 if TYPE_CHECKING:
-    from bkbox.supervisor.supervisor import Supervisor
+    from bkbox.api.admin.status import BookieState
+    from bkbox.supervisor.disks import Disk
+
+    class ParentOfChildren(Protocol):
+        """What a look at the children needs of the supervisor."""
+
+        state: BookieState
+        disks: list[Disk]
+        frontend: Child | None
+        repair: Child | None
+
 
 log = logging.getLogger(__name__)
 
@@ -49,7 +59,7 @@ class Progress:
 
     def __init__(
         self,
-        bookie: Supervisor,
+        bookie: ParentOfChildren,
         step_s: float = LOOK_EVERY_S,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -119,7 +129,7 @@ class Progress:
         return 0.0 if pulse is None else pulse.silent_s
 
 
-def children_of(bookie: Supervisor) -> Iterator[tuple[str, Child, bool | None]]:
+def children_of(bookie: ParentOfChildren) -> Iterator[tuple[str, Child, bool | None]]:
     """Each child by its name for people, and whether it serves; None: from its first answer on."""
     for disk in bookie.disks:
         if disk.child is not None:

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bkbox.ipc.messages import Message, OverQuota, QuotaUse
 
 if TYPE_CHECKING:
-    from bkbox.supervisor.supervisor import Supervisor
+    from bkbox.config.schema import Config
+    from bkbox.supervisor.process import Child
+
+    class QuotaBookie(Protocol):
+        """What quotas need of the supervisor."""
+
+        config: Config
+        frontend: Child | None
 
 
 class QuotaNews:
@@ -16,7 +23,7 @@ class QuotaNews:
     ``use``: who has how much; ``problem`` is that of the last look.
     """
 
-    def __init__(self, bookie: Supervisor) -> None:
+    def __init__(self, bookie: QuotaBookie) -> None:
         self._bookie = bookie
         self.use = QuotaUse()
         self._pages: list[bytes] = []

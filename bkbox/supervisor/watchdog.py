@@ -19,7 +19,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bkbox.base.words import counted
 from bkbox.storage.files import Files
@@ -27,8 +27,21 @@ from bkbox.supervisor.notify import ServiceManager
 from bkbox.supervisor.progress import LOOK_EVERY_S, Progress, children_of
 
 if TYPE_CHECKING:
+    from bkbox.supervisor.progress import ParentOfChildren
     from bkbox.supervisor.replaying import Replays
-    from bkbox.supervisor.supervisor import Supervisor
+
+    class AttendedBookie(ParentOfChildren, Protocol):
+        """What a service manager is told of."""
+
+        phase: str
+        listen: str
+
+        @property
+        def writable(self) -> bool: ...
+
+        @property
+        def takes_new_ledgers(self) -> bool: ...
+
 
 log = logging.getLogger(__name__)
 
@@ -44,7 +57,7 @@ class Attendance:
     """One bookie and the manager that watches it. A context: inside it the manager is told."""
 
     def __init__(
-        self, bookie: Supervisor, manager: ServiceManager, files: Files, progress: Progress
+        self, bookie: AttendedBookie, manager: ServiceManager, files: Files, progress: Progress
     ) -> None:
         self._bookie = bookie
         self._files = files

@@ -2,11 +2,12 @@
 
     python -m tests.upstream client.LedgerCloseTest test.CloseTest client.TestFencing#testBasicFencing
 
-Logs of what failed are left in the folder that is named.
+Reports and logs are left in a folder, which is named where something failed.
 """
 
 from __future__ import annotations
 
+import signal
 import sys
 import tempfile
 from pathlib import Path
@@ -15,6 +16,7 @@ from tests.upstream import jars
 
 
 def main(names: list[str]) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # bookies are ended then, too
     folder = Path(tempfile.mkdtemp(prefix="upstream-"))
     all_passed = True
     for name in names:

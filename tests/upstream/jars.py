@@ -18,7 +18,7 @@ BUILD = CHECKOUT / "build" / "upstream"
 RUN_TIMEOUT_S = 500.0
 LAUNCHER = "org.junit.platform.console.ConsoleLauncher"
 PACKAGE = "org.apache.bookkeeper"
-_TEST = re.compile(r"className = '[\w.$]*?(\w+)', methodName = '(\w+)'")
+_TEST = re.compile(r"className = '[\w.$]*?(\w+)', methodName = '(\w+)")
 
 
 @functools.cache

@@ -26,7 +26,7 @@ import logging
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bkbox.api.admin.paths import admin_socket_path
 from bkbox.base.words import counted, error_text
@@ -44,7 +44,21 @@ from bkbox.supervisor.draining import ANSWER_S, Drains, same_folder
 from bkbox.supervisor.ground import Ground
 
 if TYPE_CHECKING:
-    from bkbox.supervisor.supervisor import Supervisor
+    from bkbox.config.schema import Config
+    from bkbox.supervisor.draining import DrainingBookie
+
+    class ChangingBookie(DrainingBookie, Protocol):
+        """What changes of its disks need of a bookie, and what of it they change."""
+
+        config: Config
+        disks: list[Disk]
+
+        def use_folder(self, path: Path) -> None: ...
+        def begin_run(self, disk: Disk) -> None: ...
+        def keep_disk(self, base: Ground, disk: Disk) -> None: ...
+        async def bring_up(self, base: Ground, disk: Disk) -> None: ...
+        async def answer_on(self, path: Path) -> None: ...
+
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +68,7 @@ _END_S = 5.0
 class DiskChanges:
     """Those of one bookie that is up. What is refused raises DiskChangeError, and nothing has changed then."""
 
-    def __init__(self, bookie: Supervisor, base: Ground, files: Files) -> None:
+    def __init__(self, bookie: ChangingBookie, base: Ground, files: Files) -> None:
         self._bookie = bookie
         self._base = base
         self._files = files

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bkbox.base.words import error_text
 from bkbox.bookie.readonly import DECOMMISSION
@@ -25,7 +25,26 @@ from bkbox.supervisor.process import Child
 
 if TYPE_CHECKING:
     from bkbox.api.admin.disks import DrainPlan
-    from bkbox.supervisor.supervisor import Supervisor
+    from bkbox.config.schema import Config
+    from bkbox.supervisor.intents import Intents
+    from bkbox.supervisor.moving import Moving
+
+    class DrainingBookie(Protocol):
+        """What drains need to know of a bookie."""
+
+        @property
+        def config(self) -> Config: ...
+        @property
+        def disks(self) -> list[Disk]: ...
+        @property
+        def frontend(self) -> Child | None: ...
+        @property
+        def intents(self) -> Intents: ...
+        @property
+        def moving(self) -> Moving: ...
+        @property
+        def takes_new_ledgers(self) -> bool: ...
+
 
 ANSWER_S = 30.0
 """A process that does not answer for so long is as good as gone."""
@@ -34,7 +53,7 @@ ANSWER_S = 30.0
 class Drains:
     """Those of one bookie that is up. What is refused raises DiskChangeError, and nothing has changed then."""
 
-    def __init__(self, bookie: Supervisor, files: Files, one: asyncio.Lock) -> None:
+    def __init__(self, bookie: DrainingBookie, files: Files, one: asyncio.Lock) -> None:
         """``one``: held by whoever changes anything about disks."""
         self._bookie = bookie
         self._files = files

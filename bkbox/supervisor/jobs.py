@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bkbox.errors import BkboxError, DiskError, JobRefusedError
 from bkbox.ipc import messages
@@ -22,8 +22,27 @@ from bkbox.supervisor.jobfile import JobFile
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from bkbox.config.schema import Config
     from bkbox.supervisor.disks import Disk
-    from bkbox.supervisor.supervisor import Supervisor
+    from bkbox.supervisor.draining import Drains
+    from bkbox.supervisor.process import Child
+
+    class HasDrains(Protocol):
+        @property
+        def drains(self) -> Drains: ...
+
+    class WorkingBookie(Protocol):
+        """What jobs need to know of a bookie. ``changes``: None until it is up."""
+
+        @property
+        def config(self) -> Config: ...
+        @property
+        def disks(self) -> list[Disk]: ...
+        @property
+        def repair(self) -> Child | None: ...
+        @property
+        def changes(self) -> HasDrains | None: ...
+
 
 log = logging.getLogger(__name__)
 
@@ -40,7 +59,7 @@ AS_CONFIGURED = -1
 class Jobs:
     """``bookie``: whose disks, configuration and repair process these are."""
 
-    def __init__(self, bookie: Supervisor, file: JobFile) -> None:
+    def __init__(self, bookie: WorkingBookie, file: JobFile) -> None:
         self._bookie = bookie
         self._file = file
         self.registry = file.load([disk.path for disk in bookie.disks])

@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 import os
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from bkbox.base import logs
 from bkbox.base.words import quoted
@@ -22,13 +22,38 @@ from bkbox.ipc import messages
 from bkbox.supervisor.otherwriters import refuse_other_writers
 
 if TYPE_CHECKING:
-    from bkbox.supervisor.supervisor import Supervisor
+    from bkbox.config.schema import Config
+    from bkbox.supervisor.admittance import Credentials
+    from bkbox.supervisor.disks import Disk
+    from bkbox.supervisor.nursery import Nursery
+    from bkbox.supervisor.process import Child
+    from bkbox.supervisor.quotas import QuotaNews
+
+    class ReloadingBookie(Protocol):
+        """Who has to hear of a configuration that changed."""
+
+        config: Config
+
+        @property
+        def credentials(self) -> Credentials: ...
+        @property
+        def disks(self) -> list[Disk]: ...
+        @property
+        def frontend(self) -> Child | None: ...
+        @property
+        def nursery(self) -> Nursery: ...
+        @property
+        def quotas(self) -> QuotaNews: ...
+        @property
+        def repair(self) -> Child | None: ...
+        def tell_credentials(self) -> None: ...
+
 
 log = logging.getLogger(__name__)
 
 
 def reload(
-    bookie: Supervisor, environ: Mapping[str, str], *, dry_run: bool = False
+    bookie: ReloadingBookie, environ: Mapping[str, str], *, dry_run: bool = False
 ) -> list[Change]:
     """Read the configuration anew and take over what changed, and the files of certificates and users. Raises
     ConfigError and BootError; then nothing has changed.
@@ -60,7 +85,7 @@ def reload(
     return changes
 
 
-def on_hangup(bookie: Supervisor, environ: Mapping[str, str]) -> None:
+def on_hangup(bookie: ReloadingBookie, environ: Mapping[str, str]) -> None:
     """As ``reload``, for a signal: nobody waits for an answer, the log has it."""
     try:
         if not reload(bookie, environ):
@@ -70,7 +95,7 @@ def on_hangup(bookie: Supervisor, environ: Mapping[str, str]) -> None:
         log.error("SIGHUP: the configuration is not taken over: %s", reason)
 
 
-def _tell_children(bookie: Supervisor) -> None:
+def _tell_children(bookie: ReloadingBookie) -> None:
     values = bookie.config.values()
     live = {name: values[name] for name, item in SCHEMA.items() if is_live(item)}
     for child in (*(disk.child for disk in bookie.disks), bookie.frontend, bookie.repair):

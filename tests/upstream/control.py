@@ -81,7 +81,10 @@ class _Handler(socketserver.StreamRequestHandler):
     server: Control
 
     def handle(self) -> None:
-        request = json.loads(self.rfile.readline())
+        line = self.rfile.readline()
+        if not line:  # the JVM was ended
+            return
+        request = json.loads(line)
         try:
             answer = {"result": self.server.carry_out(request)}
         except (AssertionError, BkboxError, OSError) as error:
@@ -91,9 +94,9 @@ class _Handler(socketserver.StreamRequestHandler):
 
 
 class Control(socketserver.ThreadingTCPServer):
-    """A context that serves inside it."""
+    """A context that serves inside it. Requests under way are carried out before it ends."""
 
-    daemon_threads = True
+    daemon_threads = False
 
     def __init__(self, root: Path) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)

@@ -14,7 +14,7 @@ from bkbox.config import metadata_uri
 from bkbox.config.metadata_uri import SqliteUri, ZooKeeperUri
 from bkbox.errors import ConfigError, OperatorError
 from bkbox.metadata.base import MetadataStore
-from bkbox.metadata.sqlite import store as sqlite
+from bkbox.metadata.sqlite import store as sqlite_store
 
 WAIT_S = 30.0
 
@@ -27,7 +27,7 @@ async def connect(uri: str, wait_s: float = WAIT_S) -> MetadataStore:
     """
     parsed = _parsed(uri)
     if isinstance(parsed, SqliteUri):
-        return await sqlite.SqliteStore.open(parsed.path)
+        return await sqlite_store.SqliteStore.open(parsed.path)
     # kazoo takes a while to import and is of no use to SQLite.
     from bkbox.metadata.zookeeper import ZooKeeperStore
 
@@ -42,7 +42,7 @@ async def create(uri: str, wait_s: float = WAIT_S) -> MetadataStore:
     """
     parsed = _parsed(uri)
     if isinstance(parsed, SqliteUri):
-        await sqlite.create(parsed.path)
+        await sqlite_store.create(parsed.path)
     return await connect(uri, wait_s)
 
 
@@ -56,7 +56,7 @@ async def init_cluster(uri: str, wait_s: float = WAIT_S) -> None:
         from bkbox.metadata.zookeeper import init_cluster as init_in_zookeeper
 
         await init_in_zookeeper(parsed, uuid4(), wait_s=wait_s)
-    elif not await sqlite.create(parsed.path):
+    elif not await sqlite_store.create(parsed.path):
         raise OperatorError(f"{parsed.path} exists already: choose another name")
 
 

@@ -1,4 +1,4 @@
-"""What a bookie does with a request, by the standing of the ledger: the whole of it as one table.
+"""Admission of requests by the standing of their ledger: the complete rule as one table.
 
 A ledger on a bookie is in one of five standings. Limbo implies fenced: whatever puts a ledger into limbo fences it.
 
@@ -8,15 +8,15 @@ OPEN       known, ordinary adds are taken
 FENCED     known, ordinary adds are refused, for good
 LIMBO      fenced, and entries may be missing that were acknowledged: never say 'no such entry'
 DELETED    the cluster has no such ledger any more, or this bookie no part in it, and its entries
-           were removed. It was fenced before: a writer that goes on is told so, and ends; were it told
-           'no such ledger', it would look for another bookie. Reads, fences and LACs: no such ledger
+           were removed. It was fenced before: a writer that goes on is answered EFENCED, and ends;
+           'no such ledger' would make it look for another bookie. Reads, fences and LACs: no such ledger
 =========  ====================================================================================
 
-The key is looked at before the standing (LedgerDescriptorImpl.java does the same): a wrong key gets EUA and changes
-nothing. A ledger in the trash (``deleted_ms`` without ``emptied``) has all its entries and is FENCED. A recovery
-add says that somebody counts on this bookie again: it takes a ledger out of the trash, and one whose entries are gone
-into LIMBO, until repair has found out what this bookie has to hold. A ledger whose key is not known (rebuilt from
-version 1 metadata, which has none) takes the first one.
+The key is checked before the standing (LedgerDescriptorImpl.java does the same): a wrong key gets EUA and changes
+nothing. A ledger in the trash (``deleted_ms`` without ``emptied``) has all its entries and is FENCED. A recovery add
+means that a recovery or repair relies on this bookie again: it takes a ledger out of the trash. A ledger whose entries
+are gone goes into LIMBO, until repair has found out which entries this bookie must hold. A ledger without a known key
+(rebuilt from version 1 metadata, which has none) adopts the first key it is sent.
 
 Source: BP-46; BookieImpl.java, HandleFactoryImpl.java (LedgerFencedAndDeletedException), WriteEntryProcessorV3.java,
 ReadEntryProcessorV3.java, WriteLacProcessorV3.java.
@@ -40,7 +40,7 @@ class Standing(Enum):
 
 
 class Request(Enum):
-    """What is asked, as far as it matters for admission."""
+    """The kinds of request that admission distinguishes."""
 
     ADD = "add"
     RECOVERY_ADD = "recovery add"
@@ -50,7 +50,7 @@ class Request(Enum):
 
 @value
 class Verdict:
-    """Answer code for a refusal, or EOK; and the standing from then on."""
+    """The result of admission: a response code (EOK if admitted), and the ledger's standing from then on."""
 
     code: Code
     after: Standing
@@ -86,11 +86,11 @@ ABSENT: dict[Standing, Code] = {
     Standing.LIMBO: Code.EUNKNOWNLEDGERSTATE,
     Standing.DELETED: Code.ENOLEDGER,
 }
-"""The answer to a read that found nothing."""
+"""The response code of a read that found no entry, by standing."""
 
 
 def admit(standing: Standing, request: Request, stored_key: bytes | None, key: bytes) -> Verdict:
-    """Look at the key, then at the table."""
+    """Check the key, then apply the table."""
     if stored_key is not None and not hmac.compare_digest(stored_key, key):
         return Verdict(Code.EUA, standing)
     return ADMISSION[standing, request]

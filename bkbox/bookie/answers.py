@@ -1,6 +1,6 @@
-"""Answers that say nothing but a code, in the version of their request.
+"""Responses that consist of a code, in the protocol version of their request.
 
-Every answer carries the ids of its request, whatever the code: Java's clients take them from there.
+Every response carries the ids of its request, whatever the code: Java's clients take them from there.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ Request = (
     | v2.BadVersion
     | v3.LedgerRequest
 )
-"""What comes to the bookie of a disk; the rest is answered by the front-end."""
+"""The requests that reach the bookie of a disk; the front-end answers all others."""
 
 
 def on_v2(code: Code) -> Code:
-    """Version 2 clients drop the connection at EUNKNOWNLEDGERSTATE; EIO says 'unknown' as well and keeps it."""
+    """Map a code for version 2. Its clients drop the connection at EUNKNOWNLEDGERSTATE; EIO says 'unknown' too and
+    keeps it."""
     return Code.EIO if code is Code.EUNKNOWNLEDGERSTATE else code
 
 
 def bare(request: Request, code: Code) -> bytes:
-    """The whole frame."""
+    """The complete response frame for a request and a code."""
     if code is not Code.EOK and log.isEnabledFor(logging.DEBUG):
         ledger = getattr(
             request, "ledger_id", "?"

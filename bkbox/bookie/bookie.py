@@ -1,26 +1,26 @@
-"""What a bookie answers, both protocol versions alike: groups of requests in, answers out.
+"""The bookie of one disk, for both protocol versions: groups of requests in, responses out.
 
-Synchronous and deterministic; all effects go through the store, and the time is passed in. What is plain
-(kernel/walk.py) is taken without a Python call; the rest comes here one by one.
+Synchronous and deterministic: all effects go through the store, and the time is passed in. Fast-path requests
+(kernel/walk.py) are taken without a Python call; slow-path requests arrive here one by one.
 
-A group is carried out in steps, and their order is what makes the answers true:
+A group is carried out in three steps. Their order makes the responses true:
 
-1. ``begin``: adds, explicit LACs and fences, in the order of arrival, are admitted or refused (admission.py) against
-   the state as it will be once everything before them is durable. Everything admitted goes to the store in one write:
-   first the states of ledgers (creation, fence), then the entries grouped by ledger, so that consecutive ones become
-   one run of the index, then the explicit LACs. Entries can be read from here on, states and LACs show with step 3.
-   If the write fails, everything admitted is answered with the failure and the states are as before.
-2. ``serve``: reads that fence nothing are answered. Nobody waits for a sync to read. Those that have to wait for the
-   disk are left for ``serve_late``, once somebody has waited: alike reads have alike answers, so their order is free.
-3. ``settle`` and ``end``, once what the group has to wait for is durable (``waits``; the store says what ``ack_after``
-   demands, states and explicit LACs always are; entries that all asked for a deferred sync are not waited for; a force
-   waits for all that was answered before it): the states take effect, writes are answered in the order of arrival,
-   forces, and at last fencing reads: they see every add that was accepted before the fence, so that an entry is never
-   both acknowledged and denied to a recovery.
+1. ``begin`` admits or refuses adds, explicit LACs and fences in the order of arrival (admission.py), against the state
+   as it will be once everything before them is durable. Everything admitted goes to the store in one write: first the
+   states of ledgers (creation, fence), then the entries grouped by ledger, so that consecutive ones become one run of
+   the index, then the explicit LACs. Entries can be read from here on; states and LACs become visible with step 3. If
+   the write fails, everything admitted is answered with the failure and the states are as before.
+2. ``serve`` answers reads that fence nothing. Reads never wait for a sync. Reads that need the disk are deferred to
+   ``serve_late``, after the disk was waited for. Equal reads have equal responses, so their order is free.
+3. ``settle`` and ``end`` follow once what the group waits for is durable (``waits``). The store says what ``ack_after``
+   demands; states and explicit LACs are always waited for; entries that all asked for a deferred sync are not; a force
+   waits for all that was answered before it. The states take effect, writes are answered in the order of arrival, then
+   forces, and last the fencing reads. These see every add that was accepted before the fence, so an entry is never both
+   acknowledged and denied to a recovery.
 
 Groups overlap: others may begin before one ends. They end in the order in which they began.
 
-Long polls (longpoll.py) are no part of this: each is answered by ``polled``, at once or when its wait is over.
+Long polls (longpoll.py) are not part of a group: ``polled`` answers each at once or when its wait is over.
 """
 
 from __future__ import annotations
@@ -65,13 +65,13 @@ _ENTRY_IDS = Struct(">qq")
 _ADDS = (admission.Request.ADD, admission.Request.RECOVERY_ADD)
 
 _EOK = Code.EOK
-"""Looking a member up in its class takes longer than all else that is done for a small group."""
+"""Local copies: looking a member up in its class takes longer than all else that is done for a small group."""
 
 Segment = tuple[int, int, int, int]
-"""Connection, number of frames, start and end of the frames in the area. No frame at all: the connection is closed."""
+"""Connection, number of frames, start and end of the frames in the area. Without frames: the connection was closed."""
 
 Answers = tuple[int, list[bytes]]
-"""Connection, whole frames."""
+"""Connection, complete response frames."""
 
 Add = v2.AddRequest | v3.AddRequest
 Read = v2.ReadRequest | v2.BatchReadRequest | v3.ReadRequest
@@ -79,37 +79,37 @@ Read = v2.ReadRequest | v2.BatchReadRequest | v3.ReadRequest
 
 @dataclass(slots=True)
 class Odd:
-    """What of a group is not plain."""
+    """The slow-path requests of a group."""
 
     states: dict[int, LedgerRecord] = field(default_factory=dict)
     packets: list[Buffer] = field(default_factory=list)
     deferred: int = 0
-    """Number of entries that need no sync."""
+    """Number of entries that need no sync (deferred sync)."""
     synced: int = 0
-    """Number of entries that need one in every mode."""
+    """Number of entries that need a sync in every mode."""
     recovered: int = 0
-    """Number of entries that recovery adds brought: from recoveries and repair, not from writers."""
+    """Number of entries from recovery adds, that is from recoveries and repair, not from writers."""
     groups: dict[int, HotLedger] = field(default_factory=dict)
-    """Ledgers that are not hot, with entries in the group."""
+    """Ledgers on the slow path that have entries in the group."""
     writes: list[tuple[Request, Code]] = field(default_factory=list)
-    """Writes whose answers are no plain ones, by the numbers of their marks."""
+    """Writes with slow-path responses, by the numbers of their marks."""
     forces: list[tuple[int, Request]] = field(default_factory=list)
     persisted: list[tuple[int, v3.ReadLacRequest, int]] = field(default_factory=list)
-    """Questions what is durable, each with the last entry of its ledger when it came."""
+    """Requests for what is durable, each with the last entry of its ledger when the request came."""
     fences: list[tuple[int, Request, Code]] = field(default_factory=list)
     reads: list[tuple[int, Request, Code]] = field(default_factory=list)
     polls: list[tuple[int, v3.ReadRequest]] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
-    """Connections that were closed behind all that they sent."""
+    """Connections that were closed after all that they sent."""
 
 
 _NOTHING = Odd()
-"""Of all groups without anything odd, which are nearly all; nobody puts anything into it."""
+"""Shared by all groups without slow-path requests, nearly all of them; never modified."""
 
 
 class Work:
-    """One group on its way through the steps. ``waits``: whether something has to be durable before it ends; ``late``:
-    its reads that have to wait for the disk, until they are answered.
+    """One group in flight through the steps. ``waits``: something must be durable before the group ends. ``late``: its
+    reads that wait for the disk, None once they are answered.
     """
 
     __slots__ = (
@@ -129,27 +129,27 @@ class Work:
         self.adds = adds
         self.odd = _NOTHING
         self.taken_us = self.written_us = self.indexed_us = taken_us
-        """When it was taken, written and indexed."""
+        """When the group was taken, written and indexed, in microseconds."""
         self.waits = self.ended = False
         self.failure: Code | None = None
         self.late: LateReads | None = None
         self.advanced: Sequence[tuple[int, int]] = ()
-        """Ledgers that somebody watches, with the LAC that the group brought them."""
+        """Ledgers with long polls, each with the LAC that the group brought."""
 
     def own(self) -> None:
-        """Something odd is about to be put into it."""
+        """Give the group slow-path requests of its own, before anything is put into them."""
         if self.odd is _NOTHING:
             self.odd = Odd()
 
     @property
     def has_changes(self) -> bool:
-        """Whether anything in it was to change something, refused or not."""
+        """True if the group holds any request to change something, refused or not."""
         odd = self.odd
         return bool(len(self.adds) or odd.forces or odd.persisted or odd.fences)
 
     @property
     def is_written(self) -> bool:
-        """Whether there is anything to write."""
+        """True if the group has something to write."""
         return bool(self.adds.entries or self.odd.states or self.odd.packets)
 
 
@@ -192,7 +192,7 @@ class Bookie:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What was done since the start; ``bytes``: of records of entries."""
+        """Counters since the start; ``bytes`` counts the records of entries."""
         return {
             "adds": self._adds,
             "bytes": self._add_bytes,
@@ -203,9 +203,9 @@ class Bookie:
     # ---- a group ------------------------------------------------------------------------------------
 
     def begin(self, area: memoryview, segments: Iterable[Segment]) -> Work:
-        """Step 1 of a group, whose frames lie in ``area`` until it has ended.
+        """Step 1 of a group. Its frames lie in ``area`` until the group has ended.
 
-        The front-end has found the frames whole and decodable.
+        The front-end has checked that the frames are complete and decodable.
         """
         adds = self._spare.pop() if self._spare else AddBatch()
         adds.begin(area)
@@ -230,11 +230,11 @@ class Bookie:
         return work
 
     def has_reads(self, work: Work) -> bool:
-        """Whether step 2 has anything to do."""
+        """True if step 2 has anything to do."""
         return bool(work.odd.reads) or len(self.reader.plain) > 0
 
     def serve(self, work: Work, out: AnswerWriter) -> None:
-        """Step 2; ``late`` is what it leaves. Raises EOFError."""
+        """Step 2; the reads it defers are in ``late``. Raises EOFError."""
         late = self._late
         self.reader.plain.serve(out, late.plain)
         for connection, request, code in work.odd.reads:
@@ -244,13 +244,14 @@ class Bookie:
             self._late = self.reader.late()
 
     def serve_late(self, work: Work, out: AnswerWriter) -> None:
-        """The rest of step 2, at any time; ``late`` is None then. Raises EOFError."""
+        """The deferred part of step 2, at any time; ``late`` is None afterwards. Raises EOFError."""
         late, work.late = work.late, None
         assert late is not None
         self.reader.serve_late(late, out)
 
     def end(self, work: Work, out: AnswerWriter) -> None:
-        """The answers of step 3, after ``settle``; take what ``polled`` has afterwards. Raises EOFError."""
+        """Send the responses of step 3, after ``settle``; the caller then takes what ``polled`` has. Raises
+        EOFError."""
         code = work.failure or _EOK
         work.adds.answer(out, code.v2, code.v3, lambda number: self._written(work, number))
         self._spare.append(work.adds)
@@ -285,7 +286,7 @@ class Bookie:
         self._answer_write(work, connection, add, self._admit_add(work, add))
 
     def _take_add_v3(self, work: Work, connection: int, add: v3.AddRequest) -> None:
-        """The entry is stored by the ids that are in it, so those beside it must be the same."""
+        """Admit a version 3 add. The entry is stored by the ids inside it, so the ids beside it must be equal."""
         beside = add.ledger_id, add.entry_id
         if len(add.entry) < ENTRY_BYTES_MIN or _ENTRY_IDS.unpack_from(add.entry) != beside:
             code = Code.EBADREQ
@@ -317,7 +318,7 @@ class Bookie:
         self._answer_write(work, connection, write, self._admit_lac(work, write))
 
     def _admit_lac(self, work: Work, write: v3.WriteLacRequest) -> Code:
-        """What counts is the LAC in the packet, which is also what readers get to see."""
+        """Admit an explicit LAC. The LAC in the packet counts: it is also the one that readers get."""
         if not LAC_PACKET.size <= len(write.body) <= EXPLICIT_LAC_BYTES_MAX:
             return Code.EBADREQ
         ledger, lac = LAC_PACKET.unpack_from(write.body)
@@ -353,7 +354,8 @@ class Bookie:
         work.odd.reads.append((connection, request, code))
 
     def _take_read_lac(self, work: Work, connection: int, request: v3.ReadLacRequest) -> None:
-        """A question what is durable is a force that says more: it waits for what was answered before."""
+        """A request for what is durable is a force with a longer response: it waits for all that was answered
+        before."""
         if request.persisted and request.ledger_id >= 0:
             last = self.reader.last_entry(request.ledger_id)
             work.odd.persisted.append((connection, request, last))
@@ -364,7 +366,7 @@ class Bookie:
         work.odd.forces.append((connection, force))
 
     def _admit(self, work: Work, ledger: int, kind: admission.Request, key: bytes) -> Code:
-        """Look at the ledger as it will be once all before is durable, and note what the request makes of it."""
+        """Judge a request by the ledger's state once all before it is durable, and record the state it leads to."""
         record = (
             work.odd.states.get(ledger) or self._pending.get(ledger) or self.ledgers.record(ledger)
         )
@@ -389,12 +391,12 @@ class Bookie:
         return verdict.code
 
     def _change(self, work: Work, ledger: int, state: LedgerRecord) -> None:
-        """Its adds have to be looked at one by one until this is durable, and perhaps for good."""
+        """Record a new state; the ledger's adds take the slow path until it is durable, and perhaps for good."""
         work.odd.states[ledger] = state
         self._cool(ledger)
 
     def _write(self, work: Work) -> None:
-        """Write what was admitted, and find out whether the group has to wait."""
+        """Write what was admitted, and set whether the group must wait."""
         try:
             if work.is_written:
                 self._append(work)
@@ -420,7 +422,7 @@ class Bookie:
             work.waits = self.store.must_sync(False, False, True)
 
     def _append(self, work: Work) -> None:
-        """One write for all of it. Raises DiskError."""
+        """Append the whole group in one write. Raises DiskError."""
         parts: list[Part] = [ledger_record(*state) for state in work.odd.states.items()]
         if work.adds.entries:
             parts.append(work.adds)
@@ -441,13 +443,13 @@ class Bookie:
     # ---- step 3 -------------------------------------------------------------------------------------
 
     def settle(self, work: Work, error: DiskError | None = None) -> None:
-        """The group need not wait any more: it takes effect; or what it waited for failed with ``error``."""
+        """The wait is over: the group takes effect; with ``error``, what it waited for failed."""
         if error is not None:
             self.read_only.turn(DISK_FAILED, error)
             work.failure = Code.EIO
         if work.failure is not None:
-            # What is not durable is no state to judge a later request by: a second fence would change nothing, wait for
-            # nothing, and be answered as done.
+            # A state that is not durable must not decide a later request. A second fence would change nothing, wait for
+            # nothing, and be acknowledged too early.
             for ledger, after in work.odd.states.items():
                 if self._pending.get(ledger) is after:
                     del self._pending[ledger]
@@ -471,8 +473,8 @@ class Bookie:
             self._warm(ledger)
 
     def _warm(self, ledger: int) -> None:
-        """From here on the ledger's ordinary adds are plain ones, if it is open and nothing else is under way; or, if
-        it is fenced or in limbo, its recovery adds are, as long as nobody has deleted it.
+        """Put the ledger's ordinary adds on the fast path, if it is open and no change is in flight. If it is fenced or
+        in limbo, and not deleted, its recovery adds take the fast path.
         """
         record = self.ledgers.record(ledger)
         if (
@@ -495,12 +497,12 @@ class Bookie:
         warm[ledger] = HotLedger(ledger, record.master_key)
 
     def _cool(self, ledger: int) -> None:
-        """Its adds have to be looked at one by one."""
+        """Put the ledger's adds on the slow path."""
         self._walk.hot.pop(ledger, None)
         self._walk.filled.pop(ledger, None)
 
     def set_states(self, states: dict[int, LedgerRecord]) -> None:
-        """Write ledger states, durably: phase one marks, repair clears. No group may be under way. Raises DiskError."""
+        """Write ledger states durably: phase one marks, repair clears. No group may be in flight. Raises DiskError."""
         if not states:
             return
         work = Work(AddBatch(), self._ticks_us())
@@ -520,18 +522,18 @@ class Bookie:
 
     @property
     def has_active(self) -> bool:
-        """Whether a ledger may have acknowledged entries that are not durable (active.py)."""
+        """True if a ledger may have acknowledged entries that are not durable (active.py)."""
         return bool(self._active)
 
     def begin_unmark(self, *, everything: bool) -> bool:
-        """Before a sync: choose the active ledgers that ``unmark`` is to unmark; whether there are any."""
+        """Before a sync: choose the active ledgers that ``unmark`` will unmark; False if there are none."""
         found = self._active.begin_leaving(*self.store.entry_counts(), everything=everything)
         for ledger in found:
             self._cool(ledger)
         return bool(found)
 
     def unmark(self) -> None:
-        """The sync has ended: what was chosen, and had no add since, is not active any more. Raises DiskError."""
+        """After the sync: unmark the chosen ledgers that had no add since. Raises DiskError."""
         records = {}
         for ledger in self._active.take_left():
             record = self.ledgers.record(ledger)
@@ -544,19 +546,19 @@ class Bookie:
         self.store.append([ledger_record(*each) for each in records.items()])
         self.store.index_appended()
         for ledger, record in records.items():
-            # Not synced: where this is lost the ledger counts as active still, which is true of it, too.
+            # # Not synced: if this is lost the ledger still counts as active, which is true of it, too.
             before = self.ledgers.record(ledger)
             self.store.show(ledger_record(ledger, record))
             self.ledgers.changed(ledger, before, record)
             self._active.changed(ledger, active=False)
 
     def newest_state(self, ledger: int) -> LedgerRecord | None:
-        """The state of a ledger that was written last, seen or not."""
+        """The ledger state that was written last, visible or not."""
         return self._pending.get(ledger) or self.ledgers.record(ledger)
 
     def empty(self, ledgers: dict[int, LedgerRecord]) -> None:
-        """Remove the entries of ledgers, durably, and leave these states, which say so (``emptied``). No group may be
-        under way. Raises DiskError.
+        """Remove the entries of ledgers durably, and leave these states, which say so (``emptied``). No group may be in
+        flight. Raises DiskError.
         """
         for ledger in ledgers:
             self.disturb(ledger)
@@ -564,11 +566,11 @@ class Bookie:
         self.set_states(ledgers)
 
     def disturb(self, ledger: int) -> None:
-        """Something is about to happen to a ledger: its long polls end, ``polled`` has their answers."""
+        """End the long polls of a ledger before something happens to it; ``polled`` has their responses."""
         self._end_polls(self._polls.disturbed(ledger), None)
 
     def forget(self, ledger: int) -> None:
-        """Remove a ledger, durably: entries, state, and what is known of it here. No group may be under way. Raises
+        """Remove a ledger durably: entries, state, and what is cached of it here. No group may be in flight. Raises
         DiskError."""
         before = self.ledgers.record(ledger)
         self.disturb(ledger)
@@ -598,7 +600,7 @@ class Bookie:
         self._over.extend((poll.connection, poll.request, advanced_ms) for poll in polls)
 
     def polled(self) -> Iterator[Answers]:
-        """Answers to the long polls whose wait is over by now; each is made as it is taken."""
+        """Responses to the long polls whose wait is over; each is made as it is taken."""
         self._end_polls(self._polls.expired(self._ticks_us() // 1000), None)
         while self._over:
             connection, poll, advanced_ms = self._over.popleft()
@@ -606,18 +608,18 @@ class Bookie:
 
     @property
     def has_polls(self) -> bool:
-        """Whether ``polled`` may have something to say, now or later."""
+        """True if a long poll waits, so that ``polled`` has a response now or later."""
         return bool(self._over) or bool(self._polls)
 
     @property
     def polls_wait_ms(self) -> int | None:
-        """How long until ``polled`` has more to say if nothing happens; None: for ever."""
+        """Milliseconds until ``polled`` has a response if nothing happens; None: no deadline."""
         deadline = self._polls.next_deadline_ms
         return None if deadline is None else max(0, deadline - self._ticks_us() // 1000)
 
     def forget_connections(self) -> None:
-        """The front-end is gone, and with it all connections: what they asked for is answered to nobody, not even to
-        those of the next front-end that have the same numbers.
+        """Drop all long polls, because the front-end and its connections are gone. Connections of the next front-end
+        may reuse the numbers, and must not get these responses.
         """
         self._polls = LongPolls()
         self._over.clear()
@@ -625,8 +627,8 @@ class Bookie:
         self._late = self.reader.late()
 
     def watch_space(self, usage_max: float, reserve_bytes: int, usage_resume: float = 0.0) -> None:
-        """See ReadOnly.watch. A disk that does not even tell its room is not there any more, and one that was remounted
-        read-only has failed: the kernel does so to a file system that it cannot write to. It takes nothing more."""
+        """See ReadOnly.watch. A disk that cannot report its free space is gone. One that was remounted read-only has
+        failed: the kernel does so to a file system that it cannot write to. Neither accepts anything more."""
         try:
             space = self.store.space()
             self.store.require_writable(space)

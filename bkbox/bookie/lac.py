@@ -1,10 +1,10 @@
-"""The known LAC of a ledger, which the bookie only ever raises: the highest of the LAC field of its last entry, the
-LAC fields of the entries that have come since, and the explicit LAC.
+"""The known LAC of a ledger: the highest of the LAC field of its last entry, the LAC fields of the entries that came
+since, and the explicit LAC. The bookie only ever raises it.
 
-It is kept in memory for ledgers that somebody asked about, and read from the disk at the first question, so that
-nobody waits for what is there already. A LAC in the header of an entry is what the writer had confirmed when it made
-the entry; the digest that vouches for it is checked by whoever relies on it. Source: protocol of READ_ENTRY in version
-3 (maxLAC, previousLAC), FileInfo.java, TransientLedgerInfo.java.
+It is cached for ledgers that a client asked about, and read from the disk on the first request, so that no client waits
+for a LAC that is already there. The LAC in an entry's header is what the writer had confirmed when it made the entry.
+The bookie does not check the digest that vouches for it; the client that relies on it does. Source: protocol of
+READ_ENTRY in version 3 (maxLAC, previousLAC), FileInfo.java, TransientLedgerInfo.java.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _LAC_FIELD = Struct(">16xq")
 
 
 def lac_field(entry: Buffer) -> int:
-    """The LAC in the header of an entry, which has 24 bytes at least."""
+    """The LAC in the header of an entry of at least 24 bytes."""
     lac: int = _LAC_FIELD.unpack_from(entry)[0]
     return lac
 
@@ -39,7 +39,7 @@ class KnownLacs:
         return ledger in self._known
 
     def known(self, ledger: int) -> int | None:
-        """None where the ledger has neither an entry nor an explicit LAC. DamagedError, DiskError."""
+        """The known LAC, None if the ledger has neither an entry nor an explicit LAC. DamagedError, DiskError."""
         lac = self._known.get(ledger)
         if lac is not None:
             self._known.move_to_end(ledger)
@@ -61,11 +61,11 @@ class KnownLacs:
         return max(found, default=None)
 
     def forget(self, ledger: int) -> None:
-        """The ledger is not here any more."""
+        """Drop a ledger that was removed from this disk."""
         self._known.pop(ledger, None)
 
     def seen(self, ledger: int, lac: int) -> None:
-        """An entry or an explicit LAC with this LAC was written."""
+        """Records that an entry or explicit LAC with this LAC was written."""
         before = self._known.get(ledger)
         if before is not None and lac > before:
             self._known[ledger] = lac

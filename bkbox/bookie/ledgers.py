@@ -1,4 +1,4 @@
-"""The states of the ledgers of one disk: the last used ones in memory, and how many there are."""
+"""The ledger states of one disk: a cache of the most recently used ones, and the number of ledgers."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ def standing(record: LedgerRecord | None) -> Standing:
 
 
 def brought_back(record: LedgerRecord) -> LedgerRecord:
-    """A ledger of the trash as it is when somebody counts on it again: what is gone of it is not denied."""
+    """The state of a ledger taken out of the trash by a recovery add: entries that are gone are not denied."""
     gone = record.limbo or record.emptied
     return replaced(record, fenced=True, limbo=gone, deleted_ms=0, emptied=False)
 
 
 class Ledgers:
-    """States as they are written."""
+    """Ledger states as written."""
 
     def __init__(self, store: DiskStore) -> None:
         self._store = store
         self._cache: OrderedDict[int, LedgerRecord] = OrderedDict()
         self.total = self.limbo = self.trash = self.emptied = 0
         self.active: list[int] = []
-        """Those that earlier runs have left marked active."""
+        """Ledgers that earlier runs left marked active."""
         for ledger, record in store.ledgers():
             self._count(record, 1)
             if record.active:
@@ -54,14 +54,14 @@ class Ledgers:
         return record
 
     def changed(self, ledger: int, before: LedgerRecord | None, after: LedgerRecord) -> None:
-        """A state has been written."""
+        """Records a state that was written."""
         if before is not None:
             self._count(before, -1)
         self._count(after, 1)
         self._remember(ledger, after)
 
     def forgotten(self, ledger: int, before: LedgerRecord | None) -> None:
-        """A ledger has been removed from the disk."""
+        """Records that a ledger was removed from the disk."""
         if before is not None:
             self._count(before, -1)
         self._cache.pop(ledger, None)

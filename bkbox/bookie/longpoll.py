@@ -1,8 +1,9 @@
-"""Long polls that wait: reads of version 3 that are answered when the ledger's LAC passes what their client has seen.
+"""Waiting long polls: version 3 reads that are answered when the ledger's LAC passes the one their client has seen.
 
-Pure: told what happens and what time it is, it says whose wait is over. A wait ends by an advance of the LAC beyond
-``previous_lac``, by something else that happens to the ledger (its first fence, limbo), by its deadline, or without an
-answer when the connection is closed. Who came first is answered first. At most LONG_POLLS_MAX wait at once.
+Pure: events and the time come in, the polls to be answered go out. A wait ends when the LAC advances beyond
+``previous_lac``, when something else happens to the ledger (its first fence, limbo), or at its deadline. If the
+connection is closed it ends without a response. Polls are answered in the order of arrival. At most LONG_POLLS_MAX wait
+at once.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bkbox.wire import v3
 
 @dataclass(slots=True, eq=False)
 class Poll:
-    """One that waits: its connection, its request, and when it is answered in any case."""
+    """A waiting poll: its connection, its request, and its deadline."""
 
     connection: int
     request: v3.ReadRequest
@@ -27,7 +28,7 @@ class Poll:
 
 
 class LongPolls:
-    """All that wait on one disk."""
+    """All waiting polls of one disk."""
 
     def __init__(self, polls_max: int = LONG_POLLS_MAX) -> None:
         self._polls_max = polls_max
@@ -41,11 +42,11 @@ class LongPolls:
         return self._waiting
 
     def __contains__(self, ledger: int) -> bool:
-        """Whether somebody waits for this ledger."""
+        """True if a poll waits for this ledger."""
         return ledger in self._by_ledger
 
     def park(self, connection: int, request: v3.ReadRequest, deadline_ms: int) -> bool:
-        """Let a poll wait; False where too many do already."""
+        """Add a poll; False if LONG_POLLS_MAX wait already."""
         if self._waiting >= self._polls_max:
             return False
         poll = Poll(connection, request, deadline_ms)
@@ -56,16 +57,16 @@ class LongPolls:
         return True
 
     def advanced(self, ledger: int, lac: int) -> list[Poll]:
-        """The ledger's LAC is ``lac`` at least: those that waited for it."""
+        """The ledger's LAC is at least ``lac``: returns the polls whose wait this ends."""
         polls = self._by_ledger.get(ledger, ())
         return self._end([poll for poll in polls if _previous_lac(poll) < lac])
 
     def disturbed(self, ledger: int) -> list[Poll]:
-        """Something else happened to the ledger: all that wait for it."""
+        """Something else happened to the ledger: returns all its polls."""
         return self._end(list(self._by_ledger.get(ledger, ())))
 
     def expired(self, now_ms: int) -> list[Poll]:
-        """Those whose deadline has come."""
+        """The polls whose deadline has passed."""
         found = []
         while self._deadlines and self._deadlines[0][0] <= now_ms:
             _deadline, _order, poll = heapq.heappop(self._deadlines)
@@ -75,13 +76,13 @@ class LongPolls:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When ``expired`` has to be asked again; None while nobody waits."""
+        """When ``expired`` must be called again, in ms; None while no poll waits."""
         while self._deadlines and not self._deadlines[0][2].waits:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None
 
     def drop(self, connection: int) -> None:
-        """The connection is closed: nobody takes its answers."""
+        """Drop the polls of a closed connection: their responses have no receiver."""
         self._end(list(self._by_connection.get(connection, ())))
 
     def _end(self, polls: Iterable[Poll]) -> list[Poll]:

@@ -1,16 +1,15 @@
-"""What the bookie of one disk answers to those who read: entries, batches, LACs, lists of entries.
+"""Serves the reads of one disk: entries, batches, LACs, lists of entries.
 
-No answer is 'no such entry' or 'no such ledger' while the ledger is in limbo, and none is when the index has the entry
-but its record cannot be read: that is EIO. Where this is better than what Java's bookie says, it is on purpose: in
-limbo an entry that is there is served with EOK (without the LAC, which is not known), and what is asked about the LAC
-or the whole ledger is answered EUNKNOWNLEDGERSTATE, with what is there beside it; an explicit LAC is EOK with or
-without an entry beside it.
+A ledger in limbo is never answered 'no such entry' or 'no such ledger'. An entry that the index has but whose record
+cannot be read is answered EIO. Three responses differ from Java's bookie on purpose. In limbo an entry that is there is
+served with EOK, without the LAC, which is not known. In limbo a request about the LAC or the whole ledger is answered
+EUNKNOWNLEDGERSTATE, together with what is there. An explicit LAC is EOK with or without an entry beside it.
 
 Source: protocol of versions 2 and 3 (READ_ENTRY, BATCH_READ_ENTRY, READ_LAC, GET_LIST_OF_ENTRIES_OF_LEDGER),
 ReadEntryProcessorV3.java, LongPollReadEntryProcessorV3.java, ReadLacProcessorV3.java.
 
-The frequent reads of entries that are there go another way (kernel/reads.py), which comes here with all others. What
-of them is not in memory is put aside as late reads, for somebody to wait for the disk who has nothing else to do.
+Most reads of existing entries take the fast path (kernel/reads.py), which passes all others to this module. Reads of
+entries that are not in memory are deferred as late reads, so that a background thread waits for the disk.
 """
 
 from __future__ import annotations
@@ -41,11 +40,11 @@ log = logging.getLogger(__name__)
 _BATCH_READ_HEAD_BYTES = 36
 _BATCH_READ_ENTRY_BYTES = 4
 _LIST_BYTES_MAX = FRAME_BYTES_MAX - 128
-"""Room for a list of entries in the frame of its answer."""
+"""Space for a list of entries in its response frame, bytes."""
 
 
 class LateReads:
-    """Reads of one group of which something is not in memory. ``batches``: connections and their batch reads."""
+    """Reads of one group that need entries not in memory. ``batches``: connections and their batch reads."""
 
     __slots__ = ("batch_ranges", "batches", "plain")
 
@@ -59,12 +58,12 @@ class LateReads:
 
     @property
     def ranges(self) -> list[Range]:
-        """Where what is not in memory lies."""
+        """Where the bytes that are not in memory lie."""
         return self.plain.ranges + self.batch_ranges
 
 
 class Reader:
-    """The reads of one disk."""
+    """Serves the reads of one disk."""
 
     def __init__(
         self, store: DiskStore, ledgers: Ledgers, lacs: KnownLacs, now_s: Callable[[], float]
@@ -76,7 +75,7 @@ class Reader:
         self._one_by_one = self.unknown = 0
         self._fetch = store.fetch()
         self.plain = self._batch_of_reads()
-        """Plain reads, to be taken and served."""
+        """Collects fast-path reads and serves them."""
         self._answers: dict[type[Request], Callable[..., bytes]] = {
             v2.ReadRequest: self._entry_v2,
             v2.BatchReadRequest: self._batch_v2,
@@ -87,18 +86,18 @@ class Reader:
 
     @property
     def reads(self) -> int:
-        """Entries that were asked for, since the start; ``unknown`` of them could not be told."""
+        """Entries that were requested since the start; for ``unknown`` of them the bookie could not tell."""
         return self._one_by_one + self.plain.served
 
     def _batch_of_reads(self) -> ReadBatch:
         return ReadBatch(self._store.finder, self._fetch, self._plain_lac, self._plain)
 
     def late(self) -> LateReads:
-        """A place for late reads."""
+        """An empty collection of late reads."""
         return LateReads(self._batch_of_reads())
 
     def serve_late(self, late: LateReads, out: AnswerWriter) -> None:
-        """Answer late reads; what is still not in memory is waited for. Raises EOFError."""
+        """Answer late reads; waits for the disk where something is still not in memory. Raises EOFError."""
         late.plain.serve(out)
         for connection, request in late.batches:
             self.answer_into(out, connection, request, Code.EOK)
@@ -111,7 +110,8 @@ class Reader:
         code: Code,
         late: LateReads | None = None,
     ) -> None:
-        """As ``answer``, into a slot, or put aside as a late read (None: the disk is waited for). Raises EOFError."""
+        """As ``answer``, into a response slot, or deferred as a late read (``late`` None: waits for the disk). Raises
+        EOFError."""
         if (
             code is Code.EOK
             and isinstance(request, v2.BatchReadRequest)
@@ -138,13 +138,13 @@ class Reader:
         out.put(connection, self.answer(request, code), 1)
 
     def answer(self, request: Request, code: Code) -> bytes:
-        """The answer to a read that was admitted (EOK) or refused with ``code``; one that is no long poll."""
+        """The response to a read that is not a long poll, admitted (EOK) or refused with ``code``."""
         return self._answers[type(request)](request) if code is Code.EOK else bare(request, code)
 
     # ---- entries ------------------------------------------------------------------------------------
 
     def entry(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
-        """One entry, or the last one for -1. In limbo what is there is served and the rest is unknown."""
+        """Read one entry; -1 reads the last one. In limbo an entry that is there is served and the rest is unknown."""
         try:
             record = self._ledgers.record(ledger)
             wanted = entry_id
@@ -188,7 +188,7 @@ class Reader:
         )
 
     def _lac_beside(self, ledger: int) -> int | None:
-        """The known LAC, for an answer that is right without it, too."""
+        """The known LAC, for a response that is also right without it."""
         try:
             if standing(self._ledgers.record(ledger)) is Standing.LIMBO:
                 return None
@@ -208,7 +208,8 @@ class Reader:
         )
 
     def _batch(self, read: v2.BatchReadRequest) -> tuple[Code, tuple[bytes, ...]]:
-        """Consecutive entries within the bounds of the request; only an error on the first is an answer."""
+        """Consecutive entries within the bounds of the request. Only an error on the first entry makes the response an
+        error."""
         code, entry = self.entry(read.ledger_id, read.entry_id)
         if entry is None:
             return code, ()
@@ -235,7 +236,7 @@ class Reader:
     # ---- plain reads --------------------------------------------------------------------------------
 
     def _plain(self, version: int, txn: int, ledger: int, entry: int) -> bytes:
-        """The answer to a plain read that has to be looked at: mostly that there is no such entry."""
+        """The response to a fast-path read that needs the slow path: mostly 'no such entry'."""
         code = Code.EOK if ledger >= 0 and entry >= -1 else Code.EBADREQ
         if version < v3.CURRENT_VERSION:
             return self.answer(v2.ReadRequest(version, 0, ledger, entry, None), code)
@@ -249,7 +250,7 @@ class Reader:
     # ---- long polls -----------------------------------------------------------------------------------
 
     def must_wait(self, poll: v3.ReadRequest) -> bool:
-        """Whether there is nothing to say yet to a long poll."""
+        """True if a long poll must wait."""
         assert poll.previous_lac is not None
         try:
             if self._poll_refusal(poll) is not Code.EOK:
@@ -260,16 +261,16 @@ class Reader:
         return lac is None or lac <= poll.previous_lac
 
     def _poll_refusal(self, poll: v3.ReadRequest) -> Code:
-        """What is said to a poll at once, because no wait can help; EOK where one can. DiskError."""
+        """The code that refuses a poll at once because no wait can help; EOK if one can. DiskError."""
         if poll.ledger_id < 0 or poll.entry_id < -1 or (poll.piggyback and poll.entry_id != -1):
             return Code.EBADREQ
         code = ABSENT[standing(self._ledgers.record(poll.ledger_id))]
         return Code.EOK if code is Code.ENOENTRY else code
 
     def answer_poll(self, poll: v3.ReadRequest, advanced_ms: int | None) -> bytes:
-        """The answer to a long poll whose wait is over.
+        """The response to a long poll whose wait is over.
 
-        ``advanced_ms``: when the advance of the LAC that ended it came, ms since 1970; None if something else did.
+        ``advanced_ms``: when the advance of the LAC that ended it came, ms since 1970; None if something else ended it.
         """
         assert poll.previous_lac is not None
         try:
@@ -310,7 +311,7 @@ class Reader:
         return self.answer_lac(read, None)
 
     def answer_lac(self, read: v3.ReadLacRequest, durable_entry: int | None) -> bytes:
-        """``durable_entry`` -1: the ledger had no entry here, or which one was the last cannot be told."""
+        """``durable_entry`` -1: the ledger had no entry here, or its last entry cannot be told."""
         packet = None
         code, last = self.entry(read.ledger_id, -1)
         if code in (Code.EOK, Code.ENOENTRY):
@@ -334,7 +335,7 @@ class Reader:
         )
 
     def last_entry(self, ledger: int) -> int:
-        """The last entry of a ledger, -1 where there is none, or where that cannot be told."""
+        """The last entry of a ledger, -1 if it has none or this cannot be told."""
         try:
             return self._store.last_entry_id(ledger)
         except DiskError as error:
@@ -348,7 +349,7 @@ class Reader:
             return -1
 
     def _explicit_lac(self, ledger: int, code: Code) -> tuple[Code, bytes | None]:
-        """The packet; where there is none the answer is what was found out about the last entry."""
+        """The explicit LAC packet; without one the code is the result of the look-up of the last entry."""
         try:
             packet = self._store.explicit_lac(ledger)
             if standing(self._ledgers.record(ledger)) is Standing.LIMBO:
@@ -371,7 +372,7 @@ class Reader:
     def list_entries(self, ledger: int) -> tuple[Code, bytes]:
         """The entries of a ledger in the encoding of AvailabilityOfEntriesOfLedger; in limbo those that are there.
 
-        EIO where they do not fit into a frame, however they are put.
+        EIO if the list does not fit into a frame in either encoding.
         """
         try:
             record = self._ledgers.record(ledger)

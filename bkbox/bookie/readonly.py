@@ -1,8 +1,8 @@
-"""Why a disk takes no ordinary writes: named reasons, each of which comes and goes by itself.
+"""Read-only state of a disk: named reasons, each of which comes and goes by itself.
 
-A disk that is only over its bound still takes what fences, recovers and repairs: some room is kept for that. So does
-one that somebody wants to take no more (INTENTS), for as long as he wants it. Where a reason is about room, there has
-to be more of it before the reason goes than when it came, so that a disk at its bound does not turn to and fro.
+A disk that is only over its usage bound still accepts fences, recovery adds and repair: some space is reserved for
+them. So does a disk that the operator has made read-only (INTENTS), until the operator revokes it. A reason about space
+has a hysteresis: it needs more free space to go than it had when it came, so that a disk at its bound does not flap.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ OPERATOR = "operator"
 DECOMMISSION = "decommission"
 
 INTENTS = frozenset({OPERATOR, DECOMMISSION})
-"""What somebody wants, and takes back; everything else comes and goes with the disk."""
+"""Reasons that are operator requests and persist until revoked; all others come and go with the disk's condition."""
 
 _REPAIR_GOES_ON = INTENTS | {DISK_USAGE}
 
 _USAGE_STEP = 0.02
 _RESERVE_AGAIN = 1.25
-"""Of the reserve, so much has to be free before a disk is writable again."""
+"""Multiple of the reserve that must be free before a disk is writable again."""
 
 
 class ReadOnly:
-    """True while there is a reason."""
+    """The read-only reasons of a disk; true while there is one."""
 
     def __init__(self) -> None:
         self.reasons: set[str] = set()
@@ -43,17 +43,17 @@ class ReadOnly:
         return bool(self.reasons)
 
     def allows(self, *, high_priority: bool) -> bool:
-        """Whether an add is taken."""
+        """True if an add is accepted."""
         return not self.reasons or (high_priority and self.reasons <= _REPAIR_GOES_ON)
 
     def turn(self, reason: str, error: DiskError) -> None:
-        """A write failed."""
+        """Set a reason after a failed write."""
         if reason not in self.reasons:
             log.error("the disk turns read-only (%s): %s", reason, error)
         self.reasons.add(reason)
 
     def set(self, reason: str, *, present: bool) -> None:
-        """Whether there is this reason, from now on."""
+        """Set or clear a reason."""
         if present and reason not in self.reasons:
             log.warning("the disk turns read-only (%s)", reason)
             self.reasons.add(reason)
@@ -63,18 +63,18 @@ class ReadOnly:
                 log.info("the disk is writable again (%s has gone)", reason)
 
     def intend(self, reasons: Collection[str]) -> None:
-        """Of INTENTS these are there from now on, and no others."""
+        """Replace the reasons among INTENTS by these."""
         for reason in sorted(INTENTS):
             self.set(reason, present=reason in reasons)
 
     def watch(
         self, space: Space, usage_max: float, reserve_bytes: int, usage_resume: float = 0.0
     ) -> None:
-        """Turn read-only before the disk is full, and writable again once there is room.
+        """Turn read-only before the disk is full, and writable again once there is space.
 
-        ``usage_max`` is a share of the file system, ``usage_resume`` the one below which the reason goes (0: a little
-        less), ``reserve_bytes`` what stays free for fences and repair. A disk that had no room for a write is writable
-        again when the largest entry fits.
+        ``usage_max`` is a share of the file system; ``usage_resume`` is the share below which the reason goes (0: a
+        little less). ``reserve_bytes`` stay free for fences and repair. A disk that had no space for a write is
+        writable again when the largest entry fits.
         """
         free, total = space.free, space.total
         usage = 1 - free / max(total, 1)

@@ -1,4 +1,4 @@
-"""What a disk worker does when the supervisor or the repair worker calls: lists, marks, checks, limbo."""
+"""Handles the calls of the supervisor and the repair worker to an open disk: lists, marks, checks, limbo."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from bkbox.worker.groups import Groups
 from bkbox.worker.stages import Stages
 
 ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
-"""The ledgers with an id greater than this, ascending, and their states."""
+"""Lists the ledgers with an id greater than the argument, ascending, with their states."""
 
 
 def opened(store: DiskStore, report: ReplayReport, rebuilt: str = "") -> messages.DiskOpened:
-    """What is said of a disk that was opened."""
+    """The report about a disk that was opened."""
     return messages.DiskOpened(
         disk=str(store.identity.uuid),
         records=report.records,
@@ -36,7 +36,7 @@ def opened(store: DiskStore, report: ReplayReport, rebuilt: str = "") -> message
 
 
 def stopped(store: DiskStore | None, groups: Groups | None) -> messages.Stopped:
-    """Close a disk in order, if one is open, and say whether that left it clean."""
+    """Close an open disk in order, and report whether that left it clean."""
     if store is None:
         return messages.Stopped(clean=True)
     if store.failed_reason is not None:
@@ -52,19 +52,20 @@ def stopped(store: DiskStore | None, groups: Groups | None) -> messages.Stopped:
 
 
 class Calls:
-    """The calls that an open disk answers."""
+    """Handles the calls to an open disk."""
 
     def __init__(
         self, store: DiskStore, bookie: Bookie, stages: Stages, ledgers: ListLedgers | None = None
     ) -> None:
-        """``ledgers``: those that have their home on the disk; all that are on it where none ever moves."""
+        """``ledgers``: lists the ledgers assigned to this disk; None, where no ledger ever migrates: all that
+        are on it."""
         self._store = store
         self._bookie = bookie
         self._stages = stages
         self._ledgers = ledgers or store.ledgers
 
     def answer(self, call: Message) -> Message:
-        """Carry out one call. Raises BkboxError, which the caller's process gets to see."""
+        """Carry out one call. Raises BkboxError, which is passed to the caller's process."""
         if isinstance(call, messages.ListLedgers):
             return self._list_ledgers(call)
         if isinstance(call, messages.MarkLedgers):
@@ -96,13 +97,13 @@ class Calls:
         return messages.Page(more=len(page) > PAGE_ITEMS, payload=payload)
 
     def _mark(self, call: messages.MarkLedgers) -> messages.Done:
-        """Phase one. A mark only adds: a fence or limbo that is there stays, a key that is known stays."""
+        """Phase one. A mark only adds: an existing fence or limbo stays, and so does a known key."""
         states: dict[int, LedgerRecord] = {}
         for ledger, flags, has_key, key in messages.MARK_ITEM.iter_unpack(call.payload):
             before = self._bookie.ledgers.record(ledger) or LedgerRecord()
             known = before.master_key if before.master_key is not None else key if has_key else None
             after = replaced(before, master_key=known, fenced=before.fenced or bool(flags & FENCED))
-            if flags & LIMBO:  # the metadata names it: it is not deleted
+            if flags & LIMBO:  # # the metadata names it: it is not deleted
                 after = replaced(after, limbo=True, deleted_ms=0, emptied=False)
             if after != before:
                 states[ledger] = after
@@ -115,7 +116,7 @@ class Calls:
         return messages.Page(more=len(runs) > PAGE_ITEMS, payload=payload)
 
     def _check(self, call: messages.CheckEntries) -> messages.Page:
-        """Every record is read: an index that names an entry proves nothing about the log."""
+        """Reads every record: an index that names an entry proves nothing about the log."""
         bad = [
             entry
             for entry in range(call.first, call.last + 1)
@@ -134,7 +135,7 @@ class Calls:
             return False
 
     def _clear_limbo(self, call: messages.ClearLimbo) -> messages.Done:
-        """The state record is synced after everything that was written before it, the repaired entries among it."""
+        """The state record is synced after everything that was written before it, including the repaired entries."""
         record = self._bookie.ledgers.record(call.ledger)
         if record is not None and record.limbo:
             self._bookie.set_states({call.ledger: replaced(record, limbo=False)})

@@ -1,8 +1,8 @@
-"""The worker's end of the link to the front-end: takes groups of batches, packs answers into slots.
+"""The worker's end of the link to the front-end: takes groups of batches, packs responses into slots.
 
-All batches that wait are taken together as one group: while one group is being synced the next one gathers, which is
-the whole of group commit. Groups may overlap; one slot of answers is being filled at a time, for one group or for
-long polls, and is sent when somebody else's turn comes.
+All waiting batches are taken together as one group. While one group is synced, the next one gathers: that is all of
+group commit. Groups may overlap. One response slot is filled at a time, for one group or for the long polls; it is sent
+when the next filler starts.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _IDS_PER_PAGE = SLOT_BYTES // 8
 
 
 class FrontLink(AnswerEnd):
-    """One attached front-end. All methods raise EOFError once it is gone."""
+    """The link to one attached front-end. All methods raise EOFError once the front-end is gone."""
 
     __slots__ = ("_answer_area", "_request_area", "sock")
 
     def __init__(self, sock: socket.socket) -> None:
-        """Blocks until the front-end's hello is there."""
+        """Blocks until the front-end's hello has arrived."""
         request_fd, answer_fd = link.receive_hello(sock)
         self.sock = sock
         self._request_area = SlotArea(request_fd)
@@ -37,7 +37,7 @@ class FrontLink(AnswerEnd):
         return self.sock.fileno()
 
     def announce(self, ledgers: Iterable[int]) -> None:
-        """Tell the front-end which ledgers the disk has; it serves none of them before the list has ended."""
+        """Send the front-end the list of the disk's ledgers; it serves none of them before the list has ended."""
         page = array("Q")
         for ledger in ledgers:
             page.append(ledger)

@@ -1,18 +1,18 @@
-"""Groups of requests on their way through a disk worker: taken, written, waited for, answered; and what goes on behind.
+"""Groups of requests in flight through a disk worker: taken, written, waited for, answered; and the background work.
 
-Group commit by overlap: at most one sync is under way, on a thread of its own, and what is taken and written meanwhile
-is the next one's. A sync of little is made at once on the worker's own thread: the disk takes hardly longer for it than
-for nothing, and handing it over would cost more than there is to overlap.
+Group commit works by overlap. At most one sync is in flight, on a thread of its own; what is taken and written
+meanwhile is covered by the next one. A small sync runs at once on the worker's own thread: the disk takes hardly longer
+for it than for nothing, and handing it over would cost more than the overlap could save.
 
-Checkpoints and writeback go on behind the groups, one of each at a time. Only their beginnings and ends are the
-worker's own: what they read and write meanwhile, no group touches.
+Checkpoints and writeback run in the background, one of each at a time. Only their beginnings and ends run on the
+worker's thread: no group touches what they read and write in between.
 
-A disk that rests is brought into a state that proves itself: what is not durable is synced, active ledgers are
-unmarked, a SYNCED record is written, and the tail mark (storage/disk.py). States of ledgers are proved sooner than
-entries. Under load active ledgers that became quiet are unmarked, and the tail is marked, now and then.
+An idle disk is brought into a state that proves itself: what is not durable is synced, active ledgers are unmarked, a
+SYNCED record is written, and the tail mark (storage/disk.py). States of ledgers are proved sooner than entries. Under
+load, active ledgers that became quiet are unmarked, and the tail is marked, now and then.
 
-Who waits for the disk to read waits behind, too: late reads of all groups so far are waited for together, while others
-gather. A group is done when its writes and its late reads are answered.
+Waiting for reads from the disk is background work, too: the late reads of all groups so far are waited for together,
+while others gather. A group is done when its writes and its late reads are answered.
 """
 
 from __future__ import annotations
@@ -37,33 +37,34 @@ from bkbox.worker.stages import Stages
 log = logging.getLogger(__name__)
 
 _AT_ONCE_BYTES = 64 << 10
-"""What is synced on the worker's own thread."""
+"""Syncs up to this size, in bytes, run on the worker's own thread."""
 
 _MOMENT = 4
 _MOMENT_US = 500
-"""A worker waits for more, before it syncs little, as long as a quarter of a sync takes, and this long at most."""
+"""Upper bound, in microseconds, on the wait for more requests before a small sync; the wait is a quarter of a sync."""
 
 _FEW_ADDS = 128
-"""Where the last sync covered more, the next group is large enough as it comes."""
+"""If the last sync covered more adds than this, the next group is large enough without a wait."""
 
 _REST_US = 500_000
-"""After so long without an append a disk rests."""
+"""A disk is idle after this time without an append, in microseconds."""
 
 _PROVE_STATES_US = 10_000
-"""After so long without an append what is durable of states of ledgers is proved."""
+"""After this time without an append, in microseconds, the durable part of ledger states is proved."""
 
 _UNMARK_US = 5_000_000
-"""How often, under load, active ledgers are looked through for quiet ones."""
+"""Interval, in microseconds, at which active ledgers are checked for quiet ones under load."""
 
 _TAIL_US = 1_000_000
-"""How often, under load, the tail is marked."""
+"""Interval, in microseconds, at which the tail is marked under load."""
 
 _SWITCH_S = 0.0005
-"""How long a thread behind may hold up the worker at most while both compute; Python's default is ten times that."""
+"""Longest time, in seconds, for which a background thread may hold up the worker while both compute. Python's default
+is ten times that."""
 
 
 class _Taken(NamedTuple):
-    """A group that was written, and whom to answer."""
+    """A group that was written, and the link that its responses go to."""
 
     front: FrontLink
     group: Group
@@ -71,7 +72,7 @@ class _Taken(NamedTuple):
 
 
 class _Behind:
-    """Something that goes on behind: its call, and what the worker does when it has ended."""
+    """A background task: its call, and what the worker does when it has ended."""
 
     __slots__ = ("ended", "future")
 
@@ -85,7 +86,8 @@ def _connections(groups: Iterable[Group]) -> list[int]:
 
 
 class Groups:
-    """The groups of one disk. ``fileno`` becomes readable when something behind has ended: call ``ended`` then."""
+    """The groups of one disk. ``fileno`` becomes readable when a background task has ended; the worker then calls
+    ``ended``."""
 
     def __init__(
         self,
@@ -95,7 +97,7 @@ class Groups:
         ticks_us: Callable[[], int],
         on_lost: Callable[[], None],
     ) -> None:
-        """``on_lost``: the front-end is gone; it calls ``detach``."""
+        """``on_lost``: called when the front-end is gone; it calls ``detach``."""
         self._ticks_us = ticks_us
         self._store = store
         self._bookie = bookie
@@ -113,11 +115,11 @@ class Groups:
         self._reading, self._marking = _Behind(), _Behind()
         self._appended_us = self._unmarked_us = self._marked_us = ticks_us()
         self._rested_at: Location | None = None
-        """Where the log ended when there was nothing more to do for a disk that rests."""
+        """End of the log when an idle disk had nothing left to do."""
         self._has_states = False
-        """Whether states of ledgers came since what is durable was proved."""
+        """True if states of ledgers came since the durable part was last proved."""
         self._unmarks: Sync | None = None
-        """The sync after which the ledgers that became quiet before are unmarked."""
+        """After this sync the ledgers that became quiet before it are unmarked."""
         self._event = os.eventfd(0, os.EFD_CLOEXEC | os.EFD_NONBLOCK)
         self._threads = ThreadPoolExecutor(5)
         sys.setswitchinterval(_SWITCH_S)
@@ -131,18 +133,18 @@ class Groups:
         self._front = front
 
     def detach(self) -> None:
-        """The front-end is gone: what waits takes effect, and is answered to nobody."""
+        """The front-end is gone: waiting writes take effect, and their responses are dropped."""
         self._front = None
 
     def take(self) -> None:
-        """Carry out what waits on the link, if anything does."""
+        """Carry out the requests waiting on the link, if any."""
         self._take()
         self._go_on()
 
     def _take(self) -> None:
         front = self._front
         if front is None:
-            return  # detached in the same turn
+            return  # # detached in the same turn
         try:
             group = front.take()
             if group is None:
@@ -152,7 +154,7 @@ class Groups:
             if work.is_written:
                 self._note_append(has_states=bool(work.odd.states or work.odd.packets))
             taken = _Taken(front, group, work)
-            # Alike requests of version 2 are told apart by the order of their answers.
+            # Equal requests of version 2 are told apart only by the order of their responses.
             waits = work.waits or (work.has_changes and bool(self._waiting or self._covered))
             if waits:
                 self._waiting.append(taken)
@@ -165,7 +167,7 @@ class Groups:
             if not waits:
                 self._finish(taken, None)
             else:
-                self._send(taken)  # nobody who reads waits for those who write
+                self._send(taken)  # # reads do not wait for writes
             self._stages.record_reads(group, reads)
         except EOFError:
             self._on_lost()
@@ -210,17 +212,17 @@ class Groups:
                 UNDER_WAY.set(None)
 
     def _send(self, taken: _Taken) -> None:
-        """Send the answers that there are; with the last of them the group is done. Raises EOFError."""
+        """Send the responses that are ready; with the last of them the group is done. Raises EOFError."""
         front, group, work = taken
         if work.ended and work.late is None:
             front.done(group, read_only=bool(self._bookie.read_only))
         else:
             front.flush()
 
-    # ---- what goes on behind ------------------------------------------------------------------------
+    # ---- background work ----------------------------------------------------------------------------
 
     def _go_on(self) -> None:
-        """Begin what is due and can be begun."""
+        """Begin background work that is due and can begin."""
         store = self._store
         if self._late and self._reading.future is None:
             self._await_late()
@@ -244,11 +246,11 @@ class Groups:
         self._rest()
 
     def go_on(self) -> None:
-        """Something was done beside the groups: begin what is due and can be begun."""
+        """Called after work outside the groups: begin background work that is due and can begin."""
         self._note_append(has_states=True)
         self._go_on()
 
-    # ---- at rest ------------------------------------------------------------------------------------
+    # ---- idle disk ----------------------------------------------------------------------------------
 
     def _note_append(self, *, has_states: bool) -> None:
         self._appended_us = self._ticks_us()
@@ -256,7 +258,7 @@ class Groups:
 
     @property
     def rest_wait_us(self) -> int | None:
-        """In how long ``rest`` has something to do if nothing comes; None: for ever."""
+        """Microseconds until ``rest`` has something to do if nothing comes; None: for ever."""
         store = self._store
         if (
             self._sync is not None
@@ -266,12 +268,12 @@ class Groups:
             or store.failed_reason is not None
             or self._rested_at == store.position
         ):
-            return None  # what is under way calls ``ended``
+            return None  # # the task in flight will call ``ended``
         due = self._appended_us + (_PROVE_STATES_US if self._proves_states() else _REST_US)
         return max(0, due - self._ticks_us())
 
     def rest(self) -> None:
-        """The wait may be over: go on."""
+        """Go on with an idle disk, if the wait is over."""
         self._go_on()
 
     def _proves_states(self) -> bool:
@@ -343,25 +345,26 @@ class Groups:
             self._cannot_rest(error)
 
     def unmark_all(self) -> None:
-        """Before a stop, after ``drain``: no ledger is active any more. Raises DiskError."""
+        """Unmark all active ledgers, before a stop and after ``drain``. Raises DiskError."""
         if self._bookie.has_active and not self._store.is_held:
             self._bookie.begin_unmark(everything=True)
             self._store.sync()
             self._bookie.unmark()
 
-    # ---- what goes on behind ------------------------------------------------------------------------
+    # ---- background work ----------------------------------------------------------------------------
 
     def sync_behind(self) -> None:
-        """Something was appended beside the groups: begin to sync it, if no sync is under way, and whatever is due."""
+        """Called after an append outside the groups: begin to sync it, if no sync is in flight, and begin
+        whatever is due."""
         if self._sync is None:
             self._begin_sync(self._store.begin_sync())
         self._go_on()
 
     def _gather(self) -> None:
-        """Wait a moment for those whom the last sync answered, if some of them have not asked for more yet.
+        """Wait briefly for clients that the last sync answered, if some of them have not sent their next request yet.
 
-        Clients that wait for each answer come back one after the other. Without this the first of them would get a
-        sync of its own, and the others the next one, for ever. The moment is a part of what a sync takes.
+        Clients that wait for each response come back one after the other. Without the wait the first of them would get
+        a sync of its own, and the others the next one, for ever. The wait is a fraction of the duration of a sync.
         """
         missing = self._last_adds - sum(taken.work.adds.entries for taken in self._waiting)
         if missing <= 0 or self._last_adds > _FEW_ADDS:
@@ -417,7 +420,7 @@ class Groups:
             self._start(self._checkpointing, checkpoint.run, self._end_checkpoint)
 
     def _fail_waiting(self) -> None:
-        """The disk has failed: nothing that waits can become durable."""
+        """Fail all waiting groups: on a failed disk nothing can become durable."""
         if self._sync is None and self._waiting:
             waiting, self._waiting = self._waiting, []
             for taken in waiting:
@@ -451,7 +454,7 @@ class Groups:
         behind.future.add_done_callback(lambda _future: os.eventfd_write(self._event, 1))
 
     def ended(self) -> None:
-        """See what has ended, and go on."""
+        """Collect background tasks that have ended, and go on."""
         try:
             os.eventfd_read(self._event)
         except BlockingIOError:
@@ -477,7 +480,7 @@ class Groups:
         )
 
     def drain(self) -> None:
-        """Wait for everything that is under way or waits, and end it; nothing new is begun but syncs."""
+        """Wait for everything in flight or waiting, and end it; only syncs are begun meanwhile."""
         while True:
             self._see()
             late, self._late = self._late, []
@@ -492,6 +495,6 @@ class Groups:
             wait(under_way)
 
     def close(self) -> None:
-        """After ``drain``."""
+        """Close the groups, after ``drain``."""
         self._threads.shutdown()
         os.close(self._event)

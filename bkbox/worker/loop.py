@@ -1,8 +1,9 @@
-"""The worker process of one disk: one thread, one loop over the control channel, the front-end's link and repair's.
+"""The worker process of one disk: one thread, one loop over the control channel, the front-end's link and repair's
+link.
 
-Everything that waits on the link is carried out as one group (groups.py). Calls come between groups, and so do the
-answers to long polls: after each turn, and when the next deadline comes. When the supervisor is
-gone the process dies with it; when the front-end is gone the disk stays open and the next front-end is served.
+Everything that waits on the link is carried out as one group (groups.py). Calls are carried out between groups.
+Responses to long polls are sent between groups, too: after each turn, and at the next deadline. When the supervisor is
+gone the worker exits. When the front-end is gone the disk stays open and the next front-end is served.
 """
 
 from __future__ import annotations
@@ -42,10 +43,10 @@ _CONCERNING_STATES = (
     messages.ClearLimbo,
     messages.Settle,
 )
-"""Calls that have to see, or change, the states of ledgers as they are once nothing is under way."""
+"""Calls that see or change the states of ledgers, and need them as they are once nothing is in flight."""
 
 _LOOK_EVERY_US = 100_000
-"""How often the room on the disk is looked at while there is work."""
+"""Interval, in microseconds, at which free space is checked while there is work."""
 
 
 def _wall_ms() -> int:
@@ -57,7 +58,7 @@ def _ticks_us() -> int:
 
 
 class Worker:
-    """One disk's process."""
+    """The worker process of one disk."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = Channel(control)
@@ -80,18 +81,18 @@ class Worker:
         self._running = True
         self._lock = -1
         self._folders: list[Folder] = []
-        """Of the disk, and of the journal if there is one."""
+        """Folders of the disk, and of the journal if there is one."""
 
     def run(self) -> None:
-        """Until the supervisor says stop or is gone."""
+        """Run until the supervisor says stop or is gone."""
         try:
             while self._running:
                 for number, _events in next_events(self._poll, self._wait_s()):
                     handler = self._handlers.get(number)
-                    if handler is not None:  # it may have gone in this turn
+                    if handler is not None:  # # it may have gone in this turn
                         handler()
                     if not self._running:
-                        return  # the disk is closed, or is not to be touched any more
+                        return  # # the disk is closed, or must not be touched any more
                 if self._front is not None and self._front.has_batches:
                     self._on_front()
                 if self._bookie is not None and self._bookie.has_polls:
@@ -129,7 +130,7 @@ class Worker:
             self._reply(self._control, message, self._stop)
         else:
             if isinstance(message, messages.ListLedgers) and self._groups is not None:
-                self._groups.take()  # a ledger that waits there to be created belongs into the list
+                self._groups.take()  # # a ledger that waits there to be created belongs in the list
             self._reply(self._control, message, lambda: self._answer(message, fds))
 
     def _on_repair(self, channel: Channel) -> None:
@@ -151,7 +152,7 @@ class Worker:
             self._bookie.read_only.intend(call.reasons)
             return messages.Done()
         if isinstance(call, messages.GetStats):
-            # Nobody writes to a read-only bookie: that there is room again has to be seen without a write.
+            # A read-only bookie gets no writes, so the check must see freed space without one.
             self._watch_space()
             if self._space is not None:
                 self._space.tend(self._reserve_bytes)
@@ -166,7 +167,7 @@ class Worker:
             self._groups.take()
             self._groups.drain()
         answer = self._space.answer(call)
-        self._answer_polls()  # of ledgers that have gone
+        self._answer_polls()  # # of ledgers that have gone
         self._look_after()
         return answer
 
@@ -177,7 +178,7 @@ class Worker:
         finally:
             for fd in fds:
                 os.close(fd)
-        self._answer_polls()  # of a ledger that leaves: while it is still here
+        self._answer_polls()  # # of a ledger that leaves: while it is still here
         self._look_after()
         return answer
 
@@ -192,7 +193,9 @@ class Worker:
     # ---- the disk -----------------------------------------------------------------------------------
 
     def _open(self, order: messages.OpenDisk, fds: list[int]) -> Message:
-        (self._lock,) = fds  # open as long as this process lives: nobody else may have the disk
+        (self._lock,) = (
+            fds  # # open as long as this process lives: no other process may have the disk
+        )
         files, path = GuardedFiles(), Path(order.path)
         folder = files.guard(path)
         self._folders = [folder, *([files.guard(Path(order.journal))] if order.journal else [])]
@@ -223,10 +226,10 @@ class Worker:
         self._control.send(messages.IndexProgress(done_bytes=done, total_bytes=total))
 
     def _leave_index(self) -> None:
-        """A part of the index cannot be read: the next start of this worker makes it anew."""
+        """A part of the index cannot be read: the next start of this worker rebuilds it."""
         assert self._store is not None
         log.error("this worker ends, and its index is made anew: %s", self._store.index_damage)
-        with suppress(DiskError):  # it is as it was, then: the next start sees what it can
+        with suppress(DiskError):  # # the index stays as it was: the next start sees what it can
             self._store.set_index_aside()
         self._running = False
 
@@ -243,7 +246,7 @@ class Worker:
         return stopped(self._store, self._groups)
 
     def _leave_disk(self, error: DiskFailedError) -> None:
-        """Another folder is where the disk was: what is written by its path would not be on it."""
+        """The disk's path now leads to another folder: writes by that path would not reach the disk."""
         if self._running:
             log.error("this worker ends: %s", error)
             self._control.send(messages.DiskTrouble(reason=str(error)))
@@ -258,11 +261,11 @@ class Worker:
             self._leave_disk(error)
             return
         except DiskError:
-            pass  # nor will the disk tell its room: see below
+            pass  # # nor will the disk report its free space: see below
         self._bookie.watch_space(self._usage_max, self._reserve_bytes, self._usage_resume)
 
     def _look_after(self) -> None:
-        """Room on the disk, now and then; trouble, told once."""
+        """Check free space now and then; report a disk failure once."""
         assert self._store is not None
         assert self._bookie is not None
         now = _ticks_us()
@@ -313,12 +316,12 @@ class Worker:
         self._look_after()
 
     def _lost_front(self) -> None:
-        # One that ended out of order is told by the supervisor.
+        # The supervisor reports a front-end that ended out of order.
         log.info("the front-end is gone; waiting for the next one")
         self._detach_front()
 
     def _wait_s(self) -> float | None:
-        """How long until there is something to do if nothing comes; None: for ever."""
+        """Seconds until there is something to do if nothing comes; None: for ever."""
         if self._front is not None and self._front.has_batches:
             return 0
         waits_ms = []

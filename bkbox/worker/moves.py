@@ -1,15 +1,15 @@
-"""Ledgers that move from this disk to another one of the bookie, or from another one to this: the worker's part.
+"""The worker's part in migrating a ledger between this disk and another disk of the same bookie.
 
-Who calls what in which order, and why nothing is lost on the way, is at the head of supervisor/moving.py. A disk notes
-in ``<disk>/MOVES``, durably, before anything else about it is done:
+The order of the calls, and why a migration loses nothing, is at the head of supervisor/moving.py. A disk records in
+``<disk>/MOVES``, durably, before anything else is done:
 
-- which ledgers are *arriving*: what is here of them is a copy that counts for nothing. Whoever lists the ledgers of the
-  disk does not see them, and a worker that opens the disk forgets them. The moment in which one is taken out of this
-  list, in which its home comes to be here, is the moment of the move;
-- which ledgers are *leaving*, and for which disk. Whether such a ledger is still at home here only that disk can say;
-  until it was asked, this one is not put into service.
+- which ledgers are *arriving*: this disk is their target, and its copy does not count yet. They are missing from the
+  disk's list of ledgers, and a worker that opens the disk forgets them. Taking a ledger out of this list commits the
+  migration: from then on the ledger is assigned to this disk;
+- which ledgers are *leaving*: this disk is their source; the target disk is recorded too. Only the target knows whether
+  such a ledger is still assigned to this disk. This disk is not put into service before the target was asked.
 
-Without the file nothing is arriving or leaving.
+Without the file no ledger is arriving or leaving.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _FORMAT = 1
 _LENGTH = Struct("=I")
 _SLICE_BYTES = 1 << 20
 _SLICE_US = 10_000
-"""One call reads so much, or for so long, and one entry more."""
+"""Bytes, and microseconds in ``_SLICE_US``, after which one call stops reading; it reads one entry more."""
 
 _BAD_MAX = 20
 
 
 class _Pass:
-    """A walk over the entries of a ledger that were written since a place in the log."""
+    """A pass over the entries of a ledger that were written since a location in the log."""
 
     def __init__(self, store: DiskStore, ledger: int, since: Sequence[int]) -> None:
         segment, offset = since
@@ -62,7 +62,7 @@ class _Pass:
 
 
 class Moves:
-    """Those of one disk."""
+    """The migrations of one disk."""
 
     def __init__(
         self,
@@ -73,7 +73,7 @@ class Moves:
         groups: Groups,
         ticks_us: Callable[[], int],
     ) -> None:
-        """Forgets what had been arriving. DamagedError where MOVES cannot be read, DiskError."""
+        """Forgets ledgers that had been arriving. DamagedError if MOVES cannot be read, DiskError."""
         self._files = files
         self._path = disk / MOVES_NAME
         self._store = store
@@ -81,12 +81,13 @@ class Moves:
         self._groups = groups
         self._ticks_us = ticks_us
         self._under_way: set[int] = set()
-        """Arrivals that this process has begun; those of an earlier one come to nothing."""
+        """Imports that this process has begun; those of an earlier process come to nothing."""
         self._gone: set[int] = set()
-        """Ledgers whose home is elsewhere, and that could not be forgotten."""
+        """Ledgers that are assigned to another disk and could not be forgotten here."""
         self._pass: _Pass | None = None
         self._began: list[list[int]] = []
-        """Where the passes over the present ledger began. Places of another process may have been written anew."""
+        """Where the passes over the present ledger began. Locations of another process may be out of date: records may
+        have been copied."""
         self._arriving, self._leaving = self._read()
         self._forget_arrivals()
 
@@ -101,7 +102,7 @@ class Moves:
             raise DamagedError(f"{self._path}: not a list of moves") from error
 
     def _write(self, arriving: set[int], leaving: dict[int, str]) -> None:
-        """What is noted counts only once it is durable."""
+        """Records arriving and leaving ledgers durably; they count only once durable."""
         if arriving or leaving:
             named = {str(ledger): disk for ledger, disk in leaving.items()}
             fields = {"arriving": sorted(arriving), "leaving": named}
@@ -115,31 +116,31 @@ class Moves:
             try:
                 self._bookie.forget(ledger)
             except DiskFullError:
-                return  # nobody sees them, and the next start tries again
+                return  # # hidden from every list, and the next start tries again
         if self._arriving:
             log.warning("what had arrived of %d ledgers is forgotten", len(self._arriving))
             self._write(set(), self._leaving)
 
     def ledgers_at_home(self, after: int = -1) -> Iterator[tuple[int, LedgerRecord]]:
-        """The ledgers of the disk with an id > ``after``, ascending, without those whose home is elsewhere. Nothing may
-        be written to the disk before the last of them was taken.
+        """The ledgers assigned to this disk with an id > ``after``, ascending. The caller must not write to the disk
+        before it has taken the last of them.
         """
         found = self._store.ledgers(after)
         return (each for each in found if not self._is_away(each[0]))
 
     @property
     def is_busy(self) -> bool:
-        """Whether any ledger is arriving or leaving."""
+        """True if any ledger is arriving or leaving."""
         return bool(self._arriving or self._leaving)
 
     def _is_away(self, ledger: int) -> bool:
-        """Whether something of a ledger is here, and its home is not."""
+        """True if the disk holds data of a ledger that is assigned to another disk."""
         return ledger in self._arriving or ledger in self._gone
 
     # ---- calls --------------------------------------------------------------------------------------
 
     def answer(self, call: Message, fds: list[int]) -> Message:
-        """Carry out one call; the descriptors stay the caller's. Raises BkboxError."""
+        """Carry out one call; the caller keeps the descriptors. Raises BkboxError."""
         match call:
             case messages.GetLedger():
                 return self._state(call.ledger)
@@ -203,7 +204,7 @@ class Moves:
         )
 
     def _leave(self, call: messages.LeaveLedger) -> messages.LedgerIs:
-        self._groups.take()  # what the front-end had sent before it began to hold the ledger
+        self._groups.take()  # # what the front-end had sent before it paused the ledger
         self._groups.drain()
         found = self._state(call.ledger)
         if found.known:
@@ -247,7 +248,7 @@ class Moves:
         return messages.Done()
 
     def _put_state(self, ledger: int, state: str, packet: bytes) -> None:
-        """Durably, and with it everything that was written before. No group may be under way."""
+        """Write a state durably, and with it everything written before. No group may be in flight."""
         if packet:
             self._store.write([lac_record(packet)])
         self._bookie.set_states({ledger: decode_state(bytes.fromhex(state))})

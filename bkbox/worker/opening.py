@@ -1,6 +1,6 @@
-"""Opening a disk: its log is replayed; an index that is missing or broken is made anew from the log first.
+"""Opening a disk: rebuild its index from the log if it is missing or broken, then replay the log.
 
-That changes nothing about what the disk may have lost: it says so only where a part of the log cannot be read
+A rebuild changes nothing about what the disk may have lost. It only reports a part of the log that cannot be read
 (storage/rebuild.py).
 """
 
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """An open disk; ``rebuilt``: why its index was made anew, empty if it was not."""
+    """An open disk; ``rebuilt``: why its index was rebuilt, empty if it was not."""
 
     store: DiskStore
     bookie: Bookie
@@ -35,7 +35,7 @@ class Opened:
 
 @dataclass(frozen=True, slots=True)
 class Opening:
-    """What it takes to open a disk. ``wall_ms``, ``ticks_us``: as for Bookie."""
+    """The arguments for opening a disk. ``wall_ms``, ``ticks_us``: as for Bookie."""
 
     files: Files
     order: messages.OpenDisk
@@ -43,7 +43,7 @@ class Opening:
     ticks_us: Callable[[], int]
 
     def run(self, progress: Progress) -> Opened:
-        """Raises BootError, DamagedError, FormatVersionError, DiskError."""
+        """Open the disk. Raises BootError, DamagedError, FormatVersionError, DiskError."""
         try:
             return self._once()
         except IndexDamagedError as error:

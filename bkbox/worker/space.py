@@ -1,7 +1,7 @@
-"""The room of a disk: what the repair worker asks for when it collects, compacts and scrubs, and the reserve.
+"""Space maintenance of a disk: the calls with which the repair worker collects, compacts and scrubs, and the reserve.
 
-Each call does little and is answered at once; what goes on over many calls is kept here, and is gone with the worker:
-the job begins that part anew then.
+Each call does a bounded amount of work and responds at once. State that spans calls is kept here and is lost with the
+worker; the job then begins that part again.
 """
 
 from __future__ import annotations
@@ -34,26 +34,27 @@ from bkbox.worker.groups import Groups
 log = logging.getLogger(__name__)
 
 _BAD_MAX = 1_000
-"""Bad regions that are remembered."""
+"""Upper bound on remembered bad regions."""
 
 _REGIONS_MAX = 4_096
-"""Bad regions in one message."""
+"""Upper bound on bad regions in one message."""
 
 _PROBE_BYTES = 4096
 _EXPLAINED_LEDGERS = 20
 _SHOWN_SEGMENTS = 100
 
 _BYTES_ITEMS = 512
-"""Ledgers in one page of what they take: this is asked for again and again, beside writers who should not notice."""
+"""Ledgers in one page of the bytes per ledger. The pages are requested continually, and writers on the disk should not
+notice."""
 
 OpenFolder = Callable[[], AbstractContextManager[Path]]
-"""Gives a path of the disk that leads nowhere else while it is open. Raises DiskError."""
+"""Opens a path that is certain to lead to the disk while it is open. Raises DiskError."""
 
 ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
 
 
 class Space:
-    """That of one disk."""
+    """Space maintenance of one disk."""
 
     def __init__(
         self,
@@ -66,8 +67,8 @@ class Space:
         reserve_bytes: int,
         open_folder: OpenFolder | None = None,
     ) -> None:
-        """``ledgers``: those at home here, with an id greater than this, ascending. ``open_folder``: where None, the
-        disk's path is taken to lead to it always. DiskError."""
+        """``ledgers``: lists the ledgers assigned to this disk with an id greater than the argument, ascending.
+        ``open_folder``: None if the disk's path always leads to the disk. DiskError."""
         self._files = files
         self._disk = disk
         self._open_folder: OpenFolder = open_folder or (lambda: nullcontext(disk))
@@ -90,7 +91,7 @@ class Space:
     # ---- the reserve --------------------------------------------------------------------------------
 
     def tend(self, reserve_bytes: int) -> None:
-        """Now and then: spend the reserve where a checkpoint has no room, make it again where there is some."""
+        """Called regularly: spend the reserve if a checkpoint has no space, rebuild it once there is some."""
         self._reserve.bytes_max = reserve_bytes
         if self._store.failed_reason is not None:
             return
@@ -116,7 +117,7 @@ class Space:
     # ---- calls --------------------------------------------------------------------------------------
 
     def answer(self, call: Message) -> Message:
-        """Carry out one call. Raises BkboxError; DiskFullError where there is no room even without the reserve."""
+        """Carry out one call. Raises BkboxError; DiskFullError if there is no space even without the reserve."""
         try:
             return self._answer(call)
         except DiskFullError:
@@ -162,18 +163,18 @@ class Space:
                 raise BugError(f"no call about space: {type(call).__name__}")
 
     def _probe(self) -> messages.Probed:
-        from bkbox.storage.probe import probe  # hardly ever asked for
+        from bkbox.storage.probe import probe  # # rarely called
 
         place = self._disk
         try:
             with self._open_folder() as place:
                 probe(self._files, place, os.urandom(_PROBE_BYTES))
-        except DiskError as error:  # a full disk is no reason to spend the reserve
+        except DiskError as error:  # # a full disk is no reason to spend the reserve
             return messages.Probed(problem=str(error).replace(str(place), str(self._disk)))
         return messages.Probed()
 
     def values(self) -> dict[str, object]:
-        """For people, and for the jobs."""
+        """The status values, for operators and for the jobs."""
         survey, scrub = self._surveyed, self._scrub
         sizes = {segment: size for segment, size, _live in self._sealed()}
         live = {} if survey is None else {each: survey.live[each].bytes for each in survey.live}
@@ -207,7 +208,7 @@ class Space:
             "scrub_completed_ms": scrub.completed_ms,
         }
 
-    # ---- what ledgers take ---------------------------------------------------------------------------
+    # ---- bytes per ledger ----------------------------------------------------------------------------
 
     def _list_bytes(self, call: messages.ListBytes) -> messages.Page:
         if call.after < 0 and not self._bytes.count():
@@ -252,7 +253,8 @@ class Space:
     # ---- segments -----------------------------------------------------------------------------------
 
     def _sealed(self) -> list[tuple[int, int, int]]:
-        """Segments that a checkpoint has left behind: id, bytes, live bytes by the last survey (all, without one)."""
+        """Segments that lie wholly before the checkpoint: id, bytes, live bytes by the last survey (without one, all
+        bytes)."""
         survey, found = self._surveyed, []
         for segment in self._store.log.segments():
             if segment >= self._store.last_checkpoint.segment:
@@ -433,7 +435,7 @@ class Space:
 
 
 def _after(call: messages.ChangeLedgers, record: LedgerRecord) -> LedgerRecord | None:
-    """What a ledger becomes; None: it is none of those that the call is about any more."""
+    """The new state of a ledger; None if the call does not apply to it any more."""
     match call.action:
         case "trash" if not record.deleted_ms:
             return replaced(record, fenced=True, deleted_ms=call.now_ms)

@@ -1,10 +1,10 @@
-"""How long adds and reads take on a disk, and where the time of adds goes; the log of those that took too long.
+"""Latency of adds and reads on a disk, the stages of the adds, and the log of slow groups.
 
 Operations, from when the front-end began to gather the batch with the request until the response was handed to it:
 
 =======  ===========================================================================================
 add      entries that were acknowledged
-read     entries that were asked for, found or not; neither fencing reads, which wait for a sync, nor long polls
+read     entries that were requested, found or not; neither fencing reads, which wait for a sync, nor long polls
 =======  ===========================================================================================
 
 Stages of the adds:
@@ -17,8 +17,7 @@ fsync    until what the group waits for is durable: its turn and the sync; its r
 reply    packing the responses to what waited
 =======  ===========================================================================================
 
-A group counts as often as it has adds, or reads, so that a percentile is one of these. A group without adds is in no
-stage.
+A group counts once per add, or per read, so a percentile is one of adds or reads. A group without adds is in no stage.
 """
 
 from __future__ import annotations
@@ -37,20 +36,20 @@ OPERATIONS = ("add", "read")
 STAGES = ("queue", "append", "index", "fsync", "reply")
 
 _WINDOW_US = 30_000_000
-"""What is told of lately reaches back once or twice this."""
+"""Length of a window, in microseconds; recent values reach back one to two windows."""
 
 _QUIET_US = 1_000_000
-"""The log of slow groups says one of them in this time, and how many there were."""
+"""Interval, in microseconds: the log names one slow group per interval, and counts the others."""
 
 
 class _Windows:
-    """Histograms by name, since the start and lately."""
+    """Histograms by name, since the start and for the recent windows."""
 
     def __init__(self, names: Sequence[str], now_us: Callable[[], int]) -> None:
         self._names = names
         self._now_us = now_us
         self._before = self._empty()
-        """All that is not in ``window``; the last part of it is also in ``_last``."""
+        """Everything that is not in ``window``; its most recent part is also in ``_last``."""
         self._last = self._empty()
         self.window = self._empty()
         self._begun_us = now_us()
@@ -59,7 +58,7 @@ class _Windows:
         return tuple(Histogram() for _ in self._names)
 
     def values(self) -> dict[str, dict[str, int]]:
-        """For the status document: microseconds."""
+        """The histograms for the status document, in microseconds."""
         if self._now_us() - self._begun_us >= _WINDOW_US:
             for before, window in zip(self._before, self.window, strict=True):
                 before.merge(window)
@@ -85,11 +84,11 @@ class _Windows:
 
 
 class Stages:
-    """The histograms of one disk, in microseconds."""
+    """The latency histograms of one disk, in microseconds."""
 
     def __init__(self, slow_us: int, now_us: Callable[[], int]) -> None:
-        """``now_us``: CLOCK_MONOTONIC, the clock of the front-end too. ``slow_us``: a group that takes longer is
-        logged; 0: none is."""
+        """``now_us``: CLOCK_MONOTONIC, the front-end's clock too. ``slow_us``: a group that takes longer is logged; 0:
+        no group is."""
         self.slow_us = slow_us
         self._now_us = now_us
         self._stages = _Windows(STAGES, now_us)
@@ -99,22 +98,22 @@ class Stages:
         self._untold = 0
 
     def values(self) -> dict[str, dict[str, int]]:
-        """Of the stages, for the status document: microseconds."""
+        """The stages, for the status document, in microseconds."""
         return self._stages.values()
 
     def operations(self) -> dict[str, dict[str, int]]:
-        """Of whole operations, the same."""
+        """The complete operations, for the status document, in microseconds."""
         return self._operations.values()
 
     def latest(self) -> tuple[int, int]:
-        """Writers' adds since this was last asked, and the p99 of their time until they were durable, in microseconds:
-        what the jobs must not slow down, so nothing of their own is in it.
+        """Writers' adds since the last call, and the p99 of their time until durable, in microseconds. The jobs must
+        not slow these adds down, so the jobs' own adds are not counted.
         """
         found, self._latest = self._latest, Histogram()
         return found.count, found.percentile(99)
 
     def record(self, group: Group, work: Work, durable_us: int) -> None:
-        """What a group changes was answered just now."""
+        """Records a group whose writes were answered just now."""
         now = self._now_us()
         adds = work.adds.entries
         if adds:
@@ -149,7 +148,7 @@ class Stages:
             self._operations.window[0].record(now - group.opened_us, adds)
 
     def record_reads(self, group: Group, reads: int) -> None:
-        """So many reads of a group were answered just now."""
+        """Records the number of a group's reads that were answered just now."""
         if not reads:
             return
         now = self._now_us()

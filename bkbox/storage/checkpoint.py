@@ -1,10 +1,8 @@
-"""``<disk>/CHECKPOINT``: how far the logs are durable *and* durably indexed; a start re-reads only
-what lies past it.
+"""``<disk>/CHECKPOINT``: how far the logs are durable *and* durably indexed. A start re-reads only what lies past it.
 
-Writing one is ordered: the entry log is synced, then the index flushed, then this file replaced.
-Losing it costs time, never data: without it a start re-reads every segment. The index is stamped with
-the checkpoint that it was flushed for, so that one from an older copy is told from the one that
-belongs here.
+Writing a checkpoint is ordered: the entry log is synced, then the index flushed, then this file replaced. Losing the
+file costs time, never data: without it a start re-reads every segment. The index is stamped with the checkpoint that it
+was flushed for, so that an index from an older copy of the disk can be recognized.
 """
 
 from __future__ import annotations
@@ -41,7 +39,7 @@ class Checkpoint:
     index: int = 0
 
     def covers(self, place: Location) -> bool:
-        """Whether what was appended before a place is durable and stored."""
+        """True if everything appended before a location is durable and stored."""
         return (self.segment, self.offset) >= (place.segment, place.offset)
 
 
@@ -69,5 +67,5 @@ def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:
 
 
 def write_checkpoint(files: Files, disk: Path, checkpoint: Checkpoint) -> None:
-    """Replace the checkpoint durably."""
+    """Replace the checkpoint durably. Raises DiskError."""
     write_document(files, disk / CHECKPOINT_NAME, _FORMAT, asdict(checkpoint))

@@ -1,8 +1,10 @@
-"""The checkpoints of one disk: when one is due, where it stands, and what it takes.
+"""The checkpoints of one disk: when one is due, its position, and its three steps.
 
-One has three steps. On the disk's thread a footer is written and the index frozen; then, on any thread, the log is
-synced, what was frozen is stored, and the file replaced; on the disk's thread again the frozen part is dropped. One
-that failed in the middle is begun again with what it had frozen.
+1. On the disk's thread a footer is written and the index frozen.
+2. On any thread the log is synced, the frozen layer stored, and the file replaced.
+3. On the disk's thread the frozen layer is dropped.
+
+A checkpoint that failed between steps is begun again with the layer that it had frozen.
 """
 
 from __future__ import annotations
@@ -32,7 +34,7 @@ class Sync:
     of_log: LogSync
 
     def run(self) -> None:
-        """On any thread, once."""
+        """Sync; on any thread, once."""
         self.of_log.run()
 
 
@@ -47,7 +49,7 @@ class Checkpointing:
     error: DiskError | None = None
 
     def run(self) -> None:
-        """On any thread, once, after ``sync``; a failure is raised by ``end_checkpoint``."""
+        """Write the checkpoint; on any thread, once, after ``sync``. ``end_checkpoint`` raises a failure."""
         try:
             if self.of_log is not None:
                 self.of_log.run()
@@ -59,10 +61,10 @@ class Checkpointing:
 
 
 class Checkpoints:
-    """What is known of the checkpoints of a disk.
+    """The state of a disk's checkpoints.
 
-    ``last``: the one that its file has; ``held``: none may be taken before somebody has dealt with what a replay found
-    missing; ``lacks_room``: the last one that was begun found no room.
+    ``last``: the one in the file. ``held``: none may be taken before the caller has dealt with the data that a replay
+    found missing. ``lacks_room``: the last one that was begun found no space.
     """
 
     def __init__(self, files: Files, disk: Path, log: EntryLog, every_bytes: int) -> None:
@@ -76,9 +78,7 @@ class Checkpoints:
         self.lacks_room = False
 
     def read(self, journal: Journal | None) -> tuple[Checkpoint | None, int | None]:
-        """The checkpoint, None if it is lost, and the first journal segment to replay, None if
-        there is none.
-        """
+        """The checkpoint, None if it is lost, and the first journal segment to replay, None if there is none."""
         try:
             found = read_checkpoint(self._files, self._disk)
         except DamagedError:
@@ -90,40 +90,40 @@ class Checkpoints:
         return None, min(segments, default=None)
 
     def count_from(self, number: int) -> None:
-        """The checkpoint was lost: the next one has a higher number than any before, as others know them."""
+        """The checkpoint was lost: give the next one a higher number than any before, as recorded elsewhere."""
         self.last = replace(self.last, number=max(self.last.number, number))
 
     # ---- when -------------------------------------------------------------------------------
 
     def wrote(self, size: int) -> None:
-        """So many bytes were appended."""
+        """Count ``size`` bytes that were appended."""
         self._since += size
 
     def is_due(self, index: LedgerIndex) -> bool:
-        """Whether enough was written since the last one."""
+        """True if enough was written since the last checkpoint."""
         if self.held or self._since < self._looks_at:
             return False
-        # The memory of the index is looked at now and then only.
+        # The memory of the index is checked only now and then.
         self._looks_at = self._since + _LOOK_BYTES
         return self._since >= self._every_bytes or index.is_full
 
     def failed(self, error: DiskError) -> None:
-        """One was begun and not taken. It is due again, but not before something else was written: it would find the
-        same."""
+        """Records a checkpoint that failed. It is due again only after another append: an earlier attempt would fail
+        likewise."""
         self.lacks_room = isinstance(error, DiskFullError)
         self._since = max(self._since, self._every_bytes)
         self._looks_at = self._since + 1
 
     def make_due(self) -> None:
-        """The next look finds that one is due."""
+        """Make a checkpoint due at the next check."""
         self._since = max(self._since, self._every_bytes)
         self._looks_at = 0
 
     # ---- taking one -------------------------------------------------------------------------
 
     def freeze(self, index: LedgerIndex, journal: Journal | None) -> Checkpoint:
-        """What is known now is what the checkpoint that is returned covers, unless an earlier one did not come to its
-        end. ``journal``: of this run. DiskError.
+        """Freeze the index. The returned checkpoint covers what is known now, unless an earlier one was not completed.
+        ``journal``: that of this run. DiskError.
         """
         if self.lacks_room:
             index.renew()
@@ -139,35 +139,35 @@ class Checkpoints:
         return replace(self._frozen_at, number=number, index=number)
 
     def write_frozen(self, index: LedgerIndex, checkpoint: Checkpoint) -> None:
-        """On any thread: the log is durable up to the checkpoint. DiskError."""
+        """Store the frozen layer, on any thread; the log is durable up to the checkpoint. DiskError."""
         index.write_frozen(Stamp(checkpoint.number, checkpoint.segment, checkpoint.offset))
         write_checkpoint(self._files, self._disk, checkpoint)
 
     def taken(self, checkpoint: Checkpoint) -> None:
-        """It is in its file."""
+        """Records that the checkpoint is in its file."""
         self.last = checkpoint
         self.held = False
 
     # ---- without an index -------------------------------------------------------------------
 
     def here(self, journal: int | None) -> Checkpoint:
-        """One that covers everything appended so far."""
+        """A checkpoint that covers everything appended so far."""
         segment, offset, _ = self._log.position
         number, index = self.last.number + 1, self.last.index
         return Checkpoint(number, segment, offset, self._log.footer, journal, index=index)
 
     def is_here(self, journal: int | None) -> bool:
-        """Whether the last one covers everything."""
+        """True if the last checkpoint covers everything."""
         return self.last == replace(self.here(journal), number=self.last.number)
 
     def write(self, checkpoint: Checkpoint) -> None:
-        """Replace the file, where the index need not change. DiskError."""
+        """Replace the file without a change to the index. DiskError."""
         write_checkpoint(self._files, self._disk, checkpoint)
         self.last = checkpoint
 
     def note_held(self, at: Checkpoint | None, journal_first: int | None) -> None:
-        """Note durably that something is missing, so that every start says so until the caller has dealt with it;
-        ``at``: None where the checkpoint was lost. DiskError.
+        """Record durably that data is missing, so that every start reports it until the caller has dealt with it.
+        ``at``: None if the checkpoint was lost. DiskError.
         """
         if not self.last.held:
             first = min(self._log.segments(), default=1)

@@ -1,21 +1,22 @@
-"""Moving out of a segment what still counts, so that it can be removed.
+"""Compaction: copies the live records out of a segment, so that the segment can be removed.
 
-What counts in a segment is:
+Live in a segment are:
 
-- entries of which the index says that they lie there. They are appended again, and the index follows;
-- what the log says of the states of ledgers. The present state of every ledger that the segment's footers name, and its
-  explicit LAC, are appended again: a state only ever takes over what came before it, so the newest one is enough;
-- that a ledger was forgotten, as long as an older segment holds records about it: a replay of what is left would bring
-  them back. A FORGET is appended again where the disk does not know the ledger. Where it does, because the ledger came
-  back later, that would void what is there now; the segment stays until the older ones are gone.
+- entries that the index locates there. They are appended again, and the index follows;
+- the states of ledgers. For every ledger that the segment's footers name, its present state and its explicit LAC are
+  appended again: a state only ever adds to the one before it, so the newest is enough;
+- that a ledger was forgotten, as long as an older segment holds records about it: a replay of the rest would bring them
+  back. A FORGET is appended again if the disk does not know the ledger. If it does, because the ledger came back later,
+  a FORGET would void the ledger's new data; the segment then stays until the older ones are gone.
 
-All is done in steps, each of which reads, copies and takes little, so that others have their turn in between. What is
-live is found out and copied in one step: an entry that is written anew meanwhile is newer in the log, too. A crash
-leaves records twice, with the newer ones last, and never loses one: the segment is removed (``remove_segment``) only
-when a checkpoint covers all that was copied, and a survey of the index that began after it found no entry in it.
+Compaction runs in steps, each of which reads and copies a bounded amount, so that other work gets its turn in between.
+One step finds and copies live records together: an entry that is overwritten meanwhile is newer in the log, too. A
+crash leaves records twice, the newer ones last, and never loses one. The segment is removed (``remove_segment``) only
+when a checkpoint covers all copies, and a survey of the index that began after that checkpoint found no entry in the
+segment.
 
-A bad region is passed over. If the index has entries there, the survey finds them, and the segment stays until
-somebody has refilled them.
+A bad region is skipped. If the index has entries there, the survey finds them, and the segment stays until repair has
+refilled them.
 """
 
 from __future__ import annotations
@@ -44,20 +45,20 @@ from bkbox.storage.survey import Survey
 
 STEP_BYTES = 1 << 20
 STEP_RECORDS = 1_024
-"""What one step reads or writes at most, but for one large record."""
+"""Upper bound on the records that one step reads or writes."""
 
 _STEP_FOOTERS = 4
 
 STATE_BYTES = 80
-"""What the state of a ledger takes in a segment, about: it counts, though no survey finds it."""
+"""Approximate size, in bytes, of a ledger state in a segment: it is live, though no survey finds it."""
 
 StateOf = Callable[[int], LedgerRecord | None]
-"""The newest state of a ledger that was written, durable or not, seen or not; None if there is none."""
+"""Returns the newest state written for a ledger, durable or not, visible or not; None if there is none."""
 
 
 @value
 class Step:
-    """What one step did: bytes read, entries and bytes copied."""
+    """The result of one step: bytes read, entries and bytes copied."""
 
     read_bytes: int = 0
     entries: int = 0
@@ -65,14 +66,14 @@ class Step:
 
 
 class Compaction:
-    """One segment on its way out.
+    """The compaction of one segment.
 
-    ``bad``: regions [start, end) of it that cannot be read; ``needs``: once all is done, what a checkpoint has to
-    cover; ``kept``: why it has to stay even then, in words.
+    ``bad``: regions [start, end) of it that cannot be read. ``needs``: once all is copied, the location that a
+    checkpoint must cover. ``kept``: why the segment must stay even then, in words.
     """
 
     def __init__(self, store: DiskStore, state_of: StateOf, segment: int) -> None:
-        """Raises DamagedError where it cannot be told what is in it, DiskError."""
+        """Raises DamagedError if the segment's contents cannot be determined, DiskError."""
         ledgers = store.log.ledgers_of(segment)
         if ledgers is None:
             raise DamagedError(
@@ -91,13 +92,13 @@ class Compaction:
         self._steps = self._work()
 
     def step(self) -> Step:
-        """Do a little; ``needs`` is set when nothing is left to do. DiskError, DiskFullError: it can be tried anew from
-        the beginning.
+        """Do a bounded amount; ``needs`` is set once nothing is left to do. DiskError, DiskFullError: the compaction
+        can be tried again from the beginning.
         """
         return next(self._steps, Step())
 
     def close(self) -> None:
-        """It is not gone on with."""
+        """Abandon the compaction."""
         self._steps.close()
 
     def _work(self) -> Generator[Step, None, None]:
@@ -196,7 +197,7 @@ class Compaction:
 
 
 def remove_segment(store: DiskStore, compaction: Compaction, survey: Survey) -> str:
-    """Remove a segment that was compacted; empty once that is done, else why not, in words. DiskError."""
+    """Remove a segment that was compacted. Returns empty once it is removed, else why not, in words. DiskError."""
     segment = compaction.segment
     if compaction.needs is None:
         return "it is not copied yet"

@@ -1,11 +1,11 @@
-"""One disk of a bookie: entry log, index, journal and checkpoint put together.
+"""One disk of a bookie: entry log, index, journal and checkpoint combined.
 
 Contract:
 
-- ``open``, then ``replay`` once, then everything else. One thread, one process (lock.py); what may run on another
-  thread says so.
-- What was appended survives the process from then on, and entries can be read from then on. What may be said about it
-  when, is the disk's ``ack_after``; ``must_sync`` knows:
+- ``open``, then ``replay`` once, then everything else. One thread, one process (lock.py); methods that may run on
+  another thread say so.
+- Appended data survives the process, and entries can be read, from the append on. When it may be acknowledged depends
+  on the disk's ``ack_after``; ``must_sync`` decides:
 
   =========  ====================================================================================
   sync       after a sync of the entry log
@@ -13,23 +13,21 @@ Contract:
   journal    after a sync of the journal
   =========  ====================================================================================
 
-- The states of ledgers and explicit LACs are seen (``show``) only once they are durable: a reader may act upon a LAC,
-  and nobody repairs one.
+- The states of ledgers and explicit LACs become visible (``show``) only once they are durable: a reader may act upon a
+  LAC, and no repair restores one.
 - A sync is begun and ended here and may run on another thread, while more is appended. It makes durable what was
-  appended before it began. An entry that nobody synced (``write``, deferred adds) is durable with the next one.
-- The stored index knows only what a checkpoint has synced before. So after a lost host it is not ahead of the log: what
-  it lacks was never promised, or is replayed.
-- No room (DiskFullError from ``append``) leaves the disk alive: nothing of it was written.
-  After any other failed write or sync nothing is written any more (``failed_reason``), and the
-  dirty marker says so to the next start. Reads go on.
-- A replay that is not ``trusted`` holds the checkpoint back, so that every later start finds the
-  same, until the caller has made limbo durable and calls ``settle``.
-- A disk that rests proves its own end: ``prove`` and a sync, then a tail mark (tail.py). Both follow
-  soon after the last append, so that rot and a log that is cut short are told from a write that a
-  lost host never finished.
-- Under ``write`` a ledger is marked *active*, synced, before its first entry that no sync waits for,
-  and unmarked after a sync (bookie/active.py). So after a lost host only active ledgers can lack
-  anything, as long as the log is ``intact``.
+  appended before it began. An entry that needed no sync (``write``, deferred adds) is durable with the next one.
+- The stored index names only records that a checkpoint has synced before. So after a host crash it is not ahead of the
+  log: what it lacks was never acknowledged, or is replayed.
+- DiskFullError from ``append`` leaves the disk usable: nothing of the append was written. After any other failed write
+  or sync nothing is written any more (``failed_reason``), and the dirty marker says so to the next start. Reads go on.
+- A replay that is not ``trusted`` holds the checkpoint back, so that every later start finds the same data missing,
+  until the caller has made limbo durable and calls ``settle``.
+- An idle disk proves its own end: ``prove`` and a sync, then a tail mark (tail.py). Both follow soon after the last
+  append. So a start can tell rot, and a log that was cut short, from a write that a host crash interrupted.
+- Under ``write`` a ledger is marked *active*, synced, before its first entry that is acknowledged without a sync, and
+  unmarked after a sync (bookie/active.py). So after a host crash only active ledgers can lack entries, as long as the
+  log is ``intact``.
 """
 
 from __future__ import annotations
@@ -81,21 +79,20 @@ from bkbox.storage.segmentlog import Part, record_bytes
 from bkbox.storage.tail import TailFile, TailMark, read_tail
 
 WRITEBACK_BYTES = 8 << 20
-"""What is written back to the disk in one piece, where no sync does that."""
+"""Bytes after which appended data is written back to the disk in one piece, if no sync does that."""
 
 HELD = "what an earlier start found missing has not been dealt with"
-"""In ReplayReport.damaged while a replay that was not trusted waits for its ``checkpoint``."""
+"""In ReplayReport.damaged while an untrusted replay waits for its ``checkpoint``."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayReport:
-    """What a replay found.
+    """The result of a replay.
 
-    ``damaged``: what had been durable and cannot be read, in words. ``dropped_entries``: entries
-    that the index knew and the log does not have. ``intact``: nothing that had been durable is
-    missing. ``trusted``: nothing that was acknowledged can be missing, if all runs since the last
-    clean moment had the present ``ack_after``. ``synced_ms``: all that was acknowledged before was
-    durable then, ms since 1970; 0 where that is not known.
+    ``damaged``: data that had been durable and cannot be read, in words. ``dropped_entries``: entries that the index
+    knew and the log does not have. ``intact``: nothing that had been durable is missing. ``trusted``: nothing that was
+    acknowledged can be missing, if all runs since the last clean moment had the present ``ack_after``. ``synced_ms``:
+    everything acknowledged before this time was durable, ms since 1970; 0 if not known.
     """
 
     records: int
@@ -111,7 +108,7 @@ class ReplayReport:
 
 
 class DiskStore:
-    """See the contract above."""
+    """The store of one disk; see the contract above."""
 
     def __init__(
         self,
@@ -141,7 +138,7 @@ class DiskStore:
         self._failed: str | None = None
         self._failing = _Failing(self._fail)
         self._journal_in_use = journal if ack_after is AckAfter.JOURNAL else None
-        """The journal, if this run acknowledges by it; one may be there only to be replayed."""
+        """The journal, if this run acknowledges by it; a journal may also exist only to be replayed."""
         self._generation = generation
         self._is_settled = True
         self._tail = TailFile(files, disk)
@@ -163,7 +160,7 @@ class DiskStore:
         open_index: OpenIndex = open_level_store,
         generation: int = 0,
     ) -> DiskStore:
-        """The store of a prepared disk, not replayed yet; ``generation``: of this start of the bookie. BootError,
+        """The store of a prepared disk, not replayed yet. ``generation``: that of this start of the bookie. BootError,
         DamagedError, FormatVersionError, DiskError.
         """
         identity = read_identity(files, disk)
@@ -194,12 +191,11 @@ class DiskStore:
     def replay(
         self, host_crash: bool, *, is_clean: bool = False, seen: tuple[int, int, int] = (0, 0, 0)
     ) -> ReplayReport:
-        """Bring the index up to the logs after a stop (``is_clean``), a process crash or a host crash, and say
-        what is missing. ``seen``: as ``durable``, what others know of an earlier moment.
+        """Bring the index up to the logs after a clean stop (``is_clean``), a process crash or a host crash, and report
+        what is missing. ``seen``: an earlier value of ``durable``, as recorded elsewhere.
 
-        Raises IndexDamagedError where the index has to be rebuilt, DiskFullError, DiskFailedError,
-        DiskError, and BootError where the last run kept a journal that the configuration does not
-        name.
+        Raises IndexDamagedError if the index must be rebuilt, DiskFullError, DiskFailedError, DiskError, and BootError
+        if the last run kept a journal that the configuration does not name.
         """
         if self._opened_index is not None:
             raise BugError("a disk is replayed once")
@@ -223,7 +219,7 @@ class DiskStore:
             checkpoints.count_from(max(stamp.number, seen[0]))
         tail = read_tail(self._files, self._disk)
         with self._failing:
-            # What the index knows and the log lost is in the journal, if there is one to replay.
+            # Records that the index names and the log has lost are in the journal, if there is one to replay.
             journaled = not is_clean and journal_first is not None
             replayer = LogReplayer(
                 self._files,
@@ -271,7 +267,8 @@ class DiskStore:
         )
 
     def _bring_to_device(self) -> str:
-        """After a process crash all that was written is the kernel's: why the device did not take it, if it did not."""
+        """Sync the file system after a process crash, when all that was written is in the kernel. Returns why the
+        device did not take it, empty if it did."""
         try:
             self._files.sync_file_system(self._disk)
         except DiskFailedError as error:
@@ -279,26 +276,27 @@ class DiskStore:
         return ""
 
     def _begin(self, journal_first: int | None, tail: TailMark | None, *, trusted: bool) -> None:
-        """Start the journal of this run, and take a checkpoint if nothing speaks against it and the last one does
-        not cover everything.
+        """Start the journal of this run. Take a checkpoint unless something forbids it or the last one covers
+        everything.
         """
         journal = self._journal_in_use
         made = 0
         if journal is not None:
-            # Never a segment again that a tail mark may know: what it says of that one would be taken for this one.
+            # Never reuse a segment id that a tail mark may name: what the mark says of the old segment would be applied
+            # to the new one.
             journal.start(max(journal_first or 1, 1 + (tail.journal_segment if tail else 0)))
             made = journal.segment
         if trusted:
             if self._checkpoints.is_here(None if journal is None else journal.segment):
                 return
-            with suppress(DiskFullError):  # it only makes the next start read less
+            with suppress(DiskFullError):  # # it only makes the next start read less
                 self.checkpoint()
                 return
         checkpoints = self._checkpoints
         checkpoints.held = not trusted
         if made and checkpoints.last.journal is None:
             # From here on the journal counts, though the log's position stays where it is. The checkpoint that found no
-            # room may have left the segment that was made, and have made no other.
+            # space may have left the segment that was made, and have made no other.
             checkpoints.write(replace(checkpoints.last, journal=made))
 
     # ---- writing ---------------------------------------------------------------
@@ -306,8 +304,8 @@ class DiskStore:
     def append(self, parts: Sequence[Part]) -> None:
         """Write parts, unsynced, in one piece; ``index_appended`` follows.
 
-        DiskFullError: nothing of it is there, the disk lives on. DiskFailedError: the disk
-        takes no more writes. InvalidIdError: a single entry whose ledger or entry id is negative.
+        DiskFullError: none of the parts was written, and the disk stays usable. DiskFailedError: the disk takes no more
+        writes. InvalidIdError: a single entry whose ledger or entry id is negative.
         """
         self._require_healthy()
         size = record_bytes(parts)
@@ -327,23 +325,23 @@ class DiskStore:
         self._appended = parts, locations
 
     def index_appended(self) -> None:
-        """Put the entries of what was appended last into the index: from here on they can be read."""
+        """Put the entries of the last append into the index: from here on they can be read."""
         self.log.index(*self._appended, self.index.finder.active)
         self._appended = (), ()
 
     def show(self, record: Record) -> None:
-        """A state of a ledger or an explicit LAC that was appended is durable: from here on it is seen."""
+        """Make a durable ledger state or explicit LAC visible."""
         self.index.apply(record)
         self._unshown -= 1
 
     @property
     def has_hidden(self) -> bool:
-        """Whether something was appended that is not shown yet."""
+        """True if something was appended that is not visible yet."""
         return self._unshown > 0
 
     def write(self, records: Sequence[Record], *, durable: bool = False) -> None:
-        """Append records, make good at once what ``ack_after`` promises (``durable``: all of it, in every mode), and
-        show them.
+        """Append records, sync as ``ack_after`` demands (``durable``: sync everything, in every mode), and make them
+        visible.
         """
         self.append(records)
         self.index_appended()
@@ -354,17 +352,17 @@ class DiskStore:
             self.show(record)
 
     def forget(self, ledger: int) -> None:
-        """Remove a ledger, durably: entries and state."""
+        """Remove a ledger durably: entries and state."""
         self.write([forget_record(ledger)])
 
     @property
     def is_crowded(self) -> bool:
-        """Whether there are so many entries that no checkpoint has stored yet that no more should come."""
+        """Backpressure: true if so many entries wait for a checkpoint that no more should be accepted."""
         return self.index.is_overfull
 
     def copy(self, parts: Sequence[Part]) -> None:
-        """Write again, unsynced, what is known and shown already, so that the place where it lies now is not needed any
-        more. Raises as ``append``.
+        """Append again, unsynced, records that are known and visible already, so that their old location is not needed
+        any more. Raises as ``append``.
         """
         self._require_healthy()
         size = record_bytes(parts)
@@ -375,17 +373,17 @@ class DiskStore:
         self.log.index(parts, locations, self.index.finder.active)
 
     def retire(self, segment: int) -> None:
-        """Remove a segment in which nothing counts any more; see compaction.py. DiskFullError: it is still there."""
+        """Remove a segment without live records; see compaction.py. DiskFullError: it is still there."""
         with self._failing:
             self.log.retire(segment)
 
     # ---- durability ---------------------------------------------------------------
 
     def must_sync(self, entries: bool, states: bool, force: bool = False) -> bool:
-        """Whether a sync comes before what was just appended may be answered.
+        """True if a sync must precede the responses to what was just appended.
 
-        ``entries``: there are some that no deferred sync was asked for; ``states``: there are records of STATE_KINDS;
-        ``force``: all that was appended so far has to be durable.
+        ``entries``: there are entries for which no deferred sync was requested. ``states``: there are records of
+        STATE_KINDS. ``force``: all that was appended so far must be durable.
         """
         if self._failed is not None:
             return False
@@ -396,26 +394,27 @@ class DiskStore:
         )
 
     def begin_sync(self) -> Sync:
-        """Everything appended so far: ``run`` it, then ``end_sync``. One at a time. DiskFailedError."""
+        """Begin a sync of everything appended so far: ``run`` it, then ``end_sync``. One at a time. DiskFailedError."""
         self._require_healthy()
         size, self._unsynced = self._unsynced, 0
         return Sync(size, self._acknowledger.begin_sync())
 
     def end_sync(self, sync: Sync) -> None:
-        """It has run. DiskFailedError: nothing that was appended and not synced before may be acknowledged."""
+        """End a sync that has run. DiskFailedError: nothing that was appended and not synced before may be
+        acknowledged."""
         with self._failing:
             self._acknowledger.end_sync(sync.of_log)
 
     def sync(self) -> None:
-        """Make everything appended durable, now; no sync may be under way. DiskFailedError."""
+        """Make everything appended durable, now; no sync may be in flight. DiskFailedError."""
         sync = self.begin_sync()
         sync.run()
         self.end_sync(sync)
 
     def begin_writeback(self) -> Callable[[], None] | None:
-        """If much was written that no sync will make durable soon: the call, for another thread, that has the system
-        begin to write it to the disk, so that a later sync has little to do and the system does not stop the writers
-        to make room.
+        """A call, for another thread, that starts the write-back of appended data; None unless much was written that no
+        sync will make durable soon. A later sync then has little to do, and the system does not stop the writers to
+        free memory.
         """
         if self.ack_after is AckAfter.SYNC:
             return None
@@ -423,7 +422,7 @@ class DiskStore:
 
     @property
     def _acknowledger(self) -> Journal | EntryLog:
-        """Whose sync makes good what is promised."""
+        """The log whose sync must precede an acknowledgement."""
         return self._journal_in_use or self.log
 
     # ---- reading ---------------------------------------------------------------
@@ -431,7 +430,7 @@ class DiskStore:
     def read_entry(self, ledger: int, entry: int) -> bytes | None:
         """An entry as it was on the wire, None if the index has no such entry.
 
-        DamagedError, DiskError: it is there and cannot be read.
+        DamagedError, DiskError: the entry exists and cannot be read.
         """
         location = self.index.find(ledger, entry)
         if location is None:
@@ -445,7 +444,7 @@ class DiskStore:
         return bytes(body)
 
     def is_readable(self, ledger: int, entry: int) -> bool:
-        """Whether an entry is there and its record verifies."""
+        """True if an entry exists and its record verifies."""
         try:
             return self.read_entry(ledger, entry) is not None
         except DiskError:
@@ -453,20 +452,20 @@ class DiskStore:
 
     @property
     def finder(self) -> Finder:
-        """Where entries lie; for kernel/reads.py."""
+        """The look-up of entry locations, for kernel/reads.py."""
         return self.index.finder
 
     def fetch(self) -> Fetch:
-        """For reading many entries at once; with readers that are behind followed (readahead.py)."""
+        """For reading many entries at once, with read-ahead for catch-up readers (readahead.py)."""
         ahead = ReadAhead(self.index.finder, self.log.reader, lambda: self.log.position.segment)
         return Fetch(self.log.reader, ahead)
 
     def await_read(self, ranges: Sequence[Range]) -> None:
-        """On any thread, one at a time: wait until these bytes of the log are in memory, or cannot be read."""
+        """Wait until these bytes of the log are in memory, or cannot be read. On any thread, one call at a time."""
         self.log.await_read(ranges)
 
     def has_entry(self, ledger: int, entry: int) -> bool:
-        """Whether the index has an entry; it is not read."""
+        """True if the index has an entry; the entry is not read."""
         return self.index.find(ledger, entry) is not None
 
     def last_entry_id(self, ledger: int) -> int:
@@ -478,8 +477,8 @@ class DiskStore:
         return self.index.entries(ledger)
 
     def changed_since(self, ledger: int, since: Location) -> Iterator[int]:
-        """Entries of a ledger whose records lie at or behind a place in the log, in no order; some more than once. More
-        may be appended while this goes on: that lies behind the ``position`` of before.
+        """Entries of a ledger whose records lie at or behind a location in the log, in no order, some more than once.
+        Concurrent appends lie behind the ``position`` from before the call.
         """
         for run in self.index.runs(ledger):
             if run.segment >= since.segment:
@@ -489,7 +488,7 @@ class DiskStore:
 
     @property
     def position(self) -> Location:
-        """Where the next record is going to lie, or behind it."""
+        """The location of the next record, or one before it."""
         return self.log.position
 
     def ledger_state(self, ledger: int) -> LedgerRecord | None:
@@ -501,17 +500,17 @@ class DiskStore:
         return self.index.explicit_lac(ledger)
 
     def ledgers(self, after: int = -1) -> Iterator[tuple[int, LedgerRecord]]:
-        """Ledgers with an id > ``after`` that have a state, ascending. Make a list of it before
-        writing.
+        """Ledgers with an id > ``after`` that have a state, ascending. Copy them into a list before writing
+        to the disk.
         """
         return self.index.ledgers(after)
 
     def space(self) -> Space:
-        """Room on the disk's file system, bytes."""
+        """Space on the disk's file system, bytes."""
         return self._files.space(self._disk)
 
     def require_writable(self, space: Space) -> None:
-        """DiskFailedError where the file system was remounted read-only: what was written need not be on the device."""
+        """DiskFailedError if the file system was remounted read-only: data written before need not be on the device."""
         if space.read_only and self._failed is None:
             with self._failing:
                 raise DiskFailedError(f"{self._disk}: the file system is mounted read-only")
@@ -524,12 +523,13 @@ class DiskStore:
 
     @property
     def checkpoint_due(self) -> bool:
-        """Whether enough was written since the last checkpoint; one belongs between two appends."""
+        """True if enough was written since the last checkpoint; a checkpoint belongs between two appends."""
         return self._checkpoints.is_due(self.index)
 
     def begin_checkpoint(self) -> Checkpointing:
-        """Everything appended so far. If it has a ``sync``, carry that out as any other sync first; then ``run`` it
-        and end it. One at a time; no sync may be under way, and nothing hidden: a start would not replay it.
+        """Begin a checkpoint of everything appended so far. If it has a ``sync``, run and end that first like any
+        other; then ``run`` the checkpoint and end it. One at a time. No sync may be in flight, and nothing hidden: a
+        start would not replay it.
 
         DiskFullError: nothing has changed. DiskFailedError.
         """
@@ -549,7 +549,7 @@ class DiskStore:
         return Checkpointing(self.begin_sync(), None, write, checkpoint)
 
     def end_checkpoint(self, checkpointing: Checkpointing) -> None:
-        """It has run. DiskFullError: it was not taken, and will be due again. DiskFailedError."""
+        """End a checkpoint that has run. DiskFullError: it was not taken, and will be due again. DiskFailedError."""
         with self._failing:
             if checkpointing.of_log is not None:
                 self.log.end_sync(checkpointing.of_log)
@@ -563,26 +563,26 @@ class DiskStore:
 
     @property
     def last_checkpoint(self) -> Checkpoint:
-        """The one that is in its file."""
+        """The checkpoint in the file."""
         return self._checkpoints.last
 
     @property
     def lacks_room(self) -> bool:
-        """Whether the last checkpoint that was begun found no room."""
+        """True if the last checkpoint that was begun found no space."""
         return self._checkpoints.lacks_room
 
     @property
     def has_much_to_store(self) -> bool:
-        """Whether so much waits for a checkpoint that what can wait should not add to it."""
+        """True if so much waits for a checkpoint that deferrable work should not add to it."""
         return self.index.is_full
 
     def hasten_checkpoint(self) -> None:
-        """The next look finds that one is due."""
+        """Make a checkpoint due at the next check."""
         self._checkpoints.make_due()
 
     def checkpoint(self) -> None:
-        """Make logs and index durable, and note how far, now; lifts the hold of a replay that was not
-        trusted. Nothing may be under way.
+        """Make logs and index durable now, and record how far; ends the hold of an untrusted replay. Nothing may be in
+        flight.
 
         DiskFullError: no checkpoint was taken, nothing else changed. DiskFailedError.
         """
@@ -594,7 +594,7 @@ class DiskStore:
         self.end_checkpoint(checkpointing)
 
     def settle(self) -> None:
-        """What a replay found missing has been dealt with, durably. Raises as ``checkpoint``."""
+        """End the hold: the data that a replay found missing has been dealt with, durably. Raises as ``checkpoint``."""
         if self._checkpoints.held:
             self.checkpoint()
             mark = self._mark_here()
@@ -602,34 +602,34 @@ class DiskStore:
                 self._tail.replace(mark)
         self._is_settled = True
 
-    # ---- at rest ---------------------------------------------------------------
+    # ---- idle disk ---------------------------------------------------------------
 
     @property
     def is_held(self) -> bool:
-        """Whether what a replay found missing, or what a lost host may have taken of active ledgers, has not been dealt
-        with yet: see ``settle``. The mark of an active ledger stays until then.
+        """True if data that a replay found missing, or that a host crash may have taken of active ledgers, has not been
+        dealt with yet: see ``settle``. Active ledgers stay marked until then.
         """
         return self._checkpoints.held or not self._is_settled
 
     @property
     def is_proven(self) -> bool:
-        """Whether the log, or the journal that acknowledges, says of all that was appended that it is durable."""
+        """True if the log, or the journal that acknowledges, proves that everything appended is durable."""
         return self._acknowledger.is_proven
 
     @property
     def is_durable(self) -> bool:
-        """Whether all that was appended is, where acknowledgements come from."""
+        """True if everything appended is durable in the log that acknowledges."""
         return self._acknowledger.is_durable
 
     def prove(self) -> None:
-        """Append, unsynced, the record that says so; all has to be durable. DiskFullError, DiskFailedError."""
+        """Append, unsynced, the record that proves it; everything must be durable. DiskFullError, DiskFailedError."""
         self._require_healthy()
         with self._failing:
             self._acknowledger.prove()
 
     @property
     def due_tail(self) -> TailMark | None:
-        """The tail mark to be written next, None where the last one says it already, or nothing may be said yet."""
+        """The next tail mark to write; None if the last one already says it, or nothing may be said yet."""
         if self._checkpoints.held or self._failed is not None:
             return None
         mark = self._mark_here()
@@ -649,12 +649,12 @@ class DiskStore:
 
     @property
     def durable(self) -> tuple[int, int, int]:
-        """The number of the last checkpoint; segment and offset up to which the log was durable by its last sync."""
+        """The number of the last checkpoint; segment and offset up to which the log's last sync made it durable."""
         segment, offset, _ms = self.log.durable_end
         return self._checkpoints.last.number, segment, offset
 
     def write_tail(self, mark: TailMark) -> DiskError | None:
-        """On any thread, one call at a time; what went wrong is for ``end_tail``."""
+        """Write a tail mark; on any thread, one call at a time. The error is returned, for ``end_tail``."""
         try:
             self._tail.write(mark)
         except DiskError as error:
@@ -662,7 +662,7 @@ class DiskStore:
         return None
 
     def end_tail(self, error: DiskError | None) -> None:
-        """Where there was no room the mark is late, and harms nobody. DiskFailedError."""
+        """End a tail write. After DiskFullError the mark is only late, which is harmless. DiskFailedError."""
         with self._failing:
             if error is not None and not isinstance(error, DiskFullError):
                 raise error
@@ -674,7 +674,7 @@ class DiskStore:
     def close(self) -> None:
         """Make everything durable, take a last checkpoint (unless held back) and close.
 
-        If it raises, the files are closed all the same, and the dirty marker has to stay.
+        If it raises, the files are closed all the same, and the dirty marker must stay.
         """
         try:
             if self._opened_index is not None and self.failed_reason is None:
@@ -688,16 +688,16 @@ class DiskStore:
             self.log.sync()
             return
         if self.index.is_frozen:
-            self.checkpoint()  # one that failed before; the next one covers the rest
+            self.checkpoint()  # # one that failed before; the next one covers the rest
         self.checkpoint()
         if self._checkpoints.last.journal is not None:
-            # The log holds it all: the journal need not be there at the next start.
+            # The log holds everything: the next start does not need the journal.
             self._checkpoints.write(self._checkpoints.here(None))
             assert self._journal is not None
             self._journal.retire(None)
 
     def abandon(self) -> None:
-        """Close all files as they are, syncing nothing."""
+        """Close all files as they are, without a sync."""
         self.log.close()
         self._tail.close()
         if self._journal is not None:
@@ -713,11 +713,11 @@ class DiskStore:
 
     @property
     def index_damage(self) -> str:
-        """What of the index was seen not to be readable, in words; empty while nothing was."""
+        """The part of the index that was found unreadable, in words; empty if none was."""
         return self._opened_index.damage if self._opened_index is not None else ""
 
     def set_index_aside(self) -> None:
-        """For a process that is about to end: the next start makes the index anew. DiskError."""
+        """Move the index aside, in a process that is about to end: the next start rebuilds it. DiskError."""
         set_aside(self._files, self._disk)
 
     @property
@@ -732,12 +732,12 @@ class DiskStore:
 
     def _fail(self, error: DiskFailedError) -> None:
         self._failed = str(error)
-        with suppress(DiskError):  # the disk may be beyond that; the caller has the error
+        with suppress(DiskError):  # # the disk may be beyond that; the caller has the error
             marker.record_failure(self._files, self._disk, self._failed)
 
 
 class _Failing:
-    """A DiskFailedError inside ends the writing, and the next start is told."""
+    """Context: a DiskFailedError inside ends all writing and is recorded for the next start."""
 
     __slots__ = ("_fail",)
 

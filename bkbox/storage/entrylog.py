@@ -1,14 +1,11 @@
-"""The entry log of a disk: all entries and ledger states in order of arrival; see segmentlog.py
-for its rules.
+"""The entry log of a disk: all entries and ledger states in order of arrival; see segmentlog.py for its rules.
 
-``<disk>/entrylog/<segment id, ten digits>.log``. What else a disk says about ledgers is derived
-from it.
+``<disk>/entrylog/<segment id, ten digits>.log``. Everything else that a disk knows about ledgers is derived from it.
 
-Footers say what is in a segment without reading it again: each counts the entries and bytes per
-ledger since the footer before it, and points to that one. They name every ledger that the segment
-has any record about. One is written at every checkpoint and
-before the seal, so counts survive a restart: what came after the last footer is counted again by
-the replay, which reads it anyway.
+Footers summarize a segment, so that it need not be read again. Each counts the entries and bytes per ledger since the
+footer before it, and points to that one. They name every ledger that the segment has any record about. A footer is
+written at every checkpoint and before the seal, so counts survive a restart: the replay reads what came after the last
+footer anyway, and counts it again.
 """
 
 from __future__ import annotations
@@ -88,7 +85,7 @@ class EntryLog:
         self._await_lock = Lock()
         self._left_open: deque[int] = deque()
 
-    # ---- where it stands ---------------------------------------------------------------
+    # ---- position ---------------------------------------------------------------
 
     @property
     def position(self) -> Location:
@@ -126,7 +123,7 @@ class EntryLog:
         self._footer = footer
 
     def start_at(self, segment: int) -> None:
-        """The next append makes this segment."""
+        """Set the segment that the next append creates."""
         self._log.start_at(segment)
         self._tally = Tally()
         self._footer = 0
@@ -134,15 +131,15 @@ class EntryLog:
     # ---- writing ---------------------------------------------------------------
 
     def append(self, parts: Sequence[Part], size: int) -> list[Location]:
-        """Write parts, of ``size`` bytes, unsynced, into one segment. DiskFullError: nothing of them
-        is there; DiskFailedError.
+        """Write parts, of ``size`` bytes, unsynced, into one segment. DiskFullError: none of them was written;
+        DiskFailedError.
         """
         if self._log.is_full_for(size):
             self.seal()
         return self._log.append(parts, size)
 
     def index(self, parts: Sequence[Part], locations: Sequence[Location], recent: Recent) -> None:
-        """Put the entries of what was just appended into the index, and count them for the footer."""
+        """Put the entries of the last append into the index, and count them for the footer."""
         for part, (segment, offset, length) in zip(parts, locations, strict=True):
             if not isinstance(part, Record):
                 part.index(recent, self._tally, segment)
@@ -154,8 +151,8 @@ class EntryLog:
                 self._tally.count(decode_ledger_id(part.body), 0, 0)
 
     def write_footer(self) -> None:
-        """Append a footer for what came since the last one, unsynced; nothing if nothing came.
-        DiskFullError: no footer is there.
+        """Append, unsynced, a footer for the records since the last one, if there are any. DiskFullError: no footer was
+        written.
         """
         items = [FOOTER_ITEM.pack(*item) for item in self._tally.items()]
         for start in range(0, len(items), FOOTER_LEDGERS_MAX):
@@ -167,14 +164,14 @@ class EntryLog:
         self._tally.clear()
 
     def seal(self) -> None:
-        """Footer and seal the segment; the next append makes the next one."""
+        """Write a footer and seal the segment; the next append creates the next one."""
         self.write_footer()
         self._log.roll(self._footer)
         self._footer = 0
 
     @property
     def is_durable(self) -> bool:
-        """Whether all that was appended is."""
+        """True if everything appended is durable."""
         return self._log.is_durable
 
     @property
@@ -192,11 +189,11 @@ class EntryLog:
         return self._log.durable_end
 
     def set_generation(self, generation: int) -> None:
-        """Of the start that appends."""
+        """Set the generation of the start that appends."""
         self._log.generation = generation
 
     def counts(self) -> tuple[int, dict[int, int]]:
-        """How many records of each ledger came since the last footer, and where that lies: for who compares."""
+        """Records per ledger since the last footer, and the offset of that footer, for comparison between calls."""
         return self._footer, {ledger: entries for ledger, entries, _ in self._tally.items()}
 
     def begin_sync(self) -> LogSync:
@@ -218,13 +215,11 @@ class EntryLog:
     # ---- reading ---------------------------------------------------------------
 
     def read(self, location: Location) -> Record:
-        """The record at a location. DamagedError if it does not verify, DiskError if it cannot be
-        read.
-        """
+        """The record at a location. DamagedError if it does not verify, DiskError if it cannot be read."""
         return self.reader.read(location)
 
     def await_read(self, ranges: Sequence[Range]) -> None:
-        """On any thread, one at a time: wait until these bytes are in memory, or cannot be read."""
+        """Wait until these bytes are in memory, or cannot be read. On any thread, one call at a time."""
         with self._await_lock:
             for segment, offset, size in ranges:
                 self._awaiting.await_read(segment, offset, size)
@@ -234,7 +229,7 @@ class EntryLog:
     def scan(
         self, segment: int, start: int
     ) -> Generator[ScannedRecord | Damage | TornTail | Unwritten, None, None]:
-        """What is in a segment from ``start`` on, where a record begins; to be closed. DiskError."""
+        """The contents of a segment from ``start`` on, where a record begins; the caller closes it. DiskError."""
         file = self._files.open_read(self.path_of(segment))
         try:
             yield from scan(file, self.name_of(segment), start)
@@ -242,9 +237,7 @@ class EntryLog:
             file.close()
 
     def read_footers(self, segment: int, last: int) -> dict[int, tuple[int, int]]:
-        """Entries and bytes per ledger that the footers of a segment count, following them from
-        the ``last`` one.
-        """
+        """Entries and bytes per ledger that a segment's footers count, following them from the ``last`` one back."""
         total: dict[int, tuple[int, int]] = {}
         while last:
             length = self.reader.length_at(segment, last)
@@ -262,8 +255,8 @@ class EntryLog:
         return self.reader.size_of(segment)
 
     def ledgers_of(self, segment: int) -> dict[int, tuple[int, int]] | None:
-        """Entries and bytes of each ledger that a sealed segment has records about; None where its footers cannot be
-        read. DiskError.
+        """Entries and bytes of each ledger that a sealed segment has records about; None if its footers cannot be read.
+        DiskError.
         """
         seal_bytes = RECORD_HEADER_BYTES + OFFSET.size
         try:
@@ -279,7 +272,7 @@ class EntryLog:
             return None
 
     def ledgers_of_present(self) -> dict[int, tuple[int, int]]:
-        """The same of the segment that is written to. DamagedError where its footers cannot be read, DiskError."""
+        """Like ``ledgers_of``, for the segment being written. DamagedError if its footers cannot be read, DiskError."""
         total = self.read_footers(self._log.segment, self._footer)
         for ledger, entries, size in self._tally.items():
             before = total.get(ledger, (0, 0))
@@ -289,7 +282,7 @@ class EntryLog:
     # ---- removing ---------------------------------------------------------------
 
     def clear_retired(self) -> None:
-        """Remove what a crash left of segments that were to be removed. DiskError."""
+        """Remove what a crash left of segments that were being removed. DiskError."""
         left = [
             each for each in list_segments(self._files, self._directory) if each in self.retired
         ]
@@ -299,13 +292,13 @@ class EntryLog:
             self._files.fsync_dir(self._directory)
 
     def retire(self, segment: int) -> None:
-        """Remove a segment in which nothing counts any more, durably. DiskError."""
+        """Remove a segment without live records, durably. DiskError."""
         retired = self.retired.with_segment(segment)
         write_retired(self._files, self._disk, retired)
         self.retired = retired
         self.reader.leave(segment)
         self._left_open.append(segment)
-        if self._await_lock.acquire(blocking=False):  # otherwise who has it will see to it
+        if self._await_lock.acquire(blocking=False):  # # otherwise the thread that holds it closes the file
             self._awaiting.leave(self._left_open.pop())
             self._await_lock.release()
         self._files.unlink(self.path_of(segment))

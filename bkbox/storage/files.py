@@ -1,18 +1,16 @@
-"""The only door to the file system.
+"""The only access to the file system.
 
 Rules:
 
-- Storage code opens, writes, renames and syncs through a ``Files`` object and nothing else, so
-  that a test can lose what was not synced, tear a write, fill the disk or fail a sync. LevelDB has
-  its own door (index.py).
-- Errors come out typed and name the path: no room (ENOSPC, EDQUOT) is DiskFullError, any other
-  failure of something that changes the disk is DiskFailedError, a failed read is DiskError.
-- Bytes are durable after ``fdatasync`` of their file, names after ``fsync_dir`` of their
-  directory, and nothing is before. A failed sync says nothing about what is durable: it must not
-  be tried again as if nothing had happened, because the kernel may have dropped the dirty pages
-  and reports the error once.
+- Storage code opens, writes, renames and syncs through a ``Files`` object and nothing else, so that a test can lose
+  what was not synced, tear a write, fill the disk or fail a sync. LevelDB has its own access (index.py).
+- Errors are typed and name the path: no space (ENOSPC, EDQUOT) is DiskFullError, any other failure of something that
+  changes the disk is DiskFailedError, a failed read is DiskError.
+- Bytes are durable after ``fdatasync`` of their file, names after ``fsync_dir`` of their directory, and nothing is
+  before. A failed sync says nothing about what is durable. It must not be retried: the kernel may have dropped the
+  dirty pages, and reports the error once.
 - Files are created 0600, directories 0700: entries are other people's data.
-- A file that is a symbolic link is not opened: what is written goes where its name says, or nowhere.
+- A symbolic link is not opened: data goes where its path says, or nowhere.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ from typing import NamedTuple, Protocol
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
 
-_sync_file_range = ctypes.CDLL(None).sync_file_range  # which releases the interpreter lock
+_sync_file_range = ctypes.CDLL(None).sync_file_range  # # which releases the interpreter lock
 _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _SYNC_FILE_RANGE_WRITE = 2
 _syncfs = ctypes.CDLL(None, use_errno=True).syncfs
@@ -37,8 +35,8 @@ _FLAGS = os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 class Space(NamedTuple):
-    """Room on a file system, bytes: ``free`` for an unprivileged process, and ``total``; whether it is mounted
-    read-only.
+    """Space on a file system, bytes: ``free`` for an unprivileged process, ``total``; and whether it is
+    mounted read-only.
     """
 
     free: int
@@ -47,35 +45,33 @@ class Space(NamedTuple):
 
 
 class AppendFile(Protocol):
-    """A file open for appending at its end: where it ended when it was opened, and from then on where the last append
-    or truncate left it.
+    """A file open for appending at its end. The end is where the file ended when it was opened, later where the last
+    append or truncate left it.
     """
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         """Write all of data at the end. After an error any prefix of it may be there."""
 
     def fill(self, offset: int, data: bytes) -> None:
-        """Write all of data from ``offset`` on, which lies at the end or beyond. The end stays where it is: what is
-        appended next overwrites it. After an error any prefix of it may be there.
+        """Write all of data from ``offset`` on, which lies at the end or beyond. The end does not move: the next append
+        overwrites this data. After an error any prefix of it may be there.
         """
 
     def seek(self, end: int) -> None:
-        """Take this for the end, at or before that of the file: what lies beyond is overwritten by what is appended
-        next.
-        """
+        """Set the end, at or before the file's end: the next append overwrites what lies beyond."""
 
     def size(self) -> int:
-        """Bytes in the file, with what it was filled with beyond its end."""
+        """Bytes in the file, including what was filled beyond its end."""
 
     def truncate(self, size: int) -> None:
-        """Cut the file to its first ``size`` bytes: its end, too."""
+        """Cut the file to its first ``size`` bytes, and set its end there."""
 
     def fdatasync(self) -> None:
         """Make the bytes and the size durable."""
 
     def writeback(self, offset: int, length: int) -> Callable[[], None]:
-        """A call, for any thread, that has the system begin to write these bytes to the disk.
-        Advice: it never fails, and makes nothing durable.
+        """A call, for any thread, that starts the write-back of these bytes to the disk. Advice: it never fails, and
+        makes nothing durable.
         """
 
     def close(self) -> None: ...
@@ -88,17 +84,16 @@ class ReadFile(Protocol):
         """Up to ``length`` bytes from ``offset``; fewer only where the file ends."""
 
     def read_into(self, offset: int, room: memoryview) -> int:
-        """Fill ``room`` from ``offset`` on; the number of bytes, fewer only where the file ends."""
+        """Fill ``room`` from ``offset`` on. Returns the number of bytes, fewer only where the file ends."""
 
     def read_cached(self, offset: int, room: memoryview) -> int:
-        """As read_into, but only as far as that needs no waiting for the disk."""
+        """As read_into, but only as far as no wait for the disk is needed."""
 
     def want(self, offset: int, length: int) -> None:
-        """Have the system read these bytes into memory; does not wait for that. Advice: it never
-        fails."""
+        """Start reading these bytes into memory, without waiting. Advice: it never fails."""
 
     def release(self, offset: int, length: int) -> None:
-        """These bytes need not stay in memory (those that are not written to the disk yet do). Length 0: to the end."""
+        """Let the system drop these bytes from memory; those not yet written to the disk stay. Length 0: to the end."""
 
     def size(self) -> int: ...
 
@@ -106,7 +101,7 @@ class ReadFile(Protocol):
 
 
 class Files(Protocol):
-    """The operations that storage needs of a file system; see the rules above."""
+    """The file system operations that storage needs; see the rules above."""
 
     def open_append(self, path: Path) -> AppendFile:
         """Open for appending, creating the file where there is none."""
@@ -114,15 +109,15 @@ class Files(Protocol):
     def open_read(self, path: Path) -> ReadFile: ...
 
     def read_bytes(self, path: Path) -> bytes | None:
-        """The whole file, or None where there is none."""
+        """The whole file, None if there is none."""
 
     def exists(self, path: Path) -> bool: ...
 
     def listdir(self, path: Path) -> list[str]:
-        """Names in a directory, sorted; DiskError where there is no such directory."""
+        """Names in a directory, sorted; DiskError if there is no such directory."""
 
     def mkdir(self, path: Path) -> None:
-        """Create a directory and its missing parents; fine if it is there already."""
+        """Create a directory and its missing parents; an existing one is no error."""
 
     def rename(self, source: Path, target: Path) -> None: ...
 
@@ -136,15 +131,13 @@ class Files(Protocol):
     def space(self, path: Path) -> Space: ...
 
     def sync_file_system(self, path: Path) -> None:
-        """Make everything durable on the file system that ``path`` is on. DiskFailedError where that fails, and also
-        where something written earlier, by any process, could not be brought to the device and nobody was told.
+        """Make everything durable on the file system that ``path`` is on. DiskFailedError if that fails, and also if an
+        earlier write, by any process, did not reach the device and the error was not reported yet.
         """
 
 
 def write_atomic(files: Files, path: Path, data: bytes) -> None:
-    """Replace a small file durably: after a crash at any point it holds the old bytes or the new
-    ones.
-    """
+    """Replace a small file durably: after a crash at any point it holds the old bytes or the new ones."""
     temporary = path.with_name(path.name + ".new")
     file = files.open_append(temporary)
     try:
@@ -158,14 +151,14 @@ def write_atomic(files: Files, path: Path, data: bytes) -> None:
 
 
 def unlink_durably(files: Files, path: Path) -> None:
-    """Remove a file, if it is there, so that it stays removed."""
+    """Remove a file, if it exists, durably."""
     if files.exists(path):
         files.unlink(path)
     files.fsync_dir(path.parent)
 
 
 def remove_flat_dir(files: Files, path: Path) -> None:
-    """Remove a directory that holds files only, if it is there."""
+    """Remove a directory that holds only files, if it exists."""
     if files.exists(path):
         for name in files.listdir(path):
             files.unlink(path / name)
@@ -369,7 +362,7 @@ class RealFiles:
             return Space(found.f_bavail * found.f_frsize, total, read_only)
 
     def sync_file_system(self, path: Path) -> None:
-        # The descriptor is opened first: errors of write-back that nobody was told are told to it.
+        # The descriptor is opened first: it then gets write-back errors that were not reported yet.
         with _changing("sync the file system of", path):
             fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
             try:

@@ -1,8 +1,9 @@
-"""The folder of a disk, and whether it still is the one that it was.
+"""The folder of a disk, and the check that its path still leads to it.
 
-A file system can be unmounted under processes that have files open on it (``umount -l``); its folder is then one of
-the file system around it, with that one's room, and whatever is created there is not on the disk. So a folder is known
-by its device and inode numbers. They are not used again as long as anything on it is open: the lock of a disk is.
+A file system can be unmounted under processes that have files open on it (``umount -l``). Its path then leads to a
+folder of the surrounding file system, with that one's free space, and files created there are not on the disk. So a
+folder is identified by its device and inode numbers. They are not reused while anything on it is open: the lock of a
+disk is.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from bkbox.storage.files import AppendFile, RealFiles, Space
 
 
 class Folder(NamedTuple):
-    """One that was looked at: ``device`` is the file system that it is on."""
+    """The identity of a folder; ``device`` is the file system that it is on."""
 
     path: Path
     device: int
@@ -26,7 +27,7 @@ class Folder(NamedTuple):
 
     @classmethod
     def of(cls, path: Path) -> Folder:
-        """As it is now. DiskError."""
+        """The folder that a path leads to now. DiskError."""
         try:
             found = os.stat(path)
         except OSError as error:
@@ -34,8 +35,8 @@ class Folder(NamedTuple):
         return cls(path, found.st_dev, found.st_ino)
 
     def check(self) -> None:
-        """DiskFailedError where the path leads to another folder now, or to none; DiskError where that cannot be
-        told."""
+        """DiskFailedError if the path leads to another folder now, or to none; DiskError if that cannot be
+        determined."""
         try:
             found = os.stat(self.path)
         except (FileNotFoundError, NotADirectoryError):
@@ -82,12 +83,12 @@ class GuardedFiles(RealFiles):
         self._folders: dict[Path, Folder] = {}
 
     def guard(self, path: Path) -> Folder:
-        """The folder as it is now is the right one. DiskError."""
+        """Guard the folder that the path leads to now. DiskError."""
         folder = self._folders[path] = Folder.of(path)
         return folder
 
     def require(self, path: Path) -> None:
-        """Raises as ``Folder.check``, where the path is, or lies in, a guarded folder."""
+        """Raises as ``Folder.check`` if the path is, or lies in, a guarded folder."""
         for folder in self._folders.values():
             if path.is_relative_to(folder.path):
                 folder.check()

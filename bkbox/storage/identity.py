@@ -1,4 +1,4 @@
-"""Whose disk this is: ``<disk>/DISK``, written last when a disk is prepared, never changed.
+"""The identity of a disk: ``<disk>/DISK``, written last when a disk is prepared, never changed.
 
 A disk without it is not prepared. The uuid is part of every checksum of its log.
 """
@@ -27,9 +27,7 @@ class DiskIdentity:
 
 
 def read_identity(files: Files, disk: Path) -> DiskIdentity | None:
-    """The identity, None on a disk that was never prepared. Raises DamagedError,
-    FormatVersionError, DiskError.
-    """
+    """The identity, None on a disk that was never prepared. Raises DamagedError, FormatVersionError, DiskError."""
     path = disk / DISK_NAME
     fields = read_document(files, path, _FORMAT)
     if fields is None:

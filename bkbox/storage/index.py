@@ -1,14 +1,15 @@
-"""The index of a disk: where each entry lies, and the state of each ledger. Derived from the entry log, see rebuild.py.
+"""The index of a disk: the location of each entry, and the state of each ledger. Derived from the entry log, see
+rebuild.py.
 
-It has three layers. What was appended since the last checkpoint is in memory, in the active layer. A checkpoint freezes
-that one (``freeze``), which a new active layer covers from then on, writes it to the store (``write_frozen``, on any
-thread) and drops it (``drop_frozen``). Look-ups go from the newest layer to the oldest, and stop where the ledger was
-forgotten. So the store knows nothing that the log has not durably, if the log is synced before ``write_frozen``; after
-a crash a replay of the log makes the layer in memory again.
+It has three layers. The active layer, in memory, has what was appended since the last checkpoint. A checkpoint freezes
+it (``freeze``) under a new active layer, writes it to the store (``write_frozen``, on any thread) and drops it
+(``drop_frozen``). Look-ups go from the newest layer to the oldest, and stop at the layer in which the ledger was
+forgotten. The log is synced before ``write_frozen``, so the store names only records that are durable in the log. After
+a crash a replay of the log restores the layers in memory.
 
-All methods but ``write_frozen`` belong to one thread. The store sees a ledger's runs change while others read them;
-what is remembered of them (the last entries, cached runs) therefore changes in ``drop_frozen``, until when the frozen
-layer answers for all that does.
+All methods but ``write_frozen`` belong to one thread. ``write_frozen`` changes a ledger's runs in the store while they
+are being read. What is cached of them (the last entries, runs) therefore changes only in ``drop_frozen``; until then
+the frozen layer answers for everything that changed.
 """
 
 from __future__ import annotations
@@ -38,32 +39,32 @@ class LedgerIndex:
     """The index over an ordered store."""
 
     def __init__(self, store: OrderedStore) -> None:
-        """Raises IndexDamagedError, with the store closed, where the index has to be rebuilt."""
+        """Raises IndexDamagedError, with the store closed, if the index must be rebuilt."""
         try:
             self._stored = StoredIndex(store)
         except IndexDamagedError:
             store.close()
             raise
         self.finder = Finder(self._load, RUN_CACHE_BYTES)
-        """For look-ups; its ``active`` takes entries, and is another one after each ``freeze``."""
+        """The look-up; its ``active`` takes entries, and is replaced at each ``freeze``."""
         self._active = Layer(self.finder.active)
         self._frozen: Layer | None = None
         self._spare: Layer | None = None
         self._flush: IndexFlush | None = None
         self._last: dict[int, int] = {}
-        """The last stored entry of ledgers."""
+        """The last stored entry, by ledger."""
         self._place = Place()
 
     # ---- changes ---------------------------------------------------------------
 
     def apply(self, record: Record) -> None:
-        """Take in a state of a ledger, an explicit LAC or a FORGET; other kinds say nothing. DiskError."""
+        """Record a ledger state, an explicit LAC or a FORGET; other kinds are ignored. DiskError."""
         kind, body = record
         if kind is Kind.LEDGER:
             ledger, state = decode_ledger(body)
             if state.emptied:
                 self._active.forget(ledger)
-            complete = state.fenced and state.master_key is not None  # nothing can be added to it
+            complete = state.fenced and state.master_key is not None  # # nothing can be added to it
             old = None if complete else self.ledger_state(ledger)
             if old is not None:
                 key = old.master_key if state.master_key is None else state.master_key
@@ -80,7 +81,7 @@ class LedgerIndex:
     # ---- entries ---------------------------------------------------------------
 
     def find(self, ledger: int, entry: int) -> Location | None:
-        """Where an entry lies, None if the index has no such entry. DamagedError, DiskError."""
+        """The location of an entry, None if the index has no such entry. DamagedError, DiskError."""
         place = self._place
         if not self.finder.find(ledger, entry, place):
             return None
@@ -110,8 +111,8 @@ class LedgerIndex:
         return ranges
 
     def runs(self, ledger: int) -> Iterator[Run]:
-        """Runs with all entries of a ledger, as of the first step; they overlap. What is appended, checkpointed or
-        copied meanwhile takes none of them away.
+        """Runs with all entries of a ledger, as of the first step; they overlap. Concurrent appends, checkpoints and
+        copies take none of them away.
         """
         encoder = RunEncoder()
         for layer in self._layers():
@@ -121,13 +122,13 @@ class LedgerIndex:
         yield from self._stored.runs(ledger)
 
     def stored_runs(self, ledger: int, first: int) -> Iterator[Run]:
-        """The runs of the store, which newer layers may supersede, after the one of a ledger that begins with an entry;
-        (-1, -1): all.
+        """The runs of the store, starting after the run of a ledger that begins with entry ``first``; (-1, -1): all.
+        Newer layers may supersede them.
         """
         return self._stored.runs_after(ledger, first)
 
     def _layers(self) -> tuple[Layer, ...]:
-        """Those in memory, the newest first."""
+        """The layers in memory, the newest first."""
         return (self._active,) if self._frozen is None else (self._active, self._frozen)
 
     def _load(self, ledger: int, entry: int) -> Run | None:
@@ -190,21 +191,21 @@ class LedgerIndex:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is time to freeze the active layer for the memory that it takes."""
+        """True if the memory of the active layer makes a freeze due."""
         return self._active.memory >= INDEX_MEMORY_BYTES
 
     @property
     def is_overfull(self) -> bool:
-        """Whether nothing more should be taken in before the frozen layer has been dropped."""
+        """Backpressure: true if nothing more should be added before the frozen layer is dropped."""
         return self._active.memory >= 4 * INDEX_MEMORY_BYTES
 
     @property
     def is_frozen(self) -> bool:
-        """Whether something was frozen and not dropped yet."""
+        """True if a frozen layer was not dropped yet."""
         return self._frozen is not None
 
     def freeze(self) -> None:
-        """What is known now is what ``write_frozen`` is to write."""
+        """Freeze the active layer, for ``write_frozen``."""
         if self._frozen is not None:
             raise BugError("an index is frozen twice")
         self._frozen = self._active
@@ -214,19 +215,20 @@ class LedgerIndex:
         self.finder.active = self._active.entries
 
     def write_frozen(self, stamp: Stamp | None = None) -> None:
-        """Store what was frozen, durably, for the checkpoint of the stamp. On any thread; may be done again if it
-        fails. DiskError."""
+        """Store the frozen layer, durably, for the checkpoint of the stamp. On any thread; may be retried if it fails.
+        DiskError."""
         if self._frozen is None:
             raise BugError("nothing is frozen")
         self._flush = IndexFlush(self._stored, self._frozen, self._last.get)
         self._flush.run(stamp)
 
     def renew(self) -> None:
-        """Before ``write_frozen`` is done again that found no room. DiskFullError: there is none yet."""
+        """Reopen the store before a retry of a ``write_frozen`` that found no space. DiskFullError: there is
+        none yet."""
         self._stored.renew()
 
     def drop_frozen(self) -> None:
-        """The frozen layer has been written: the store answers for it from here on."""
+        """Drop the frozen layer, which has been written: the store answers for it from here on."""
         if self._frozen is None or self._flush is None:
             raise BugError("nothing was frozen and written")
         for ledger in self._flush.merged:
@@ -237,25 +239,25 @@ class LedgerIndex:
         self._spare, self._frozen, self._flush = self._frozen, None, None
 
     def flush(self, stamp: Stamp | None = None) -> None:
-        """All three at once."""
+        """Freeze, write and drop in one call."""
         self.freeze()
         self.write_frozen(stamp)
         self.drop_frozen()
 
     def stamp(self) -> Stamp:
-        """The checkpoint that the stored index was flushed for last. DiskError."""
+        """The checkpoint for which the stored index was last flushed. DiskError."""
         return self._stored.stamp()
 
     @property
     def damage(self) -> str:
-        """What of the stored index was seen not to be readable, in words; empty while nothing was."""
+        """The part of the stored index that was found unreadable, in words; empty if none was."""
         return self._stored.damage
 
     # ---- after a crash ---------------------------------------------------------------
 
     def find_gone(self, is_gone: Callable[[int, int, int], bool]) -> tuple[Changes, int]:
-        """What takes out the stored entries whose records, at [start, end) of a segment, are gone, for ``drop``; and
-        how many of them nothing newer is known of.
+        """The changes, for ``drop``, that remove the stored entries whose records at [start, end) of a segment are
+        gone; and the number of those entries that no newer layer has.
         """
 
         def is_superseded(ledger: int, entry: int) -> bool:
@@ -267,7 +269,7 @@ class LedgerIndex:
         return self._stored.find_gone(is_gone, is_superseded)
 
     def drop(self, changes: Changes) -> None:
-        """Carry out what ``find_gone`` found."""
+        """Carry out the changes of ``find_gone``."""
         self._stored.write(changes)
         self._last.clear()
         self.finder.drop_all()

@@ -1,12 +1,12 @@
-"""Writing what was learned since a checkpoint into the stored index.
+"""The flush of a frozen index layer into the stored index.
 
-A run beyond the last stored entry of its ledger, as nearly all are, is one put and needs no read. Where its span meets
-that of stored runs, they are merged: entries inside a stored span are added to that run, which may become several;
-those between two spans become runs of their own. What is newer wins.
+A run beyond the last stored entry of its ledger, as nearly all are, is one put and needs no read. If its span meets
+that of stored runs, they are merged. Entries inside a stored span are added to that run, which may become several;
+those between two spans become runs of their own. The newer entry wins.
 
-It may run on another thread than the one that goes on reading and appending: it touches the frozen layer, which nobody
-changes, and the store. It writes in slices, so that the other thread is never kept waiting for long. Doing it again
-after it failed half-way comes to the same.
+The flush may run on another thread while the disk's thread goes on reading and appending. It touches only the store and
+the frozen layer, which no thread changes. It writes in slices, so that the disk's thread never waits long. A flush
+repeated after it failed half-way has the same result.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from bkbox.storage.storedindex import (
 
 _SLICE_KEYS = 128
 _STATE_BYTES = 400
-"""Memory of a state or an explicit LAC."""
+"""Memory of a state or an explicit LAC, bytes."""
 
 
 @dataclass(slots=True)
 class Layer:
-    """What was learned since some moment: entries, states of ledgers and explicit LACs. Which ledgers were forgotten
-    since, so that nothing older about them counts, is in ``entries``.
+    """What was recorded since some moment: entries, ledger states, explicit LACs. ``entries`` also has the ledgers that
+    were forgotten since; older data about those does not count.
     """
 
     entries: Recent
@@ -45,11 +45,11 @@ class Layer:
 
     @property
     def memory(self) -> int:
-        """Bytes of memory, estimated."""
+        """Estimated memory, bytes."""
         return self.entries.memory + _STATE_BYTES * (len(self.states) + len(self.lacs))
 
     def forget(self, ledger: int) -> None:
-        """Everything so far about a ledger is void."""
+        """Void everything so far about a ledger."""
         self.entries.forget(ledger)
         self.states.pop(ledger, None)
         self.lacs.pop(ledger, None)
@@ -72,12 +72,12 @@ class IndexFlush:
         self._known_last = known_last
         self._changes: Changes = {}
         self.lasts: dict[int, int] = {}
-        """The last stored entry of the ledgers that it touched."""
+        """The last stored entry of the ledgers that the flush touched."""
         self.merged: set[int] = set()
-        """The ledgers of which stored runs were changed."""
+        """The ledgers whose stored runs were changed."""
 
     def run(self, stamp: Stamp | None) -> None:
-        """Write it all, with the stamp of the checkpoint that it is for, and make it durable. DiskError."""
+        """Write the layer, with the stamp of its checkpoint, and make it durable. DiskError."""
         for ledger in self._layer.entries.forgotten():
             self._stored.forget(self._changes, ledger)
             self.lasts[ledger] = -1
@@ -112,8 +112,8 @@ class IndexFlush:
         self.lasts[run.ledger] = max(last, run.last)
 
     def _merge(self, run: Run) -> None:
-        """Put a run among stored ones."""
-        self._write()  # the run before this one may have been merged with the same stored one
+        """Merge a run into the stored ones."""
+        self._write()  # # the run before this one may have been merged with the same stored one
         ledger, segment = run.ledger, run.segment
         entries = run.entries()
         at = 0

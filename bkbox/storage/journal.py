@@ -1,10 +1,10 @@
-"""The journal of a disk, for ``ack_after = journal``: the records of the entry log, synced before
-they are acknowledged.
+"""The journal of a disk, for ``ack_after = journal``: the records of the entry log, synced before they are
+acknowledged.
 
-``<journal dir>/<disk uuid>/<segment id>.log``, in the format of segment.py with a magic of its
-own. It is read after every stop that was not clean, from the segment that the checkpoint names: all that
-was acknowledged since is in it, in order. Every checkpoint starts a new segment and removes those
-before it. A segment is never continued by a later run and never sealed.
+``<journal dir>/<disk uuid>/<segment id>.log``, in the format of segment.py with a magic of its own. After every stop
+that was not clean it is read from the segment that the checkpoint names: everything acknowledged since is in it, in
+order. Every checkpoint starts a new segment and removes those before it. A later run never continues a segment, and
+none is ever sealed.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ class Journal:
         return list_segments(self._files, self._directory)
 
     def start(self, first: int) -> None:
-        """Start the segment after all that exist, and not before ``first``."""
+        """Start the segment after all existing ones, and not before ``first``."""
         existing = self.segments()
-        self._files.fsync_dir(self._directory)  # a segment whose maker was killed leaves no hole
+        self._files.fsync_dir(self._directory)  # # a segment whose maker was killed leaves no hole
         self._start(max(first, existing[-1] + 1 if existing else 1))
 
     def next_segment(self) -> None:
-        """Go on in the next segment, which exists when this returns; the next sync covers what was left."""
+        """Continue in the next segment, which exists when this returns; the next sync covers the one before it, too."""
         self._log.roll(None)
         self._log.create()
 
@@ -68,14 +68,14 @@ class Journal:
         self._log.create()
 
     def append(self, parts: Sequence[Part], size: int) -> None:
-        """Write parts, of ``size`` bytes, unsynced. DiskFullError: nothing of them is there; DiskFailedError."""
+        """Write parts, of ``size`` bytes, unsynced. DiskFullError: none of them was written; DiskFailedError."""
         if self._log.is_full_for(size):
             self.next_segment()
         self._log.append(parts, size)
 
     @property
     def is_durable(self) -> bool:
-        """Whether all that was appended is."""
+        """True if everything appended is durable."""
         return self._log.is_durable
 
     @property
@@ -93,7 +93,7 @@ class Journal:
         return self._log.durable_end
 
     def set_generation(self, generation: int) -> None:
-        """Of the start that appends."""
+        """Set the generation of the start that appends."""
         self._log.generation = generation
 
     def begin_sync(self) -> LogSync:
@@ -110,8 +110,8 @@ class Journal:
         on_record: Callable[[ScannedRecord], None],
         tail: TailMark | None = None,
     ) -> list[str]:
-        """Hand on all records from segment ``first``, in order; returns what was durable and
-        cannot be read, in words. ``tail``: how far it was seen to be durable.
+        """Hand on all records from segment ``first``, in order. Returns the data that was durable and cannot be read,
+        in words. ``tail``: how far the journal was known to be durable.
         """
         lost: list[str] = []
         existing = [segment for segment in self.segments() if segment >= first]
@@ -147,9 +147,7 @@ class Journal:
         return lost
 
     def retire(self, before: int | None) -> None:
-        """Remove the segments before ``before``, all if None; a checkpoint that says so is
-        durable.
-        """
+        """Remove the segments before ``before``, all if None, after a durable checkpoint that says so."""
         if before is not None:
             self._log.drop(before)
         old = [segment for segment in self.segments() if before is None or segment < before]

@@ -1,8 +1,8 @@
-"""Who is let in, on the bookie's port (the front-end's order) and on the admin API's: files with certificates and
-secrets are read here, and nowhere else.
+"""The access policy of the bookie's port (sent to the front-end as one message) and of the admin API's port. Files with
+certificates and secrets are read only here.
 
-They are read again when they change, so that a new certificate needs no restart; one that cannot be used is said and
-not taken over.
+They are read again when they change, so a new certificate needs no restart. Files that cannot be used are logged, and
+the previous policy stays in force.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def order_of(config: Config) -> Admit:
         raise BootError(
             f"certificates and users come to {len(payload)} bytes: {MESSAGE_BYTES_MAX - 1024} are allowed"
         )
-    Admittance.from_order(payload)  # what the front-end could not use is refused here
+    Admittance.from_order(payload)  # raises for what the front-end could not use
     return Admit(payload=payload)
 
 
 def files_of(config: Config) -> dict[str, tuple[str, Callable[[], object]]]:
-    """What of the order is read from files: by its name there, the key of the configuration and what reads the file,
-    which raises BootError."""
+    """The parts of the access policy that are read from files. Maps each part's name in the message to its
+    configuration key and the function that reads the file, which raises BootError."""
     found: dict[str, tuple[str, Callable[[], object]]] = {}
     if config.tls != OFF:
         found["certificate"] = (
@@ -93,14 +93,14 @@ def _door(config: Config) -> Door | None:
     if not config.http_listen:
         return None
     from bkbox.api.admin.door import (
-        door_of,  # OpenSSL and what HTTP needs are loaded by who uses them
+        door_of,  # loaded on use: OpenSSL and the HTTP libraries are not needed otherwise
     )
 
     return door_of(config)
 
 
 class Credentials:
-    """The last ones that could be used: ``order`` of the front-end, ``door`` of the admin API's port where there is
+    """The last usable access policies: ``order`` for the front-end, ``door`` for the admin API's TCP port, None without
     one."""
 
     def __init__(self) -> None:
@@ -110,13 +110,14 @@ class Credentials:
         self._next_s = 0.0
 
     def take(self, config: Config) -> None:
-        """Read the files of this configuration. Raises BootError; then everything is as it was."""
+        """Read the files that this configuration names. On BootError nothing has changed."""
         seen = _seen(config)
         self.order, self.door = order_of(config), _door(config)
         self._seen = seen
 
     def look(self, config: Config, now_s: float) -> bool:
-        """Read the files anew if one of them has changed since, every few seconds; whether that was done."""
+        """Read the files again if one has changed, checked every few seconds. Returns True if new ones were put in
+        force."""
         if now_s < self._next_s:
             return False
         self._next_s = now_s + _LOOK_EVERY_S

@@ -1,8 +1,8 @@
-"""A bookie that says on its network that it is there (mDNS service discovery, RFC 6762 and 6763), for first contact.
+"""Announces the bookie on its network by mDNS service discovery (RFC 6762 and 6763), for first contact.
 
-It is a convenience for people and their screens: who belongs to a cluster is what the metadata store says, and nothing
-here is ever asked about that. So no failure of it reaches the bookie, and it speaks on one interface only, the one that
-has the advertised address. Off unless ``announce = true``.
+It is a convenience for people and their screens. Membership of a cluster is decided by the metadata store alone and
+never by an announcement. So no failure here reaches the bookie, and only one interface is used, the one with the
+advertised address. Off unless ``announce = true``.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from bkbox.config.schema import Config
 
     class AnnouncedBookie(Protocol):
-        """What an announcement needs of the supervisor."""
+        """The part of the supervisor that an announcement uses."""
 
         config: Config
         listen: str
@@ -42,7 +42,7 @@ log = logging.getLogger(__name__)
 SERVICE = "_bkbox._tcp.local."
 
 _AGAIN_S, _AGAIN_MAX_S = 1.0, 60.0
-"""The first pause after a failure, and what the doubled ones come to."""
+"""The first back-off after a failure, and the bound up to which it doubles."""
 
 _GOODBYE_S = 2.0
 _LABEL_BYTES_MAX = 63
@@ -51,7 +51,7 @@ _DIGEST_DIGITS = 6
 
 @contextlib.asynccontextmanager
 async def announced(bookie: AnnouncedBookie) -> AsyncIterator[None]:
-    """Inside, the bookie is announced if its configuration wants that, and at the end it says goodbye."""
+    """Announce the bookie inside the context if its configuration wants that, and say goodbye at the end."""
     if not bookie.config.announce:
         yield
         return
@@ -100,7 +100,7 @@ async def _announce(bookie: AnnouncedBookie) -> None:
 
 
 async def _advertised_address(bookie: AnnouncedBookie) -> str:
-    """OSError where the name is not known."""
+    """The address that the advertised name resolves to. Raises OSError where it does not resolve."""
     host = bookie.config.advertised_host
     found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     return str(found[0][4][0])
@@ -131,9 +131,10 @@ def _service(bookie: AnnouncedBookie, address: str) -> ServiceInfo:
 
 
 def service_label(bookie_id: str) -> str:
-    """A DNS label made of a bookie's id, which may have dots and be longer; its text record has the id itself.
+    """A DNS label made from a bookie id, which may have dots and be longer. The text record has the id itself.
 
-    Ids that are no labels get a digest, as others that differ in such signs only may be announced at the same moment.
+    An id that is no valid label gets a digest appended: another id that differs only in such characters may be
+    announced at the same moment.
     """
     label = re.sub(r"[^a-z0-9-]", "-", bookie_id.lower()).strip("-")
     if label == bookie_id and len(label) <= _LABEL_BYTES_MAX:
@@ -143,7 +144,7 @@ def service_label(bookie_id: str) -> str:
 
 
 def properties_of(raw: Mapping[bytes, bytes | None]) -> dict[str, str]:
-    """What a text record says. It comes from the network: anything may be in it, so nothing but text comes out."""
+    """Decode a text record. It comes from the network and may contain anything, so only valid text is returned."""
     return {
         key.decode("ascii", "replace"): "".join(
             character if character.isprintable() else "?"

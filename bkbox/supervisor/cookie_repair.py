@@ -1,6 +1,6 @@
-"""Carrying out what cookies.py has planned, and the commands that look and repair.
+"""Carries out the plans of cookies.py, and implements the commands that inspect and repair cookies.
 
-Whatever a crash in between must not forget is written first.
+Invariant: what a crash in between must not forget is written first.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def prepare(files: Files, evidence: Evidence, item: Directory, uuid: UUID) -> No
 
 
 async def write_to_metadata(store: MetadataStore, evidence: Evidence) -> None:
-    """Bring the metadata store's cookie up to the configuration, if it differs."""
+    """Bring the metadata store's cookie up to date with the configuration, if they differ."""
     data = cookies.encode(evidence.expected)
     version = evidence.stored.version if evidence.stored is not None else None
     if evidence.stored is None or evidence.stored.value != data:
@@ -60,11 +60,11 @@ async def carry_out(
     *,
     in_place_of: Mapping[str, str] = MappingProxyType({}),
 ) -> None:
-    """Do what plan_of() said. What a crash in between must not forget is written first.
+    """Carry out the plan of plan_of(). What a crash in between must not forget is written first.
 
-    ``in_place_of``: the lost disks, by the paths of the empty ones that stand in for them; nothing else is lost with
-    one of these. The metadata store comes before the empty directories: as long as they are empty a start is refused,
-    so none can come between a disk's replacement and the epoch that bars the old one.
+    ``in_place_of`` maps the path of each empty replacement disk to the lost disk; nothing else counts as lost with one
+    of these. The metadata store is written before the empty directories. A start is refused while they are empty, so no
+    start can come between a disk's replacement and the epoch that bars the old disk.
     """
     assert evidence.stored is not None
     stored = cookies.decode(evidence.stored.value)
@@ -96,7 +96,7 @@ async def carry_out(
     bookie = BookieId(str(evidence.expected.bookie_host))
     await _forget_past(evidence, store, bookie)
     version = evidence.stored.version
-    while version < epoch:  # a cookie that was deleted and made anew counts from 0 again
+    while version < epoch:  # a cookie that was deleted and created again counts from 0
         data = cookies.encode(evidence.expected)
         version = (await store.write_cookie(bookie, data, version)).version
     replacements = _replacements(evidence, stored, in_place_of)
@@ -113,7 +113,7 @@ async def carry_out(
 
 
 async def _forget_past(evidence: Evidence, store: MetadataStore, bookie: BookieId) -> None:
-    """The record says nothing any more of disks from the past, whose dirty markers do from now on."""
+    """Drop older copies of disks from the disk record: from now on their dirty markers carry the loss."""
     past = {
         str(item.identity.uuid)
         for item in evidence.disks
@@ -126,7 +126,7 @@ async def _forget_past(evidence: Evidence, store: MetadataStore, bookie: BookieI
 
 
 async def accept_older_metadata(evidence: Evidence, store: MetadataStore, files: Files) -> None:
-    """Go on with a metadata store that is behind the disks: its record is not behind them from now on."""
+    """Accept a metadata store that is behind the disks: its record is brought level with them."""
     found = [read_witness(files, item.path) for item in evidence.disks]
     seen = [each for each in found if each is not None]
     sequence = max((each.record.sequence for each in seen), default=0)
@@ -139,8 +139,9 @@ async def accept_older_metadata(evidence: Evidence, store: MetadataStore, files:
 def _replacements(
     evidence: Evidence, stored: Cookie, in_place_of: Mapping[str, str]
 ) -> list[Directory]:
-    """The empty disks that stand in for lost ones: those that the stored cookie or the caller names, and all where the
-    cookie names others and none of these is left to remember the loss (a Java bookie's cookie, for one)."""
+    """The empty disks that replace lost ones. These are the disks that the stored cookie or the caller names. If the
+    cookie names other disks and none of those is left to remember the loss (a Java bookie's cookie, for one), all empty
+    disks are replacements."""
     empty = [item for item in evidence.disks if item.state is DirState.EMPTY]
     if removed(evidence, stored) and len(empty) == len(evidence.disks):
         return empty
@@ -157,13 +158,13 @@ def _journal_gone(evidence: Evidence, stored: Cookie) -> bool:
 
 
 async def inspect(config: Config) -> CookieReport:
-    """What `bkbox cookie show` and `verify` print; changes nothing."""
+    """The report that `bkbox cookie show` and `verify` print. Changes nothing."""
     async with await connect(config.metadata, config.metadata_wait_s) as store:
         return judge(await gather(config, store, RealFiles()), str(config.path))
 
 
 async def plan_repair(config: Config, *, older_metadata: bool = False) -> RepairPlan:
-    """What `bkbox cookie repair` would do; changes nothing."""
+    """The plan of `bkbox cookie repair`. Changes nothing."""
     async with await connect(config.metadata, config.metadata_wait_s) as store:
         evidence = await gather(config, store, RealFiles())
     if not (older_metadata and evidence.store_behind):
@@ -174,8 +175,8 @@ async def plan_repair(config: Config, *, older_metadata: bool = False) -> Repair
 
 
 async def apply_repair(config: Config, *, older_metadata: bool = False) -> None:
-    """Repair, under the locks of the disks; ``older_metadata``: go on with a metadata store that is behind them. Raises
-    BookieRunningError, OperatorError."""
+    """Carry out the repair with the disks locked. ``older_metadata`` accepts a metadata store that is behind the disks.
+    Raises BookieRunningError, OperatorError."""
     files = RealFiles()
     held = lock_all(config, files, create=True)
     try:

@@ -1,15 +1,15 @@
-"""Cookies: whether disks, metadata store and configuration speak of the same bookie, and what would mend it.
+"""Cookies: compares disks, metadata store and configuration, and plans the repair where they differ.
 
-A cookie in BookKeeper's own format (wire/cookie.py) stands in the metadata store and in every directory of a bookie
-(directories.py). What is found is judged by pure functions; what they plan is carried out by cookie_repair.py. The
-rules of repair:
+A cookie in BookKeeper's own format (wire/cookie.py) is kept in the metadata store and in every directory of a bookie
+(directories.py). Pure functions judge the evidence and make the plan; cookie_repair.py carries it out. The rules of
+repair:
 
-- a directory that the stored cookie names and that is empty now was lost: it is prepared anew and marked 'replaced',
+- a directory that the stored cookie names and that is empty now was lost: it is prepared again and marked 'replaced',
   so that the next start goes through phase one and stamps ``VERSION`` only afterwards;
 - an empty directory that the stored cookie does not name is new: nothing was lost with it;
-- whatever else may have been lost (a ``VERSION`` that vanished alone, a disk taken out of the configuration, a journal
-  that is gone under disks that were not stopped cleanly) is recorded in the dirty markers first, which makes the
-  next start a host crash;
+- any other possible loss (a ``VERSION`` that vanished alone, a disk taken out of the configuration, a journal that is
+  gone under disks that were not stopped cleanly) is recorded in the dirty markers first, which makes the next start a
+  host crash;
 - a directory of another bookie or another cluster, one that is out of date, or one that holds something else, is never
   written to.
 """
@@ -86,7 +86,7 @@ class RepairPlan:
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """All that a judgement needs."""
+    """Everything that the judging functions take as input."""
 
     expected: Cookie
     instance_id: str
@@ -94,12 +94,12 @@ class Evidence:
     disks: tuple[Directory, ...]
     journal: Directory | None
     let_go: frozenset[str] = frozenset()
-    """Paths of disks that hold nothing: `bkbox disk remove` has noted so on them."""
+    """Paths of empty disks, as `bkbox disk remove` has noted on them."""
     record: BookieRecord = NOTHING
     record_version: int | None = None
-    """What the metadata store has of the disks, and its version; None: nothing."""
+    """The stored disk record's version; the record is empty where this is None."""
     store_behind: str = ""
-    """Why the metadata store is an older copy of itself; empty where nothing says so."""
+    """Why the metadata store is an older copy of itself; empty without evidence of that."""
 
     @property
     def directories(self) -> tuple[Directory, ...]:
@@ -118,7 +118,7 @@ def expected_cookie(config: Config, instance_id: str) -> Cookie:
 
 
 async def gather(config: Config, store: MetadataStore, files: Files) -> Evidence:
-    """Look at everything."""
+    """Gather the evidence from disks, configuration and metadata store."""
     instance_id = await store.instance_id()
     bookie = BookieId(config.bookie_id)
     stored = await store.read_cookie(bookie)
@@ -128,7 +128,7 @@ async def gather(config: Config, store: MetadataStore, files: Files) -> Evidence
 
 
 def _in_present(evidence: Evidence, files: Files) -> Evidence:
-    """With what is from the past: disks, or the metadata store (witness.py)."""
+    """Add the findings about older copies, of a disk or of the metadata store (witness.py)."""
     record = evidence.record
     ours = {
         str(item.identity.uuid): item
@@ -155,7 +155,7 @@ def _in_present(evidence: Evidence, files: Files) -> Evidence:
 def look_at_disks(
     config: Config, files: Files, instance_id: str, stored: Versioned[bytes] | None
 ) -> Evidence:
-    """The part of it that waits for disks. ``stored``: what the metadata store has."""
+    """The part of gather() that waits for disks. ``stored``: the cookie in the metadata store."""
     expected = expected_cookie(config, instance_id)
     paths = (*config.disks, *((config.journal,) if config.journal else ()))
     found = in_time([look_at(files, path, expected, instance_id) for path in paths], stored)
@@ -274,13 +274,13 @@ def _advice(evidence: Evidence, plan: RepairPlan, config_path: str) -> str:
 
 
 def _with_config(refusal: str, config_path: str) -> str:
-    """With the command that a refusal names as it has to be given."""
+    """Complete the command that a refusal names, so that it can be run as it stands."""
     command = f"{_ACCEPT_OLDER_METADATA} --config {config_path}"
     return refusal.replace(_ACCEPT_OLDER_METADATA, command)
 
 
 def plan_of(evidence: Evidence) -> RepairPlan:
-    """What a repair does, or why there must be none."""
+    """Plan the repair, or say why there must be none."""
     if evidence.stored is None:
         if all(item.state is DirState.EMPTY for item in evidence.directories):
             return RepairPlan(refusal="this bookie is not known yet: run bkbox init")
@@ -352,6 +352,6 @@ def _steps_for(evidence: Evidence, stored: Cookie, item: Directory) -> list[str]
 
 
 def removed(evidence: Evidence, stored: Cookie) -> list[str]:
-    """Disks that the stored cookie names and the configuration does not, and with which something may have gone."""
+    """Disks that the stored cookie names, the configuration does not, and with which data may have been lost."""
     known = {str(item.path) for item in evidence.disks} | evidence.let_go
     return [path for path in cookies.directories(stored.ledger_dirs) if path not in known]

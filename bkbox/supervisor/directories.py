@@ -1,12 +1,12 @@
-"""One data disk or journal directory: what it turned out to be, its lock, its stamp.
+"""One data disk or journal directory: its state, its lock, its stamp.
 
 Each has an identity of its own (``DISK``: uuid, bookie, cluster), which tells an emptied directory, another bookie's
 disk and another cluster's disk apart; a cookie (``VERSION``), byte for byte as Java writes it; and an ``EPOCH``.
 
-A disk that was taken out, or replaced by another, and comes back later is out of date: it knows nothing of the fences
-and entries of the time between. Its files look as good as ever. So every repair raises the version of the metadata
-store's cookie, and each directory that took part in it holds that version (``EPOCH``; none means 0, that of
-`bkbox init`); one that holds an older version is refused.
+A disk that was removed or replaced and comes back later is out of date: it lacks the fences and entries of the time
+between, although its files look intact. So every repair raises the version of the metadata store's cookie, and each
+directory that took part holds that version (``EPOCH``; a missing one means 0, the version of `bkbox init`). A directory
+with an older version is refused.
 """
 
 from __future__ import annotations
@@ -44,19 +44,18 @@ _NOT_DATA = frozenset(
         *(WITNESS_NAME, f"{WITNESS_NAME}.new"),
     }
 )
-"""What may stand in a directory that counts as empty: a repair that was interrupted leaves some of these."""
+"""Files that a directory may hold and still count as empty: an interrupted repair leaves some of these."""
 
 _ENTRY_LOG = "entrylog"
 _HALF_PREPARED = _NOT_DATA | {_ENTRY_LOG, "index", "CHECKPOINT", "CHECKPOINT.new"}
-"""The same while a disk is being prepared, as long as nothing is in its entry log. Spelled out here: the modules that
-these names belong to load LevelDB.
-"""
+"""The same for a disk that is being prepared, as long as its entry log is empty. Spelled out here because the modules
+that define these names load LevelDB."""
 
 _WRITTEN_BY_INIT = _HALF_PREPARED | {DISK_NAME, VERSION_NAME, f"{VERSION_NAME}.new"}
 
 
 class DirState(Enum):
-    """What a directory turned out to be."""
+    """The state of a directory."""
 
     GOOD = "good"
     EMPTY = "empty"
@@ -97,7 +96,7 @@ class Directory:
 
 
 def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Directory:
-    """Judge one directory."""
+    """Determine the state of one directory."""
     try:
         names = files.listdir(path) if files.exists(path) else []
         identity = read_identity(files, path)
@@ -128,13 +127,13 @@ def look_at(files: Files, path: Path, expected: Cookie, instance_id: str) -> Dir
 
 
 def _holds_only(files: Files, path: Path, allowed: frozenset[str]) -> bool:
-    """Whether there is nothing else in a directory, and nothing at all in its entry log."""
+    """True if the directory holds only ``allowed`` names, and its entry log nothing at all."""
     log = path / _ENTRY_LOG
     return set(files.listdir(path)) <= allowed and not (files.exists(log) and files.listdir(log))
 
 
 def _read_epoch(files: Files, path: Path) -> int:
-    """0 where it is missing or cannot be read: the oldest there is."""
+    """The directory's epoch; 0, the oldest there is, where the file is missing or cannot be read."""
     try:
         fields = read_document(files, path / EPOCH_NAME, _EPOCH_FORMAT)
         return int(fields["epoch"]) if fields is not None else 0
@@ -147,7 +146,7 @@ def write_epoch(files: Files, path: Path, epoch: int) -> None:
 
 
 def in_time(found: Sequence[Directory], stored: Versioned[bytes] | None) -> tuple[Directory, ...]:
-    """The directories of one bookie, and which of them are out of date."""
+    """Mark the directories of one bookie that are out of date."""
     ours = [item for item in found if item.state in OURS]
     if stored is None or all(item.epoch >= stored.version for item in ours):
         return tuple(found)
@@ -206,7 +205,7 @@ def stamp(files: Files, path: Path, expected: Cookie) -> None:
 def lock_all(config: Config, files: Files, *, create: bool) -> dict[Path, DiskLock]:
     """Lock every directory of the bookie, or none. Raises BookieRunningError, DiskError.
 
-    Without ``create`` a missing directory is left alone: it may be a mount that is not there.
+    Without ``create`` a missing directory is left alone: it may be a mount point whose file system is not mounted.
     """
     held: dict[Path, DiskLock] = {}
     try:
@@ -223,7 +222,7 @@ def lock_all(config: Config, files: Files, *, create: bool) -> dict[Path, DiskLo
 
 
 def make_directory(files: Files, path: Path) -> None:
-    """Create a directory and its missing parents, durably: what is synced below a name that is lost is lost, too."""
+    """Create a directory and its missing parents, durably: a synced file is lost when a name above it is lost."""
     missing = [path]
     while not files.exists(missing[-1].parent):
         missing.append(missing[-1].parent)
@@ -233,5 +232,5 @@ def make_directory(files: Files, path: Path) -> None:
 
 
 def only_from_init(files: Files, path: Path) -> bool:
-    """Whether a directory holds nothing but what `bkbox init` writes, and no bookie has written to it since."""
+    """True if the directory holds only what `bkbox init` writes: no bookie has written to it since."""
     return not files.exists(path) or _holds_only(files, path, _WRITTEN_BY_INIT)

@@ -1,19 +1,19 @@
-"""Disks that come and go while the bookie runs: add, drain, replace, remove.
+"""Adds, drains, replaces and removes disks of a running bookie.
 
-The configuration file is the operator's, and nothing is ever written to it. It names a disk from before the disk is
-added until after it is removed. So whatever happens in between, a start finds every disk that may hold something.
+The configuration file belongs to the operator and is never written. It names a disk from before the disk is added until
+after it is removed. So a start finds every disk that may hold data, whatever happens in between.
 
-One change at a time. What each must not do is looked at before anything is changed, and what a crash in between must
-not forget is written first (cookie_repair.py): a start then either goes on as if the change had never been asked for
-or refuses and names the command that finishes it.
+One change runs at a time. All refusals are checked before anything is changed. What a crash in between must not forget
+is written first (cookie_repair.py): a start then either goes on as if the change had never been requested, or refuses
+and names the command that finishes it.
 
-- *add*: cookies of the metadata store and of all disks, then the new disk is prepared, its worker started, and the
-  front-end told. It gets new ledgers by its room; nothing is moved to it.
-- *drain*: the disk takes no new ledgers from the moment in which that is noted on it; its ledgers are moved by a job.
+- *add*: the cookies of the metadata store and of all disks are written, then the new disk is prepared, its worker is
+  started, and the front-end is told. It gets new ledgers by its free space; no ledger is migrated to it.
+- *drain*: the disk takes no new ledgers from the moment the drain is noted on it; a job migrates its ledgers.
 - *remove*: only a disk without ledgers. *Removed* is noted on it, then the cookies are written without it.
 - *replace*: only a disk that has failed. The new one is prepared as its replacement, as `bkbox cookie repair` does
-  while the bookie is down; phase one then puts the ledgers of the old one, and only those, into limbo on the new one
-  before that one serves; phase two refills it from peers.
+  while the bookie is down. Before the new disk serves, phase one puts the old disk's ledgers, and only those, into
+  limbo on it; phase two refills it from peers.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from bkbox.supervisor.draining import DrainingBookie
 
     class ChangingBookie(DrainingBookie, Protocol):
-        """What changes of its disks need of a bookie, and what of it they change."""
+        """The part of a bookie that disk changes read and modify."""
 
         config: Config
         disks: list[Disk]
@@ -66,7 +66,7 @@ _END_S = 5.0
 
 
 class DiskChanges:
-    """Those of one bookie that is up. What is refused raises DiskChangeError, and nothing has changed then."""
+    """Disk changes of one running bookie. A refused change raises DiskChangeError and has changed nothing."""
 
     def __init__(self, bookie: ChangingBookie, base: Ground, files: Files) -> None:
         self._bookie = bookie
@@ -78,7 +78,7 @@ class DiskChanges:
     # ---- add ----------------------------------------------------------------------------------------
 
     async def add(self, path: Path) -> list[str]:
-        """Take in a disk that the configuration file newly names; what there is to say about it."""
+        """Add a disk that the configuration file newly names. Returns notes for the operator."""
         async with self._one:
             bookie = self._bookie
             config = self._newly_named(path, gone=None)
@@ -97,7 +97,8 @@ class DiskChanges:
             return [*said, *await self._answer_commands(socket_before)]
 
     def _newly_named(self, path: Path, gone: Disk | None) -> Config:
-        """The present configuration with the disks that the file names now, which are those of before but for these."""
+        """The running configuration with the disks that the file names now. Apart from these the disks must be the
+        same."""
         bookie = self._bookie
         named = configuration.load(bookie.config.path, os.environ).disks
         wanted = {disk.path for disk in bookie.disks if disk is not gone} | {path}
@@ -114,7 +115,7 @@ class DiskChanges:
         return dataclasses.replace(bookie.config, disks=named)
 
     def _require_usable(self, path: Path) -> list[str]:
-        """A folder that is no disk in use; what is to be known about it."""
+        """Check that the folder is not a disk in use. Returns notes for the operator."""
         if not path.is_dir():
             raise DiskChangeError(f"{path} is not there: mount the disk, or make the folder, first")
         device = path.stat().st_dev
@@ -133,7 +134,7 @@ class DiskChanges:
         ]
 
     async def _look(self, config: Config, path: Path) -> cookies.Evidence:
-        """That the disk is empty, and all others are in order."""
+        """Check that the new disk is empty and all other disks are in order."""
         evidence = await cookies.gather(config, self._base.store, self._files)
         found = _item(evidence, path)
         if found.state is not DirState.EMPTY:
@@ -149,11 +150,11 @@ class DiskChanges:
     async def _prepare(
         self, config: Config, path: Path, lock: DiskLock, in_place_of: Mapping[str, str]
     ) -> Disk:
-        """Cookies and the new disk; the bookie has the configuration from then on."""
+        """Write the cookies and prepare the new disk. The bookie runs with the new configuration from then on."""
         from bkbox.supervisor.cookie_repair import carry_out  # it can format disks
 
         bookie = self._bookie
-        evidence = await self._look(config, path)  # once more, now that nobody else can use it
+        evidence = await self._look(config, path)  # again, now under the disk's lock
         bookie.use_folder(path)
         await carry_out(evidence, self._base.store, self._files, in_place_of=in_place_of)
         bookie.config = config
@@ -183,8 +184,8 @@ class DiskChanges:
     # ---- replace ------------------------------------------------------------------------------------
 
     async def replace(self, old: Disk, path: Path, *, dry_run: bool = False) -> list[str]:
-        """Put an empty disk in the place of one that has failed; what there is to say about it. With ``dry_run`` all
-        that could refuse it is looked at, and nothing is changed."""
+        """Replace a failed disk by an empty one. Returns notes for the operator. With ``dry_run`` every reason for a
+        refusal is checked, and nothing is changed."""
         async with self._one:
             if old.in_service and not old.trouble:
                 raise DiskChangeError(
@@ -220,7 +221,7 @@ class DiskChanges:
             raise
 
     def _take_back(self, old: Disk) -> None:
-        """The replacement was refused: everything about the failed disk is as before."""
+        """Undo a refused replacement: everything about the failed disk is as before."""
         with contextlib.suppress(BkboxError):
             old.lock = DiskLock(old.path)
         self._bookie.keep_disk(self._base, old)
@@ -228,7 +229,7 @@ class DiskChanges:
     # ---- remove -------------------------------------------------------------------------------------
 
     async def remove(self, disk: Disk) -> list[str]:
-        """Let go of a disk that holds nothing any more; what is left to do."""
+        """Remove a disk that holds no ledgers. Returns what is left for the operator to do."""
         from bkbox.supervisor.cookie_repair import carry_out
 
         async with self._one:
@@ -241,7 +242,7 @@ class DiskChanges:
                 raise DiskChangeError(
                     f"{disk.path} holds {held} and takes new ones: drain it first (bkbox disk drain {disk.path})"
                 )
-            async with bookie.moving.lock:  # nobody puts anything on it meanwhile
+            async with bookie.moving.lock:  # no ledger is migrated to it meanwhile
                 await self._require_empty(disk)
                 left = tuple(other.path for other in bookie.disks if other is not disk)
                 config = dataclasses.replace(bookie.config, disks=left)
@@ -265,7 +266,8 @@ class DiskChanges:
             return [said, *await self._answer_commands(socket_before)]
 
     async def _answer_commands(self, socket_before: Path) -> list[str]:
-        """Where the configuration has no `run_dir` the admin socket is on the first disk, which may be another now."""
+        """Answer commands on the admin socket's new path. Without `run_dir` the socket is on the first disk, which may
+        have changed."""
         path = admin_socket_path(self._bookie.config)
         if path == socket_before and path.exists():
             return []
@@ -320,5 +322,5 @@ def _item(evidence: cookies.Evidence, path: Path) -> Directory:
 
 
 def _line(paths: Sequence[Path]) -> str:
-    """As the configuration has it."""
+    """The ``disks`` line as the configuration file has it."""
     return f"disks = {json.dumps([str(path) for path in paths])}"

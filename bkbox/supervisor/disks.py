@@ -1,4 +1,4 @@
-"""One data disk as the supervisor sees it: what the start found, its worker, and how it stands now."""
+"""One data disk as the supervisor sees it: the findings of the start, its worker, and its present state."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from bkbox.supervisor.meter import Meter
 from bkbox.supervisor.process import Child
 
 DRAINING = "draining"
-"""The reason for which a disk takes no new ledgers while it gives away those that it has, which are still written."""
+"""The reason why a draining disk takes no new ledgers. The ledgers that it still has are written as before."""
 
 
 @dataclass(slots=True)
 class Disk:
-    """A data disk. ``number`` is its place in the configuration, ``uuid`` its name everywhere else."""
+    """A data disk. ``number`` is its position in the configuration; ``uuid`` identifies it everywhere else."""
 
     number: int
     path: Path
@@ -31,20 +31,20 @@ class Disk:
     before: Marker | None = None
     """The dirty marker as this start found it; None: clean."""
     run: Run | None = None
-    """What this run of the bookie wrote into the marker."""
+    """The present run, as it was written into the dirty marker."""
     host_crash: bool = False
     needs_stamp: bool = False
-    """It stands in for a lost disk and gets its VERSION after phase one."""
+    """It replaces a lost disk and gets its VERSION after phase one."""
     crash_class: DiskClass = DiskClass.CLEAN
     reason: str = ""
     may_have_lost: bool = False
     only_active: bool = False
-    """What it may have lost is of ledgers that are marked active, and of no others."""
+    """Only ledgers that are marked active may have lost something."""
     opened: messages.DiskOpened | None = None
     child: Child | None = None
     restarts: int = 0
     settled: bool = False
-    """Its present worker replayed the log, and what may have been lost is accounted for."""
+    """Its present worker replayed the log, and every possible loss is accounted for."""
     in_service: bool = False
     begun: bool = False
     """Its dirty marker names the present run."""
@@ -54,18 +54,18 @@ class Disk:
     """The front-end knows all its ledgers, whether it is in service or not."""
     trouble: str = ""
     error: BkboxError | OSError | None = None
-    """What kept it from being opened."""
+    """The error that kept it from being opened."""
     in_doubt: str = ""
-    """Why it is not known of some ledger whether its home is still here; empty otherwise (moving.py)."""
+    """Why the disk assignment of some ledger on it is unresolved; empty otherwise (moving.py)."""
     draining: bool = False
-    """It gives away its ledgers and takes no new ones (draining.py)."""
+    """It is draining: its ledgers are migrated away, and it takes no new ones (draining.py)."""
     intents: frozenset[str] = frozenset()
-    """Why it is wanted to take no entries, beside what holds for the whole bookie (intents.py)."""
+    """Read-only requests for this disk, apart from those for the whole bookie (intents.py)."""
     keeping: asyncio.Task[None] | None = None
-    """Brings its worker back."""
+    """The task that restarts its worker."""
     stats: dict[str, Any] = field(default_factory=dict)
     meter: Meter = field(default_factory=Meter)
-    """What its worker does per second."""
+    """Rates of its worker's counters, per second."""
 
     @property
     def usable(self) -> bool:
@@ -74,7 +74,7 @@ class Disk:
 
     @property
     def is_waiting(self) -> bool:
-        """It is open, and was not accounted for, because other disks are away."""
+        """It is open but not accounted for, because other disks are away."""
         return self.waits and not self.settled and self.child is not None and self.child.running
 
     @property
@@ -88,7 +88,7 @@ class Disk:
         timeout_s: float | None = None,
         fds: Sequence[int] = (),
     ) -> messages.Message:
-        """Call the disk's worker. Raises what it met, or ConnectionLostError where it is gone."""
+        """Call the disk's worker. Raises the worker's error, or ConnectionLostError without a worker."""
         if self.child is None:
             raise ConnectionLostError(f"the worker of disk {self.path} has not been started")
         return await self.child.control.call(message, fds, timeout_s)

@@ -1,7 +1,7 @@
-"""Disks that give away their ledgers: who may, to which disks, and what the drain job asks of the supervisor.
+"""Drains: which disks may drain, which disks are targets, and the supervisor's side of the drain job.
 
-That a disk drains is noted on it (drainmark.py) before the front-end is told, and a new front-end is told before it
-serves: from then on the disk gets no new ledger, whatever dies.
+A drain is noted on the disk (drainmark.py) before the front-end is told, and a new front-end is told before it serves.
+From then on the disk gets no new ledger, whichever process dies.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bkbox.supervisor.moving import Moving
 
     class DrainingBookie(Protocol):
-        """What drains need to know of a bookie."""
+        """The part of a bookie that drains use."""
 
         @property
         def config(self) -> Config: ...
@@ -47,14 +47,14 @@ if TYPE_CHECKING:
 
 
 ANSWER_S = 30.0
-"""A process that does not answer for so long is as good as gone."""
+"""Time-out for a call to a process, which then counts as gone."""
 
 
 class Drains:
-    """Those of one bookie that is up. What is refused raises DiskChangeError, and nothing has changed then."""
+    """Drains of one running bookie. A refused request raises DiskChangeError and has changed nothing."""
 
     def __init__(self, bookie: DrainingBookie, files: Files, one: asyncio.Lock) -> None:
-        """``one``: held by whoever changes anything about disks."""
+        """``one``: the lock that every change of disks holds."""
         self._bookie = bookie
         self._files = files
         self._one = one
@@ -74,7 +74,7 @@ class Drains:
             reply = await self._answer(call)
         except BkboxError as error:
             reply = refusal(error)
-        except OSError as error:  # a process that does not answer in time
+        except OSError as error:  # the process timed out
             reply = refusal(DiskChangeError(f"{type(error).__name__}: {error_text(error)}"))
         reply.call = call.call
         repair.control.send(reply)
@@ -96,7 +96,7 @@ class Drains:
     # ---- what operators ask -------------------------------------------------------------------------
 
     async def set_draining(self, disk: Disk, *, wanted: bool) -> None:
-        """Whether the disk is to take no new ledgers; when this returns, none is created there any more."""
+        """Start or cancel a drain. When this returns with ``wanted``, no new ledger is created on the disk any more."""
         async with self._one:
             if wanted and not disk.draining:
                 self._require_drainable(disk)
@@ -106,15 +106,16 @@ class Drains:
             await self.tell_room()
 
     async def tell_room(self) -> None:
-        """When this returns, new ledgers go to the disks that are to have them, a new one among them."""
+        """Tell the front-end the free space. When this returns, new ledgers go to the intended disks, a new one
+        included."""
         bookie = self._bookie
         await self.tell_frontend(
             news_of_room(bookie.disks, self._files, allowed=bookie.takes_new_ledgers)
         )
 
     def plan_drain(self, disk: Disk) -> DrainPlan:
-        """What a drain comes to, or why it is not to be."""
-        from bkbox.api.admin.disks import DrainPlan  # what asks is here, too
+        """Plan a drain, or raise the reason why it is refused."""
+        from bkbox.api.admin.disks import DrainPlan  # the caller has loaded this module already
 
         takers = self._takers(disk)
         needed, room = _log_bytes(disk.path), sum(map(self.room_of, takers))
@@ -155,7 +156,7 @@ class Drains:
         return messages.RoomIs(disk=best.uuid)
 
     def _takers(self, source: Disk) -> list[Disk]:
-        """The other disks that take what ``source`` gives away."""
+        """The other disks that can be targets for the ledgers of ``source``."""
         return [
             disk
             for disk in self._bookie.disks
@@ -165,14 +166,14 @@ class Drains:
         ]
 
     def room_of(self, disk: Disk) -> int:
-        """Bytes that a disk takes before it turns read-only."""
+        """Bytes that a disk can take before it turns read-only."""
         config = self._bookie.config
         free, total = (int(disk.stats.get(name, 0)) for name in ("free_bytes", "total_bytes"))
         kept = max(config.disk_reserve_bytes, int(total * (1 - config.disk_usage_max)))
         return max(0, free - kept)
 
     async def tell_frontend(self, message: messages.Message) -> None:
-        """The next front-end, if this one is gone, is told when it begins."""
+        """Tell the front-end. If it is gone, the next one is told when it starts."""
         frontend = self._bookie.frontend
         if frontend is not None and frontend.running:
             with contextlib.suppress(ConnectionLostError):
@@ -180,7 +181,7 @@ class Drains:
 
 
 def same_folder(one: Path, other: Path) -> bool:
-    """Whether two paths lead to one folder, as far as it is there."""
+    """True if both paths lead to one folder, as far as it exists."""
     try:
         return one.samefile(other)
     except OSError:
@@ -188,7 +189,7 @@ def same_folder(one: Path, other: Path) -> bool:
 
 
 def _log_bytes(disk: Path) -> int:
-    """Bytes of the entry log of a disk, garbage included."""
+    """Bytes in a disk's entry log, garbage included."""
     try:
         return sum(entry.stat().st_size for entry in os.scandir(disk / "entrylog"))
     except OSError:

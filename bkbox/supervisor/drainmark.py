@@ -1,7 +1,7 @@
-"""``<disk>/DRAINING``: there while a disk is to take no new ledgers, so that a start knows it before the port opens.
+"""``<disk>/DRAINING``: present while a disk takes no new ledgers, so that a start knows it before the port opens.
 
-It says *removed* once the disk is no part of the bookie any more: a start that still finds it in the configuration
-says so, and nobody takes its absence for a loss.
+It says *removed* once the disk no longer belongs to the bookie. A start that still finds such a disk in the
+configuration reports it, and its absence does not count as a loss.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _FORMAT = 1
 
 
 def is_draining(files: Files, path: Path) -> bool:
-    """Whether the disk takes no new ledgers. One that cannot be read says yes: it stands there for nothing else."""
+    """True if the disk takes no new ledgers. An unreadable mark counts as True: it has no other purpose."""
     try:
         return read_document(files, path / DRAINING_NAME, _FORMAT) is not None
     except DiskError:
@@ -25,7 +25,7 @@ def is_draining(files: Files, path: Path) -> bool:
 
 
 def is_removed(files: Files, path: Path) -> bool:
-    """Whether the disk was taken out of its bookie, with nothing on it."""
+    """True if the disk was removed from its bookie while it held no ledgers."""
     try:
         fields = read_document(files, path / DRAINING_NAME, _FORMAT)
     except DiskError:
@@ -34,7 +34,7 @@ def is_removed(files: Files, path: Path) -> bool:
 
 
 def note(files: Files, path: Path, *, draining: bool, removed: bool = False) -> None:
-    """Durably. DiskError."""
+    """Write the mark durably. Raises DiskError."""
     if draining or removed:
         write_document(files, path / DRAINING_NAME, _FORMAT, {"removed": removed})
     else:

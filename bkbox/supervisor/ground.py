@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class Ground:
-    """What a bookie stands on. ``listen`` is HOST:PORT as it was bound; nobody listens there yet."""
+    """The resources that a start acquires. ``listen`` is HOST:PORT as bound; no process listens there yet."""
 
     store: MetadataStore
     instance_id: str
@@ -35,7 +35,7 @@ class Ground:
 
 
 async def take(config: Config, files: Files, stack: AsyncExitStack) -> Ground:
-    """Take what a bookie needs, or nothing; ``stack`` lets go of it.
+    """Acquire the resources of a start, or none. ``stack`` releases them.
 
     Raises BookieRunningError, CookieMismatchError, BootError, MetadataError, DiskError.
     """
@@ -71,13 +71,13 @@ async def _fix_cookies(
     locks: dict[Path, DiskLock],
 ) -> Evidence:
     from bkbox.supervisor.cookie_repair import (
-        carry_out,  # it can format disks: most starts need not
+        carry_out,  # loaded on use: it can format disks, which most starts need not
     )
 
     plan = cookies.plan_of(evidence)
     asks = (DirState.BYPASSED, DirState.PAST)
     if plan.refusal is not None or any(item.state in asks for item in evidence.directories):
-        return evidence  # these need somebody who knows whether the right disks are mounted
+        return evidence  # these need an operator, to check that the right disks are mounted
     for step in plan.steps:
         log.warning("auto_fix_cookies: %s", step)
     for item in evidence.directories:
@@ -109,13 +109,13 @@ def _refuse_twins(disks: list[Disk]) -> None:
 
 
 def bind(config: Config) -> socket.socket:
-    """The bound port; clients are refused until the front-end listens on it. Raises BootError."""
+    """Bind the port. Clients are refused until the front-end listens on it. Raises BootError."""
     host = config.listen_host
     port = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_STREAM)
     port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         port.bind((host, config.listen_port))
-    except (OSError, UnicodeError) as error:  # a name that is none
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
         port.close()
         raise BootError(
             f"cannot listen on {config.listen}: {reason_of(error)}. Is another process using the port? "

@@ -1,12 +1,12 @@
-"""A ledger that two disks list has one home all the same: found out before anybody is told where ledgers are.
+"""Resolves ledgers that two disks list, before the front-end is told where ledgers are: each has one disk assignment.
 
-A ledger that moved is forgotten by the disk that it left, durably. Only damage brings it back: the index is made anew
-from a log in which the FORGET cannot be read any more. So of two disks with one ledger, that whose log or index was
-damaged has what was left behind, and the other, which took it over, has the ledger. Where both were damaged nobody
-can tell: the one with more of it keeps it, in limbo, and peers fill it. Nor can anybody while another disk is not
-there to be asked: what is on the damaged one is in limbo until then.
+The source of a migration forgets the ledger durably. Only damage brings it back: the index is rebuilt from a log in
+which the FORGET can no longer be read. So if two disks list one ledger, the copy on the disk whose log or index was
+damaged is the stale one, and the other disk, the target of the migration, has the ledger. If both were damaged, the
+right one cannot be told: the disk with the higher last entry keeps the ledger, in limbo, and peers fill it. The same
+holds while another disk is away and cannot be asked: the ledgers of a damaged disk are in limbo until it is back.
 
-Looked for only where some disk was damaged; who damaged nothing is asked nothing.
+Skipped when no disk was damaged.
 """
 
 from __future__ import annotations
@@ -24,14 +24,15 @@ _ANSWER_S = 30.0
 
 
 Place = Callable[[int, Disk], Awaitable[None]]
-"""Have the front-end send requests for a ledger to a disk, if there is a front-end."""
+"""Has the front-end route a ledger's requests to a disk, if there is a front-end."""
 
 
 async def settle_homes(disks: Sequence[Disk], place: Place) -> set[int]:
-    """Have each ledger on one disk. Returns those whose home is not known to have all of it: they belong into limbo.
+    """Leave each ledger on one disk. Returns the ledgers whose copy is not known to be complete: they belong into
+    limbo.
 
-    With the lock of moves held, before a front-end is attached to a disk that was opened just now. Raises what the
-    workers met.
+    Runs with the lock of migrations held, before a front-end is attached to a disk that was just opened. Raises the
+    workers' errors.
     """
     there = [disk for disk in disks if disk.child is not None and disk.child.running]
     damaged = {disk.uuid for disk in there if _was_damaged(disk)}
@@ -39,7 +40,7 @@ async def settle_homes(disks: Sequence[Disk], place: Place) -> set[int]:
         return set()
     homes: dict[int, Disk] = {}
     doubtful: set[int] = set()
-    # Those that are whole first, and of those that are not who serves already.
+    # Undamaged disks first; among the damaged ones, disks in service first.
     for disk in sorted(there, key=lambda each: (each.uuid in damaged, not each.in_service)):
         for ledger in await _ledgers(disk):
             home = homes.setdefault(ledger, disk)
@@ -56,7 +57,7 @@ async def settle_homes(disks: Sequence[Disk], place: Place) -> set[int]:
             await _forget(stale, ledger, homes[ledger])
     if len(there) < len(
         disks
-    ):  # some may be on a disk that cannot be asked, and are looked at again when it is back
+    ):  # some may be on a disk that cannot be asked; they are checked again when it is back
         doubtful |= {
             ledger for ledger, home in homes.items() if home.uuid in damaged and not home.in_service
         }
@@ -68,7 +69,7 @@ async def _ends_later(ledger: int, disk: Disk, other: Disk) -> bool:
 
 
 def _was_damaged(disk: Disk) -> bool:
-    """Its log or index was; or it failed, or is an older copy that was taken in, which a marker says of it."""
+    """True if the disk's log or index was damaged, or its marker records a failure or an accepted older copy."""
     if disk.before is not None and disk.before.failures:
         return True
     return disk.opened is not None and bool(disk.opened.damaged or disk.opened.rebuilt)
@@ -97,7 +98,7 @@ async def _last_entry(disk: Disk, ledger: int) -> int:
 
 
 async def _forget(stale: Disk, ledger: int, home: Disk) -> None:
-    """As at the end of a move: noted as leaving first, so that a start in between goes on with it."""
+    """Forget the stale copy as a migration does: noted as leaving first, so that an interrupted start resumes it."""
     await _ask(stale, messages.LeaveLedger(ledger=ledger, target=home.uuid))
     await _ask(stale, messages.EndLeave(ledger=ledger, gone=True))
 

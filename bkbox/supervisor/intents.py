@@ -1,9 +1,9 @@
-"""What an operator, or a decommission, wants: that the bookie, or one of its disks, takes no more entries.
+"""Read-only requests: an operator, or a decommission, wants the bookie or one of its disks to take no more entries.
 
-That is something else than what a disk says of itself (full, failed): it is not over before it is taken back, and each
-has a name of its own, so that none of them ends with another. It is noted on the disks (``<disk>/READONLY``) before
-anybody acts on it: what the whole bookie is wanted to do on every one of them, also on those that join later, and any
-one that says so counts. So it outlives restarts and lost disks; where one cannot be read, the answer is yes.
+A request persists until it is revoked, unlike a disk's condition (full, failed). Requests and conditions have distinct
+names, none of which ends with another. A request is noted on the disks (``<disk>/READONLY``) before it takes effect:
+one for the whole bookie is noted on every disk, also on disks that join later, and one disk's note is enough for it to
+hold. So requests outlive restarts and lost disks. Where a note cannot be read, the disk is read-only.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from bkbox.supervisor.disks import Disk
 
     class ReadOnlyBookie(Protocol):
-        """What intents need of the supervisor."""
+        """The part of the supervisor that read-only requests use."""
 
         disks: list[Disk]
 
@@ -43,7 +43,7 @@ _ANSWER_S = 30.0
 
 
 def read_mark(files: Files, path: Path) -> tuple[frozenset[str], frozenset[str]]:
-    """What is noted on a disk: of the whole bookie, of this disk."""
+    """Read a disk's note: the reasons for the whole bookie, and the reasons for this disk."""
     try:
         fields = read_document(files, path / READONLY_NAME, _FORMAT)
         if fields is None:
@@ -59,7 +59,7 @@ def read_mark(files: Files, path: Path) -> tuple[frozenset[str], frozenset[str]]
 
 
 class Intents:
-    """Those of one bookie."""
+    """The read-only requests of one bookie."""
 
     def __init__(self, bookie: ReadOnlyBookie, files: Files) -> None:
         self._bookie = bookie
@@ -68,28 +68,29 @@ class Intents:
         self.of_bookie: frozenset[str] = frozenset()
 
     def load(self) -> None:
-        """At the start, before any disk is opened."""
+        """Read the notes of all disks. Called at the start, before any disk is opened."""
         for disk in self._bookie.disks:
             of_bookie, disk.intents = read_mark(self._files, disk.path)
             self.of_bookie |= of_bookie
 
     def of(self, disk: Disk) -> list[str]:
-        """What holds for a disk."""
+        """The reasons that hold for a disk."""
         return sorted(self.of_bookie | disk.intents)
 
     def carry_over(self, disk: Disk) -> None:
-        """A disk is taken into use: what holds for the bookie holds for it."""
+        """Note the bookie's requests on a disk that is taken into use."""
         if self.of_bookie and read_mark(self._files, disk.path) != (self.of_bookie, disk.intents):
             try:
                 self._note(disk, self.of_bookie, disk.intents)
-            except DiskError as error:  # the other disks say it
+            except DiskError as error:  # the other disks have the note
                 log.warning("%s: %s", disk.path, error)
 
     # ---- changes ------------------------------------------------------------------------------------
 
     async def set_for_bookie(self, reasons: Collection[str], *, wanted: bool) -> list[str]:
-        """When this returns, no ordinary add is taken, or they are taken again as far as it is about ``reasons``; what
-        there is to say about it. DiskChangeError where it could be noted nowhere."""
+        """Set or revoke ``reasons`` for the whole bookie. When this returns it is in force: no ordinary add is
+        accepted, or adds are accepted again as far as ``reasons`` forbade them. Returns notes for the operator. Raises
+        DiskChangeError where no disk could take the note."""
         async with self._one:
             after = self.of_bookie.union(reasons) if wanted else self.of_bookie.difference(reasons)
             if after == self.of_bookie:
@@ -107,7 +108,7 @@ class Intents:
             return said
 
     async def set_for_disk(self, disk: Disk, *, wanted: bool) -> None:
-        """The same for one disk, as an operator wants it. DiskError: nothing has changed."""
+        """The same for one disk, at an operator's request. On DiskError nothing has changed."""
         async with self._one:
             after = frozenset({OPERATOR}) if wanted else frozenset()
             if after == disk.intents:
@@ -128,6 +129,6 @@ class Intents:
         self._bookie.allow_new_ledgers()
         for disk in self._bookie.disks:
             if disk.usable:
-                with contextlib.suppress(BkboxError, TimeoutError):  # it is told when it is linked
+                with contextlib.suppress(BkboxError, TimeoutError):  # else told when linked
                     await disk.call(messages.StayReadOnly(reasons=self.of(disk)), _ANSWER_S)
         await self._bookie.tell_mode()

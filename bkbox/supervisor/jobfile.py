@@ -1,7 +1,7 @@
 """The registry of jobs on disk: one document, ``JOBS``, on every data disk that can be written.
 
-Any one of the disks may be lost, so each has it; the one with the highest sequence number is the newest. Nothing else
-depends on it: a bookie whose documents are all damaged starts with an empty history, after setting them aside.
+Any one of the disks may be lost, so each has a copy; the copy with the highest sequence number is the newest. Nothing
+else depends on it: if all copies are damaged, the bookie sets them aside and starts with an empty history.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _FORMAT = 1
 
 
 class JobFile:
-    """What ``load`` found is counted on from by ``save``."""
+    """Reads and writes the documents. ``save`` counts the sequence number on from what ``load`` found."""
 
     def __init__(self, files: Files) -> None:
         self._files = files
@@ -57,7 +57,7 @@ class JobFile:
             log.warning("%s", failure)
 
     def next_document(self, registry: Registry) -> dict[str, object]:
-        """What ``write`` has to write to each disk."""
+        """The next document, for ``write`` to put on each disk."""
         self._sequence += 1
         return {"sequence": self._sequence, **registry.to_json()}
 

@@ -1,7 +1,8 @@
-"""The jobs of a bookie, as its supervisor keeps them: it gives them their ids, hands them to the repair process, takes
-its reports, keeps the history on disk, and starts by itself what is due.
+"""The supervisor's side of jobs: gives them ids, hands them to the repair process, receives its reports, keeps the
+history on disk, and starts scheduled jobs that are due.
 
-The repair process may end at any time: every job that goes on is handed to the next one, with what was asked of it.
+The repair process may end at any time. Every unfinished job is then handed to the next one, with the operator's
+requests for it.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
         def drains(self) -> Drains: ...
 
     class WorkingBookie(Protocol):
-        """What jobs need to know of a bookie. ``changes``: None until it is up."""
+        """The part of a bookie that jobs use. ``changes``: None until the bookie is up."""
 
         @property
         def config(self) -> Config: ...
@@ -50,7 +51,8 @@ _LOOK_EVERY_S = 0.5
 _SAVE_PROGRESS_EVERY_S = 5.0
 _ASK_TIMEOUT_S = 5.0
 _SAVE_TIMEOUT_S = 5.0
-"""A disk that takes longer is left alone until it has finished: nobody waits for a history."""
+"""Time-out for writing the history to a disk. A slower disk is skipped until its write has finished: no caller waits
+for a history."""
 
 AS_CONFIGURED = -1
 """The speed limit of all jobs that the configuration gives."""
@@ -66,12 +68,12 @@ class Jobs:
         self._began_ms = _now_ms()
         self.registry.process_ended(self._began_ms, None)
         self.bytes_per_second = AS_CONFIGURED
-        """Of all jobs, until the bookie ends."""
+        """The rate limit of all jobs, until the bookie ends."""
         self._repair_since_s = time.monotonic()
         self._saving: dict[str, asyncio.Task[None]] = {}
         self._document: dict[str, object] = {}
         self._refusing: set[str] = set()
-        """Disks that did not take the history when it was last written."""
+        """Disks that failed the last write of the history."""
         self._changed = False
         self._saved_s = 0.0
         for disk in bookie.disks:
@@ -79,7 +81,7 @@ class Jobs:
         self.hand_over()
 
     def note_rebuild(self, disk: Disk) -> None:
-        """An index that was made anew is in the history, too; how far it is is said by the phase of the start."""
+        """Record the rebuild of an index in the history. Its progress is in the phase of the start."""
         opened = disk.opened
         if opened is None or not opened.rebuilt:
             return
@@ -93,19 +95,19 @@ class Jobs:
         self._changed = True
 
     def stalls(self) -> list[Stall]:
-        """What ought to get on and does not."""
+        """Jobs that should make progress and do not."""
         every_s = schedule.intervals(self._bookie.config)
         return stalls(self.registry, every_s, began_ms=self._began_ms, now_ms=_now_ms())
 
     def limbo(self) -> Job | None:
-        """The limbo job that goes on, or else the last one since the bookie began."""
+        """The limbo job that runs, or else the last one since the bookie started."""
         job = self.registry.last(JobKind.LIMBO, {})
         if job is None or (job.ended_ms is not None and job.ended_ms < self._began_ms):
             return None
         return job
 
     async def run(self) -> None:
-        """For ever: start what is due, keep the history."""
+        """Start jobs that are due and save the history, until cancelled."""
         while True:
             await self._start_due()
             if self._changed and time.monotonic() - self._saved_s >= _SAVE_PROGRESS_EVERY_S:
@@ -127,7 +129,8 @@ class Jobs:
             self._start(job)
 
     async def _has_limbo(self, disk: Disk) -> bool:
-        """Asked anew where it looks so and no limbo job is at work: what was said last may be older than its end."""
+        """True if the disk has ledgers in limbo. If its last report says so and no limbo job runs, the worker is asked
+        again: the report may be older than the end of the last limbo job."""
         if not disk.usable or not disk.stats.get("limbo_ledgers"):
             return False
         if any(job.kind is JobKind.LIMBO for job in self.registry.active()):
@@ -135,21 +138,21 @@ class Jobs:
         try:
             found = await disk.call(messages.GetStats(), timeout_s=_ASK_TIMEOUT_S)
         except (BkboxError, TimeoutError):
-            return False  # it is looked at again soon
+            return False  # checked again soon
         assert isinstance(found, messages.Stats)
         return bool(found.values["limbo_ledgers"])
 
     # ---- what operators ask -------------------------------------------------------------------------
 
     async def start(self, kind: JobKind, arguments: Mapping[str, str]) -> Job:
-        """Raises BadRequestError (the arguments are not those of the kind), JobRefusedError."""
+        """Start a job for an operator. Raises BadRequestError (the arguments do not fit the kind), JobRefusedError."""
         if kind not in ARGUMENTS:
             raise JobRefusedError(
                 f"the bookie starts the {kind} job by itself when there is need of it"
             )
         found = checked_arguments(kind, arguments, self._disk_uuid)
         job = self.registry.add(kind, found, _now_ms())
-        await self.save()  # an id that was told is never given again
+        await self.save()  # an id that a client has seen is never given again
         self._start(job)
         return job
 
@@ -159,7 +162,7 @@ class Jobs:
         return self._bookie.changes.drains.find(name).uuid
 
     async def control(self, number: int, action: JobAction, bytes_per_second: int = 0) -> Job:
-        """Raises NoSuchJobError, JobRefusedError."""
+        """Carry out an operator's action on a job. Raises NoSuchJobError, JobRefusedError."""
         job = self.registry.control(number, action, bytes_per_second)
         self._send(messages.ControlJob(id=number, action=action, bytes_per_second=bytes_per_second))
         await self.save()
@@ -167,11 +170,11 @@ class Jobs:
 
     @property
     def rate(self) -> int | None:
-        """The speed limit of all jobs that was set; None: as configured."""
+        """The rate limit of all jobs that an operator set; None: as configured."""
         return None if self.bytes_per_second == AS_CONFIGURED else self.bytes_per_second
 
     def pace(self, bytes_per_second: int) -> None:
-        """The speed limit of all jobs: 0 for none, or AS_CONFIGURED."""
+        """Set the rate limit of all jobs: 0 for none, or AS_CONFIGURED."""
         self.bytes_per_second = bytes_per_second
         self._send(
             messages.ControlJob(id=0, action=JobAction.RATE, bytes_per_second=bytes_per_second)
@@ -180,7 +183,7 @@ class Jobs:
     # ---- the repair process -------------------------------------------------------------------------
 
     def hand_over(self) -> None:
-        """There is a new repair process: it gets all that goes on."""
+        """Hand all unfinished jobs to a new repair process."""
         self._repair_since_s = time.monotonic()
         if self.bytes_per_second != AS_CONFIGURED:
             self.pace(self.bytes_per_second)
@@ -188,18 +191,18 @@ class Jobs:
             self._start(job)
 
     def lost(self) -> None:
-        """The repair process has ended."""
+        """Note that the repair process has ended."""
         self.registry.process_ended(_now_ms(), time.monotonic() - self._repair_since_s)
         self._changed = True
 
     def report(self, message: messages.JobReport) -> None:
-        """The repair process says how a job goes."""
+        """Take the repair process's report on a job."""
         job = self.registry.report(message.values, _now_ms())
         if job is None:
             return
         self._changed = True
         if job.state.ended:
-            self._saved_s = 0.0  # at the next look
+            self._saved_s = 0.0  # saved at the next tick
             level = logging.ERROR if job.state is JobState.FAILED else logging.INFO
             log.log(level, "job %d (%s) %s %s", job.id, job.kind, job.state, job.error)
 
@@ -218,7 +221,7 @@ class Jobs:
     # ---- the history --------------------------------------------------------------------------------
 
     async def save(self) -> None:
-        """Write the history to every disk that takes it now."""
+        """Write the history to every disk that can take it now."""
         self._changed = False
         self._saved_s = time.monotonic()
         self._document = self._file.next_document(self.registry)
@@ -232,7 +235,7 @@ class Jobs:
                 log.warning("%d disks are slow to take the history of jobs", len(late))
 
     async def _save_to(self, disk: Disk) -> None:
-        """Until the newest is there: it may change while an older one is written."""
+        """Write until the disk has the newest history: it may change while an older one is written."""
         written: dict[str, object] = {}
         try:
             while written is not self._document:

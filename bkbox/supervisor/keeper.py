@@ -1,4 +1,4 @@
-"""Keeps children alive: waits for the end of one, backs off, brings it back, for ever."""
+"""Keeps child processes alive: waits for a child's end, backs off, restarts it, until stopped."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bkbox.supervisor.process import Child, Exit
 log = logging.getLogger(__name__)
 
 _HEALTHY_AFTER_S = 10.0
-"""A child that lived this long starts its next back-off from the beginning."""
+"""Uptime in seconds after which a child's back-off starts again from the beginning."""
 
 
 class Keeper:
@@ -41,15 +41,16 @@ class Keeper:
         ended: Callable[[Exit], None],
         revive: Callable[[], Awaitable[None]],
     ) -> asyncio.Task[None]:
-        """Whenever the child that ``present`` gives has ended: ``ended`` at once, ``revive`` after the back-off; until
-        the task is cancelled. Without a child, ``revive`` after the back-off.
+        """Supervise the child that ``present`` gives. When it has ended, call ``ended`` at once and ``revive`` after
+        the back-off; without a child, call ``revive`` after the back-off. Runs until the task is cancelled.
 
-        A revival that fails with a BkboxError or OSError is tried again; a child that it started has to have ended.
+        A restart that fails with a BkboxError or OSError is retried. A child that the failed restart started must have
+        ended.
         """
         return self.run(self._forever(what, present, ended, revive))
 
     def run(self, work: Coroutine[object, object, None]) -> asyncio.Task[None]:
-        """Run something beside; if it ends with an error the bookie cannot go on."""
+        """Run a background task. If it ends with an error, the bookie cannot go on."""
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
         task.add_done_callback(self._done)

@@ -1,4 +1,4 @@
-"""What the metadata store knows of ledgers that clients are about to create here: asked for by the front-end, where
+"""Looks up in the metadata store the ledgers that clients are about to create here. The front-end asks for it where
 clients have to authenticate (frontend/vouching.py)."""
 
 from __future__ import annotations
@@ -17,13 +17,14 @@ from bkbox.metadata.base import MetadataStore
 from bkbox.wire.digest import master_key
 
 _WAIT_S = 2.0
-"""For the metadata store: a client's connection stands still meanwhile."""
+"""Time-out for the metadata store. The client's connection waits meanwhile."""
 
 _REFUSED = "ledger %d is not created, and its clients are answered EIO: the metadata store %s: %s"
 
 
 class LedgerChecks:
-    """Of one front-end, which has CHECKS_MAX of them under way at most; one that was taken over gets no more."""
+    """The checks of one front-end, which has at most CHECKS_MAX of them in flight. A front-end that was replaced gets
+    no more responses."""
 
     def __init__(
         self, store: MetadataStore, tell: Callable[[LedgerChecked], None], seldom: Seldom
@@ -34,7 +35,7 @@ class LedgerChecks:
         self._under_way: set[asyncio.Task[None]] = set()
 
     def take(self, message: CheckLedger) -> None:
-        """Ask, and tell the front-end when it is known."""
+        """Start a check; the front-end is told the result."""
         if len(self._under_way) < CHECKS_MAX:
             task = asyncio.ensure_future(self._check(message.ledger))
             self._under_way.add(task)

@@ -1,4 +1,4 @@
-"""Rates from counters that only grow: what was done per second within the last seconds. Pure."""
+"""Rates from counters that only grow: increase per second over the last seconds. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _STEP_S = 0.5
 
 
 class Meter:
-    """The counters of one disk's worker, as they were seen. One that has begun anew counts from 0 again."""
+    """Samples of the counters of one disk's worker. A counter that restarted counts from 0 again."""
 
     def __init__(self) -> None:
         self._seen: deque[tuple[float, Mapping[str, int]]] = deque()
 
     def see(self, now_s: float, counts: Mapping[str, int]) -> None:
-        """The counters at this moment; it may be told often."""
+        """Add a sample of the counters at ``now_s``. May be called often."""
         if self._seen:
             last = self._seen[-1][1]
             if any(counts.get(name, 0) < last[name] for name in last):
@@ -28,7 +28,7 @@ class Meter:
             self._seen.popleft()
 
     def rates(self) -> dict[str, float]:
-        """Of each counter; nothing before it was seen twice."""
+        """The rate of each counter, per second. Empty before the second sample."""
         if len(self._seen) < 2:
             return {}
         (first_s, first), (last_s, last) = self._seen[0], self._seen[-1]

@@ -1,43 +1,43 @@
-"""The home of a ledger comes to be another disk of the bookie, while clients read and write it.
+"""Migrates a ledger to another disk of the bookie while clients read and write it.
 
-Nearly all of it was copied before (repair/drain.py), to where it is *arriving*: a copy that counts for nothing
-(worker/moves.py). What is left is done here, in the one process whose end is the end of all the others, and one
-ledger after the other:
+Most of the ledger was copied before (repair/drain.py) to the target, where it is *arriving*: a copy that counts for
+nothing (worker/moves.py). The rest is done here, one ledger after the other. The supervisor does it because the end of
+this one process is the end of all the others:
 
 =========  ==========  ===============================================================================================
 step       asked       afterwards
 =========  ==========  ===============================================================================================
-1 hold     front-end   what comes for the ledger waits there; what came before is with the source's worker
-2 leave    source      all of that is done, durable as promised, and answered; *leaving* is noted durably, with the
-                       target's name; nothing changes the ledger there any more. Its state (key, fence, what is known
-                       of its deletion) and its explicit LAC are final
+1 hold     front-end   new requests for the ledger wait there; earlier ones are with the source's worker
+2 leave    source      all earlier requests are done, durable as promised, and answered; *leaving* is noted durably,
+                       with the target's name; nothing changes the ledger there any more. Its state (key, fence, what
+                       is known of its deletion) and its explicit LAC are final
 3 rest     both        what was written since the last pass is copied, too
-4 commit   target      all of it is synced, with the state; the ledger is taken out of *arriving*, durably: **now its
-                       home is here**
+4 commit   target      all of it is synced, with the state; the ledger is taken out of *arriving*, durably: **now it is
+                       assigned to the target**
 5 place    front-end   requests go to the target
 6 forget   source      a FORGET record, durably; then it is taken out of *leaving*
 =========  ==========  ===============================================================================================
 
-At any moment the ledger has one home, and what is written says which: the target where the ledger is not arriving there
-any more, else the source. So:
+Invariant: at any moment the ledger is assigned to one disk, and the durable notes say which: the target if the ledger
+is not arriving there any more, else the source. So:
 
 - *Any process dies before 4*: the target forgets what is arriving, at once when it is asked or whenever its worker
-  opens the disk. The source has everything, and no request was answered from anywhere else.
+  opens the disk. The source has everything, and no request was answered from another disk.
 - *Any process dies after 4*: the source still lists the ledger, as leaving. ``settle`` asks the target, then the source
-  forgets. Until that was done a source is not put into service and lists nothing to a front-end, and no phase one
-  begins. A disk that cannot be asked leaves a ledger *in doubt*: EIO, until it can.
-- *The target's answer to 4 is lost*: the same; ``settle`` asks again, and the question itself ends the arrival, so that
-  no commit comes later.
-- *The source's disk is lost*: the target needs nobody to know what it has.
+  forgets. Until then a source is not put into service and lists nothing to a front-end, and no phase one begins.
+  A disk that cannot be asked leaves a ledger *in doubt*: EIO, until it can.
+- *The target's response to 4 is lost*: the same; ``settle`` asks again, and the question itself ends the arrival, so
+  that no commit comes later.
+- *The source's disk is lost*: the target knows what it has without it.
 - *The target's disk is lost, or may have lost something, and a source has a ledger leaving for it*: the ledger may have
-  been written there. So the source's copy is not taken for whole: phase one puts it into limbo (``doubtful``).
+  been written there. So the source's copy does not count as complete: phase one puts it into limbo (``doubtful``).
 
-What the front-end holds is bounded in time (HOLD_S); what is copied in step 3 is bounded, too: where more was written
-than that, the ledger stays, and the copying goes on. Adds that nobody synced (``ack_after = write``, deferred sync)
-are durable after step 4, so a force that comes later says the truth. Long polls at the source end with step 2, as if
-their time were over. A ledger in limbo is one when it arrives: the mark is part of its state. Phase two goes through
-the front-end for what it writes, and asks the disk for the rest: what it finds at the source from step 6 on is nothing,
-and what it clears there has no effect, so limbo ends nowhere but where the ledger is.
+The front-end's pause is bounded in time (HOLD_S). The copy in step 3 is bounded, too: if more was written than that,
+the ledger stays, and the copying goes on. Adds without a sync (``ack_after = write``, deferred sync) are durable after
+step 4, so a later force response is true. Long polls at the source end with step 2, as if they had timed out. A ledger
+in limbo is in limbo when it arrives: the mark is part of its state. Phase two writes through the front-end and asks the
+disk for the rest. From step 6 on it finds nothing at the source, and what it clears there has no effect, so limbo ends
+only on the ledger's own disk.
 """
 
 from __future__ import annotations
@@ -58,29 +58,30 @@ log = logging.getLogger(__name__)
 
 _REST_S = 1.0
 _REST_BYTES = 16 << 20
-"""How long step 3 may take, and how much may be left for it."""
+"""Bounds of step 3: its time in seconds, and the bytes left to copy."""
 
 _ANSWER_S = 30.0
-"""A worker that does not answer for so long is as good as gone."""
+"""Time-out for a call to a worker, which then counts as gone."""
 
 
 class Moving:
-    """Moves ledgers between the disks of one bookie. ``lock`` is held while one moves, and by whoever must not see a
-    ledger between two disks."""
+    """Migrates ledgers between the disks of one bookie. ``lock`` is held during a migration, and by every caller that
+    must not see a ledger between two disks."""
 
     def __init__(self, frontend: Callable[[], Child | None]) -> None:
-        """``frontend``: the present one."""
+        """``frontend`` gives the present front-end."""
         self.lock = asyncio.Lock()
         self._frontend = frontend
         self.doubtful: set[int] = set()
-        """Ledgers whose copy on a disk is not known to be whole, as the disk that they left for may have lost them."""
+        """Ledgers whose copy on a disk is not known to be complete, because the migration's target disk may have lost
+        them."""
 
     # ---- a move -------------------------------------------------------------------------------------
 
     async def move(
         self, ledger: int, source: Disk, target: Disk, since: list[int]
     ) -> messages.Moved:
-        """Steps 1 to 6. Not moved: the ledger is where it was, or in doubt until ``settle`` can ask."""
+        """Steps 1 to 6. If not moved, the ledger is where it was, or in doubt until ``settle`` can ask the target."""
         async with self.lock:
             why = await self._obstacle(ledger, source, target)
             if why:
@@ -101,7 +102,8 @@ class Moving:
             return messages.Moved(moved=True)
 
     async def _obstacle(self, ledger: int, source: Disk, target: Disk) -> str:
-        """Why not even to begin; empty where nothing is in the way, and the ledger is on the source if anywhere."""
+        """Why the migration must not begin. Empty without an obstacle: then the ledger is on the source, if anywhere.
+        """
         for disk in (source, target):
             if not disk.in_service or disk.in_doubt:
                 return f"disk {disk.path} is out of service"
@@ -124,7 +126,8 @@ class Moving:
         return left
 
     async def _stay(self, ledger: int, source: Disk, why: str) -> messages.Moved:
-        """Nobody was asked to commit: the ledger stays, and what is arriving may go on arriving."""
+        """End a migration that did not reach the commit: the ledger stays. Its copy on the target may go on arriving.
+        """
         with suppress(BkboxError, TimeoutError):  # a worker that is gone is asked when it is back
             await _call(source, messages.EndLeave(ledger=ledger, gone=False))
         await self.place(ledger, source)
@@ -159,7 +162,7 @@ class Moving:
     async def _settle_one(
         self, ledger: int, source: Disk, target: Disk, why: str
     ) -> messages.Moved:
-        """After a commit of which nobody knows, or that was not followed by the rest."""
+        """Resolve a migration whose commit response was lost, or whose later steps failed."""
         try:
             return messages.Moved(moved=await self._ask(ledger, source, target), why=why)
         except (BkboxError, TimeoutError) as error:
@@ -170,9 +173,10 @@ class Moving:
     # ---- after whatever happened --------------------------------------------------------------------
 
     async def settle(self, disks: Sequence[Disk]) -> None:
-        """Find out where the ledgers are that were about to leave one of these disks, and finish it. ``lock`` is held.
+        """Resolve the migrations away from these disks: find out on which disk each leaving ledger is, and finish.
+        ``lock`` is held.
 
-        A disk of which that cannot be found out is ``in_doubt``.
+        A disk for which that is not possible is ``in_doubt``.
         """
         by_name = {disk.uuid: disk for disk in disks}
         for source in disks:
@@ -199,7 +203,8 @@ class Moving:
         return ""
 
     async def _ask(self, ledger: int, source: Disk, target: Disk) -> bool:
-        """Whether the ledger is on the target; it is forgotten where it is not. The question ends its arrival."""
+        """Ask the target whether it has the ledger, and end the migration accordingly. The question ends the arrival,
+        and the disk that does not have the ledger forgets it."""
         arrived = await _call(target, messages.EndArrival(ledger=ledger, commit=False))
         assert isinstance(arrived, messages.Arrived)
         home = target if arrived.at_home else source
@@ -207,12 +212,12 @@ class Moving:
             self.doubtful.add(ledger)
             return False
         await self.place(ledger, home)
-        with suppress(BkboxError, TimeoutError):  # it is asked what is leaving when it is back
+        with suppress(BkboxError, TimeoutError):  # it is asked for its leaving ledgers when it is back
             await _call(source, messages.EndLeave(ledger=ledger, gone=arrived.at_home))
         return arrived.at_home
 
     async def doubts_accounted_for(self, disks: Sequence[Disk]) -> None:
-        """What is ``doubtful`` is in limbo, durably: it stays where it is. With ``lock`` held."""
+        """Clear ``doubtful`` marks: those ledgers are in limbo, durably, and stay where they are. ``lock`` is held."""
         for disk in disks if self.doubtful else ():
             if disk.child is None or not disk.child.running:
                 continue
@@ -224,11 +229,11 @@ class Moving:
         self.doubtful.clear()
 
     async def place(self, ledger: int, home: Disk) -> None:
-        """Have the front-end send requests for a ledger to this disk. ``lock`` is held."""
+        """Have the front-end route a ledger's requests to this disk. ``lock`` is held."""
         await self._tell_frontend(messages.PlaceLedger(ledger=ledger, disk=home.uuid))
 
     async def _tell_frontend(self, message: messages.Message) -> None:
-        """A front-end that is gone has nobody waiting; the next one gets lists of ledgers that are settled."""
+        """Tell the front-end. One that is gone has no requests waiting; the next one gets lists of resolved ledgers."""
         frontend = self._frontend()
         if frontend is not None and frontend.running:
             with suppress(ConnectionLostError):

@@ -1,4 +1,4 @@
-"""Which disks are to get new ledgers, as the front-end is told."""
+"""Selects the disks that get new ledgers, as a message to the front-end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from bkbox.supervisor.disks import Disk
 
 
 def news_of_room(disks: Sequence[Disk], files: Files, *, allowed: bool) -> NewLedgers:
-    """What the front-end has to know to place new ledgers."""
+    """The message from which the front-end selects disks for new ledgers."""
     free: dict[str, int] = {}
     for disk in disks:
         if "free_bytes" in disk.stats:
@@ -23,6 +23,6 @@ def news_of_room(disks: Sequence[Disk], files: Files, *, allowed: bool) -> NewLe
                 free[disk.uuid] = 0
     closed = {disk.uuid for disk in disks if disk.draining}
     kept = {disk.uuid for disk in disks if disk.intents}
-    if len(closed | kept) < len(disks):  # else the workers refuse, who still take what repairs
+    if len(closed | kept) < len(disks):  # else the workers refuse; they still take repair writes
         closed |= kept
     return NewLedgers(allowed=allowed, free=free, closed=sorted(closed))

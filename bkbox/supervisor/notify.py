@@ -1,7 +1,7 @@
-"""What a service manager is told: the datagrams of systemd's notification protocol.
+"""Sends the datagrams of systemd's notification protocol to a service manager.
 
-It is a page, and written here: of the libraries for it the pure one has had no release since 2021, and systemd's own
-binding wants the headers of libsystemd when it is installed. Source: sd_notify(3), sd_watchdog_enabled(3).
+Written here because it is one page of code. The pure Python library for it has had no release since 2021, and systemd's
+own binding needs the headers of libsystemd to install. Source: sd_notify(3), sd_watchdog_enabled(3).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ _VARIABLES = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 
 class ServiceManager:
-    """Where a supervisor says how it does; without ``address`` nobody listens, and nothing happens.
+    """The service manager that a supervisor reports to. Without ``address`` there is none, and nothing happens.
 
-    ``address``: path of a unix socket, or '@' and an abstract name. ``watchdog_s``: how long the manager lets pass
-    without a sign of life before it kills; None: it does not ask for any.
+    ``address``: path of a unix socket, or '@' and an abstract name. ``watchdog_s``: seconds without a sign of life
+    after which the manager kills; None: no watchdog.
     """
 
     def __init__(self, address: str | None = None, watchdog_s: float | None = None) -> None:
@@ -32,9 +32,9 @@ class ServiceManager:
 
     @classmethod
     def taken_from(cls, environ: MutableMapping[str, str], pid: int) -> ServiceManager:
-        """The one that the environment names. Its variables are taken out: they are not for children of this process.
+        """The service manager that the environment names. Its variables are removed: they are not for child processes.
 
-        A variable that cannot be right is a warning, as a bookie can do without a service manager.
+        An invalid variable is only a warning, since a bookie can run without a service manager.
         """
         given = {name: environ.pop(name) for name in _VARIABLES if name in environ}
         address = given.get("NOTIFY_SOCKET")
@@ -48,7 +48,7 @@ class ServiceManager:
         return self._address is not None
 
     def tell(self, **fields: object) -> bool:
-        """Send assignments as one datagram; False where it did not arrive, and a line in the log the first time."""
+        """Send assignments as one datagram. Returns False if it did not arrive; the first failure is logged."""
         if self._address is None:
             return False
         lines = [f"{name}={str(value).replace(chr(10), ' ')}" for name, value in fields.items()]

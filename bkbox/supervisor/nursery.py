@@ -1,10 +1,10 @@
-"""Children that begin before they are needed.
+"""Starts child processes before they are needed.
 
-A child is a fresh interpreter (as multiprocessing calls 'spawn') and never a fork: neither LevelDB nor threads nor
-locks survive one. It gets one end of a control channel and nothing else, imports what it runs, and then waits for its
-first order: it opens nothing and writes nothing before. The imports are most of what a start costs, so a nursery
-begins children while the supervisor's own imports, locks and cookies are still ahead; whatever comes of these, the
-order of the start is that of the orders.
+A child is a fresh interpreter (multiprocessing's 'spawn') and never a fork: neither LevelDB nor threads nor locks
+survive a fork. It gets one end of a control channel and nothing else, imports its code, and waits for its first order.
+It opens and writes nothing before that. The imports are most of the cost of a start, so children are started while the
+supervisor's own imports, locks and cookies are still ahead. The order of the start is not affected: it is the order of
+the orders.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from bkbox.ipc import child
 
 
 class Begun(NamedTuple):
-    """A child that nobody watches yet, and this side of its control channel."""
+    """A child that is not watched yet, and the supervisor's end of its control channel."""
 
     process: subprocess.Popen[bytes]
     control: socket.socket
 
 
 class Nursery:
-    """Children by role and name. At its end those that nobody took are killed.
+    """Started children by role and name. At its end the children that were not taken are killed.
 
-    Belongs to the main thread: a child dies when the thread that started it does. ``log``: how children log that are
-    begun from now on.
+    Belongs to the main thread: a child dies when the thread that started it does. ``log``: the log settings of children
+    started from now on.
     """
 
     def __init__(self, log: LogSettings) -> None:
@@ -38,11 +38,11 @@ class Nursery:
         self._waiting: dict[tuple[str, str], Begun] = {}
 
     def begin(self, role: str, name: str) -> None:
-        """Start a child that ``take`` is going to ask for."""
+        """Start a child, to be taken later."""
         self._waiting[role, name] = self._begin(role, name)
 
     def take(self, role: str, name: str) -> Begun:
-        """The child that was begun, or else a new one."""
+        """The child that was started before, or else a new one."""
         begun = self._waiting.pop((role, name), None)
         return begun if begun is not None else self._begin(role, name)
 

@@ -1,4 +1,4 @@
-"""The disks of a bookie that is not running, as far as what is on them says."""
+"""Inspects the disks of a bookie that is not running, from the files on them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from bkbox.supervisor.intents import read_mark
 
 
 def look(config: Config) -> list[DiskView]:
-    """All disks of the configuration. Nothing is written, and no lock is taken."""
+    """All disks of the configuration. Writes nothing and takes no lock."""
     files = RealFiles()
     return [_view(files, path) for path in config.disks]
 

@@ -1,7 +1,7 @@
-"""Steps 2 and 3 of a start, for all disks at boot and for one when its worker has to be started again.
+"""Steps 2 and 3 of a start, for all disks at boot and for one disk when its worker is restarted.
 
-A worker is started, replays its log, and the disk is classified. If it may have lost something, phase one comes before
-it serves; only when that is durable is its dirty marker settled.
+A worker is started and replays its log, and the disk is classified. If the disk may have lost something, phase one
+comes before it serves. Its dirty marker is cleared of earlier runs only when that is durable.
 """
 
 from __future__ import annotations
@@ -34,9 +34,8 @@ log = logging.getLogger(__name__)
 async def open_disk(
     disk: Disk, config: Config, witnessing: Witnessing, nursery: Nursery, on_message: Handler
 ) -> None:
-    """Give the disk and its lock to a worker, let it replay, classify the disk. Raises BootError and what the worker
-    met.
-    """
+    """Hand the disk and its lock to a worker, let it replay, classify the disk. Raises BootError and the worker's
+    errors."""
     before, run = disk.before, disk.run
     assert run is not None
     host_crash = before is not None and (
@@ -90,7 +89,7 @@ async def open_disk(
 
 
 def replay_phase(disk: Disk, at: messages.IndexProgress) -> str:
-    """The phase of a start while the worker of a disk makes its index anew."""
+    """The phase of a start while a disk's worker rebuilds its index."""
     if at.done_bytes >= at.total_bytes:
         return "replay"
     percent = 100 * at.done_bytes // at.total_bytes
@@ -98,7 +97,7 @@ def replay_phase(disk: Disk, at: messages.IndexProgress) -> str:
 
 
 def _marker_evidence(marker: Marker | None) -> MarkerEvidence | None:
-    """What the dirty marker of a disk says, as the protocol's boot planning takes it."""
+    """Convert a disk's dirty marker to the evidence that the protocol's boot planning takes."""
     if marker is None:
         return None
     runs = tuple(
@@ -111,7 +110,7 @@ def _marker_evidence(marker: Marker | None) -> MarkerEvidence | None:
 async def mark_losses(
     store: MetadataStore, bookie: BookieId, disks: Sequence[Disk], doubtful: Collection[int] = ()
 ) -> phase_one.PhaseOne:
-    """Phase one over all ``disks`` of the bookie, some of which may have lost something, or have a copy of a ledger
+    """Run phase one over all ``disks`` of the bookie. Some of them may have lost something, or have a copy of a ledger
     that is ``doubtful``."""
     done = await phase_one.run(store, bookie, disks, doubtful)
     log.warning(
@@ -124,7 +123,7 @@ async def mark_losses(
 
 
 async def settle(disk: Disk, files: Files) -> None:
-    """What earlier runs may have lost is accounted for, durably: the disk may serve."""
+    """Clear earlier runs from the dirty marker, whose possible losses are durably accounted for: the disk may serve."""
     assert disk.run is not None
     await disk.call(messages.Settle())
     markers.settle(files, disk.path, disk.run, disk.before)

@@ -1,8 +1,9 @@
-"""Phase one of a boot: fence what may have lost its fence, put into limbo what may have lost entries.
+"""Phase one of a boot: fences ledgers that may have lost their fence, and puts ledgers that may have lost entries into
+limbo.
 
-It runs before the port opens, it is awaited, and every mark is durable on its disk before it counts; an error anywhere
-fails the boot. Only afterwards are the dirty markers settled and cookies stamped. What to mark is decided ledger by
-ledger by a pure function (protocol/boot.py); this file lists, asks and sends.
+It is awaited before the port opens, and every mark is durable on its disk before it counts. An error anywhere fails the
+boot. Only afterwards are the dirty markers settled and cookies stamped. A pure function (protocol/boot.py) decides the
+marks ledger by ledger; this file lists, asks and sends.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ _MARKS_PER_MESSAGE = PAGE_ITEMS
 
 @dataclass(slots=True)
 class PhaseOne:
-    """What was done."""
+    """The result of phase one."""
 
     ledgers_seen: int = 0
     fenced: int = 0
@@ -37,21 +38,21 @@ class PhaseOne:
 async def run(
     store: MetadataStore, bookie: BookieId, disks: Sequence[Disk], doubtful: Collection[int] = ()
 ) -> PhaseOne:
-    """Mark every ledger that one of the disks with ``may_have_lost`` may have lost something of, and the ``doubtful``
-    ones, of which some disk has a copy that may not be whole. Of a disk that can only have lost entries of active
-    ledgers, all others are whole, and what it does not record was never on it."""
+    """Mark every ledger of which a disk with ``may_have_lost`` may have lost something, and the ``doubtful`` ledgers,
+    of which some disk has a copy that may be incomplete. If a disk can only have lost entries of active ledgers, all
+    its other ledgers are complete, and what it does not record was never on it."""
     result = PhaseOne()
     suspects = [disk for disk in disks if disk.may_have_lost and not disk.only_active]
     places, active = await _places(disks)
     waiting = {disk.uuid: bytearray() for disk in disks}
     homes = itertools.cycle(suspects)
-    # Before any metadata: a ledger whose mark is gone by then names the bookies it was copied to.
+    # Read before any metadata: a ledger whose mark is gone by then names the bookies it was copied to.
     underreplicated = await store.underreplicated()
     async for metadata in _all_metadata(store):
         result.ledgers_seen += 1
         home = places.get(metadata.ledger_id)
         if home is None and not suspects:
-            continue  # it never was here
+            continue  # it was never here
         ledger = metadata.ledger_id
         lost = home is not None and home.may_have_lost
         if lost and home is not None and home.only_active:
@@ -78,7 +79,7 @@ async def run(
 
 
 async def _places(disks: Sequence[Disk]) -> tuple[dict[int, Disk], set[int]]:
-    """Which disk records a ledger, and which ledgers are marked active."""
+    """The disk that records each ledger, and the ledgers that are marked active."""
     places: dict[int, Disk] = {}
     active: set[int] = set()
     for disk in disks:
@@ -96,7 +97,7 @@ async def _places(disks: Sequence[Disk]) -> tuple[dict[int, Disk], set[int]]:
 
 
 async def _all_metadata(store: MetadataStore) -> AsyncIterator[LedgerMetadata]:
-    """The metadata of every ledger of the cluster; ledgers that vanish meanwhile are left out."""
+    """The metadata of every ledger of the cluster; ledgers deleted meanwhile are left out."""
 
     async def read(ledger: LedgerId) -> LedgerMetadata | None:
         try:

@@ -1,6 +1,7 @@
-"""Whether all bookies lose power together: then ``ack_after = write`` can lose what all of them had acknowledged.
+"""Detects bookies that all lose power together: then ``ack_after = write`` can lose acknowledged entries on all of
+them.
 
-Under ``write`` a lost host takes what it had not synced, and repair copies that back from bookies on other hosts. Where
+Under ``write`` a lost host loses what it had not synced, and repair copies that back from bookies on other hosts. If
 every bookie is on one host, or in one rack, one power cut takes all copies.
 """
 
@@ -24,7 +25,7 @@ _MEANS = (
 
 
 def of_store(config: Config) -> str:
-    """What the configuration alone tells; empty where that is nothing."""
+    """The finding from the configuration alone; empty without one."""
     if config.ack_after != "write":
         return ""
     if isinstance(metadata_uri.parse(config.metadata), metadata_uri.SqliteUri):
@@ -33,9 +34,8 @@ def of_store(config: Config) -> str:
 
 
 async def look(config: Config, wait_s: float) -> str:
-    """Why one power cut takes every bookie that the metadata store knows, and what that means; empty where it does not,
-    or where nothing is acknowledged before it is synced. Raises MetadataError, OperatorError, ConfigError.
-    """
+    """Why one power cut takes every bookie in the metadata store, and what that means. Empty if it does not, or if
+    nothing is acknowledged before it is synced. Raises MetadataError, OperatorError, ConfigError."""
     known = of_store(config)
     if known or config.ack_after != "write":
         return known
@@ -48,7 +48,7 @@ async def look(config: Config, wait_s: float) -> str:
 
 
 def judge(hosts: Mapping[BookieId, str], racks: Mapping[BookieId, str]) -> str:
-    """The same, of bookies with their hosts and racks (DEFAULT_RACK: not known)."""
+    """The same, from the hosts and racks of bookies (DEFAULT_RACK: not known)."""
     if len(hosts) == 1:
         (host,) = hosts.values()
         return (
@@ -64,12 +64,12 @@ def judge(hosts: Mapping[BookieId, str], racks: Mapping[BookieId, str]) -> str:
 
 
 def what_to_do(config: Config) -> str:
-    """The change of the configuration that ends it."""
+    """The change of the configuration that removes the risk."""
     return f'set ack_after = "sync" in {config.path} and restart the bookie'
 
 
 async def _hosts(config: Config, store: MetadataStore) -> dict[BookieId, str]:
-    """The host of each bookie that has a cookie or is registered. One that cannot be told is its bookie's id."""
+    """The host of each bookie that has a cookie or is registered. An unknown host is represented by the bookie's id."""
     registered = await store.bookies()
     hosts = {}
     for bookie in {*await store.cookies(), *registered}:

@@ -1,4 +1,4 @@
-"""One child process: watched through a pidfd, ended in order or by force. How it begins: nursery.py."""
+"""One child process: watched through a pidfd, stopped in order or killed. Children are started in nursery.py."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bkbox.supervisor.nursery import Begun
 
 @value
 class Exit:
-    """How a process ended: exit status, or the negative number of the signal."""
+    """The end of a process: its exit status, or the negative signal number."""
 
     status: int
 
@@ -26,7 +26,7 @@ class Exit:
 
 
 class Child:
-    """A child that runs, or has ended meanwhile. ``name`` is for people. No descriptors are taken from it."""
+    """A child that runs or has ended. ``name`` is for people. Descriptors sent by the child are not accepted."""
 
     def __init__(self, begun: Begun, name: str, on_message: Handler | None = None) -> None:
         def says(message: Message, fds: list[int]) -> None:
@@ -52,7 +52,7 @@ class Child:
         return not self._exited.done()
 
     async def wait(self) -> Exit:
-        """Until the process has ended."""
+        """Wait until the process has ended."""
         return await asyncio.shield(self._exited)
 
     def kill(self) -> None:

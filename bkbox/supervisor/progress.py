@@ -1,13 +1,13 @@
-"""Whether the children of a bookie make progress; one that makes none is shown, and killed after a while.
+"""Detects children of a bookie that make no progress: they are shown as stalled, and killed after a while.
 
-Each child is looked at once a second (pulse.py), whether or not a service manager listens.
+Each child is polled once a second (pulse.py), with or without a service manager.
 
 =======================  ======================================================================================
 without an answer for    what happens
 =======================  ======================================================================================
 STALL_SHOWN_S            it is stalled: status, warnings, health checks and metrics say so
 SLOW_STALL_SHOWN_S       the same for one that waits for its disk, computes or starts, without any fault perhaps
-STALL_RESTART_S          it is killed, by its process id, and started again as any child that has ended
+STALL_RESTART_S          it is killed, by its process id, and restarted as any child that has ended
 BUSY_RESTART_S           the same for one that computes all the time
 =======================  ======================================================================================
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bkbox.supervisor.disks import Disk
 
     class ParentOfChildren(Protocol):
-        """What a look at the children needs of the supervisor."""
+        """The part of the supervisor that polling the children uses."""
 
         state: BookieState
         disks: list[Disk]
@@ -45,7 +45,7 @@ LOOK_EVERY_S = 1.0
 
 
 class Stall(NamedTuple):
-    """A child makes no progress: for how many seconds, and what it does instead."""
+    """A child without progress: for how many seconds, and what it does instead."""
 
     seconds: float
     doing: str
@@ -55,7 +55,7 @@ class Stall(NamedTuple):
 
 
 class Progress:
-    """Of the children of one bookie. ``step_s``: seconds between two looks."""
+    """The progress of one bookie's children. ``step_s``: seconds between two polls."""
 
     def __init__(
         self,
@@ -70,10 +70,10 @@ class Progress:
         self._told: set[int] = set()
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Poll the children until cancelled."""
         try:
             while True:
-                if self._bookie.state != "stopping":  # a stop has bounds of its own
+                if self._bookie.state != "stopping":  # a stop has its own time-outs
                     self.look()
                 await asyncio.sleep(self._step_s)
         finally:
@@ -81,7 +81,7 @@ class Progress:
                 pulse.forget()
 
     def look(self) -> None:
-        """Look at each child once; kill those that are stalled for too long."""
+        """Poll each child once; kill children that have stalled for too long."""
         present = set()
         for what, child, serves in children_of(self._bookie):
             present.add(child)
@@ -113,7 +113,7 @@ class Progress:
             log.error("%s (pid %d) %s", what, child.pid, stall)
 
     def stall_of(self, child: Child | None) -> Stall | None:
-        """Of a child that runs and makes no progress; None: it makes some, or has ended."""
+        """The stall of a running child; None if it makes progress or has ended."""
         pulse = None if child is None else self._pulses.get(child)
         if pulse is None or not pulse.child.running:
             return None
@@ -124,13 +124,13 @@ class Progress:
         return None
 
     def silent_s(self, child: Child) -> float:
-        """For how many seconds a child has shown no sign of life; to wait for a disk is one."""
+        """Seconds since a child's last sign of life. Waiting for a disk is a sign of life."""
         pulse = self._pulses.get(child)
         return 0.0 if pulse is None else pulse.silent_s
 
 
 def children_of(bookie: ParentOfChildren) -> Iterator[tuple[str, Child, bool | None]]:
-    """Each child by its name for people, and whether it serves; None: from its first answer on."""
+    """Each child with its name for people, and whether it serves; None: it serves from its first answer on."""
     for disk in bookie.disks:
         if disk.child is not None:
             yield f"the worker of disk {disk.path}", disk.child, disk.usable

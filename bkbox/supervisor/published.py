@@ -1,4 +1,4 @@
-"""What a bookie says of itself in its registration: where clients reach it, where operators do, and what it is."""
+"""The service info in a bookie's registration: its endpoint for clients, its endpoint for operators, and its kind."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _ANY = ("0.0.0.0", "::")  # noqa: S104 - looked for, not listened on
 
 
 def service_info_of(config: Config, listen: str, http_listen: str) -> ServiceInfo:
-    """``listen`` and ``http_listen``: what it listens on, HOST:PORT; the latter is empty where there is no admin API
-    over TCP. One that only this host reaches is not told to others."""
+    """The service info to register. ``listen`` and ``http_listen`` are the listening addresses, HOST:PORT; the latter
+    is empty without an admin API over TCP. An endpoint that only this host reaches is not published."""
     host, _, port = listen.rpartition(":")
     host = config.advertised_host or host
     info = rpc_service_info(host, int(port))
@@ -31,7 +31,7 @@ def service_info_of(config: Config, listen: str, http_listen: str) -> ServiceInf
 
 
 def admin_endpoint(config: Config, http_listen: str, host: str) -> Endpoint | None:
-    """Where others reach the admin API of a bookie that they reach at ``host``; None where they do not."""
+    """The admin API's endpoint for clients that reach the bookie at ``host``; None if they cannot reach it."""
     admin = split_address(http_listen)
     if admin is None or is_loopback(admin[0]):
         return None

@@ -124,7 +124,7 @@ class Places:
         return self._table.put(ledger, HELD)
 
     def note_over(self, ledgers: Iterable[int], *, more: bool) -> None:
-        """Adds a page of the ledgers whose owner is over its quota. The previous set applies while there is ``more``."""
+        """Adds a page of the ledgers whose owner is over its quota. The last set applies while there is ``more``."""
         for ledger in ledgers:
             self._coming_over.put(ledger, 0)
         if not more:
@@ -167,7 +167,7 @@ class Places:
     def choose(
         self, ledger: int, in_service: Sequence[bool], writable: Sequence[bool]
     ) -> int | Unroutable:
-        """The disk of a ledger. A ledger that is in no list is assigned to a disk, weighted by the disks' free space."""
+        """The disk of a ledger. A ledger in no list is assigned to a disk, weighted by the disks' free space."""
         place = self.find(ledger)
         if place is not None:
             return place

@@ -23,7 +23,7 @@ class Spread:
         self._credits: dict[int, int] = {}
 
     def choose(self, free: Mapping[int, int]) -> int:
-        """Chooses a disk. ``free``: bytes free per disk, at least one disk. If no disk has space, all weigh the same."""
+        """Chooses a disk. ``free``: bytes free per disk, at least one. If no disk has space, all weigh the same."""
         nothing_known = not any(free.values())
         total = 0
         for disk, room in free.items():

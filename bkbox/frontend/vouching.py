@@ -55,7 +55,7 @@ _Waiting = dict[int, Waiter | None]
 
 
 class _Check:
-    """One check in flight. ``behind``: connections that came after it was sent: its result may predate their requests."""
+    """One check in flight. ``behind``: connections that came after it was sent; its result may be too old for them."""
 
     __slots__ = ("behind", "until_s", "waiting")
 

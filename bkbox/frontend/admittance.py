@@ -1,8 +1,8 @@
-"""Who is let in: what the configuration says of TLS, of authentication and of roles, with the secrets it leads to.
+"""The access policy of client connections: TLS, authentication and roles as configured, with the secrets they need.
 
-Comes from the supervisor, which reads the files, and again whenever they change. Connections that are there keep their
-TLS and get the roles that hold now. They end when what let them in has changed: the user's secret, or the certificates
-that had signed theirs.
+The supervisor reads the files and sends the policy, and sends it again whenever they change. Open connections keep
+their TLS and get the roles that are valid now. A connection is closed if what admitted it has changed: the user's
+secret, or the certificates that signed the client's.
 """
 
 from __future__ import annotations
@@ -26,9 +26,8 @@ OFF, OFFERED, REQUIRED = "off", "offered", "required"
 
 
 class Admittance:
-    """``tls``: _CERTIFICATES = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICATE-----")
-
-    OFF, OFFERED or REQUIRED; ``plugins``: ways to prove who one is, none where nobody has to."""
+    """The access policy. ``tls``: OFF, OFFERED or REQUIRED. ``plugins``: the accepted authentication methods; empty
+    where authentication is off."""
 
     def __init__(
         self,
@@ -42,8 +41,8 @@ class Admittance:
         every_client_is_signed: bool = False,
         vouches: bool = False,
     ) -> None:
-        """``signers``: certificates that sign those of clients; ``vouches``: whether the metadata store is asked before
-        a client makes a ledger."""
+        """``signers``: the certificates that sign client certificates. ``vouches``: the metadata store is asked before
+        a client creates a ledger."""
         self.tls = tls
         self.context = context
         self.plugins = plugins
@@ -55,11 +54,11 @@ class Admittance:
 
     @classmethod
     def from_order(cls, payload: bytes) -> Admittance:
-        """From that of messages.Admit. Raises BootError."""
+        """Decodes the payload of messages.Admit. Raises BootError."""
         said: dict[str, Any] = json.loads(payload)
         context = None
         if said["tls"] != OFF:
-            from bkbox.security.tls import server_context  # OpenSSL is loaded by who needs it
+            from bkbox.security.tls import server_context  # OpenSSL is loaded only where TLS is on
 
             context = server_context(
                 said["certificate"], said["key"], said["ca"], said["client_certificates"]
@@ -82,11 +81,12 @@ class Admittance:
 
     @property
     def is_open(self) -> bool:
-        """Whether everybody may come in as they are."""
+        """True if clients need neither TLS nor authentication."""
         return self.tls == OFF and not self.plugins
 
     def examiner(self, plugin: str) -> Examiner | None:
-        """The bookie's side of a new exchange, by the plugin's name on the wire; None where it is not offered."""
+        """The bookie's side of a new authentication exchange, by the plugin's name on the wire; None if it is not
+        offered."""
         from bkbox.security import digestmd5, tokens
 
         if plugin == digestmd5.PLUGIN and SASL in self.plugins:
@@ -96,8 +96,8 @@ class Admittance:
         return None
 
     def still_admits(self, plugin: str, name: str, before: Admittance) -> bool:
-        """Whether a client that came in as ``before`` demanded, by this plugin and under this name, could do so now
-        with what it showed then."""
+        """True if a client that was admitted under the policy ``before``, by this plugin and under this name, would be
+        admitted now with the credentials it showed then."""
         if plugin not in self.plugins:
             return False
         if plugin == CERTIFICATE:
@@ -106,5 +106,5 @@ class Admittance:
         return secret is not None and secret == secret_before
 
     def trusts_signers_of(self, before: Admittance) -> bool:
-        """Whether each certificate that was good enough ``before`` is so now."""
+        """True if every certificate that the policy ``before`` trusted is still trusted."""
         return before._signers <= self._signers

@@ -1,9 +1,10 @@
-"""Connections whose clients keep the bookie waiting for too long are found, a few at a time.
+"""Connection time-outs: finds connections whose clients keep the bookie waiting for too long, a batch at a time.
 
-Nothing is timed while requests pass: every second or so each connection is looked at, and what has moved since the last
-look begins anew. A frame that has begun has to be there whole in time, however slowly its bytes come; a client that
-does not take its answers has to take some in time. Waiting for us is never held against anybody: where the front-end
-was held up itself, what has come meanwhile is taken before anybody is judged.
+No timer runs per request. About once a second each connection is polled; if it has made progress since the last poll,
+its time starts again. A frame that has begun must be complete within its time-out, however slowly its bytes arrive. A
+client with unsent responses must read some of them within its time-out. The front-end's own stalls are not charged to
+clients: after a late tick one round is skipped, so that data which arrived meanwhile is read before any connection is
+judged.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from bkbox.kernel.stream import IDLE, NOTHING, PARTIAL, UNTAKEN
 LOOK_EVERY_S = 1.0
 _SLICE = 500
 _SLICE_PAUSE_S = 0.01
-"""So many connections are looked at at once, which takes a fraction of a millisecond."""
+"""Connections polled per tick, which takes a fraction of a millisecond."""
 
 
 @value
 class Patience:
-    """Seconds; 0 for ever. ``frame_s`` also counts for the first frame of a connection."""
+    """Time-outs in seconds; 0 means none. ``frame_s`` also applies to a connection's first frame."""
 
     frame_s: float = 0.0
     answers_s: float = 0.0
@@ -31,8 +32,9 @@ class Patience:
 
 
 def ask_whether_there(listener: socket.socket) -> None:
-    """Have the system ask each client that has been silent for a minute whether it is still there: nothing else tells
-    of one whose host has gone without a word, as idle clients are let be. Accepted sockets have it from the listener.
+    """Enables TCP keep-alive: the kernel probes each client that has been silent for a minute. Idle clients are not
+    closed, so nothing else detects a client whose host has vanished. Accepted sockets inherit the options from the
+    listener.
     """
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, number in (
@@ -44,7 +46,7 @@ def ask_whether_there(listener: socket.socket) -> None:
 
 
 class Watched(Protocol):
-    """A connection. ``watched`` and ``watched_since`` are the watch's own."""
+    """A connection. ``watched`` and ``watched_since`` belong to Deadlines."""
 
     taken: int
     sent: int
@@ -58,7 +60,8 @@ _W = TypeVar("_W", bound=Watched)
 
 
 class Deadlines(Generic[_W]):
-    """``connections``: all there are, as they come and go; ``end`` closes one, with what is to be said of it."""
+    """Polls connections for time-outs. ``connections``: returns all that are open; ``end``: closes one, with the
+    reason."""
 
     def __init__(
         self,
@@ -75,11 +78,11 @@ class Deadlines(Generic[_W]):
         self._was_held_up = False
 
     def wait_s(self) -> float:
-        """How long until ``tick`` has to be called."""
+        """Seconds until ``tick`` must be called."""
         return max(0.0, self._next_s - self._now_s())
 
     def tick(self) -> None:
-        """Look at some, if it is time."""
+        """Checks the next batch of connections, if it is due."""
         now_s = self._now_s()
         if now_s < self._next_s:
             return

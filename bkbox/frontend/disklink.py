@@ -1,15 +1,15 @@
-"""The front-end's end of the link to one disk worker: batches of frames out, batches of answers in.
+"""The front-end's end of the link to one disk worker: sends batches of frames, receives batches of responses.
 
-Frames of one turn of the event loop go into one slot and leave together at its end. When no slot is free the
-sessions that wanted one stop reading and are told when to go on: that is the back-pressure from a slow disk to its
-clients. When the worker dies, whatever it had not answered is still in the slots of requests; each of those frames
-is answered with EIO, because nobody can say whether it was carried out (unanswered.py).
+Frames of one event-loop iteration share a slot and are sent at its end. When no slot is free, the sessions that wanted
+one stop reading and are told when to continue: that is the backpressure from a slow disk to its clients. When the
+worker dies, every request without a response is still in the request slots. Each of those frames is answered with EIO,
+because it is unknown whether it was carried out (unanswered.py).
 
-A slot of answers is read in place and given back after the turn, when all of it is sent or copied. Of the answers to
-a group that is not done with them the link remembers as much as tells which requests they answer.
+A response slot is read in place and released after the iteration, when all of it is sent or copied. For a group with
+further responses to come, the link remembers just enough of the received responses to tell which requests they answer.
 
-A long poll outlives its batch, so the link remembers it from submit() to its answer, with the answer that it gets if
-the worker dies. Once its batch is done it only waits: its session need not count it any more.
+A long poll outlives its batch. The link remembers it from submit() to its response, with the response to send if the
+worker dies. Once its batch is done a long poll only waits, so its session no longer counts it as in flight.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ from bkbox.wire.frames import bodies
 
 
 class Owner(Protocol):
-    """What the link tells the front-end."""
+    """The callbacks of a link into the front-end."""
 
     def ledgers(self, disk: int, ledgers: list[int]) -> None:
-        """Ledgers that the disk has."""
+        """Reports a page of the ledgers on the disk."""
 
     def listed(self, disk: int) -> None:
         """The disk's list of ledgers is complete; the disk is in service."""
 
     def lost(self, disk: int) -> None:
-        """The worker is gone, its link is about to be closed; the disk is out of service."""
+        """The worker is gone and its link is about to be closed; the disk is out of service."""
 
 
 class DiskLink(RequestEnd):
-    """One attached worker: what is not the same for every batch (kernel/batches.py has the rest)."""
+    """One attached worker: everything that is not on the per-batch path (which is in kernel/batches.py)."""
 
     __slots__ = (
         "_answer_area",
@@ -60,7 +60,7 @@ class DiskLink(RequestEnd):
     def __init__(
         self, disk: int, sock: socket.socket, owner: Owner, sessions: dict[int, Stream]
     ) -> None:
-        """``sessions``: the connections by number, as they come and go."""
+        """``sessions``: the open connections by number, a live mapping."""
         self.disk = disk
         self.sock = sock
         self.in_service = False
@@ -81,9 +81,9 @@ class DiskLink(RequestEnd):
     def submit(
         self, connection: int, frame: memoryview, poll: tuple[int, bytes] | None = None
     ) -> bool:
-        """Put a frame into the batch of this turn; False where no slot has room.
+        """Adds a frame to the batch of this event-loop iteration; False if no slot has space.
 
-        ``poll``: of a long poll, its transaction id and the answer if the worker dies.
+        ``poll``: for a long poll, its transaction id and the response to send if the worker dies.
         """
         if not self.lane.put(connection, frame, 0, len(frame)):
             return False
@@ -94,7 +94,7 @@ class DiskLink(RequestEnd):
         return True
 
     def forget(self, connection: int) -> None:
-        """The connection is closed: its long polls have nobody to be answered to."""
+        """Drops the long polls of a connection that is closed."""
         if self._polls.pop(connection, None) is not None and not self.closed:
             self._gone.append(connection)
             self._tell_gone()
@@ -105,7 +105,7 @@ class DiskLink(RequestEnd):
         if self._gone:
             self.watches_done = True
 
-    # ---- what the worker says -----------------------------------------------------------------------
+    # ---- messages from the worker -------------------------------------------------------------------
 
     def other(self, kind: int, flag: int, slot: int, used: int) -> None:
         filled = self._answer_area.slots[slot]
@@ -132,7 +132,7 @@ class DiskLink(RequestEnd):
         self.watches_done = bool(self._answered or self._polls_in or self._gone)
 
     def _park(self, slot: int) -> None:
-        """The long polls of this slot are in no batch any more."""
+        """Takes the long polls of this slot out of their sessions' in-flight counts: their batch is done."""
         for connection, count in self._polls_in.pop(slot).items():
             session = self._sessions.get(connection)
             if session is not None:
@@ -155,7 +155,7 @@ class DiskLink(RequestEnd):
     # ---- the end ------------------------------------------------------------------------------------
 
     def lose(self) -> None:
-        """End of the link: the worker is gone, or the front-end lets go of it."""
+        """Closes the link: the worker is gone, or the front-end detaches the disk."""
         if self.closed:
             return
         self.closed = True

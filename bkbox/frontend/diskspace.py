@@ -1,4 +1,4 @@
-"""How large the bookie is: the file systems of its disks, each counted once."""
+"""The size of the bookie: the file systems of its disks, each counted once."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from bkbox.storage.files import Space
 
 
 def space_of(paths: Iterable[str]) -> Space:
-    """Bytes free for an unprivileged process, and bytes in all. A disk that is gone has no room: DiskError only where
-    all are."""
+    """Bytes free for an unprivileged process, and bytes in total. A disk that is gone counts as no space; raises
+    DiskError only if all are gone."""
     spaces: dict[int, Space] = {}
     gone: DiskError | None = None
     for path in paths:

@@ -1,8 +1,7 @@
-"""All connections that are not let in yet (doorstep.py), and what they may cost.
+"""The pool of connections that are not authenticated yet (doorstep.py), and its limits.
 
-They have a time to prove themselves, there are only so many of them (the oldest makes room for the newest), and what
-they say is looked at as their share of the front-end's time allows (newcomers.py): OpenSSL needs a millisecond for a
-handshake.
+Each handshake has a time-out. The number of connections is limited: the oldest is closed to make room for the newest.
+Their data is processed only within their CPU budget (newcomers.py), because OpenSSL needs a millisecond per handshake.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ from bkbox.kernel.turns import Source
 
 
 class Loop(Protocol):
-    """Of kernel/turns.py."""
+    """The event loop, as kernel/turns.py implements it."""
 
     def watch(self, source: Source, handler: Callable[[], None]) -> None: ...
 
@@ -30,7 +29,8 @@ class Loop(Protocol):
 
 
 class Visitor(Doorstep):
-    """``until_s``: when its patience ends; ``host`` is what it counts for."""
+    """An unauthenticated connection. ``until_s``: when its handshake times out; ``host``: the address it counts
+    against."""
 
     until_s = 0.0
     host = ""
@@ -38,8 +38,8 @@ class Visitor(Doorstep):
 
 
 class Door:
-    """``let_in`` takes over a visitor, its socket included; ``gone`` is told of a host that has left again; ``look_by``
-    by when ``tick`` has to be called."""
+    """The pool. ``let_in``: takes over an authenticated connection with its socket; ``gone``: called when a connection
+    was closed before it was let in; ``look_by``: told the time by which ``tick`` must be called."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Door:
         return len(self._visitors)
 
     def receive(self, sock: socket.socket, peer: str, host: str, admittance: Admittance) -> None:
-        """Somebody has come."""
+        """Adds a new connection to the pool."""
         if len(self._visitors) >= VISITORS_MAX:
             self._turn_away(next(iter(self._visitors)), TimeoutError("too many at the door"))
         visitor = Visitor(sock, peer, admittance, lambda what: self._refusals.note("", peer, what))
@@ -77,14 +77,14 @@ class Door:
         self._loop.watch(sock, lambda: self._heard(visitor))
 
     def wait_s(self) -> float | None:
-        """How long until ``tick`` has to be called; None: for ever."""
+        """Seconds until ``tick`` must be called; None: no limit."""
         waits = [self._newcomers.rest_s()] if self._waiting else []
         if self._visitors:
             waits.append(next(iter(self._visitors)).until_s - self._now_s())
         return max(0.0, min(waits)) if waits else None
 
     def tick(self) -> None:
-        """Time has passed: those who wait go on, and whoever took too long has to go."""
+        """Resumes the connections that waited for CPU budget, and closes those whose handshake has timed out."""
         while self._waiting and not self._newcomers.rest_s():
             visitor = self._waiting.popleft()
             if visitor in self._visitors:
@@ -93,7 +93,7 @@ class Door:
                 self._go_on(visitor)
         now_s = self._now_s()
         while self._visitors and (oldest := next(iter(self._visitors))).until_s <= now_s:
-            self._go_on(oldest)  # what it has sent may be here, and nobody had the time to look
+            self._go_on(oldest)  # its data may have arrived without having been read yet
             if oldest in self._visitors:
                 text = f"it has not proved who it is within {self.timeout_s:g} s"
                 self._turn_away(oldest, AuthenticationError(text))

@@ -1,12 +1,12 @@
-"""A connection that is not let in yet: TLS, and who is at the other end.
+"""The handshake of one connection: TLS and authentication, before the client is let in.
 
-Nothing that it sends reaches a disk. It may begin with TLS, or ask for it with START_TLS as Java's client does, and it
-may authenticate itself; whatever else it asks is refused as not authorised, or ends the connection where there is no
-such answer. Between START_TLS and TLS only the first AUTH may come in the clear, right behind it, as Java's client
-sends it; its answer waits for TLS.
+Nothing that such a client sends reaches a disk. It may begin with TLS, or ask for it with START_TLS as Java's client
+does, and it may authenticate. Any other request is refused as not authorised; where the protocol has no such response,
+the connection is closed. Between START_TLS and TLS only the first AUTH may arrive in the clear, directly behind
+START_TLS, as Java's client sends it; its response is delayed until TLS is up.
 
-A TLS record begins with 0x16, which is no length of a frame: so both ways to begin work on one port.
-Source: AuthHandler.java, BookieRequestProcessor.java.
+A TLS record begins with 0x16, which cannot begin a frame's length. So both ways to start TLS work on one port. Source:
+AuthHandler.java, BookieRequestProcessor.java.
 """
 
 from __future__ import annotations
@@ -34,17 +34,18 @@ _SELDOM = Seldom(logging.getLogger(__name__), time.monotonic)
 
 _READ_BYTES = 64 * 1024
 _FRAME_BYTES_MAX = 64 * 1024
-"""Of somebody unknown."""
+"""The largest frame accepted before authentication."""
 _FRAMES_MAX = 64
 _START_TLS_BYTES_MAX = 256
 _TLS_HANDSHAKE = b"\x16"
 
 Refused = Callable[[str], None]
-"""Is told what was refused."""
+"""Called with a description of each refused request."""
 
 
 class Doorstep:
-    """``name`` and ``plugin``: who it is, and how that is known; None as long as it is not, or need not be."""
+    """The handshake. ``name`` and ``plugin``: the client's identity and how it was proved; ``name`` is None until it
+    is proved, and stays None where no proof is required."""
 
     def __init__(
         self, sock: socket.socket, peer: str, admittance: Admittance, refused: Refused
@@ -66,12 +67,12 @@ class Doorstep:
 
     @property
     def rest(self) -> bytes:
-        """What has come and is still to be looked at, of somebody who was let in."""
+        """Received bytes that are not processed yet, of a client that was let in."""
         return bytes(self._data)
 
     def ready(self) -> bool:
-        """Take what has come; whether it may come in. Raises EOFError, OSError, FrameError and AuthenticationError:
-        then it is to be closed."""
+        """Reads and processes what has arrived; True once the client may be let in. Raises EOFError, OSError,
+        FrameError and AuthenticationError: the connection must then be closed."""
         if self.tls is None or self._handshakes:
             data = self.sock.recv(_READ_BYTES)
             if not data:
@@ -103,7 +104,7 @@ class Doorstep:
         return True
 
     def _begins_tls(self) -> bool:
-        """Nothing but START_TLS comes before TLS, or somebody else could have said it."""
+        """True if TLS begins here. Only START_TLS may precede TLS: anything earlier may come from another party."""
         first = not self._frames or self._asked_for_tls
         may = self.tls is None and self.admittance.tls != OFF and first
         return may and self._data[:1] == _TLS_HANDSHAKE
@@ -116,11 +117,11 @@ class Doorstep:
             return True
         if admittance.tls == REQUIRED or self._asked_for_tls or len(self._data) < PREFIX_BYTES:
             return False
-        # Whoever neither begins with TLS nor asks for it comes in as it is.
+        # A client that neither begins with TLS nor asks for it is let in without.
         return self._data[:1] != _TLS_HANDSHAKE and not self._may_ask_for_tls()
 
     def _may_ask_for_tls(self) -> bool:
-        """Whether the first frame is START_TLS, as far as it is there."""
+        """True if the first frame is START_TLS, or may still be, judged by the bytes received so far."""
         (size,) = LENGTH.unpack_from(self._data)
         if not 0 < size <= _START_TLS_BYTES_MAX:
             return False
@@ -169,7 +170,7 @@ class Doorstep:
         return True
 
     def _decrypt(self) -> None:
-        """Take what TLS has for us, which may be nothing."""
+        """Reads the decrypted bytes that TLS has, possibly none."""
         assert self.tls is not None
         room = memoryview(bytearray(_READ_BYTES))
         try:
@@ -254,7 +255,7 @@ class Doorstep:
         self._send(v2.refuse(body, Code.EUA))
 
     def _examine(self, message: AuthMessage) -> AuthMessage | None:
-        """What to answer; None for a plugin that is not offered. Raises AuthenticationError."""
+        """The response to an AUTH message; None for a plugin that is not offered. Raises AuthenticationError."""
         if not self.admittance.plugins:
             return AuthMessage(AUTH_DISABLED_PLUGIN, b"")
         if self._examiner is None:
@@ -268,7 +269,7 @@ class Doorstep:
         except AuthenticationError:
             raise
         except Exception as error:
-            # What strangers send must not end the front-end, whatever a plugin has overlooked.
+            # Input of an unauthenticated client must not end the front-end, whatever a plugin has overlooked.
             _SELDOM.say(
                 logging.ERROR, "plugin", "plugin %s failed", self._examiner.plugin, exc_info=error
             )
@@ -278,7 +279,7 @@ class Doorstep:
             self.plugin = SASL if self._examiner.plugin == digestmd5.PLUGIN else TOKEN
         return AuthMessage(message.plugin, step.payload)
 
-    # ---- answers ------------------------------------------------------------------------------------
+    # ---- responses ------------------------------------------------------------------------------------
 
     def _refuse_in_between(self) -> None:
         if self._asked_for_tls and self.tls is None:

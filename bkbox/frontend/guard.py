@@ -1,7 +1,7 @@
-"""What the client of one connection may ask, once it is known who it is.
+"""Authorisation of the requests of one connection whose client is authenticated.
 
-Roles are looked at per request. Ordinary adds and reads of somebody who may add and read, and has no bound of requests,
-are not looked at one by one: the connection is told once (``plain``).
+Roles are checked per request. Fast-path adds and reads are exempt where the client may add and read and has no rate
+limit: the connection is told once (``plain``).
 """
 
 from __future__ import annotations
@@ -16,9 +16,10 @@ from bkbox.wire.codes import Code
 
 
 class Guard:
-    """``name``: who has been found to be at the other end, and ``plugin``: how; ``peer``: its address; ``counts_as``:
-    what its requests are counted as, where they are bound; ``vouching``: None where any may create
-    ledgers unasked."""
+    """Authorises one client. ``name``: its proved identity; ``plugin``: how it was proved; ``peer``: its address;
+    ``counts_as``: the key under which its requests are rate limited; ``vouching``: None where ledgers may be created
+    without asking the metadata store.
+    """
 
     __slots__ = ("_refusals", "bucket", "counts_as", "grant", "name", "peer", "plugin", "vouching")
 
@@ -43,12 +44,12 @@ class Guard:
 
     @property
     def identity(self) -> str:
-        """See bkbox/security/roles.py."""
+        """The identity that roles are granted to; see bkbox/security/roles.py."""
         return f"{self.plugin}/{self.name}"
 
     @property
     def plain(self) -> int:
-        """What of PLAIN_ADDS, PLAIN_READS and PLAIN_RECOVERIES, for ``Stream.allows``."""
+        """The allowed fast paths, PLAIN_ADDS, PLAIN_READS and PLAIN_RECOVERIES, for ``Stream.allows``."""
         if self.bucket is not None:
             return 0
         needs = self.grant.needs
@@ -59,7 +60,7 @@ class Guard:
         )
 
     def may_create(self, connection: int, ledger: int, key: bytes | None) -> Code | None:
-        """EOK, or the code to refuse a request with that would create this ledger; None: it has to wait."""
+        """EOK if a request may create this ledger, else the code to refuse it with; None: the request must wait."""
         if self.vouching is None:
             return Code.EOK
         code = self.vouching.verdict(connection, ledger, key)
@@ -69,7 +70,7 @@ class Guard:
         return code
 
     def refusal(self, need: Need) -> Code | None:
-        """The code to answer a request with, None for one that may be carried out."""
+        """The code to refuse a request with; None if it may be carried out."""
         if need not in self.grant.needs:
             self._refusals.note(self.identity, self.peer, str(need.name).lower())
             return Code.EUA
@@ -79,19 +80,19 @@ class Guard:
 
 
 def key_of_v2(body: memoryview) -> bytes | None:
-    """The ledger key in a request of version 2, None where it has none."""
+    """The ledger key in a version 2 request; None if it has none."""
     return getattr(v2.decode_request(body), "master_key", None)
 
 
 def need_of_v2(header: v2.Header) -> Need:
-    """What a request of version 2 needs that is not AUTH."""
+    """The permission that a version 2 request needs, other than AUTH."""
     if header.opcode == v2.OP_ADD:
         return Need.RECOVER if header.flags & v2.FLAG_RECOVERY_ADD else Need.ADD
     return Need.RECOVER if header.flags & v2.FLAG_DO_FENCING else Need.READ
 
 
 def need_of_v3(request: v3.LedgerRequest | v3.BookieInfoRequest) -> Need:
-    """The same for version 3."""
+    """The permission that a version 3 request needs."""
     match request:
         case v3.AddRequest():
             return Need.RECOVER if request.recovery else Need.ADD

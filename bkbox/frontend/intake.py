@@ -1,13 +1,13 @@
-"""What becomes of each request of a connection: an answer at once, or a disk that has to carry it out.
+"""Dispatches each request of a connection: answers it at once, or names the disk that has to carry it out.
 
-Both protocol versions come on one port and are told apart as BookKeeper's bookie does (BookieProtoEncoding.java): a
-connection is taken for version 3 until the first body that is no message of it, and for version 2 from then on, for
-good. A first byte below 8 decides at once. A message of version 3 that lacks the part of its operation closes the
-connection (FrameError), as does whatever version 2 cannot decode.
+Both protocol versions share one port and are told apart as BookKeeper's bookie does (BookieProtoEncoding.java): a
+connection is version 3 until the first body that does not decode as such, and version 2 from then on, for good. A
+first byte below 8 decides at once. A version 3 message without the part of its operation closes the connection
+(FrameError), as does whatever version 2 cannot decode.
 
-Answered here: authentication (it is over, or there is none: the plugin AuthDisabledPlugin says yes), START_TLS (too
-late, or there is none: refused), operations that exist in name only, other versions, what the client may not do, the
-size of the bookie, and all that has no disk.
+Answered here: authentication (it is over, or off: the plugin AuthDisabledPlugin accepts), START_TLS (too late, or off:
+refused), operations that exist in name only, unknown versions, requests that the client is not permitted, the size of
+the bookie, and every request that has no disk.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ _AUTH_DISABLED = AuthMessage(AUTH_DISABLED_PLUGIN, b"")
 
 
 class Router(Protocol):
-    """What a session asks of the front-end."""
+    """The interface of the front-end that a session uses."""
 
     def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code | None:
-        """The link to send a request to, or the code to answer it with; None: not now."""
+        """The link to send a request to, or the code to answer it with; None: not yet."""
 
     def space(self) -> Space:
-        """Room on the bookie's disks, bytes. DiskError."""
+        """Space on the bookie's disks, in bytes. Raises DiskError."""
 
 
 class Routed(NamedTuple):
     """A request and the link it goes to.
 
-    ``weighs``: by its own bytes, not by those of its answer. ``poll``: of a long poll, its transaction id and the
-    answer that it gets if the worker dies.
+    ``weighs``: its cost is its own size, not that of its response. ``poll``: for a long poll, its transaction id and
+    the response to send if the worker dies.
     """
 
     link: DiskLink
@@ -51,8 +51,8 @@ class Routed(NamedTuple):
 
 
 class Intake:
-    """The requests of one connection, which has this ``number``. ``tries_v3``: it is taken for version 3 so far.
-    ``guard``: None where everybody may do everything."""
+    """The requests of one connection, which has this ``number``. ``tries_v3``: it is still regarded as version 3.
+    ``guard``: None where every request is permitted."""
 
     def __init__(self, router: Router, guard: Guard | None = None, number: int = 0) -> None:
         self._router = router
@@ -62,9 +62,10 @@ class Intake:
         self._deferred: OrderedDict[int, DiskLink] = OrderedDict()
 
     def take(self, body: memoryview) -> Routed | bytes | None:
-        """Where a request goes, or the answer where no disk is needed; None: it has to wait, nothing is done with it.
+        """Where a request goes, or its response where no disk is needed. None: it has to wait, and nothing was done
+        with it.
 
-        Raises FrameError: the connection is closed.
+        Raises FrameError: the connection must be closed.
         """
         if self.tries_v3:
             if body[0] >= v3.FIRST_BYTE_MIN:
@@ -156,18 +157,18 @@ class Intake:
         )
         return v3.encode_response(response)
 
-    # A worker that comes back after its disk failed may have lost what was answered before a sync, and would force
-    # the rest without knowing it. So a force counts only for adds that went to the same worker.
+    # A worker that restarts after its disk failed may have lost adds that were acknowledged before a sync, and would
+    # force the rest without knowing of the loss. So a force covers only adds that went to the same worker.
 
     def _defer(self, ledger: int, link: DiskLink) -> None:
-        """Remember the first worker that got a deferred add of this ledger over this connection."""
+        """Remembers the first worker that got a deferred-sync add of this ledger over this connection."""
         self._deferred.setdefault(ledger, link)
         self._deferred.move_to_end(ledger)
         if len(self._deferred) > DEFERRED_LEDGERS_MAX:
             self._deferred.popitem(last=False)
 
     def moved(self, ledger: int, before: DiskLink, after: DiskLink) -> None:
-        """The ledger lies elsewhere now, and all that its first worker had taken is durable there."""
+        """The ledger has migrated; all that its first worker had accepted is durable on the target."""
         if self._deferred.get(ledger) is before:
             self._deferred[ledger] = after
 

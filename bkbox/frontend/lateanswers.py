@@ -1,7 +1,7 @@
-"""Answers for a client that does not take them: the same ones, but those that carry much are put off.
+"""Lightened responses for a client that does not read them: their payload is dropped and the client may retry.
 
-An answer that is a code and ids stays as it is: it says what was done. One that found something says instead that
-there are too many requests, and the client may ask again.
+A response of only a code and ids stays as it is: it says what was done. A response that found something is replaced by
+ETOOMANYREQUESTS, and the client may ask again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bkbox.wire.frames import bodies, frame
 
 
 def without_entries(frames: bytes | memoryview) -> bytes:
-    """Whole frames for whole frames, of either version."""
+    """Converts whole frames, of either version, to whole frames without entries."""
     return b"".join(
         _light_v2(body) if body[0] < v3.FIRST_BYTE_MIN else _light_v3(body)
         for body in bodies(frames, len(frames))
@@ -32,7 +32,7 @@ def _light_v3(body: memoryview) -> bytes:
     try:
         response = v3.decode_response(body)
     except EncodingError:
-        # The refusal of an unknown version, which it repeats in its first byte: that may be any.
+        # The refusal of an unknown version repeats that version in its first byte, which may be any.
         return frame(body)
     late = Code.ETOOMANYREQUESTS
     if not isinstance(response, v3.StartTlsResponse) and response.code is Code.EOK:
@@ -44,6 +44,6 @@ def _light_v3(body: memoryview) -> bytes:
             case v3.ListEntriesResponse(txn_id=txn, ledger_id=ledger):
                 response = v3.ListEntriesResponse(txn, late, ledger)
     elif isinstance(response, v3.ReadLacResponse | v3.ListEntriesResponse):
-        # In limbo they carry what is there beside their code.
+        # For a ledger in limbo they carry what the disk has, beside an error code.
         response = type(response)(response.txn_id, response.code, response.ledger_id)
     return v3.encode_response(response)

@@ -1,11 +1,11 @@
-"""What those who come may take of the front-end's time: to be taken, TLS handshakes, proofs, and to be closed again.
+"""The CPU budget for new connections: accept, TLS handshake, authentication and close.
 
-Beside others who work they have a thirty-second of it, and what is saved, which is a second's worth: a thousand
-handshakes, as when all clients come back after a start. Where nobody else works they may have all. So whoever floods
-the door holds up others who come, and hardly those inside.
+While authenticated connections are active, new ones get 1/32 of the thread's CPU time. Unused budget accumulates up to
+one second: a thousand handshakes, as when all clients reconnect after a restart. While no other connection is active
+there is no limit. So a flood of connections delays other new connections, and hardly those that are established.
 
-Pure: ``now_s`` is the clock, and ``cpu_s`` that of this thread's processor time: that somebody else had the processor
-is nobody's fault here.
+Pure: ``now_s`` is the clock, ``cpu_s`` this thread's CPU clock. Time during which another process had the processor is
+therefore not charged.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from collections.abc import Callable
 SHARE = 1 / 32
 SAVED_S = 1.0
 _LEAST_S = 1e-6
-"""Less is not worth a rest: clocks do not count so far."""
+"""Seconds; a smaller deficit is not throttled, as it is below the clocks' resolution."""
 
 
 class Newcomers:
-    """``others_work`` tells whether there is anybody to be held up."""
+    """The budget. ``others_work``: returns True while established connections are active."""
 
     def __init__(
         self,
@@ -34,13 +34,13 @@ class Newcomers:
         self._at_s = now_s()
 
     def served_since(self, began_cpu_s: float) -> None:
-        """One of them was served from then until now, by ``cpu_s``."""
+        """Charges the CPU time since ``began_cpu_s``, a value of ``cpu_s``."""
         if self._others_work():
             self._fill()
             self._left_s -= self.cpu_s() - began_cpu_s
 
     def rest_s(self) -> float:
-        """How long all of them have to wait now."""
+        """Seconds for which all new connections are throttled from now on; 0 if there is budget."""
         if not self._others_work():
             return 0.0
         self._fill()

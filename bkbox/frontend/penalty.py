@@ -1,8 +1,8 @@
-"""Addresses that keep sending what is no request: whoever comes from there next waits a while before it is looked at.
+"""Throttles addresses that keep sending malformed requests: their next connections wait before they are served.
 
-A connection that begins with nonsense costs the front-end as much as dozens of adds, and is closed at once; without a
-pause its client could come again thousands of times a second. Nobody is refused for it, since others may share the
-address (a test, a proxy): they wait, too, but only when they come, and for PAUSE_S.
+A connection that begins with garbage costs the front-end as much as dozens of adds, and is closed at once. Without a
+delay its client could reconnect thousands of times a second. No connection is refused for it, since innocent clients
+may share the address (a test, a proxy): they are delayed, too, but only when they connect, and for PAUSE_S.
 
 Pure: ``now_s`` is the clock.
 """
@@ -17,7 +17,7 @@ from bkbox.security.peers import peer_of
 
 PAUSE_S = 1.0
 FREE_ERRORS = 10
-"""So many within WINDOW_S are forgiven."""
+"""Errors within WINDOW_S that cause no throttling."""
 WINDOW_S = 10.0
 _PEERS_MAX = 10_000
 
@@ -25,7 +25,7 @@ _T = TypeVar("_T")
 
 
 class Penalty(Generic[_T]):
-    """``held`` connections of type T, in the order in which they came."""
+    """The errors per address, and the delayed connections, of type T, in the order in which they came."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -36,7 +36,7 @@ class Penalty(Generic[_T]):
         return len(self._held)
 
     def blame(self, host: str) -> None:
-        """A connection from there had to be closed for what it sent."""
+        """Counts an error: a connection from this address was closed for what it sent."""
         peer, now_s = peer_of(host), self._now_s()
         since_s, count = self._errors.pop(peer, (now_s, 0))
         if now_s - since_s > WINDOW_S:
@@ -46,29 +46,29 @@ class Penalty(Generic[_T]):
             self._errors.popitem(last=False)
 
     def is_on(self, host: str) -> bool:
-        """Whether who comes from there has to wait."""
+        """True if connections from this address are delayed."""
         if not self._errors:
             return False
         since_s, count = self._errors.get(peer_of(host), (0.0, 0))
         return count > FREE_ERRORS and self._now_s() - since_s <= WINDOW_S
 
     def hold(self, connection: _T) -> None:
-        """Keep it for a while."""
+        """Delays a connection by PAUSE_S."""
         self._held.append((self._now_s() + PAUSE_S, connection))
 
     def over(self) -> list[_T]:
-        """Those that have waited long enough; they are not held any more."""
+        """Removes and returns the connections whose delay is over."""
         found = []
         while self._held and self._held[0][0] <= self._now_s():
             found.append(self._held.popleft()[1])
         return found
 
     def wait_s(self) -> float | None:
-        """How long until there is one; None: nobody is held."""
+        """Seconds until the next delay is over; None: no connection is delayed."""
         return max(0.0, self._held[0][0] - self._now_s()) if self._held else None
 
     def clear(self) -> list[_T]:
-        """All of them; none is held any more."""
+        """Removes and returns all delayed connections."""
         found = [connection for _, connection in self._held]
         self._held.clear()
         return found

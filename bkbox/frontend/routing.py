@@ -1,11 +1,11 @@
-"""Which disk holds a ledger, as the front-end knows it.
+"""The front-end's directory of ledgers: which disk has a ledger.
 
-The place of a ledger is recorded on its disk and never computed: the workers list their ledgers when they are
-attached, and the table keeps what a disk listed while its worker is away. As long as some disk is not listed, nothing
-is said about or created for a ledger that is in no list: it may be on that disk. The same holds while a disk goes
-through phase one: the ledger may be about to be put into limbo there, and a ledger must never have two homes.
+The disk of a ledger is recorded on that disk and never computed. Workers list their ledgers when they are attached,
+and the table keeps a disk's list while its worker is away. As long as some disk is not listed, a ledger that is in no
+list may be on that disk: nothing is reported about it, and it is not created. The same holds while a disk goes through
+phase one: the ledger may be about to be put into limbo there. Invariant: a ledger never has two disks.
 
-Disks have numbers that stay: one that joins gets the next, one that leaves keeps its own, which is not used again.
+Disk numbers are stable: a disk that joins gets the next number; one that leaves keeps its own, which is not reused.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from bkbox.kernel.routes import LedgerTable, Routes
 from bkbox.wire.codes import Code
 
 HELD = 1 << 30
-"""The disk number of a ledger that is between two disks: no disk has it."""
+"""The disk number of a ledger that is migrating between two disks: it is on none."""
 
 
 class Purpose(Enum):
-    """What a request does where the ledger is on no disk yet."""
+    """The effect of a request for a ledger that is on no disk yet."""
 
     WRITE = "an ordinary add: creates it"
     WRITE_LAC = "writes the LAC: creates it"
@@ -38,11 +38,11 @@ ABSENT: dict[Purpose, Code] = {
     Purpose.READ_LAC: Code.ENOENTRY,
     Purpose.FORCE: Code.EOK,
 }
-"""The answer about a ledger that no disk has; whatever is not here creates it."""
+"""The response for a ledger that no disk has. A purpose that is not listed here creates it."""
 
 
 class Link(Protocol):
-    """What the link to a disk's worker says of it."""
+    """The state of the link to a disk's worker."""
 
     @property
     def in_service(self) -> bool: ...
@@ -52,14 +52,14 @@ class Link(Protocol):
 
 
 class Unroutable(Enum):
-    """Why a request has no disk."""
+    """The reason why a request has no disk."""
 
     UNLISTED = "the ledger may lie on a disk whose worker has not listed its ledgers"
     NO_DISK = "no disk is in service that takes new ledgers"
 
 
 class Places:
-    """Ledger to disk, by the disk's number; the table itself is that of ``routes``."""
+    """Maps ledgers to disk numbers; the table itself belongs to ``routes``."""
 
     def __init__(self, disks: Sequence[str], routes: Routes) -> None:
         self.disks: list[str | None] = list(disks)
@@ -76,20 +76,21 @@ class Places:
     # ---- disks --------------------------------------------------------------------------------------
 
     def join(self, disk: str) -> int:
-        """A disk that holds nothing yet joins; its number."""
+        """Adds a disk that has no ledgers yet; returns its number."""
         self.disks.append(disk)
         self.routes.lanes.append(None)
         self._listed.append(True)
         return len(self.disks) - 1
 
     def replace(self, before: str, after: str) -> None:
-        """A disk stands in for another, under its number: what that one had is looked for here, once it has listed."""
+        """Replaces a disk under its number. The new disk counts as unlisted: the old one's ledgers are looked up on it
+        once it has listed its own."""
         number = self.disks.index(before)
         self.disks[number] = after
         self._listed[number] = False
 
     def leave(self, disk: str) -> None:
-        """A disk that holds no ledger leaves."""
+        """Removes a disk that has no ledgers."""
         number = self.disks.index(disk)
         self.disks[number] = None
         self._listed[number] = True
@@ -99,30 +100,31 @@ class Places:
         self._listed[disk] = True
 
     def unlisted(self, disk: int) -> None:
-        """The disk goes through phase one: what it lists next may be more than it listed before."""
+        """The disk goes through phase one: its next list may be longer than its last one."""
         self._listed[disk] = False
 
     def all_listed(self) -> bool:
         return all(self._listed)
 
     def weigh(self, free: Mapping[str, int], closed: Collection[str]) -> None:
-        """``free``: bytes for new ledgers by disk; ``closed``: disks that take none, whatever the others do."""
+        """``free``: bytes for new ledgers per disk. ``closed``: disks that accept no new ledgers, whatever the others
+        do."""
         self._free = free
         self._closed = closed
 
     # ---- ledgers ------------------------------------------------------------------------------------
 
     def record(self, disk: int, ledgers: Iterable[int]) -> None:
-        """These ledgers lie on this disk."""
+        """Records that these ledgers are on this disk."""
         for ledger in ledgers:
             self._table.put(ledger, disk)
 
     def hold(self, ledger: int) -> int:
-        """The ledger is between two disks; the number that it had."""
+        """Marks the ledger as migrating between two disks; returns its previous disk number."""
         return self._table.put(ledger, HELD)
 
     def note_over(self, ledgers: Iterable[int], *, more: bool) -> None:
-        """A page of the ledgers whose owner is over its quota; what was said before holds while there is ``more``."""
+        """Adds a page of the ledgers whose owner is over its quota. The last set applies while there is ``more``."""
         for ledger in ledgers:
             self._coming_over.put(ledger, 0)
         if not more:
@@ -130,7 +132,7 @@ class Places:
             self._coming_over = LedgerTable()
 
     def find(self, ledger: int) -> int | None:
-        """The disk of a ledger, HELD between two, or None where no list names it."""
+        """The disk number of a ledger, HELD while it migrates, or None if no list names it."""
         disk = self._table.get(ledger)
         return disk if disk >= 0 else None
 
@@ -139,8 +141,7 @@ class Places:
     ) -> int | Code:
         """The number of the disk that a request goes to (HELD: between two), or the code to answer it with.
 
-        ``links``: those to the workers, by the number of their disk; ``new_ledgers``: whether ordinary writes may
-        create any.
+        ``links``: the links to the workers by disk number. ``new_ledgers``: ordinary writes may create ledgers.
         """
         if ledger < 0:
             return Code.EBADREQ
@@ -166,7 +167,7 @@ class Places:
     def choose(
         self, ledger: int, in_service: Sequence[bool], writable: Sequence[bool]
     ) -> int | Unroutable:
-        """The disk of a ledger; one that is in no list yet is given to a disk, by the room that the disks have."""
+        """The disk of a ledger. A ledger in no list is assigned to a disk, weighted by the disks' free space."""
         place = self.find(ledger)
         if place is not None:
             return place

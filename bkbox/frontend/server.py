@@ -1,12 +1,12 @@
 """The front-end process: one listening socket, its sessions, and a link to each disk worker.
 
-One thread and one epoll loop. A turn of it takes what is there from clients and workers, and then sends what came of
-it: one write for each connection that has answers, one message for each disk that has requests. So a turn costs the
-same few system calls for one request as for thousands.
+It has one thread and one epoll loop. An iteration handles what clients and workers have sent, and then sends what
+resulted: one write per connection with responses, one message per disk with requests. So an iteration costs the same
+few system calls for one request as for thousands.
 
-It holds no state that outlives it but the table of places, which it asks the workers for. A request for a disk that
-is out of service is answered with EIO: 'unknown', never 'no such entry'. While nearly as much is held for clients as
-FRONTEND_HELD_BYTES_MAX allows, reads are answered with ETOOMANYREQUESTS: nothing was done with them.
+Its only lasting state is the directory of ledgers, which it rebuilds from the workers. A request for a disk that is
+out of service is answered with EIO: 'unknown', never 'no such entry'. While the bytes buffered for clients are close
+to FRONTEND_HELD_BYTES_MAX, reads are answered with ETOOMANYREQUESTS: nothing was done with them.
 """
 
 from __future__ import annotations
@@ -102,11 +102,11 @@ class Frontend:
         self._running = True
 
     def run(self) -> None:
-        """Serve until the supervisor says stop or is gone."""
+        """Serves until the supervisor sends Stop or its channel is closed."""
         self._turns.watch(self._control, self._command)
         try:
             while self._running:
-                woken = self._holds.tick()  # who is woken goes on at the end of the turn
+                woken = self._holds.tick()  # woken waiters resume at the end of this iteration
                 now_s = time.monotonic()
                 if now_s >= self._beside_s:
                     self._do_beside(now_s)
@@ -117,7 +117,7 @@ class Frontend:
             self._close()
 
     def _do_beside(self, now_s: float) -> None:
-        """What need not be looked at in every turn, and when to look again."""
+        """Runs the timers that need not run in every iteration, and computes when they are due again."""
         if now_s >= self._chores_s:
             self._do_chores(now_s)
         if self._door is not None:
@@ -137,7 +137,7 @@ class Frontend:
         self._beside_s = now_s + min((wait for wait in waits if wait is not None), default=_FAR_S)
 
     def _look_beside(self, by_s: float = 0.0) -> None:
-        """Something has come up beside that must be looked at by then."""
+        """Schedules the timers to run by then."""
         self._beside_s = min(self._beside_s, by_s)
 
     def _do_chores(self, now_s: float) -> None:
@@ -193,7 +193,7 @@ class Frontend:
         return [session for session in self._sessions.values() if isinstance(session, Session)]
 
     def _give_up(self, session: Session, reason: str) -> None:
-        if not session.closed:  # it may have gone since it was chosen to be looked at
+        if not session.closed:  # it may have been closed since it was selected
             self._end(session, TimeoutError(reason))
 
     # ---- the supervisor's commands ------------------------------------------------------------------
@@ -246,7 +246,8 @@ class Frontend:
             self._running = False
 
     def _move(self, message: messages.Message) -> messages.Message:
-        """A ledger is held, or its place is told. What was taken for it before a hold is with its worker then."""
+        """Pauses a ledger for migration, or records its disk. Requests accepted before a pause are handed to its
+        worker first."""
         if isinstance(message, messages.HoldLedger):
             before = self._places.hold(message.ledger)
             if before != HELD:
@@ -292,7 +293,7 @@ class Frontend:
         self._turns.watch(sock, link.receive)
 
     def _take_bounds(self, values: Mapping[str, Any]) -> None:
-        """What connections may cost, from the order or from the settings."""
+        """Applies the limits on connections, from the order or from the settings."""
         descriptors = allow(values["connections_max"] + FRONTEND_DESCRIPTORS)
         room = max(descriptors - FRONTEND_DESCRIPTORS, 1)
         self._peers.total_max = min(values["connections_max"], room)
@@ -305,7 +306,7 @@ class Frontend:
         )
 
     def _admit(self, admittance: Admittance) -> None:
-        """Who is let in from now on; those who are here get what they may do now, or have to go."""
+        """Applies a new access policy. Open connections get their new permissions, or are closed."""
         before, self._admittance = self._admittance, admittance
         for session in self._inside():
             guard = session.guard
@@ -323,12 +324,13 @@ class Frontend:
                 self._regard(session, guard)
 
     def _still_signed(self, before: Admittance) -> bool:
-        """Whether a client that needed no name can still show the certificate that it needed."""
+        """True if a client that needed no name can still show the certificate that it needed."""
         now = self._admittance
         return not now.every_client_is_signed or now.trusts_signers_of(before)
 
     def _regard(self, session: Session, guard: Guard) -> None:
-        """Its bucket is given back and taken anew, as the rate may be another one."""
+        """Refreshes a session's permissions. Its rate-limit bucket is released and acquired anew, as the rate may have
+        changed."""
         self._give_back(guard)
         self._grant(guard)
         session.regard()
@@ -346,9 +348,10 @@ class Frontend:
             self._buckets.close(guard.counts_as)
 
     def _stats(self) -> dict[str, int]:
-        """``held_bytes``: what is held for clients; ``refused``: requests that found too much of it; ``turned_away``:
-        connections that were too many; ``at_the_door``: that are not let in yet; ``unauthorised``: requests and
-        connections refused for who they are."""
+        """``held_bytes``: bytes buffered for clients. ``refused``: requests refused because too much was buffered.
+        ``turned_away``: connections over a connection limit. ``at_the_door``: connections not authenticated yet.
+        ``unauthorised``: requests and connections refused for lack of permission.
+        """
         return {
             "connections": len(self._sessions),
             "held_bytes": self._turns.common.held,
@@ -361,7 +364,7 @@ class Frontend:
     # ---- clients ------------------------------------------------------------------------------------
 
     def _listen(self) -> None:
-        """A listener that cannot be opened ends the process; the supervisor sees that and says so."""
+        """Opens the listener. If that fails the process ends; the supervisor sees that and reports it."""
         assert self._listener is not None
         self._listens = True
         try:
@@ -374,8 +377,8 @@ class Frontend:
         self._control.send(messages.Listening())
 
     def _accept(self) -> None:
-        """One connection that waits. Without descriptors or memory for it, or while those who come have to rest, others
-        are not looked at for a while."""
+        """Accepts one waiting connection. Without descriptors or memory for it, or while new connections are
+        throttled, accepting pauses."""
         assert self._listener is not None
         rest_s = self._newcomers.rest_s()
         if rest_s:
@@ -438,7 +441,7 @@ class Frontend:
 
     def _at_door(self) -> Door:
         if self._door is None:
-            from bkbox.frontend.door import Door  # with OpenSSL, which few need
+            from bkbox.frontend.door import Door  # loads OpenSSL, which few installations need
 
             self._door = Door(
                 self._turns,
@@ -453,7 +456,7 @@ class Frontend:
         return self._door
 
     def _come_in(self, visitor: Visitor) -> None:
-        """It is known who it is, or need not be."""
+        """Lets in a connection that is authenticated, or need not be."""
         guard, before = None, visitor.admittance
         if visitor.name is not None:
             guard = Guard(visitor.name, visitor.plugin, visitor.peer, FREE, None, self._refusals)
@@ -465,11 +468,11 @@ class Frontend:
         session = self._let_in(visitor.sock, visitor.peer, visitor.host, guard)
         try:
             session.begin_with(visitor.rest, visitor.tls)
-        except OSError as error:  # there is no room for what it begins with
+        except OSError as error:  # no buffer space for what it begins with
             self._end(session, error)
 
     def _too_late(self, visitor: Visitor) -> None:
-        """What it has proved was enough when it came, and is not any more."""
+        """Closes a connection whose proof was sufficient when it came, and is not any more."""
         visitor.sock.close()
         self._gone(visitor, TimeoutError("what it has proved is not enough any more"))
 
@@ -483,7 +486,7 @@ class Frontend:
             self._seldom.say(logging.INFO, kind, "connection %s: %s; not let in", *said)
 
     def _pause_accept(self, until_s: float | None) -> None:
-        """None: no pause."""
+        """Pauses accepting until then; None: resumes."""
         if (until_s is None) != (self._accept_from_s is None):
             assert self._listener is not None
             self._turns.poll.modify(self._listener, select.EPOLLIN if until_s is None else 0)
@@ -509,8 +512,8 @@ class Frontend:
         return self._refusal(ledger, Code.EIO)
 
     def _refusal(self, ledger: int, code: Code) -> Code:
-        """No disk is asked: say so in the log, of many once in a while. What is said of a ledger that is nowhere is an
-        answer like others."""
+        """Logs, rate limited, that a request is refused without a disk, and returns the code. A response for a ledger
+        that does not exist is not logged: it is normal."""
         if code in ABSENT.values():
             return code
         text = "a request for ledger %d is answered %s without a disk"
@@ -518,13 +521,14 @@ class Frontend:
         return code
 
     def await_place(self, waiter: Waiter) -> None:
-        """Call its ``has_slot`` when more is known of a ledger between two disks, or of one that is to be created."""
+        """Registers a waiter: its ``has_slot`` is called when more is known of a migrating ledger, or of one to be
+        created."""
         assert isinstance(waiter, Session)
         if not self._vouching.wait(waiter.number, waiter):
             self._holds.wait(waiter)
 
     def _decides(self, ledger: int) -> bool:
-        """Whether ``route`` knows what becomes of requests for a ledger without creating it."""
+        """True if ``route`` determines the result of requests for a ledger without creating it."""
         places = self._places
         return ledger < 0 or places.find(ledger) is not None or not places.all_listed()
 
@@ -533,14 +537,14 @@ class Frontend:
         self._control.send(messages.CheckLedger(ledger=ledger))
 
     def space(self) -> Space:
-        """Room on the bookie's disks that are in service, bytes. DiskError: it cannot be told of any."""
+        """Space on the bookie's disks in service, in bytes. Raises DiskError if it is known of none."""
         links, disks = self._links, self._places.disks
         serving = [disks[number] for number, link in links.items() if link.in_service]
         if not serving:
             raise DiskError("no disk is in service")
         return space_of(self._paths[disk] for disk in serving if disk is not None)
 
-    # ---- what the links say -------------------------------------------------------------------------
+    # ---- callbacks of the links ---------------------------------------------------------------------
 
     def ledgers(self, disk: int, ledgers: list[int]) -> None:
         self._places.record(disk, ledgers)

@@ -1,7 +1,7 @@
-"""One client connection: what is not ordinary about it (kernel/stream.py has the rest).
+"""One client connection: its slow path (kernel/stream.py has the rest).
 
-Every frame that is no ordinary request of a known ledger goes through Intake, one by one and in the order of arrival.
-A connection that sends what cannot be decoded is closed, as BookKeeper's does.
+Every frame that is not a fast-path request for a known ledger goes through Intake, one at a time and in the order of
+arrival. A connection that sends a frame which cannot be decoded is closed, as BookKeeper's bookie does.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from bkbox.wire.frames import PREFIX_BYTES
 
 
 class Holder(Router, Protocol):
-    """A router that can keep somebody waiting."""
+    """A router on which a session can wait."""
 
     def await_place(self, waiter: Waiter) -> None:
-        """Call its ``has_slot`` when ``route`` may have something else to say."""
+        """Registers a waiter: its ``has_slot`` is called when ``route`` may have another result."""
 
 
 class Session(Stream):
-    """A connection, from where its client is let in to its close. ``guard``: what it may do, None for everything;
+    """A connection, from its admission to its close. ``guard``: what its client may do, None for everything;
     ``watched``: see deadlines.py."""
 
     __slots__ = ("_intake", "_router", "guard", "host", "watched", "watched_since")
@@ -56,7 +56,7 @@ class Session(Stream):
         self.regard()
 
     def regard(self) -> None:
-        """Look anew at what its client may do."""
+        """Refreshes what its client may do."""
         if self.guard is not None:
             self.allows = self.guard.plain
 
@@ -65,7 +65,7 @@ class Session(Stream):
         UNDER_WAY.set(self._numbers)
         try:
             target = self._intake.take(body)
-        finally:  # a frame that ends the connection is no reason to name it in later lines
+        finally:  # later log lines must not name a connection that this frame has closed
             UNDER_WAY.set(None)
         self.speaks3 = self._intake.tries_v3
         if target is None:
@@ -85,7 +85,7 @@ class Session(Stream):
         return [self.number]
 
     def moved(self, ledger: int, before: DiskLink, after: DiskLink) -> None:
-        """A ledger has moved from the disk of one link to that of another."""
+        """A ledger has migrated from the disk of one link to that of another."""
         self._intake.moved(ledger, before, after)
 
     def lighten(self, frames: memoryview) -> bytes:

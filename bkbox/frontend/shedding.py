@@ -1,10 +1,11 @@
-"""What happens when more is held for clients than there may be: those who hold most of it and do not move have to go.
+"""Memory pressure: closes connections when more bytes are buffered for clients than the limit allows.
 
-Reads of everybody are refused as long as it is so (kernel/stream.py). Few connections are enough to bring it about,
-with large frames that do not end or answers that nobody takes; so nobody may keep it up. Whoever holds much and has not
-moved for a second goes, the largest first, until a quarter is free again; and if that is not enough, the largest goes
-all the same. Seconds are counted in looks, between which the front-end has served everybody: while it is held up itself
-nobody can move.
+Reads of all clients are refused while it lasts (kernel/stream.py). A few connections suffice to cause it, with large
+frames that never end or responses that are never read. So no connection may keep it up. Stalled connections with much
+buffered, without progress for a second, are closed, largest first, until a quarter of the limit is free again. If the
+pressure persists, the largest connection is closed even if it makes progress. Time is counted in event-loop ticks,
+between which the front-end has served all connections: its own stalls, during which no connection can make progress,
+are not charged to clients.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ from typing import Generic, Protocol, TypeVar
 _LOOK_EVERY_S = 0.25
 _STILL_LOOKS = 4
 _FULL_LOOKS = 20
-"""So long it may go on while all of them move."""
+"""Ticks of pressure after which the largest connection is closed even if all make progress."""
 _MUCH_BYTES = 256 * 1024
 
 
 class Room(Protocol):
-    """Of kernel/stream.py."""
+    """The shared buffer accounting, as in kernel/stream.py."""
 
     held: int
     held_max: int
@@ -42,7 +43,8 @@ _H = TypeVar("_H", bound=Holder)
 
 
 class Shedding(Generic[_H]):
-    """``connections``: all there are; ``end`` closes one, with what is to be said of it."""
+    """Closes connections under memory pressure. ``connections``: returns all that are open; ``end``: closes one, with
+    the reason."""
 
     def __init__(
         self,
@@ -60,13 +62,13 @@ class Shedding(Generic[_H]):
         self._marks: dict[int, tuple[int, int, int]] = {}
 
     def wait_s(self) -> float | None:
-        """How long until ``tick`` has to be called; None: for ever."""
+        """Seconds until ``tick`` must be called; None: no limit."""
         if not self._looks and not self._room.is_full():
             return None
         return max(0.0, self._next_s - self._now_s())
 
     def tick(self) -> None:
-        """Look at who holds what, if it is full, or was a moment ago."""
+        """Checks what each connection has buffered, while there is pressure; forgets the marks once it is over."""
         if not self._room.is_full():
             self._looks = 0
             self._marks.clear()

@@ -1,11 +1,11 @@
-"""Spreads new ledgers over disks in proportion to their free bytes.
+"""Distributes new ledgers over disks in proportion to their free bytes.
 
-Nobody knows how large a ledger becomes. So each disk gets a share of the ledgers like its share of the room: disks that
-are unequally full become equally full in the end, and a new, empty disk gets more of the new ledgers, not all of them.
+The final size of a ledger is unknown. So each disk gets a share of the ledgers equal to its share of the free space:
+unequally full disks become equally full in the end, and a new, empty disk gets more of the new ledgers, not all.
 
-Each choice adds to every disk's credit its weight, takes the disk with the most and takes the sum of all weights from
-it: the shares are exact over any run of choices, evenly mixed, and nothing is random. What the smooth weighted round
-robin of web servers does.
+Each choice adds each disk's weight to its credit, chooses the disk with the most credit and subtracts the sum of all
+weights from it. The shares are exact over any run of choices and evenly mixed, without randomness. This is the smooth
+weighted round robin of web servers.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 _SOME = 1 << 30
-"""The weight of each disk while nothing is known of their room."""
+"""The weight of each disk while no disk's free space is known."""
 
 
 class Spread:
-    """The credits of disks, by number."""
+    """The credit of each disk, by number."""
 
     def __init__(self) -> None:
         self._credits: dict[int, int] = {}
 
     def choose(self, free: Mapping[int, int]) -> int:
-        """One of the disks, of which ``free`` has the free bytes; at least one. Without any room all weigh the same."""
+        """Chooses a disk. ``free``: bytes free per disk, at least one. If no disk has space, all weigh the same."""
         nothing_known = not any(free.values())
         total = 0
         for disk, room in free.items():

@@ -1,7 +1,7 @@
-"""TLS on a client's connection: what is read goes through it on the way in, what is sent on the way out.
+"""TLS on a client's connection: decrypts what is read, encrypts what is sent.
 
-OpenSSL works on memory, and this on the socket, which does not block. So a write that the socket took half of is not
-OpenSSL's concern, and what was read at once is taken at once. Kernel/stream.py says what it needs of this.
+OpenSSL works on memory buffers; this class does the I/O on the non-blocking socket. So a partial write is not
+OpenSSL's concern, and all that a read returned is decrypted at once. kernel/stream.py defines the interface.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Mapping
 
 _READ_BYTES = 64 * 1024
 _WRITE_BYTES = 128 * 1024
-"""What is encrypted before the socket is asked to take it."""
+"""Bytes encrypted before the next socket write."""
 
 
 class TlsEnd:
-    """The bookie's end. ``unsent``: bytes that are encrypted and not sent; ``pending``: see kernel/stream.py."""
+    """The bookie's end. ``unsent``: encrypted bytes that are not sent yet; ``pending``: see kernel/stream.py."""
 
     __slots__ = ("_in", "_out", "_rest", "_room", "_sock", "_tls", "pending", "unsent")
 
@@ -30,32 +30,32 @@ class TlsEnd:
         self.unsent = 0
 
     def feed(self, data: bytes) -> None:
-        """Bytes that were read from the socket before."""
+        """Adds bytes that were already read from the socket."""
         self._in.write(data)
 
     def handshake(self) -> bool:
-        """Go on with it as far as what was fed goes; whether it is over. Raises ssl.SSLError."""
+        """Continues the handshake with the bytes fed so far; True once it is complete. Raises ssl.SSLError."""
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
         finally:
-            self.flush()  # also an alert that says why
+            self.flush()  # also sends an alert with the reason
         return True
 
     def peer_certificate(self) -> Mapping[str, object] | None:
-        """Of a client whose certificate was verified."""
+        """The client's certificate, if it was verified."""
         return self._tls.getpeercert()
 
     def version(self) -> str:
         return self._tls.version() or ""
 
-    # ---- what the stream needs ----------------------------------------------------------------------
+    # ---- the stream's interface ------------------------------------------------------------------
 
     def recv_into(self, view: memoryview) -> int:
         size = self._read(view)
         if size is None:
-            data = self._sock.recv(_READ_BYTES)  # BlockingIOError where there is nothing
+            data = self._sock.recv(_READ_BYTES)  # BlockingIOError if there is no data
             if not data:
                 self.pending = False
                 return 0
@@ -66,7 +66,8 @@ class TlsEnd:
         return size
 
     def _read(self, view: memoryview) -> int | None:
-        """Bytes decrypted of what is here, 0 at the client's good-bye, None for nothing yet."""
+        """Decrypts what is buffered. Returns the number of bytes, 0 at the client's close_notify, None if there are
+        none yet."""
         filled = 0
         try:
             while filled < len(view):

@@ -1,10 +1,10 @@
-"""Which requests a dead worker has not answered.
+"""Finds the requests in flight that a dead worker has not answered.
 
-A worker says which slots are done with the last answers to their requests. Where the answers need several messages,
-one that dies in between leaves slots that are not done with requests that were answered. No request may be answered
-twice: a client would take the second answer for that to its next request, or for a broken connection. Version 2
-matches answers by operation and ids, so that requests may be alike; version 3 by transaction id. Long polls are in no
-batch: whoever remembers them answers them.
+A worker reports slots as done together with the last responses to their requests. Where the responses need several
+messages, a worker that dies in between leaves slots that are not done, though some of their requests were answered. No
+request may be answered twice: a client would take the second response for that to its next request, or for a broken
+connection. Version 2 matches responses by operation and ids, so several requests may have the same key; version 3
+matches by transaction id. Long polls are in no batch: the link remembers and answers them.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from bkbox.wire.v3_format import HEADER
 
 _OPCODE = 1
 _IDS = slice(8, 24)
-"""Where an answer of version 2 has its opcode, and its ledger and entry id."""
+"""The position of the ledger and entry id in a version 2 response; _OPCODE is that of its opcode."""
 
 _HEADER_AT = 2
-"""Where the header of an answer of version 3 begins, after its tag and its size."""
+"""The offset of the header in a version 3 response, after its tag and its size."""
 
 _Key = tuple[int, int, bytes | int]
 
@@ -31,10 +31,10 @@ _Key = tuple[int, int, bytes | int]
 def refusals(
     requests: Iterable[Segment], answered: Iterable[Segment]
 ) -> Iterator[tuple[int, int, bytes]]:
-    """(connection, count, frames) of the EIO answers to those of ``requests`` that have none.
+    """Yields (connection, count, frames) of EIO responses to those of ``requests`` that have none.
 
-    ``requests``: in the order of sending; ``answered``: of the answers that came to requests among these the frames, or
-    their ``heads``. Requests alike are answered in the order of sending.
+    ``requests``: in the order of sending. ``answered``: the frames, or their ``heads``, of the responses to requests
+    among these. Requests with the same key count as answered in the order of sending.
     """
     left = Counter(
         _key(connection, answer)
@@ -57,7 +57,7 @@ def refusals(
 
 
 def _refusal(body: memoryview) -> bytes | None:
-    """The answer that refuses a request, None for a long poll."""
+    """The response that refuses a request; None for a long poll."""
     if body[0] < v3.FIRST_BYTE_MIN:
         return v2.refuse(body, Code.EIO)
     request = v3.decode_request(body)
@@ -73,8 +73,8 @@ def _key(connection: int, answer: memoryview) -> _Key:
 
 
 def answered_txn(answer: memoryview) -> int:
-    """The transaction id in an answer of version 3, as it begins where a bookie of ours has made it: the header comes
-    first, with a size of one byte."""
+    """The transaction id in a version 3 response made by a bkbox bookie: the header comes first, with a size of one
+    byte."""
     txn: int = protobuf.decode(HEADER, answer[_HEADER_AT : _header_end(answer)])["txnId"]
     return txn
 

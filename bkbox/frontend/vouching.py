@@ -1,17 +1,17 @@
-"""Whether a ledger that this bookie does not hold yet may be created by the request that names it first.
+"""Decides if a request may create a ledger that this bookie does not have yet.
 
-A bookie creates a ledger with whatever the first add, recovery add, LAC or fence brings along, its key included. So a
-client that may recover ledgers could fence ids that do not exist yet, or give a ledger another key before its owner
-comes. Where clients have to authenticate, the metadata store is asked first: the ledger has to be there, and the key
-has to be that of its password. Recoveries and repair, which bring a ledger to a bookie that its metadata does not name
-yet, pass.
+A bookie creates a ledger with what the first add, recovery add, LAC or fence carries, its key included. So a client
+that may recover ledgers could fence ids that do not exist yet, or give a ledger another key before its owner's first
+add. Where clients must authenticate, the metadata store is asked first: the ledger must exist there, and the key must
+be that of its password. Recovery and repair, which bring a ledger to a bookie that its metadata does not name yet,
+pass this check.
 
-A connection whose request waits for the answer is not read, and no other one waits. Where the metadata store does not
-answer the request is answered EIO: 'unknown'; nothing was done with it. Keys that were found are kept, a bounded number
-of them; that a ledger is not there is true for the connections that were waiting, and for nobody later: it may be
-created at any moment.
+A connection whose request waits for the result is not read; other connections are not affected. If the metadata store
+does not respond, the request is answered EIO: 'unknown'; nothing was done with it. Keys that were found are cached, a
+bounded number of them. That a ledger does not exist is true only for the connections that were waiting and is not
+cached: it may be created at any moment.
 
-Pure: told what happens and what time it is.
+Pure: events and the time are passed in.
 """
 
 from __future__ import annotations
@@ -26,37 +26,36 @@ from bkbox.kernel.routes import Waiter
 from bkbox.wire.codes import Code
 
 CHECKS_MAX = 64
-"""Under way at once; connections that want one more wait in line."""
+"""Checks in flight at once; further connections queue."""
 
 PATIENCE_S = 5.0
-"""With the supervisor, which has less with the metadata store."""
+"""Seconds to wait for the supervisor, whose own time-out for the metadata store is shorter."""
 
 _AWAY_S = 1.0
-"""After a failure nobody is asked for so long."""
+"""Seconds after a failure in which no check is sent."""
 
 _KEYS_MAX = 10_000
 
 
 class Finding(Enum):
-    """What the metadata store has to say of a ledger."""
+    """The metadata store's result for a ledger."""
 
     THERE = "there"
     ABSENT = "absent"
     UNKNOWN = "unknown"
-    """What it has cannot be read."""
+    """Its metadata cannot be read."""
     AWAY = "away"
-    """It did not answer."""
+    """The store did not respond."""
 
 
 _REFUSALS = {Finding.ABSENT: Code.ENOLEDGER, Finding.UNKNOWN: Code.EIO, Finding.AWAY: Code.EIO}
 
 _Waiting = dict[int, Waiter | None]
-"""By the number of the connection."""
+"""Waiters by connection number."""
 
 
 class _Check:
-    """One question that is under way. ``behind``: connections that came after it was asked: it may be older than they
-    are."""
+    """One check in flight. ``behind``: connections that came after it was sent; its result may be too old for them."""
 
     __slots__ = ("behind", "until_s", "waiting")
 
@@ -67,8 +66,8 @@ class _Check:
 
 
 class Vouching:
-    """``is_known``: whether the table of places decides about a ledger; ``ask``: has ``found`` called with what the
-    metadata store says."""
+    """The checks. ``is_known``: returns True if the directory of ledgers decides about a ledger; ``ask``: starts a
+    check, whose result comes through ``found``."""
 
     def __init__(
         self,
@@ -81,18 +80,18 @@ class Vouching:
         self._now_s = now_s
         self._keys: OrderedDict[int, bytes] = OrderedDict()
         self._checks: OrderedDict[int, _Check] = OrderedDict()
-        """By ledger, in the order in which they were asked."""
+        """By ledger, in the order of sending."""
         self._line: _Waiting = {}
-        """Connections for which there were too many checks."""
+        """Connections that wait for a check slot."""
         self._refused: dict[int, tuple[int, Code]] = {}
         self._away_until_s = 0.0
 
     def verdict(self, connection: int, ledger: int, key: bytes | None) -> Code | None:
-        """EOK for a request that may create the ledger, where there is none yet, else the code to refuse it with; None:
-        it has to wait (``wait``) and is to be looked at again."""
+        """EOK if the request may create the ledger, where there is none yet, else the code to refuse it with. None: it
+        has to wait (``wait``), then call again."""
         found = self._keys.get(ledger)
         if self._is_known(ledger):
-            # Its disk may have refused the request that was vouched for, and would take the key of this one.
+            # The disk may have refused the request that was checked, and would accept this one's key.
             good = not found or (key is not None and hmac.compare_digest(found, key))
             return Code.EOK if good else Code.EUA
         refused = self._refused.pop(connection, None)
@@ -114,7 +113,8 @@ class Vouching:
         return None
 
     def wait(self, connection: int, waiter: Waiter) -> bool:
-        """Call its ``has_slot`` when ``verdict`` has more to say; False where it does not wait for this."""
+        """Registers a waiter: its ``has_slot`` is called when ``verdict`` has a new result. False if the connection
+        does not wait for a check."""
         for waiting in self._all_waiting():
             if connection in waiting:
                 waiting[connection] = waiter
@@ -122,10 +122,10 @@ class Vouching:
         return False
 
     def found(self, ledger: int, finding: Finding, key: bytes) -> None:
-        """What ``ask`` led to. ``key``: that of the ledger's password; empty where its metadata has none."""
+        """Receives the result of ``ask``. ``key``: that of the ledger's password; empty if its metadata has none."""
         check = self._checks.pop(ledger, None)
         if check is None:
-            return  # it came when the patience had ended
+            return  # the check had timed out already
         woken = check.waiting
         if finding is Finding.ABSENT and check.behind:
             self._begin(ledger, check.behind)
@@ -143,20 +143,20 @@ class Vouching:
         self._call_up()
 
     def forget(self, connection: int) -> None:
-        """The connection is closed."""
+        """Drops the state of a connection that is closed."""
         self._refused.pop(connection, None)
         for waiting in self._all_waiting():
             waiting.pop(connection, None)
 
     def wait_s(self) -> float | None:
-        """How long until ``tick`` has to be called; None: for ever."""
+        """Seconds until ``tick`` must be called; None: no limit."""
         if not self._checks:
             return 0.0 if self._line else None
         first = next(iter(self._checks.values()))
         return max(0.0, first.until_s - self._now_s())
 
     def tick(self) -> None:
-        """Time has passed: some need not wait any longer."""
+        """Times out the checks that are due, and wakes their waiters."""
         while self._checks and self.wait_s() == 0.0:
             self.found(next(iter(self._checks)), Finding.AWAY, b"")
         self._call_up()
@@ -166,7 +166,7 @@ class Vouching:
         self._ask(ledger)
 
     def _call_up(self) -> None:
-        """As many of the line look again as can be asked for."""
+        """Wakes as many queued connections as there are free check slots."""
         free = CHECKS_MAX - len(self._checks)
         called = dict(islice(self._line.items(), max(free, 0)))
         for connection in called:

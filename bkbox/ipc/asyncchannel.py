@@ -1,4 +1,4 @@
-"""The asyncio end of a control channel (channel.py): ``call`` waits for the reply, the rest goes to ``on_message``."""
+"""The asyncio end of a control channel (channel.py): ``call`` waits for the reply; other messages go to ``on_message``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bkbox.ipc.messages import Message, Refused
 
 
 class AsyncChannel:
-    """The asyncio end."""
+    """The asyncio end of a control channel."""
 
     def __init__(
         self,
@@ -38,7 +38,8 @@ class AsyncChannel:
     async def call(
         self, message: Message, fds: Sequence[int] = (), timeout_s: float | None = None
     ) -> Message:
-        """Send and wait for the reply. Raises what the other process met, ConnectionLostError or TimeoutError."""
+        """Sends a call and waits for its reply. Raises the error that the other process reports, ConnectionLostError or
+        TimeoutError."""
         if self.closed:
             raise ConnectionLostError("the process at the other end of the control channel is gone")
         message.call = next(self._numbers)
@@ -54,7 +55,7 @@ class AsyncChannel:
         return answer
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
-        """Send without waiting; queued while the socket buffer is full. Nothing happens after the end.
+        """Sends without waiting; queues while the socket buffer is full. Does nothing once the channel is closed.
 
         The descriptors are duplicated: the caller may close its own at once.
         """
@@ -102,7 +103,8 @@ class AsyncChannel:
             self._take(data, fds)
 
     def _take(self, data: bytes, fds: list[int]) -> None:
-        """Descriptors are for ``on_message``: a reply has none, whatever a process that was taken over sends along."""
+        """Dispatches a message. Descriptors go to ``on_message`` only: a reply has none, whatever a compromised process
+        may attach."""
         try:
             message = self._decoded(data)
             waiting = self._calls.get(message.call) if message.call else None
@@ -116,7 +118,8 @@ class AsyncChannel:
                 os.close(fd)
 
     def _decoded(self, data: bytes) -> Message:
-        """Raises BugError. It may have been the reply to any of the calls, so none of them is waited for any more."""
+        """Decodes a message. Raises BugError after closing the channel: the message may have been the reply to any
+        call, so all calls fail."""
         try:
             return messages.decode(data)
         except BugError:
@@ -124,7 +127,7 @@ class AsyncChannel:
             raise
 
     def close(self) -> None:
-        """Close this end; calls that wait fail with ConnectionLostError."""
+        """Closes this end; calls in flight fail with ConnectionLostError."""
         if self.closed:
             return
         self.closed = True

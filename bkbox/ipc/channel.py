@@ -1,8 +1,8 @@
-"""Control channels: typed messages over a SOCK_SEQPACKET pair. Here the blocking end, which workers use; the other
-processes have asyncio and its end (asyncchannel.py).
+"""Control channels: typed messages over a SOCK_SEQPACKET pair. This is the blocking end, which workers use; the other
+processes run asyncio and use its end (asyncchannel.py).
 
-End-of-file on a channel means that the other process is gone; both classes say so, with EOFError (blocking) or by
-failing all calls with ConnectionLostError and calling ``on_close`` (asyncio).
+End-of-file on a channel means that the other process is gone. The blocking end raises EOFError; the asyncio end fails
+all calls with ConnectionLostError and calls ``on_close``.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ MESSAGE_BYTES_MAX = 128 * 1024
 FDS_MAX = 4
 
 Handler = Callable[[Message, list[int]], None]
-"""Takes a message and the descriptors that came with it."""
+"""Receives a message and the descriptors that came with it."""
 
 
 def pair() -> tuple[socket.socket, socket.socket]:
@@ -34,7 +34,7 @@ def refusal(error: BkboxError) -> Refused:
 
 
 def raise_refusal(refused: Refused) -> NoReturn:
-    """Raise, in the caller's process, the error that the other process met."""
+    """Raises, in the caller's process, the error that the other process reported."""
     kind = getattr(errors, refused.error, None)
     if isinstance(kind, type) and issubclass(kind, BkboxError):
         raise kind(refused.text)
@@ -42,7 +42,7 @@ def raise_refusal(refused: Refused) -> NoReturn:
 
 
 class Channel:
-    """Blocking end, used by disk workers."""
+    """The blocking end, used by disk workers."""
 
     def __init__(self, sock: socket.socket) -> None:
         self.sock = sock
@@ -51,7 +51,7 @@ class Channel:
         return self.sock.fileno()
 
     def send(self, message: Message, fds: Sequence[int] = ()) -> None:
-        """Raises EOFError."""
+        """Sends a message. Raises EOFError if the other process is gone."""
         data = messages.encode(message)
         try:
             if fds:

@@ -1,10 +1,9 @@
-"""How a child process begins: bound to its parent's life, deaf to the terminal, with one control channel.
+"""The start of a child process: it is bound to its parent's life, ignores the terminal and has one control channel.
 
-The supervisor starts children with a fresh interpreter (never fork: LevelDB, threads and locks do not survive it)
-and hands over one end of a socket pair. A child dies with its parent by PR_SET_PDEATHSIG; the parent's pid is
-compared afterwards, because the parent may have died before the signal was asked for. SIGTERM and SIGINT are
-ignored: a service manager or a terminal sends them to the whole group, and only the supervisor knows the order in
-which to stop.
+The supervisor starts children with a fresh interpreter (never fork: LevelDB, threads and locks do not survive it) and
+passes one end of a socket pair. A child dies with its parent by PR_SET_PDEATHSIG; it compares the parent's pid
+afterwards, because the parent may have died before the signal was set. SIGTERM and SIGINT are ignored: a service
+manager or a terminal sends them to the whole group, and only the supervisor knows the order in which to stop.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 class Begun(NamedTuple):
-    """A child: its control channel, its name, and how it logs (logs.LogSettings as text)."""
+    """A child: its control channel, its name, and its log settings (logs.LogSettings as text)."""
 
     control: socket.socket
     name: str
@@ -32,13 +31,13 @@ class Begun(NamedTuple):
 
 
 def arguments(control_fd: int, name: str, log: str) -> list[str]:
-    """The command line of a child of this process; ``name`` is for people who look at a list of processes."""
+    """The command line of a child of this process. ``name`` identifies it in process listings."""
     ours = ["--control-fd", str(control_fd), "--parent", str(os.getpid())]
     return [*ours, "--log", log, "--name", name]
 
 
 def begin(role: str) -> Begun:
-    """Read the command line, bind to the parent."""
+    """Parses the command line and binds the process to its parent."""
     try:
         _, control_fd, _, parent, _, log, _, name = sys.argv[1:]
     except ValueError:
@@ -49,12 +48,12 @@ def begin(role: str) -> Begun:
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_PDEATHSIG)")
-    # Whatever it comes to run, no program makes it more than it is.
+    # No program that it executes may gain privileges.
     if libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0:
         raise OSError(ctypes.get_errno(), "prctl(PR_SET_NO_NEW_PRIVS)")
     if os.getppid() != int(parent):
         raise SystemExit("the supervisor was gone before this process began")
-    # What is there stays, and little of what comes is a cycle: looking for them often would only hold up requests.
+    # Objects made so far stay alive, and few later ones form cycles: frequent collections would only delay requests.
     gc.freeze()
     gc.set_threshold(*GC_SELDOM)
     return Begun(socket.socket(fileno=int(control_fd)), name, log)

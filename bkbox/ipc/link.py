@@ -1,30 +1,29 @@
-"""The link between the front-end and one disk worker: who owns which slot of shared memory.
+"""The link between the front-end and one disk worker: it passes the ownership of shared-memory slots.
 
-One AF_UNIX stream pair a link, messages of one fixed size: so few bytes are sent whole or not at all, and one ``recv``
-takes every message that waits. The death of either side is an end-of-file for the other. Two slot areas belong to a
-link: requests (written by the front-end) and answers (written by the worker).
+Each link is one AF_UNIX stream pair with messages of one fixed size. Messages are so small that each is sent whole or
+not at all, and one ``recv`` receives all that are queued. The death of either side is an end-of-file for the other. Two
+slot areas belong to a link: requests (written by the front-end) and responses (written by the worker).
 
 =========  ==========  ================================================================================
 message    from        meaning
 =========  ==========  ================================================================================
 HELLO      front-end   carries the descriptors of both areas; the first message
-LEDGERS    worker      slot of answers holds ledger ids (u64 each) that the disk has; flag: the list ends
-BATCH      front-end   slot of requests is full of frames and now the worker's; opened_us: when it was
-                       begun; mask: slots of answers that were read and are free again
-ANSWER     worker      slot of answers (NO_SLOT: none) is full of answers to a group of batches and now the
-                       front-end's; mask: 0, or the request slots of the group, of which every frame has
-                       been answered now, but for long polls, and which are free again; flag (with a mask):
-                       read-only
-POLLED     worker      slot of answers is full of answers to long polls, whatever batch they came in
-RELEASE    front-end   mask: slots of answers that were read and are free again; sent only when there are many
-                       of them and no BATCH that could say so
+LEDGERS    worker      a response slot holds ids (u64 each) of ledgers on the disk; flag: the list ends
+BATCH      front-end   a request slot holds frames and passes to the worker; opened_us: when it was begun;
+                       mask: response slots that were read and are free again
+ANSWER     worker      a response slot (NO_SLOT: none) holds responses to a group of batches and passes to
+                       the front-end; mask: 0, or the request slots of the group once every frame in them is
+                       answered, except long polls; these slots are free again; flag (with a mask): read-only
+POLLED     worker      a response slot holds responses to long polls, whatever batch they came in
+RELEASE    front-end   mask: response slots that were read and are free again; sent only when there are many
+                       of them and no BATCH to carry the mask
 =========  ==========  ================================================================================
 
-A worker takes all batches that wait as one group, and numbers its groups. Groups overlap: answers to the next may come
-before the last of the one before. Most groups have one ANSWER, which is the first and the last.
+A worker receives all queued batches as one group, and numbers its groups. Groups overlap: responses to one may come
+before the last response to the previous one. Most groups have a single ANSWER.
 
-A long poll outlives its batch. When its connection is closed the worker learns it from a segment of that connection
-without any frame, in a batch like any other: behind the poll, and under the same back-pressure.
+A long poll outlives its batch. The worker learns that its connection is closed from a segment of that connection
+without any frame, in a batch like any other: behind the poll, and under the same backpressure.
 """
 
 from __future__ import annotations
@@ -66,13 +65,13 @@ def pair() -> tuple[socket.socket, socket.socket]:
 
 
 def send_hello(sock: socket.socket, request_fd: int, answer_fd: int) -> None:
-    """Hand both areas over to the worker. One that is gone by now is found gone by whoever receives from it."""
+    """Passes both areas to the worker. If the worker is gone already, the next receive reports it."""
     with suppress(ConnectionError):
         socket.send_fds(sock, [bytes([HELLO]).ljust(MESSAGE_BYTES, b"\0")], [request_fd, answer_fd])
 
 
 def receive_hello(sock: socket.socket) -> tuple[int, int]:
-    """The descriptors of (requests, answers); blocks. Raises EOFError if the front-end is gone already."""
+    """The descriptors of (requests, responses); blocks. Raises EOFError if the front-end is gone already."""
     try:
         data, fds, _flags, _address = socket.recv_fds(sock, MESSAGE_BYTES, 2)
     except ConnectionError:

@@ -1,12 +1,12 @@
 """Control messages between the supervisor, the workers, the front-end and the repair worker.
 
-A message on the wire is: header length u32 | header (JSON) | payload (raw bytes). JSON and not pickle: a process that
-was taken over must not be able to run code in its neighbours. ``call`` pairs a request with its reply; 0 means that
-none is expected. Large lists travel in the payload, in pages of at most PAGE_ITEMS items, because one message has
-to fit into a socket buffer.
+A message on the wire is: header length u32 | header (JSON) | payload (raw bytes). JSON and not pickle: a compromised
+process must not be able to run code in the others. ``call`` pairs a request with its reply; 0 means that no reply is
+expected. Large lists travel in the payload, in pages of at most PAGE_ITEMS items, because a message must fit into a
+socket buffer.
 
-Messages look like dataclasses, to readers and to mypy, and are none: a dataclass costs a millisecond when it is
-defined, every process of a bookie defines all of these before it serves, and few are made in its whole life.
+Messages look like dataclasses, to readers and to mypy, but are not: a dataclass costs a millisecond to define, every
+process of a bookie defines all of these before it serves, and creates few of them.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ LEDGER_ITEM = struct.Struct("=QB")
 """One ledger in a page: id, flags."""
 
 MARK_ITEM = struct.Struct("=QBB20s")
-"""One mark of phase one: ledger id, flags to set, whether a key follows, master key."""
+"""One mark of phase one: ledger id, flags to set, 1 if a key follows, master key."""
 
 RANGE_ITEM = struct.Struct("=QQ")
 """One range of entry ids, both ends included."""
 
 DELETED_ITEM = struct.Struct("=QBQ")
-"""One deleted ledger: id, whether its entries are gone, since when, ms since 1970."""
+"""One deleted ledger: id, 1 if its entries are removed, time of deletion in ms since 1970."""
 
 LEDGER_ID_ITEM = struct.Struct("=Q")
 
 REGION_ITEM = struct.Struct("=IQQ")
-"""A part of a segment: its id, start, end."""
+"""A region of a segment: its id, start, end."""
 
 BYTES_ITEM = struct.Struct("=QQ")
-"""What a ledger takes on a disk: its id, bytes."""
+"""The usage of a ledger on a disk: its id, bytes."""
 
 ENTRY_ITEM = struct.Struct("=QQ")
 """One entry: ledger, id."""
 
 SEGMENT_ITEM = struct.Struct("=IQQ")
-"""One segment: id, bytes of its file, bytes of the entries in it that are live."""
+"""One segment: id, bytes of its file, bytes of its live entries."""
 
 FENCED = 1
 LIMBO = 2
@@ -56,7 +56,7 @@ ACTIVE = 4
 
 @dataclass_transform(kw_only_default=True)
 class _Fields:
-    """A class whose annotations are its fields, those of its bases included, given by keyword."""
+    """A class whose annotations, those of its bases included, are its fields, passed by keyword."""
 
     _names: ClassVar[frozenset[str]] = frozenset()
     _required: ClassVar[frozenset[str]] = frozenset()
@@ -78,7 +78,7 @@ class _Fields:
             getattr(self, name) == getattr(other, name) for name in self._names
         )
 
-    __hash__ = None  # type: ignore[assignment] # as that of a dataclass that can change
+    __hash__ = None  # type: ignore[assignment] # like a mutable dataclass
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({', '.join(f'{k}={v!r}' for k, v in vars(self).items())})"
@@ -95,8 +95,9 @@ class Message(_Fields):
 
 
 class OpenDisk(Message):
-    """Open the disk and replay its log. ``generation``: of this start of the bookie; ``seen``: what others know of the
-    disk, as DiskStore.durable has it. The one descriptor is that of the disk's lock. Reply: DiskOpened or Refused.
+    """Open the disk and replay its log. ``generation``: that of this start of the bookie. ``seen``: the disk's durable
+    position as others know it, in the form of DiskStore.durable. The one descriptor is that of the disk's lock. Reply:
+    DiskOpened or Refused.
     """
 
     path: str
@@ -115,16 +116,15 @@ class OpenDisk(Message):
 
 
 class IndexProgress(Message):
-    """Said by a worker that makes the index of its disk anew before it opens it: bytes read of the log, and of all."""
+    """From a worker that rebuilds its disk's index before it opens it: bytes of the log read, and bytes in total."""
 
     done_bytes: int
     total_bytes: int
 
 
 class DiskOpened(Message):
-    """What the replay found (storage/disk.py, ReplayReport). ``rebuilt``: why the index was made anew, empty if it was
-    not.
-    """
+    """The replay's result (storage/disk.py, ReplayReport). ``rebuilt``: the reason why the index was rebuilt; empty if
+    it was not."""
 
     disk: str
     records: int
@@ -153,7 +153,7 @@ class ListLedgers(Message):
 
 
 class Page(Message):
-    """Items are in the payload; ``more`` says whether another page follows."""
+    """A page of a list. Its items are in the payload; ``more``: another page follows."""
 
     more: bool = False
 
@@ -163,7 +163,7 @@ class MarkLedgers(Message):
 
 
 class Settle(Message):
-    """What earlier runs may have lost is accounted for: the disk may move its checkpoint on. Reply: Done."""
+    """Losses of earlier runs are accounted for: the disk may advance its checkpoint. Reply: Done."""
 
 
 class Done(Message):
@@ -171,17 +171,17 @@ class Done(Message):
 
 
 class StayReadOnly(Message):
-    """Which of bookie/readonly.py's INTENTS there are for this disk, from now on. Reply: Done."""
+    """Sets the read-only requests for this disk, of INTENTS in bookie/readonly.py. Reply: Done."""
 
     reasons: list[str]
 
 
 class AttachFrontend(Message):
-    """The one descriptor with this message is the link to the front-end; serve it."""
+    """The one descriptor is the link to the front-end; serve it."""
 
 
 class AttachRepair(Message):
-    """The one descriptor with this message is a channel to the repair worker; answer its calls."""
+    """The one descriptor is a channel to the repair worker; answer its calls."""
 
 
 class GetStats(Message):
@@ -193,22 +193,22 @@ class Stats(Message):
 
 
 class GetLatency(Message):
-    """How long adds took since this was last asked, by the one who asks: the repair worker. Reply: Latency."""
+    """Asks for the latency of adds since the repair worker, its only caller, asked last. Reply: Latency."""
 
 
 class Latency(Message):
-    """From the front-end's batch until what the adds wait for was durable; microseconds."""
+    """The time from the front-end's batch until the data that its adds wait for was durable, in microseconds."""
 
     adds: int
     p99_us: int
 
 
 class Stop(Message):
-    """Finish what was begun, make it durable and exit. Reply: Stopped."""
+    """Finish the requests in flight, make them durable and exit. Reply: Stopped."""
 
 
 class Stopped(Message):
-    """``clean``: everything is durable, the dirty marker may be cleared. ``durable``: as DiskStore has it."""
+    """``clean``: everything is durable, the dirty marker may be cleared. ``durable``: as in DiskStore."""
 
     clean: bool
     reason: str = ""
@@ -216,7 +216,7 @@ class Stopped(Message):
 
 
 class DiskTrouble(Message):
-    """Unasked, worker to supervisor: the disk failed; the next start must be a host crash."""
+    """Unsolicited, worker to supervisor: the disk failed. The next start must be treated as one after a host crash."""
 
     reason: str
 
@@ -225,15 +225,15 @@ class DiskTrouble(Message):
 
 
 class ListRuns(Message):
-    """Entries that the index has for a ledger from ``first`` on. Reply: Page of RANGE_ITEM."""
+    """Lists a ledger's entries in the index from ``first`` on. Reply: Page of RANGE_ITEM."""
 
     ledger: int
     first: int = 0
 
 
 class CheckEntries(Message):
-    """Read the entries of a range that the index has and verify their records. Reply: Page with those
-    that cannot be read (RANGE_ITEM)."""
+    """Reads the entries of a range that are in the index and verifies their records. Reply: Page of the unreadable ones
+    (RANGE_ITEM)."""
 
     ledger: int
     first: int
@@ -241,7 +241,7 @@ class CheckEntries(Message):
 
 
 class ClearLimbo(Message):
-    """Make the ledger's entries durable, then take it out of limbo, durably. Reply: Done."""
+    """Makes the ledger's entries durable, then takes it out of limbo, durably. Reply: Done."""
 
     ledger: int
 
@@ -250,11 +250,11 @@ class ClearLimbo(Message):
 
 
 class ProbeDisk(Message):
-    """Write a small file of its own on the disk and read it back. Reply: Probed."""
+    """Writes a small probe file on the disk and reads it back. Reply: Probed."""
 
 
 class Probed(Message):
-    """``problem``: why it did not work; empty where it did."""
+    """``problem``: the reason why the probe failed; empty if it succeeded."""
 
     problem: str = ""
 
@@ -264,13 +264,13 @@ class GetSpace(Message):
 
 
 class Space(Message):
-    """What the disk's room is used for, and how far scrub and compaction are."""
+    """The use of the disk's space, and the progress of scrub and compaction."""
 
     values: dict[str, Any]
 
 
 class ExplainSegment(Message):
-    """Why a segment is kept. Reply: Space."""
+    """Asks why a segment is kept. Reply: Space."""
 
     segment: int
 
@@ -282,16 +282,19 @@ class ListDeleted(Message):
 
 
 class ListBytes(Message):
-    """What ledgers with an id > ``after`` take on the disk, in order, without those in the trash. The answer to the
-    first page (-1) may be empty with more to come: the disk is still counting; ask again. Reply: Page of BYTES_ITEM."""
+    """Lists the usage on the disk of ledgers with an id > ``after``, in order, without those in the trash. The reply to
+    the first page (-1) may be empty with ``more`` set: the disk is still counting; ask again. Reply: Page of
+    BYTES_ITEM.
+    """
 
     after: int = -1
 
 
 class ChangeLedgers(Message):
-    """Do something to the ledgers of the payload (LEDGER_ID_ITEM each), durably. ``action``: 'trash' (``now_ms``: since
-    when), 'restore', 'empty' (remove the entries of those in the trash) or 'forget' (those that are empty). One of
-    which something else has become meanwhile is left alone. Reply: Changed."""
+    """Changes the state of the ledgers of the payload (LEDGER_ID_ITEM each), durably. ``action``: 'trash' (``now_ms``:
+    the time of deletion), 'restore', 'empty' (removes the entries of those in the trash) or 'forget' (those that are
+    empty). A ledger whose state has changed meanwhile is left alone. Reply: Changed.
+    """
 
     action: str
     now_ms: int = 0
@@ -302,34 +305,34 @@ class Changed(Message):
 
 
 class SurveyIndex(Message):
-    """Go on looking through the index, or ``begin`` to: entries are looked for that lie in the regions of the payload
-    (REGION_ITEM each), or in segments that are not there. Reply: Surveyed."""
+    """Continues the scan of the index, or starts one with ``begin``. It looks for entries in the regions of the payload
+    (REGION_ITEM each), or in segments that do not exist. Reply: Surveyed."""
 
     begin: bool = False
 
 
 class Surveyed(Message):
-    """Payload: entries that were found and cannot be read (ENTRY_ITEM each)."""
+    """The payload has the entries that were found and cannot be read (ENTRY_ITEM each)."""
 
     done: bool
 
 
 class ListSegments(Message):
-    """One page of sealed segments with an id > ``after``, in order, by what the last survey found. Reply: Page of
+    """One page of sealed segments with an id > ``after``, in order, with the results of the last survey. Reply: Page of
     SEGMENT_ITEM."""
 
     after: int = 0
 
 
 class CompactSegment(Message):
-    """Go on copying what counts out of a segment, or ``begin`` to. Reply: Compacted."""
+    """Continues copying the live data out of a segment, or starts to with ``begin``. Reply: Compacted."""
 
     segment: int
     begin: bool = False
 
 
 class Compacted(Message):
-    """``wait``: nothing was done, as too much waits to be stored. Payload, when ``done``: bad regions."""
+    """``wait``: nothing was done, as too many writes are pending. Payload, when ``done``: bad regions."""
 
     done: bool
     wait: bool = False
@@ -339,8 +342,8 @@ class Compacted(Message):
 
 
 class StoreAll(Message):
-    """Have a checkpoint taken that covers all that was written before the call that says ``begin``. Reply: Stored;
-    asked again until it is ``done``."""
+    """Takes a checkpoint that covers everything written before the call with ``begin``. Reply: Stored; repeat the call
+    until it is ``done``."""
 
     begin: bool = False
 
@@ -350,32 +353,32 @@ class Stored(Message):
 
 
 class SpendReserve(Message):
-    """Give the room of the reserve to the compaction that asks. Reply: Stored; not ``done`` where there is none."""
+    """Releases the disk's reserve to the calling compaction. Reply: Stored; not ``done`` if there is no reserve."""
 
 
 class RemoveSegment(Message):
-    """Remove a segment that was copied, if a survey since found nothing in it. Reply: Removed."""
+    """Removes a segment that was copied, if a later survey found nothing in it. Reply: Removed."""
 
     segment: int
 
 
 class Removed(Message):
-    """``why``: why it is still there; empty if it is not."""
+    """``why``: the reason why it was not removed; empty if it was."""
 
     why: str = ""
     bytes: int = 0
 
 
 class ScrubSegment(Message):
-    """Verify some records of a segment from ``offset`` on. Reply: Scrubbed."""
+    """Verifies some records of a segment from ``offset`` on. Reply: Scrubbed."""
 
     segment: int
     offset: int = 0
 
 
 class Scrubbed(Message):
-    """``offset``: where to go on, ``done``: there is no more, ``regions``: how many bad ones there are. Payload: these
-    (REGION_ITEM each), then entries that the index does not name (ENTRY_ITEM each)."""
+    """``offset``: where to continue. ``done``: the end is reached. ``regions``: the number of bad ones. Payload: these
+    regions (REGION_ITEM each), then entries that the index does not name (ENTRY_ITEM each)."""
 
     offset: int
     done: bool
@@ -385,9 +388,9 @@ class Scrubbed(Message):
 
 
 class NoteScrub(Message):
-    """Note durably that the scrub has dealt with all segments before this one; 0: with all there were. ``now_ms``: the
-    present time. ``bad``: what cannot be read in the last segment that it has dealt with, (segment, start, end) each.
-    Reply: Done."""
+    """Records durably that the scrub has finished all segments before this one; 0: all there were. ``now_ms``: the
+    present time. ``bad``: the unreadable regions of the last finished segment, (segment, start, end) each. Reply: Done.
+    """
 
     segment: int
     now_ms: int
@@ -395,7 +398,7 @@ class NoteScrub(Message):
 
 
 class NoteCompared(Message):
-    """Note durably that in the present pass all ledgers before this one were compared with other bookies.
+    """Records durably that in the present pass all ledgers before this one were compared with other bookies.
 
     Reply: Done.
     """
@@ -426,7 +429,7 @@ SPACE_CALLS = (
 
 
 class OpenFrontend(Message):
-    """Serve. The one descriptor is the bound socket; it is opened once the disks in ``attached`` have
+    """Start serving. The one descriptor is the bound socket; it starts listening once the disks in ``attached`` have
     listed their ledgers, or are lost. ``disk_paths``: folders whose file systems make up the bookie's size."""
 
     frame_bytes_max: int
@@ -443,8 +446,8 @@ class OpenFrontend(Message):
 
 
 class Admit(Message):
-    """Who is let in from now on, before OpenFrontend and whenever it changes (frontend/admittance.py); the payload is
-    JSON, with the secrets that the configuration leads to. No reply."""
+    """The access policy from now on (frontend/admittance.py); sent before OpenFrontend and whenever it changes. The
+    payload is JSON, with the secrets that the configuration refers to. No reply."""
 
     def __repr__(self) -> str:
         return "Admit(…)"
@@ -457,16 +460,18 @@ class AttachDisk(Message):
 
 
 class DiskAway(Message):
-    """This disk is about to be marked: create no ledger before it has listed its ledgers again. Reply: Done."""
+    """This disk is about to be marked: create no ledger until it has listed its ledgers again. Reply: Done."""
 
     disk: str
 
 
 class NewLedgers(Message):
-    """Whether clients may create ledgers, from now on; at first they may. What fences, recovers or repairs always may.
+    """``allowed``: clients may create ledgers from now on; initially they may. Fences, recovery adds and repair always
+    may.
 
-    ``free``: bytes for new ledgers by disk, which get them in proportion; ``closed``: disks that get none at all. Reply
-    to a call: Done."""
+    ``free``: bytes for new ledgers per disk; new ledgers are distributed in proportion. ``closed``: disks that get no
+    new ledgers. Reply to a call: Done.
+    """
 
     allowed: bool
     free: dict[str, int] = {}  # noqa: RUF012 - never changed
@@ -474,18 +479,17 @@ class NewLedgers(Message):
 
 
 class Listening(Message):
-    """Unasked, front-end to supervisor: the ledgers of the attached disks are known and the port is open."""
+    """Unsolicited, front-end to supervisor: the ledgers of the attached disks are known and the port is open."""
 
 
 class CheckLedger(Message):
-    """Unasked, front-end to supervisor: what does the metadata store know of this ledger? LedgerChecked follows."""
+    """Unsolicited, front-end to supervisor: look this ledger up in the metadata store. LedgerChecked follows."""
 
     ledger: int
 
 
 class LedgerChecked(Message):
-    """``finding``: the value of one of vouching.Finding; the payload is the ledger's key, empty where its metadata have
-    no password."""
+    """``finding``: a value of vouching.Finding. The payload is the ledger's key; empty if it has no password."""
 
     ledger: int
     finding: str
@@ -495,8 +499,8 @@ class LedgerChecked(Message):
 
 
 class OpenRepair(Message):
-    """What the jobs of this bookie work with, and what they may spend in all; 0: no bound. ``client``: options of the
-    client that reaches other bookies, beside those of racks. Descriptors follow by AttachDisk."""
+    """The environment and the rate limits of this bookie's jobs; 0: no limit. ``client``: options of the client that
+    reaches other bookies, in addition to those for racks. Descriptors follow by AttachDisk."""
 
     bookie: str
     metadata: str
@@ -530,20 +534,21 @@ class OpenRepair(Message):
 
 
 class OverQuota(Message):
-    """And from there to the front-end: ledgers whose owner has all that it may have, LEDGER_ID_ITEM each, a page of
-    them; those of before hold until the last page is there."""
+    """A page of the ledgers whose owner is over its quota, LEDGER_ID_ITEM each; the supervisor forwards it to the
+    front-end. The previous set applies until the last page has arrived."""
 
     more: bool = False
 
 
 OVER_QUOTA_PAGE = 8_192
-"""Ledgers in one of them."""
+"""Ledgers per OverQuota page."""
 
 
 class QuotaUse(Message):
-    """What owners have: (owner, bytes, bytes that it may have, whether it is over) each, ``others`` more are not named
-    for brevity; ``looked_ms``: when that was. ``problem``: why it could not be found out, and what was told before
-    stands."""
+    """The usage of owners: (owner, bytes, quota in bytes, True if exceeded) each. ``others``: owners that are left out
+    for brevity. ``looked_ms``: the time of the measurement. ``problem``: why it failed; the previous figures then
+    stand.
+    """
 
     owners: list[list[Any]] = []  # noqa: RUF012 - never changed
     others: int = 0
@@ -564,7 +569,7 @@ class GetLedger(Message):
 
 
 class LedgerIs(Message):
-    """A ledger on a disk. ``state``: records.encode_state in hex; ``payload``: its explicit LAC packet, or nothing."""
+    """A ledger on a disk. ``state``: records.encode_state in hex; ``payload``: its explicit LAC packet, or empty."""
 
     known: bool
     limbo: bool = False
@@ -572,29 +577,30 @@ class LedgerIs(Message):
 
 
 EVERYTHING = [0, 0]
-"""The place in the log at which all of it begins."""
+"""The log position before the first record."""
 
 
 class BeginArrival(Message):
-    """To the worker of the target: make a copy of a ledger that counts for nothing yet; one that was begun before is
-    begun anew. ``state`` and ``payload`` as of LedgerIs. Reply: Done."""
+    """To the target's worker: start a copy of a ledger, which is not valid until it is committed. An earlier unfinished
+    copy is started anew. ``state`` and ``payload`` as in LedgerIs. Reply: Done."""
 
     ledger: int
     state: str
 
 
 class ReadLedger(Message):
-    """To that of the source: put the next entries of a ledger into the file of the one descriptor, each after its
-    length (u32). ``since``: begin a pass, with what lies at or behind this place in the log, which is EVERYTHING or
-    where an earlier pass with this worker began; else go on with the present pass. Reply: EntriesRead."""
+    """To the source's worker: write the next entries of a ledger into the file of the one descriptor, each after its
+    length (u32). ``since``: starts a pass over entries at or behind this log position, which is EVERYTHING or where an
+    earlier pass with this worker began; None continues the present pass. Reply: EntriesRead.
+    """
 
     ledger: int
     since: list[int] | None = None
 
 
 class EntriesRead(Message):
-    """``size``: bytes in the file; ``more``: the pass goes on; ``bad``: entries that are there, cannot be read, and are
-    left out; ``began``: the end of the log when the pass began, for ``since`` of the next one."""
+    """``size``: bytes in the file. ``more``: the pass is not finished. ``bad``: entries that exist but cannot be read,
+    and are left out. ``began``: the end of the log when the pass began, for ``since`` of the next one."""
 
     entries: int
     size: int
@@ -604,31 +610,32 @@ class EntriesRead(Message):
 
 
 class TakeEntries(Message):
-    """To that of the target: store the entries in the first ``size`` bytes of the one descriptor's file; refused where
-    no arrival of the ledger is under way. Reply: Taken."""
+    """To the target's worker: store the entries in the first ``size`` bytes of the one descriptor's file. Refused if no
+    arrival of the ledger is in progress. Reply: Taken."""
 
     ledger: int
     size: int
 
 
 class Taken(Message):
-    """``crowded``: nothing was taken, the disk has more to do than it can; try again."""
+    """``crowded``: nothing was stored because the disk is under backpressure; retry."""
 
     crowded: bool
 
 
 class LeaveLedger(Message):
-    """To that of the source: everything that came for the ledger is done and answered; note durably that it is about to
-    have its home on the disk ``target``. Nothing changes it from here on. Reply: LedgerIs."""
+    """To the source's worker: every request for the ledger is done and answered; record durably that it is about to
+    migrate to the disk ``target``. Nothing changes the ledger from here on. Reply: LedgerIs."""
 
     ledger: int
     target: str
 
 
 class EndArrival(Message):
-    """To that of the target. With ``commit``: what came is the whole ledger, in this state; make it durable, and its
-    home is here from then on; refused where no arrival is under way. Without: forget what came, if its home is not
-    here. ``state`` and ``payload`` as of LedgerIs. Reply: Arrived."""
+    """To the target's worker. With ``commit``: the copy is the whole ledger, in this state; make it durable, and the
+    ledger is on this disk from then on; refused if no arrival is in progress. Without: discard the copy, unless the
+    ledger is on this disk already. ``state`` and ``payload`` as in LedgerIs. Reply: Arrived.
+    """
 
     ledger: int
     commit: bool
@@ -636,14 +643,14 @@ class EndArrival(Message):
 
 
 class Arrived(Message):
-    """``at_home``: whether the ledger has its home on this disk."""
+    """``at_home``: the ledger is assigned to this disk."""
 
     at_home: bool
 
 
 class EndLeave(Message):
-    """To that of the source: the ledger is ``gone``: forget it, durably; or it stays. Nothing is done where it is not
-    about to leave. Reply: Done."""
+    """To the source's worker: if the ledger is ``gone``, forget it durably; else it stays. Does nothing if the ledger
+    is not about to leave. Reply: Done."""
 
     ledger: int
     gone: bool
@@ -654,8 +661,8 @@ class ListMoves(Message):
 
 
 class MovesAre(Message):
-    """``arriving``: ledgers of which a copy is made there; ``leaving``: for ledgers that are about to leave, in text,
-    the disk that they leave for."""
+    """``arriving``: ledgers that are being copied to the disk. ``leaving``: for each ledger that is about to leave, its
+    id as text, the target disk."""
 
     arriving: list[int]
     leaving: dict[str, str]
@@ -674,13 +681,14 @@ MOVES_ON_DISKS = (
 
 
 class HoldLedger(Message):
-    """To the front-end: everything that came for the ledger is with its worker; what comes now waits. Reply: Done."""
+    """To the front-end: hand all requests for the ledger to its worker, then pause it: later requests wait. Reply:
+    Done."""
 
     ledger: int
 
 
 class PlaceLedger(Message):
-    """To the front-end: the ledger is on this disk, and nobody waits any more. Reply: Done."""
+    """To the front-end: the ledger is on this disk; requests that wait for it resume. Reply: Done."""
 
     ledger: int
     disk: str
@@ -690,8 +698,8 @@ MOVES_OF_LEDGERS = (HoldLedger, PlaceLedger)
 
 
 class MoveLedger(Message):
-    """Repair worker to supervisor: all of the ledger but what was written ``since`` (as of ReadLedger) is on ``target``
-    already: copy the rest, and let its home be there. Reply: Moved."""
+    """Repair worker to supervisor: all of the ledger except what was written ``since`` (as in ReadLedger) is on
+    ``target`` already. Copy the rest and commit the migration. Reply: Moved."""
 
     ledger: int
     source: str
@@ -700,20 +708,21 @@ class MoveLedger(Message):
 
 
 class FindRoom(Message):
-    """Repair worker to supervisor: to which disk is the next ledger of this one to move? Reply: RoomIs."""
+    """Repair worker to supervisor: asks for the target disk of the next ledger that leaves this disk. Reply: RoomIs."""
 
     disk: str
 
 
 class RoomIs(Message):
-    """``disk``: the one with the most room; empty: there is none, and ``why``."""
+    """``disk``: the one with the most space; empty if there is none, with the reason in ``why``."""
 
     disk: str
     why: str = ""
 
 
 class Moved(Message):
-    """``moved``: it is done, or the ledger is not there any more; else ``why`` not, and it is where it was."""
+    """``moved``: the migration is done, or the ledger does not exist any more. Else ``why`` has the reason, and the
+    ledger is still on the source."""
 
     moved: bool
     why: str = ""
@@ -723,7 +732,7 @@ class Moved(Message):
 
 
 class DiskJoins(Message):
-    """Supervisor to front-end: a new disk, which is attached later. ``replaces``: the disk that it stands in for, under
+    """Supervisor to front-end: a new disk, which is attached later. ``replaces``: the disk that it replaces, under
     which its ledgers are known. Reply: Done."""
 
     disk: str
@@ -732,7 +741,7 @@ class DiskJoins(Message):
 
 
 class DiskLeaves(Message):
-    """Supervisor to front-end: this disk, which holds no ledgers, is not there any more. Reply: Done."""
+    """Supervisor to front-end: this disk, which holds no ledgers, is removed. Reply: Done."""
 
     disk: str
 
@@ -741,16 +750,16 @@ DISKS_CHANGE = (DiskJoins, DiskLeaves)
 
 
 class Draining(Message):
-    """Repair worker to supervisor: whether a disk is to give away its ledgers and takes no new ones. Refused with the
-    reason why it cannot. Reply: Done, once that is so."""
+    """Repair worker to supervisor: starts or, without ``wanted``, ends the draining of a disk, which then migrates its
+    ledgers away and accepts no new ones. Refused with the reason if it is not possible. Reply: Done, once it is so."""
 
     disk: str
     wanted: bool
 
 
 class Retiring(Message):
-    """Repair worker to supervisor: whether the bookie is to take no more entries, as it is being decommissioned.
-    Reply: Done, once that is so."""
+    """Repair worker to supervisor: with ``wanted``, the bookie accepts no more entries because it is being
+    decommissioned. Reply: Done, once it is so."""
 
     wanted: bool
 
@@ -759,7 +768,7 @@ class Retiring(Message):
 
 
 class StartJob(Message):
-    """Run a job (bkbox/jobs); ``id`` is not known yet, or its earlier run ended with its process. No reply."""
+    """Runs a job (bkbox/jobs). ``id`` is new, or its earlier run ended with its process. No reply."""
 
     id: int
     kind: str
@@ -767,8 +776,8 @@ class StartJob(Message):
 
 
 class ControlJob(Message):
-    """``action``: a JobAction. ``bytes_per_second`` goes with 'rate'; it is for the whole of the jobs where ``id``
-    is 0. No reply, and nothing happens where the job has ended."""
+    """``action``: a JobAction. ``bytes_per_second`` goes with 'rate'; with ``id`` 0 it applies to all jobs together. No
+    reply; ignored if the job has ended."""
 
     id: int
     action: str
@@ -776,7 +785,7 @@ class ControlJob(Message):
 
 
 class JobReport(Message):
-    """Unasked, repair worker to supervisor: ``id`` and those fields of a Job that its run decides."""
+    """Unsolicited, repair worker to supervisor: ``id`` and those fields of a Job that its run determines."""
 
     values: dict[str, Any]
 
@@ -785,7 +794,7 @@ class JobReport(Message):
 
 
 class Settings(Message):
-    """The keys of the configuration that can change while it runs, all of them, with what they are now. No reply."""
+    """All configuration keys that can change at run time, with their present values. No reply."""
 
     values: dict[str, Any]
 

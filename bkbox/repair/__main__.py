@@ -1,6 +1,6 @@
-"""The repair worker process; started by the supervisor.
+"""The repair worker process, started by the supervisor.
 
-It waits (waiting.py) until there is something to repair, and only then loads what repairs (process.py).
+It idles (waiting.py) until there is something to repair, and only then imports the repair code (process.py).
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from bkbox.ipc.child import begin
 from bkbox.repair.waiting import Order, until_needed
 
 _NICE = 5
-"""A third of the share of those who serve clients, where there is not enough of a processor for all."""
+"""Nice value: under CPU contention this process gets a third of the share of the processes that serve clients."""
 
 
 def repair(control: socket.socket, orders: list[Order], log: str) -> None:
-    """Jobs, until the supervisor says stop or is gone; those who serve clients come first."""
+    """Run jobs until the supervisor says stop or is gone. Processes that serve clients have priority."""
     import asyncio
 
     from bkbox.base import logs

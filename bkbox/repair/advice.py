@@ -1,4 +1,4 @@
-"""What an operator can do about a ledger that could not be replicated."""
+"""Advice for the operator about a ledger that could not be replicated."""
 
 from __future__ import annotations
 
@@ -28,5 +28,5 @@ _AGAIN = "nothing: it is tried again by itself; see whether the bookies that are
 
 
 def advice_for(error: BkboxError) -> str:
-    """A sentence."""
+    """One sentence of advice for the operator about this error."""
     return next((text for kind, text in _BY_ERROR if isinstance(error, kind)), _AGAIN)

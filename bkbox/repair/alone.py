@@ -35,20 +35,20 @@ def wall_ms() -> int:
 
 
 def host_name() -> str:
-    """What the locks of this process carry."""
+    """The host name that this process writes into its locks."""
     return socket.gethostname() or "localhost"
 
 
 @dataclass(frozen=True, slots=True)
 class Alone:
-    """What code that is no job of a bookie works with."""
+    """The context for repair code that does not run as a job of a bookie."""
 
     store: MetadataStore
     client: Client
     rng: random.Random
 
     def work(self, network_bytes_per_second: int) -> RunningJob:
-        """A ``Work`` of its own, with its own pace (0: none); it is cancelled by ``stop_on_signals``."""
+        """A ``Work`` with a pacer of its own (0: no bound). ``stop_on_signals`` cancels it."""
         pacer = Pacer(0, network_bytes_per_second, METADATA_CALLS_PER_SECOND)
         return RunningJob(os.getpid(), pacer, asyncio.Lock(), time.monotonic)
 
@@ -56,14 +56,14 @@ class Alone:
 async def in_cluster(
     uri: str, options: ClientOptions, do: Callable[[Alone], Awaitable[None]]
 ) -> None:
-    """Connect, do it, and leave. Raises as ``connect`` and ``do``."""
+    """Connect, run ``do``, disconnect. Raises as ``connect`` and ``do``."""
     rng = random.Random()  # noqa: S311 jitter and placement
     async with await connect(uri) as store, Client(store, options, rng) as client:
         await do(Alone(store, client, rng))
 
 
 def stop_on_signals(*works: RunningJob) -> None:
-    """SIGTERM and SIGINT cancel these; they end with their locks given back."""
+    """Cancel these on SIGTERM and SIGINT; each ends with its locks released."""
 
     def stop() -> None:
         for work in works:
@@ -81,7 +81,7 @@ async def autorecovery(
     network_bytes_per_second: int,
     ready: Callable[[], None],
 ) -> None:
-    """Auditor and replication worker, until a signal. Raises what ends one of them."""
+    """Run auditor and replication worker until a signal. Raises the error that ends either of them."""
     audit, replication = alone.work(0), alone.work(network_bytes_per_second)
     stop_on_signals(audit, replication)
     auditor = Auditor(

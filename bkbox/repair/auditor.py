@@ -1,19 +1,19 @@
-"""The auditor: one process of the cluster sees which bookies are lost, and marks the ledgers that lost copies.
+"""The auditor: one elected process of the cluster detects lost bookies and marks the ledgers that lost copies.
 
-It is elected (metadata/underreplication.py). In office it does three things, all of which only mark:
+The election is in metadata/underreplication.py. While elected it does three things, all of which only mark:
 
-- it watches who is registered. A bookie that the cluster knows and that is registered nowhere is *lost*. A single one
-  is given the recovery delay to come back; where several are lost, or the delay is zero, all its ledgers are looked
-  through at once, and those that name a lost bookie are marked;
-- at the beginning of its term, and every day, it looks through all ledgers for bookies that are not registered, known
-  or not: marks of a former auditor may have been lost with it;
-- once a week it asks every bookie for what it has of every ledger, and marks where entries are missing. Who does not
-  answer lacks nothing.
+- It watches the registrations. A bookie that the cluster knows and that is not registered is *lost*. A single lost
+  bookie is given the recovery delay to come back. Where several are lost, or the delay is zero, all ledgers are
+  scanned at once, and those that name a lost bookie are marked.
+- At the beginning of its term, and every day, it scans all ledgers for bookies that are not registered, known or not:
+  marks of a former auditor may have been lost with it.
+- Once a week it asks every bookie for its list of entries of every ledger, and marks where entries are missing. A
+  bookie that does not respond lacks nothing.
 
-Nothing is done while the switch is off, and nothing for bookies that rest (metadata/maintenance.py). Writing the
-recovery delay again, unchanged or as zero, is the signal to look through the ledgers at once, whatever is awaited; any
-other delay holds for those that are awaited, from the moment on in which they were lost. Source: Auditor.java,
-AuditorBookieCheckTask.java, AuditorCheckAllLedgersTask.java.
+Nothing is done while the switch is off, and nothing for bookies in a maintenance window (metadata/maintenance.py).
+Writing the recovery delay again, unchanged or as zero, is the signal to scan the ledgers at once, whatever is
+awaited. Any other delay applies to the bookies that are awaited, counted from the moment they were lost. Source:
+Auditor.java, AuditorBookieCheckTask.java, AuditorCheckAllLedgersTask.java.
 """
 
 from __future__ import annotations
@@ -50,7 +50,9 @@ _ASKED_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class AuditorSettings:
-    """Seconds. ``lost_bookie_delay_s`` is written to the store where nobody has said one; ``full_check_s`` 0: never."""
+    """Times in seconds. ``lost_bookie_delay_s`` is written to the store where it has none yet; ``full_check_s`` 0:
+    never.
+    """
 
     lost_bookie_delay_s: int = 60
     bookie_check_s: float = 86_400.0
@@ -58,7 +60,7 @@ class AuditorSettings:
 
 
 class Auditor:
-    """``name``: the bookie id that it stands under."""
+    """One process's candidacy and its work as auditor. ``name``: the bookie id under which it stands for election."""
 
     def __init__(
         self,
@@ -83,7 +85,7 @@ class Auditor:
         self._holdings = Holdings(client.pool)
 
     async def run(self) -> None:
-        """Stand for election, serve, and again, for ever; raises JobCancelledError."""
+        """Stand for election, serve, and repeat, for ever. Raises JobCancelledError."""
         candidacy = self._tree.candidacy(self._name)
         try:
             while True:
@@ -106,7 +108,9 @@ class Auditor:
                 await candidacy.close()
 
     async def _term(self, candidacy: Candidacy) -> None:
-        """Until it is not elected any more. Raises MetadataError, JobCancelledError."""
+        """Serve until another auditor is elected or this one loses its session. Raises MetadataError,
+        JobCancelledError.
+        """
         delay = await self._recovery_delay()
         lost = LostBookies()
         checked_s: float | None = None
@@ -139,7 +143,7 @@ class Auditor:
             await rest(self._work, candidacy.changed(LOOK_EVERY_S))
 
     async def _recovery_delay(self) -> RecoveryDelay:
-        """What is said in the store; where nothing is, our own is said there, for everybody."""
+        """The delay that is in the store. Where there is none, ours is written there, for all auditors."""
         while (found := await self._tree.recovery_delay()) is None:
             await self._tree.set_recovery_delay_s(self._settings.lost_bookie_delay_s)
         return found
@@ -147,9 +151,9 @@ class Auditor:
     # ---- which bookies are gone ---------------------------------------------------------------
 
     async def check_bookies(self, lost: LostBookies, delay_s: int, *, at_once: bool) -> int:
-        """Look through the metadata of all ledgers for bookies that are lost; how many ledgers were marked.
+        """Scan the metadata of all ledgers for lost bookies; returns how many ledgers were marked.
 
-        ``at_once``: whether their delay is over or not.
+        ``at_once``: do not wait for the recovery delay.
         """
         self._work.say("looking through all ledgers for bookies that are lost")
         if at_once:
@@ -181,14 +185,14 @@ class Auditor:
         return now_ms - last_ms >= self._settings.full_check_s * 1000
 
     async def check_all_ledgers(self) -> int:
-        """Ask all bookies what they have of every ledger; how many ledgers were marked."""
+        """Ask all bookies for their entries of every ledger; returns how many ledgers were marked."""
         self._work.say("asking every bookie what it has of every ledger")
 
         async def mark(
             metadata: LedgerMetadata, registered: Mapping[BookieId, RegisteredBookie]
         ) -> bool:
             findings = audit(metadata, await self._holdings.ask(metadata, registered.keys()))
-            # Who is gone is the other check's business, which knows the delay.
+            # Bookies that are gone are left to the other check, which knows the delay.
             if findings.lacking:
                 await self._mark(metadata.ledger_id, findings.lacking)
             return bool(findings.lacking)
@@ -209,7 +213,7 @@ class Auditor:
         do: Callable[[LedgerMetadata, Mapping[BookieId, RegisteredBookie]], Awaitable[bool]],
         at_once: int,
     ) -> int:
-        """For how many ledgers ``do`` says yes. A ledger that cannot be read stops none of the others."""
+        """Returns for how many ledgers ``do`` returned True. A ledger that cannot be read does not stop the others."""
         count = 0
         async for page in self._store.ledger_ranges():
             registered = await self._store.bookies()
@@ -226,7 +230,7 @@ class Auditor:
                     said = False
                 except MetadataError as error:
                     if error.may_have_taken_effect:
-                        raise  # the store is away: this is not about the ledger
+                        raise  # the store is unavailable: this is not about the ledger
                     log.error("ledger %d is not checked: %s", ledger, error)
                     self._work.block(ledger, str(error), "see what is stored for it")
                     return False
@@ -243,7 +247,7 @@ class Auditor:
 
 
 async def watch_over(work: Work, environment: Environment, _arguments: dict[str, str]) -> None:
-    """The job: for as long as the bookie runs and takes part in autorecovery."""
+    """The job: runs for as long as the bookie runs and takes part in autorecovery."""
     order = environment.order
     if not order.autorecovery:
         return

@@ -1,9 +1,9 @@
-"""The compaction job: segments of which much is garbage are emptied and removed, disk by disk.
+"""The compaction job: segments that are mostly garbage are emptied and removed, disk by disk.
 
-The worker of the disk does it, in small pieces (storage/compaction.py), and looks itself whether a segment may go; here
-is decided which ones, in which order, and how fast. Segments without anything live come first: they cost nothing and
-give the room that the others need. One that cannot be read whole is passed over: what of it is lost is refilled from
-peers, and the next run removes it.
+The worker of the disk does the copying, in small pieces (storage/compaction.py), and checks itself whether a segment
+may be removed. This module decides which segments, in which order, and how fast. Segments without live data come
+first: they cost nothing and free the space that the others need. A segment that cannot be read whole is skipped: the
+entries lost in it are refilled from peers, and the next run removes it.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ log = logging.getLogger(__name__)
 
 _BATCH_BYTES = 1 << 30
 _BATCH_SEGMENTS = 16
-"""What is copied before it is stored and the segments are removed, at most, but for one segment."""
+"""Upper bound on the bytes copied before they are stored and their segments removed; one segment may exceed it."""
 
 _STEP_BYTES = 1 << 20
 
 
 async def compact(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
-    """``disk``: only this one, by its uuid; ``garbage_ratio``: instead of the configured one."""
+    """Compact the disks. ``disk``: only the one with this uuid; ``garbage_ratio``: overrides the configured one."""
     ratio = float(arguments.get("garbage_ratio") or environment.order.compaction_garbage_ratio)
     failures: list[str] = []
     for name, disk in list(environment.disks.items()):
@@ -49,7 +49,7 @@ async def compact(work: Work, environment: Environment, arguments: dict[str, str
             await _Disk(work, environment, disk, ratio).run()
         except JobCancelledError:
             raise
-        except BkboxError as error:  # the others go on
+        except BkboxError as error:  # the other disks go on
             log.error("compaction of disk %s: %s", name, error)
             failures.append(f"disk {name}: {error}")
     if failures:
@@ -69,7 +69,7 @@ class _Disk:
         self._bad: list[Region] = []
 
     async def run(self) -> None:
-        await store_all(self._work, self._disk)  # what was deleted lately is garbage, too
+        await store_all(self._work, self._disk)  # entries deleted lately are garbage, too
         await survey(self._work, self._disk)
         candidates = await self._candidates()
         self._work.expect(size=sum(live for live, _segment in candidates))
@@ -87,7 +87,7 @@ class _Disk:
             await self._compact(batch)
 
     async def _candidates(self) -> list[tuple[int, int]]:
-        """(live bytes, segment) of those that are worth it, and those with bad parts; the least live first."""
+        """(live bytes, segment) of the segments worth compacting, and of those with bad parts; the least live first."""
         found = []
         space = (await ask(self._disk, messages.GetSpace(), messages.Space)).values
         quarantined = set(space["quarantined"])
@@ -116,7 +116,7 @@ class _Disk:
         return batch
 
     async def _spend_reserve(self) -> bool:
-        """Whether there is more room now: the reserve is kept for this."""
+        """Returns True if space was freed: the reserve is kept for this."""
         return (await ask(self._disk, messages.SpendReserve(), messages.Stored)).done
 
     async def _compact(self, batch: list[tuple[int, int]]) -> None:
@@ -147,7 +147,7 @@ class _Disk:
             await refill(self._work, self._environment, unreadable, named=True)
 
     async def _copy(self, segment: int) -> bool:
-        """Copy what counts out of a segment; False: it cannot be told what is in it."""
+        """Copy the live entries out of a segment. False: its contents cannot be determined."""
         self._work.say(f"copying what is live out of segment {segment}")
         begin = True
         while True:

@@ -1,12 +1,14 @@
-"""The last part of a scrub: what this bookie has of closed ledgers, beside the copies of the other bookies.
+"""The last part of a scrub: compares this bookie's entries of closed ledgers with the copies of the other bookies.
 
-A record whose checksum is right can still be another one than its peers have: memory that failed before the checksum
-was made, or two writers. All copies of an entry are read, from this bookie like from the others; which one is right
-is decided by the digest or the metadata (protocol/agreement.py), and then written, as a recovery add, to whoever has
-another. Where nothing decides the ledger is named, with what each bookie has, and nothing is changed.
+A record with a valid checksum can still differ from the one its peers have: the memory failed before the checksum was
+made, or there were two writers. All copies of an entry are read, this bookie's like the others. The digest or the
+metadata decides which copy is right (protocol/agreement.py). That copy is then written, as a recovery add, to each
+bookie that has another. Where nothing decides, the ledger is reported, with what each bookie has, and nothing is
+changed.
 
-A bookie that does not answer, or is in limbo, says nothing. One that denies an entry lacks a copy, which is counted
-here and is autorecovery's business. How far this has come is noted every few ledgers."""
+A bookie that does not respond, or is in limbo, contributes nothing. A bookie that denies an entry lacks a copy; that
+is counted here and left to autorecovery. Progress is recorded every few ledgers.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ _UNWRITTEN_ADVICE = (
 
 @dataclass(slots=True)
 class _Copy:
-    """What a bookie gave: its bytes, and what they say; None where the digest is wrong."""
+    """One bookie's copy of an entry: its bytes, and their parsed contents; None where the digest is wrong."""
 
     data: bytes
     entry: VerifiedEntry | None
@@ -53,14 +55,14 @@ class _Copy:
 
 @dataclass(slots=True)
 class _Found:
-    """What is wrong with one ledger and could not be mended."""
+    """The defect of one ledger that could not be repaired."""
 
     undecided: dict[int, str] = field(default_factory=dict)
     unwritten: dict[int, str] = field(default_factory=dict)
 
 
 class Comparison:
-    """Of the ledgers of one bookie."""
+    """Compares the ledgers of one bookie with their other copies."""
 
     def __init__(self, work: Work, environment: Environment) -> None:
         self._work = work
@@ -68,11 +70,12 @@ class Comparison:
         self._store = environment.store
         self._pool = environment.client.pool
         self._bytes = _FIRST_GUESS_BYTES
-        """Of an entry, as they were lately."""
+        """Recent sizes of an entry, in bytes."""
 
     async def ledger(self, ledger: int) -> None:
-        """Compare all copies of a ledger's entries that this bookie has to hold; one that is not closed, or not there
-        any more, is passed over. Raises JobCancelledError."""
+        """Compare all copies of a ledger's entries that this bookie has to hold. A ledger that is not closed, or no
+        longer there, is skipped. Raises JobCancelledError.
+        """
         await self._work.turn(metadata_calls=1)
         try:
             metadata = (await self._store.read_ledger(LedgerId(ledger), latest=True)).value
@@ -148,7 +151,7 @@ class Comparison:
     async def _write(
         self, metadata: LedgerMetadata, entry: int, bookie: BookieId, data: bytes
     ) -> str:
-        """Empty once the bookie has it, as it then says itself."""
+        """Returns an empty text once the bookie confirms that it has the entry, else the reason."""
         ledger = metadata.ledger_id
         assert metadata.password is not None
         key, synced = master_key(metadata.password), metadata.synced

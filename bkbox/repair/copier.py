@@ -1,12 +1,13 @@
-"""Bringing the missing entries of one ledger back from its peers.
+"""Copies the missing entries of one ledger from its peers to this bookie.
 
-An entry is taken from the first peer that has it *and* whose copy passes the digest, with the password and digest type
-of the metadata: a rotten peer must not spread its rot. It is stored under the bytes that the writer made, through this
+An entry is accepted from the first peer that has it *and* whose copy passes the digest, with the password and digest
+type of the metadata: a corrupt copy must not spread. It is stored under the bytes that the writer made, through this
 bookie's own front-end as a recovery add, like any client's.
 
-Where every bookie holds every entry they are read in batches, and what a batch does not bring is asked for one by one,
-of every peer. A peer that did not answer is asked last from then on, so that one that hangs costs a time-out or a few,
-and not one for each entry. What is on its way is bounded by a window of bytes, of all ledgers that are worked on.
+Where every bookie holds every entry, entries are read in batches. An entry that a batch does not return is read on
+its own, from every peer. A peer that did not respond is asked last from then on, so that a hung peer costs one
+time-out or a few, and not one for each entry. The bytes in flight are bounded by one window for all ledgers that are
+worked on.
 """
 
 from __future__ import annotations
@@ -36,27 +37,27 @@ from bkbox.wire.codes import Code
 from bkbox.wire.ledger import LedgerMetadata
 
 _FIRST_GUESS_BYTES = 4 << 10
-"""What an entry is taken to have before one was seen."""
+"""Assumed size of an entry, in bytes, before one was seen."""
 
 _ENTRY_OVERHEAD_BYTES = 1_024
-"""What an entry on its way counts for beside its bytes."""
+"""Overhead, in bytes, that an entry in flight counts for in addition to its own bytes."""
 
 
 @dataclass(slots=True)
 class CopyResult:
-    """What could not be copied, and what each peer said of it."""
+    """The entries that could not be copied, each with what each peer responded."""
 
     failed: dict[int, str] = field(default_factory=dict)
 
     def describe(self) -> str:
-        """For people: the first few entries and their answers."""
+        """Text for the operator: the first few entries and the responses for each."""
         shown = [f"entry {entry}: {why}" for entry, why in sorted(self.failed.items())[:3]]
         rest = len(self.failed) - len(shown)
         return "; ".join(shown) + (f"; and {counted(rest, 'more entry')}" if rest else "")
 
 
 class Copier:
-    """Copies entries of one ledger to this bookie. ``at_once``: how many are asked for together."""
+    """Copies entries of one ledger to this bookie. ``at_once``: how many are requested concurrently."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class Copier:
         self._without_batches: set[BookieId] = set()
 
     async def copy(self, missing: Iterable[range]) -> CopyResult:
-        """Copy each entry; entries that no peer gives are in the result. Raises JobCancelledError."""
+        """Copy each entry; entries that no peer has are in the result. Raises JobCancelledError."""
         result = CopyResult()
         under_way: dict[asyncio.Task[None], int] = {}
         errors: list[BaseException] = []
@@ -90,7 +91,7 @@ class Copier:
         def ended(task: asyncio.Task[None]) -> None:
             self._window.give(
                 under_way.pop(task)
-            )  # here: one that is cancelled may never have begun
+            )  # here: a task that is cancelled may never have started
             if not task.cancelled() and (error := task.exception()) is not None:
                 errors.append(error)
 
@@ -114,12 +115,12 @@ class Copier:
             for task in left:
                 task.cancel()
             await asyncio.gather(*left, return_exceptions=True)
-        if errors:  # what raised was not copied, and is not in the result
+        if errors:  # entries whose task raised were not copied, and are not in the result
             raise errors[0]
         return result
 
     def _pieces(self, missing: Iterable[range]) -> Iterator[range | list[int]]:
-        """Runs where they can be read in batches, else what is apart put together."""
+        """Ranges where entries can be read in batches, else lists of scattered entries."""
         if self._metadata.write_quorum == self._metadata.ensemble_size:
             for part in missing:
                 while part:
@@ -154,7 +155,7 @@ class Copier:
     async def _run(self, entries: range, result: CopyResult) -> None:
         while entries:
             found = await self._batch(entries) if len(entries) > 1 else None
-            if found is None:  # of the first one everybody is asked, and what he says is noted
+            if found is None:  # every peer is asked for the first entry
                 await self._each(entries[:1], result)
                 entries = entries[1:]
             else:
@@ -162,7 +163,7 @@ class Copier:
                 entries = entries[len(found.entries) :]
 
     async def _batch(self, entries: range) -> Run | None:
-        """From the first peer that gives any; None where none does."""
+        """Read a batch from the first peer that returns any of it; None where none does."""
         for peer in self._order(entries.start):
             if peer in self._without_batches | self._mute:
                 continue
@@ -171,7 +172,7 @@ class Copier:
                 peer, self._metadata.ledger_id, entries.start, len(entries), size
             )
             if reply.answer in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
-                self._without_batches.add(peer)  # as of those that do not know batch reads
+                self._without_batches.add(peer)  # treated as a peer that does not know batch reads
             if isinstance(reply.response, bytes):
                 found = self._packer.of_batch(reply.response, entries)
                 if found is not None:
@@ -192,7 +193,7 @@ class Copier:
             await self._store(self._packer.of_entries(list(right), list(right.values())), result)
 
     async def _from_peers(self, entry: int) -> memoryview | str:
-        """Its bytes, or why nobody gives them."""
+        """The entry's bytes, or the reason why no peer returned it."""
         said: list[str] = []
         for peer in self._order(entry):
             reply = await self._pool.read(peer, self._metadata.ledger_id, EntryId(entry), None)
@@ -222,7 +223,7 @@ class Copier:
 
 
 def in_runs(entries: Iterable[int]) -> Iterator[range]:
-    """Ascending entries as runs."""
+    """Group ascending entries into ranges of consecutive ones."""
     held = range(0)
     for entry in entries:
         if held and entry == held.stop:

@@ -1,15 +1,17 @@
-"""Takes a bookie out of the cluster for good: no ledger names it any more, and then its cookie may go.
+"""Takes a bookie out of the cluster for good: once no ledger names it, its cookie may be deleted.
 
-Before anything is changed every ledger that names the bookie is looked at. Where one has its last copy on it and it is
-not there, or where no other bookie could take its place, the whole is refused, with the ledgers and why.
+Before anything is changed every ledger that names the bookie is examined. The decommission is refused, with the
+ledgers and the reasons, where the bookie is not there and has the last copy of a ledger, or where no other bookie
+could take its place.
 
-A bookie that takes entries is made read-only first, or new ledgers come as fast as the old ones go. Only the bookie
-that this runs in can be (``retire``); another one is refused while it is writable. Cancelled, it takes entries again.
+A writable bookie is made read-only first; otherwise new ledgers come as fast as the old ones go. Only the bookie that
+this runs in can be made so (``retire``); another one is refused while it is writable. When cancelled, the bookie
+accepts entries again.
 
-Then each ledger is marked, taken, and made whole without the bookie (replicator.py), the riskiest first; the bookie
-may be read from if it is there. The end is a look at the metadata of all ledgers that finds it in none. Its cookie
-goes only after that, and only if it is not running: with its cookie gone it could come back as a new bookie that
-knows nothing of what it acknowledged.
+Then each ledger is marked, locked, and re-replicated without the bookie (replicator.py), the riskiest first. The
+bookie may be read from if it is there. It ends when a scan of the metadata of all ledgers finds the bookie in none.
+The cookie is deleted only after that, and only if the bookie is not running: with its cookie deleted it could come
+back as a new bookie that knows nothing of what it acknowledged.
 
 Source: BookKeeperAdmin.java (decommissionBookie).
 """
@@ -53,12 +55,12 @@ log = logging.getLogger(__name__)
 _METADATA_AT_ONCE = 32
 _PAUSE_S = 1.0
 _NAMED_MAX = 20
-"""Ledgers that a refusal names."""
+"""Upper bound on the ledgers that a refusal names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """What a decommission has to do. ``mode``: 'writable', 'read-only', or 'down'."""
+    """The work that a decommission has to do. ``mode``: 'writable', 'read-only', or 'down'."""
 
     bookie: BookieId
     mode: str
@@ -71,7 +73,7 @@ class Survey:
 
     @property
     def refusal(self) -> str:
-        """Why it is refused, with the ledgers; empty if it is not."""
+        """The reason for a refusal, with the ledgers; empty if there is none."""
         problems = self.problems
         if not problems:
             return ""
@@ -85,8 +87,10 @@ class Survey:
 
 
 class Decommission:
-    """Of one bookie, which may be gone already. ``me``: see Replicator; ``host``: what its locks carry; ``retire``: has
-    the bookie take no more entries (True), or take them again; None where that cannot be done from here."""
+    """The decommission of one bookie, which may be gone already. ``me``: see Replicator; ``host``: the host name in
+    its locks; ``retire``: makes the bookie stop accepting entries (True) or accept them again; None where that cannot
+    be done from here.
+    """
 
     def __init__(
         self,
@@ -117,7 +121,9 @@ class Decommission:
         self._done = 0
 
     async def survey(self) -> Survey:
-        """Look at the metadata of all ledgers; changes nothing. Raises OperatorError for a bookie that nobody knows."""
+        """Examine the metadata of all ledgers; changes nothing. Raises OperatorError for a bookie that the cluster
+        does not know.
+        """
         self._work.say("looking through the metadata of all ledgers")
         found: list[Departure] = []
         registered = await self._store.bookies()
@@ -145,9 +151,9 @@ class Decommission:
         return Survey(self._bookie, mode, has_cookie, tuple(found))
 
     async def run(self, *, delete_cookie: bool) -> None:
-        """Returns when no ledger names the bookie, and its cookie is gone where that was asked for.
+        """Returns when no ledger names the bookie, and its cookie is deleted where that was asked for.
 
-        Raises OperatorError: refused, or what is left cannot be done; MetadataError, JobCancelledError.
+        Raises OperatorError: refused, or the rest cannot be done; MetadataError, JobCancelledError.
         """
         survey = await self.survey()
         if survey.refusal:
@@ -171,9 +177,9 @@ class Decommission:
         self._work.say(f"no ledger names bookie {self._bookie}")
 
     async def _migrate(self, survey: Survey) -> None:
-        """Until a look at all ledgers finds it in none."""
+        """Re-replicate ledgers until a scan of all ledgers finds the bookie in none."""
         if self._retire is not None:
-            survey = await self.survey()  # writers went on until it was read-only
+            survey = await self.survey()  # writers went on until the bookie was read-only
         while survey.ledgers:
             self._work.expect(
                 ledgers=self._done + len(survey.ledgers),
@@ -187,8 +193,9 @@ class Decommission:
         await in_parallel(await self._left_marked(), self._one, self._settings.ledgers_at_once)
 
     async def _left_marked(self) -> list[LedgerId]:
-        """Ledgers that are marked for this bookie alone, which none names any more: somebody was interrupted between
-        the metadata and the mark."""
+        """Ledgers that are marked for this bookie alone, but do not name it any more: an earlier run was interrupted
+        between the metadata update and the removal of the mark.
+        """
         found: list[LedgerId] = []
         async for ledger in self._tree.ledgers():
             await self._work.turn(metadata_calls=1)
@@ -215,7 +222,7 @@ class Decommission:
             self._failed(ledger, error)
             return
         if task is None:
-            self._waits.failed(ledger, self._now_s())  # somebody is at work on it
+            self._waits.failed(ledger, self._now_s())  # another worker holds its lock
             return
         try:
             await self._replicator.make_whole(
@@ -246,7 +253,7 @@ class Decommission:
             self._waits.failed(ledger, self._now_s())
 
     def _refuse_if_stuck(self, survey: Survey) -> None:
-        """Where nothing is left but what time does not mend."""
+        """Raise OperatorError where only failures are left that time does not repair."""
         left = [each.ledger for each in survey.ledgers]
         if left and all(self._waits.has_quarantined(ledger) for ledger in left):
             named = ", ".join(map(str, left[:_NAMED_MAX]))
@@ -266,7 +273,7 @@ class Decommission:
 
 
 def still_writable(bookie: BookieId) -> str:
-    """Why a bookie that takes entries is not decommissioned, and what to do."""
+    """Reason and advice for a refusal: the bookie still accepts entries."""
     return (
         f"bookie {bookie} is writable: new ledgers would come as fast as the old ones go. Make it read-only first, "
         f"with `bkbox bookie read-only on` on its host (one of Java's: PUT /api/v1/bookie/state/readonly of its HTTP "
@@ -275,7 +282,7 @@ def still_writable(bookie: BookieId) -> str:
 
 
 async def decommission(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
-    """The job. ``arguments``: ``bookie``, and ``delete_cookie`` where it is to go, too."""
+    """The job. ``arguments``: ``bookie``, and ``delete_cookie`` where its cookie is to be deleted, too."""
     bookie, supervisor = bookie_id(arguments["bookie"]), environment.supervisor
 
     async def retire(wanted: bool) -> None:

@@ -1,14 +1,15 @@
-"""A drain: the ledgers of one disk move to the other disks of the bookie, one after another, while they are used.
+"""A drain: the ledgers of one disk are migrated to the other disks of the bookie, one after another, while in use.
 
-What of a ledger can be copied while the source serves it is copied here: all of it first, then, pass by pass, what was
-written meanwhile, until little is left. The rest, and the change of its home, are the supervisor's
-(supervisor/moving.py): nothing here can lose anything. Copies travel in a file in memory whose descriptor is handed
-from one disk worker to the other; its bytes are not looked at here.
+Everything of a ledger that can be copied while the source serves it is copied here: first all of it, then, pass by
+pass, the entries written meanwhile, until little is left. The supervisor copies the rest and changes the ledger's
+disk assignment (supervisor/moving.py): nothing here can lose anything. Copies travel in a file in memory whose
+descriptor is passed from one disk worker to the other; its bytes are not parsed here.
 
-Nothing is remembered between runs: what has moved is not on the disk any more. A copy that was not finished is
-dropped. A ledger that cannot move now (unreadable entries, no room) stays, is listed with the reason, and is tried
-again. One in limbo moves as it is, and stays in limbo there; those come last, as repair may end it where it is. A
-drain that is cancelled lets the disk take new ledgers again."""
+Nothing is remembered between runs: a ledger that was migrated is not on the disk any more. An unfinished copy is
+dropped. A ledger that cannot be migrated now (unreadable entries, no space) stays, is listed with the reason, and is
+retried. A ledger in limbo is migrated as it is, and stays in limbo at the target. Ledgers in limbo come last, because
+repair may take them out of limbo where they are. A drain that is cancelled lets the disk accept new ledgers again.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ from bkbox.repair.environment import Environment
 from bkbox.repair.pace import retry_wait_s
 
 _FEW_BYTES = 1 << 20
-"""So little may be left to the supervisor, who lets clients wait for it."""
+"""Upper bound on what is left to the supervisor, which pauses the ledger's clients meanwhile."""
 
 _PASSES_MAX = 20
 _CROWDED_S = 0.05
@@ -46,7 +47,7 @@ _AGAIN_ADVICE = "nothing: it is tried again by itself"
 
 
 class _BlockedError(Exception):
-    """A ledger cannot move now: why, and what can be done."""
+    """A ledger cannot be migrated now: the reason, and what the operator can do."""
 
     def __init__(self, why: str, what_to_do: str) -> None:
         super().__init__(why)
@@ -54,7 +55,7 @@ class _BlockedError(Exception):
 
 
 class _NoRoomError(_BlockedError):
-    """Nor can any other."""
+    """No disk has space for this ledger, nor for any other."""
 
 
 async def drain(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
@@ -77,13 +78,13 @@ class _Drainer:
         self._moved = 0
 
     async def tell(self, call: messages.Message) -> messages.Message:
-        """Ask the supervisor. Raises what it met."""
+        """Call the supervisor. Raises the error it responds with."""
         if self._environment.supervisor is None:
             raise BugError("a drain needs the bookie whose disk it is")
         return await self._environment.supervisor.call(call)
 
     async def run(self) -> None:
-        """Until nothing is left on the disk."""
+        """Migrate ledgers until none is left on the disk."""
         tries = 0
         while True:
             await self._work.turn()
@@ -108,11 +109,11 @@ class _Drainer:
     async def _rest(self, seconds: float) -> None:
         end_s = self._environment.monotonic_s() + seconds
         while (left_s := end_s - self._environment.monotonic_s()) > 0:
-            await self._work.turn()  # it may be cancelled
+            await self._work.turn()  # raises if the job was cancelled
             await asyncio.sleep(min(left_s, _LOOK_S))
 
     async def _round(self, source: AsyncChannel) -> int:
-        """Try to move everything; how many ledgers are left."""
+        """Try to migrate every ledger; returns how many are left."""
         ledgers = await self._ledgers(source)
         await self._drop_unfinished(set(ledgers))
         for ledger in self._blocked - set(ledgers):
@@ -137,7 +138,7 @@ class _Drainer:
         return len(await self._ledgers(source))
 
     async def _ledgers(self, source: AsyncChannel) -> list[int]:
-        """What has its home on the disk, those in limbo last."""
+        """The ledgers assigned to the disk, those in limbo last."""
         found: list[tuple[bool, int]] = []
         after, more = -1, True
         while more:
@@ -150,7 +151,7 @@ class _Drainer:
         return [ledger for _limbo, ledger in sorted(found)]
 
     async def _drop_unfinished(self, ledgers: set[int]) -> None:
-        """Copies that an earlier run has begun elsewhere."""
+        """Drop copies that an earlier run left unfinished on other disks."""
         for name, disk in list(self._environment.disks.items()):
             if name == self.disk or disk.closed:
                 continue
@@ -163,7 +164,9 @@ class _Drainer:
     # ---- one ledger ---------------------------------------------------------------------------------
 
     async def _move(self, ledger: int, source: AsyncChannel) -> None:
-        """Returns when it is not on the disk any more. Raises _BlockedError, ConnectionLostError of the source."""
+        """Migrate one ledger; returns when it is no longer on the disk. Raises _BlockedError, ConnectionLostError of
+        the source.
+        """
         found = await source.call(messages.GetLedger(ledger=ledger))
         assert isinstance(found, messages.LedgerIs)
         if not found.known:
@@ -187,7 +190,7 @@ class _Drainer:
             await self._let_go(ledger, target)
 
     async def _let_go(self, ledger: int, target: AsyncChannel) -> None:
-        """A copy that has not become the ledger's home is dropped; nothing happens to one that has."""
+        """Drop the copy on the target, unless the ledger is assigned to the target by now."""
         with suppress(BkboxError):
             await target.call(messages.EndArrival(ledger=ledger, commit=False))
 
@@ -228,7 +231,7 @@ class _Drainer:
         target: AsyncChannel,
         fd: int,
     ) -> tuple[list[int], int]:
-        """One pass: where it began, and bytes copied."""
+        """Copy one pass; returns where the pass began, and the bytes copied."""
         read, size = messages.ReadLedger(ledger=ledger, since=since), 0
         while True:
             found = await source.call(read, (fd,))

@@ -1,4 +1,4 @@
-"""What the jobs of a bookie work with, beside their own ``Work``."""
+"""The resources that the jobs of a bookie share, in addition to their own ``Work``."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from bkbox.metadata.base import MetadataStore
 @dataclass(frozen=True, slots=True)
 class Environment:
     """``disks``: the channel to the worker of each disk that is in service, by the disk's uuid. A worker that ended
-    leaves a channel that is closed, until the next one is there; a job that goes on for long looks anew.
-    ``supervisor`` answers calls about the bookie as a whole; None where there is no bookie.
+    leaves a closed channel until the next worker is there; a long job looks the channel up again. ``supervisor``
+    handles calls about the bookie as a whole; None where there is no bookie.
     """
 
     me: BookieId

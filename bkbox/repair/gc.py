@@ -1,19 +1,19 @@
-"""The collection job: ledgers that are deleted, or that this bookie is not to hold any more, leave its disks.
+"""The collection job: removes ledgers that are deleted, or that this bookie is not to hold any more.
 
-A ledger that is here goes only if both are seen, twice, ``gc_confirm_s`` apart:
+A ledger on this bookie is collected only if one of these is seen twice, ``gc_confirm_s`` apart:
 
-- the list of all ledgers of the cluster, asked for after the ledgers that are here were listed, does not name it; and a
-  direct read, not older than anything, says that there is no such ledger. Or
-- it is closed, no ensemble names this bookie, and it is not marked for re-replication. It may be in limbo: of what a
-  suspect disk holds, and the metadata does not name, limbo ends with its collection.
+- it was deleted: the list of all ledgers of the cluster, requested after the ledgers of this bookie were listed, does
+  not name it, and a linearizable read says that there is no such ledger;
+- it is closed, no ensemble names this bookie, and it is not marked for re-replication. It may be in limbo: a ledger
+  on a suspect disk that the metadata does not assign to this bookie leaves limbo by being collected.
 
 Any error of the metadata store ends the run before anything was done. So does a list without a single ledger while
 there is one, and a store of another cluster.
 
-Then a ledger comes into the trash: it is fenced for good, and all of it is still there. A ledger in the trash that the
-metadata names again, or to which a recovery add comes, leaves it; after ``gc_trash_s``, and the same proofs again in
-another look, its entries are removed. That it was deleted is remembered for ``gc_remember_s``, also after a restart: a
-writer that goes on is told that it is fenced. The room comes back when the segments are compacted.
+Then a ledger goes into the trash: it is fenced for good, and all its entries are still there. A ledger in the trash
+that the metadata names again, or to which a recovery add comes, is restored. After ``gc_trash_s``, and the same
+proofs in another scan, its entries are removed. The deletion is remembered for ``gc_remember_s``, also across
+restarts: a writer that goes on gets the error "fenced". The space is freed when the segments are compacted.
 """
 
 from __future__ import annotations
@@ -43,8 +43,8 @@ _LOOK_EVERY_S = 0.5
 
 @dataclass(slots=True)
 class _Disk:
-    """What is on one disk: its ledgers, ascending; those that are deleted, with since when (ms), and
-    whether their entries are gone.
+    """The ledgers of one disk: all of them, ascending; the deleted ones, each with the time of its deletion (ms) and
+    whether its entries are removed.
     """
 
     channel: AsyncChannel
@@ -55,8 +55,8 @@ class _Disk:
 
 @dataclass(slots=True)
 class _Look:
-    """What one look found: ledgers that are gone (deleted, or not for this bookie any more), and those in the trash, or
-    emptied, that are needed again.
+    """The result of one scan: ledgers that are gone (deleted, or not for this bookie any more), and ledgers in the
+    trash, or emptied, that are needed again.
     """
 
     gone: set[int] = field(default_factory=set)
@@ -64,8 +64,8 @@ class _Look:
 
 
 async def collect(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
-    """``dry_run``: only count. ``all``: look at every ledger, whether this bookie is still to hold it. ``empty_trash``:
-    do not wait for ``gc_trash_s``. ``compact``: give the room back afterwards.
+    """Collect ledgers. ``dry_run``: only count. ``all``: check for every ledger whether this bookie is still to hold
+    it. ``empty_trash``: do not wait for ``gc_trash_s``. ``compact``: free the space afterwards.
     """
     order = environment.order
     for again in range(1 + ("empty_trash" in arguments)):
@@ -96,7 +96,7 @@ async def _pause(work: Work, seconds: float) -> None:
 
 
 class _Run:
-    """One run over all disks. The list of what is here is older than all that is asked of the metadata store."""
+    """One run over all disks. Invariant: the list of local ledgers is older than every read from the metadata store."""
 
     def __init__(self, work: Work, environment: Environment, *, everything: bool) -> None:
         self._work = work
@@ -107,7 +107,7 @@ class _Run:
     # ---- what is here -------------------------------------------------------------------------------
 
     async def list_disks(self) -> None:
-        """MetadataError where a disk is of another cluster than the metadata store."""
+        """List the ledgers of every disk. MetadataError where a disk is of another cluster than the metadata store."""
         self._work.say("listing the ledgers that are here")
         instance = await self._environment.store.instance_id()
         for name, channel in self._environment.disks.items():
@@ -143,7 +143,7 @@ class _Run:
     # ---- what the metadata says ---------------------------------------------------------------------
 
     async def look(self, only: set[int] | None) -> _Look:
-        """``only``: nothing is said of other ledgers. MetadataError: nothing can be said."""
+        """Scan the metadata. ``only``: ignore all other ledgers. MetadataError: no result is possible."""
         work, store = self._work, self._environment.store
         work.say("listing all ledgers of the cluster")
         listed: list[int] = []
@@ -170,7 +170,7 @@ class _Run:
         return found
 
     def _here(self, only: set[int] | None) -> Iterator[int]:
-        """The ledgers that are here, ascending, each once."""
+        """The ledgers on this bookie, ascending, each once."""
         ledgers: Iterable[int] = sorted({each for disk in self._disks for each in disk.ledgers})
         return iter(ledgers if only is None else sorted(only))
 
@@ -203,7 +203,7 @@ class _Run:
             )
 
     async def _find_strays(self, listed: list[int], found: _Look, *, everything: bool) -> None:
-        """Ledgers that exist: those that this bookie is not to hold any more, and deleted ones that it is."""
+        """Existing ledgers that this bookie is not to hold any more, and deleted ones that it is to hold after all."""
         trash, emptied = self._of("trash"), self._of("emptied")
         wanted = [
             each
@@ -229,7 +229,7 @@ class _Run:
                 found.needed.add(ledger)
 
     def _is_turn(self, ledger: int) -> bool:
-        """Whether a ledger is looked at in this run: each once in ``gc_overreplicated_s``."""
+        """True if a ledger is checked in this run: each once in ``gc_overreplicated_s``."""
         order = self._environment.order
         if order.gc_overreplicated_s <= 0:
             return False
@@ -247,7 +247,7 @@ class _Run:
     # ---- what is done -------------------------------------------------------------------------------
 
     async def carry_out(self, found: _Look, trash_s: float) -> None:
-        """What was seen twice. What was not in the trash before comes there, whatever ``trash_s`` is."""
+        """Act on what was seen twice. Whatever ``trash_s`` is, a ledger goes through the trash first."""
         now_ms = self._environment.wall_ms()
         for disk in self._disks:
             deleted = disk.trash.keys() | disk.emptied.keys()
@@ -258,7 +258,7 @@ class _Run:
             await self._change(disk, "trash", (found.gone & here) - deleted)
 
     async def forget_old(self) -> None:
-        """Forget for good what was deleted long ago."""
+        """Delete the records of ledgers that were deleted more than ``gc_remember_s`` ago."""
         age_ms = self._environment.order.gc_remember_s * 1000
         now_ms = self._environment.wall_ms()
         for disk in self._disks:

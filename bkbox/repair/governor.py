@@ -1,17 +1,17 @@
-"""How large a share of its budgets long work gets, by how the foreground does beside it.
+"""Adaptive throttle: sets the jobs' share of their byte budgets by the latency of foreground adds.
 
-Once a second each disk says how long its adds took. Where that is more than ``growth_max`` times what is usual there,
-the share is halved; otherwise it grows by a little. So the jobs give way within seconds and come back within a minute,
-and many bookies that do the same do not swing together.
+Once a second each disk reports how long its adds took. Where that is more than ``growth_max`` times that disk's
+baseline, the share is halved; otherwise it grows by a little. So the jobs back off within seconds and recover within
+a minute, and many bookies that do the same do not oscillate together.
 
-What is usual is learned while the jobs rest, and otherwise only downwards: a foreground that is slow *because* of the
-jobs must not become the usual. They rest when they do nothing, or have the least share, for some seconds on end: where
-the foreground stays slow then, it is not they who make it slow. Jobs that begin together with the foreground, as after
-a start, are made to rest for a few seconds first: else what they do to it would be all that was ever measured. After
-that they begin with the least share and get twice as much each second until it is too much for the first time, as
-nobody knows yet what the foreground can bear.
+The baseline is learned while the jobs are idle, and otherwise only downwards: latency *caused* by the jobs must not
+become the baseline. Jobs count as idle after some seconds on end with no work, or at the least share; latency that
+persists while they are idle is not their doing and becomes the new baseline. Jobs that begin together with the
+foreground, as after a start, are paused for a few seconds first; otherwise the baseline would include their own load.
+After that they begin with the least share, which doubles each second until it is too much for the first time, because
+the capacity left by the foreground is not known yet.
 
-Pure: measurements in, the share out.
+Pure: takes measurements, returns the share.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ _DOWN = 0.5
 _UP = 0.02
 _START = 2.0
 _ADDS_LEAST = 50
-"""Fewer say nothing about a p99."""
+"""With fewer adds a p99 means nothing."""
 _NOISE_US = 200
-"""Adds that take less than this disturb nobody, whatever is usual."""
+"""Adds that take less than this are fast enough, whatever the baseline."""
 _LEARN_DOWN = 0.2
 _RESTED_S = 10
 _FIRST_REST_S = 3
 
 
 class Usual:
-    """What is usual for the adds of one disk."""
+    """The latency baseline of the adds of one disk."""
 
     def __init__(self) -> None:
         self._p99_us: float | None = None
         self._at_rest: list[int] = []
         self._rested_s = 0
         self.is_unknown = False
-        """There is a foreground, and the jobs have hardly rested since it was first seen."""
+        """There is foreground load, and the jobs have hardly been idle since it was first seen."""
 
     def growth(self, adds: int, p99_us: int, *, rest: bool) -> float:
-        """How many times as long as usual the adds of the last second took; 1.0 where that cannot be said.
+        """The latency of the last second's adds as a multiple of the baseline; 1.0 where it is not known.
 
-        ``rest``: the jobs did nothing meanwhile, or as little as they ever do.
+        ``rest``: the jobs were idle meanwhile, or at their least share.
         """
         self.is_unknown = False
         if not rest:
@@ -67,7 +67,7 @@ class Usual:
 
 
 class Governor:
-    """The share, from SHARE_LEAST to 1."""
+    """Computes the share, from SHARE_LEAST to 1."""
 
     def __init__(self, growth_max: float) -> None:
         self.growth_max = growth_max
@@ -75,8 +75,9 @@ class Governor:
         self._starts = False
 
     def second_passed(self, growth: float, *, unknown: bool = False) -> float:
-        """The share for the next second; ``growth`` is that of the disk that does worst. ``unknown``: what is usual is
-        not known somewhere."""
+        """The share for the next second. ``growth``: that of the worst disk. ``unknown``: some disk has no baseline
+        yet.
+        """
         if unknown:
             self._starts, self.share = True, SHARE_LEAST
         elif growth > self.growth_max:

@@ -1,8 +1,9 @@
 """Asks bookies which entries of a ledger they have, for an audit of it (protocol/audit.py).
 
-A bookie is asked for its list of entries. One that gives none (Java's DbLedgerStorage does not even answer) is asked
-for the first and the last entry of each fragment that it has to hold, as Java's checker does; what it denies of these
-costs it the fragment. A time-out of a read, a lost connection, an error or limbo is silence, never a 'no'.
+A bookie is asked for its list of entries. A bookie that gives none (Java's DbLedgerStorage does not even respond) is
+asked for the first and the last entry of each fragment that it has to hold, as Java's checker does. A denial of
+either counts as a denial of the fragment. A time-out of a read, a lost connection, an error or limbo is silence,
+never a 'no'.
 
 Source: LedgerChecker.java (verifyLedgerFragment).
 """
@@ -24,15 +25,16 @@ from bkbox.wire.ledger import LedgerMetadata
 _ASKED_AT_ONCE = 8
 
 _MAY_READ = frozenset({Code.EBADREQ, Code.EIO, NoAnswer.TIMEOUT})
-"""What comes of asking a bookie whose storage cannot list, or whose list does not fit into a frame, and also of asking
-one that is in trouble: reads tell which it is."""
+"""Responses of a bookie whose storage cannot list entries, or whose list does not fit into a frame. A bookie in
+trouble gives them too; reads tell which it is.
+"""
 
 _NOT_ASKED_AGAIN_S = 600.0
-"""For so long one that gives no lists is not waited for."""
+"""Seconds for which a bookie that gives no lists is not asked for one."""
 
 
 class Holdings:
-    """What the bookies of a cluster have."""
+    """The entries that the bookies of a cluster have."""
 
     def __init__(self, pool: BookiePool) -> None:
         self._pool = pool
@@ -41,8 +43,7 @@ class Holdings:
     async def ask(
         self, metadata: LedgerMetadata, registered: Collection[BookieId]
     ) -> dict[BookieId, Said]:
-        """What each member of the ledger's ensembles says that it has; who is not ``registered`` is gone. Raises
-        nothing."""
+        """Each ensemble member's report of its entries; a member that is not ``registered`` is gone. Raises nothing."""
         members = sorted(metadata.bookies())
         slots = asyncio.Semaphore(_ASKED_AT_ONCE)
 
@@ -56,7 +57,9 @@ class Holdings:
         return dict(zip(members, said, strict=True))
 
     def given(self, bookie: BookieId, entries: Iterable[range]) -> None:
-        """It was sent copies of these and has taken them. Nothing here depends on that: lists show it at once."""
+        """Record that the bookie was sent copies of these entries and stored them. Correctness does not depend on it:
+        lists show them at once.
+        """
 
     async def _of(self, bookie: BookieId, metadata: LedgerMetadata) -> Said:
         expected = list(expected_entries(metadata, bookie))
@@ -101,7 +104,7 @@ class Holdings:
 
 
 def runs_of(available: Availability) -> list[tuple[int, int]]:
-    """The entries of a list as runs (first, last), ascending and apart."""
+    """The entries of a list as disjoint ranges (first, last), ascending."""
     found: list[tuple[int, int]] = []
     for first, last in sorted(_runs(available)):
         if found and first <= found[-1][1] + 1:

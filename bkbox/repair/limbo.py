@@ -1,7 +1,7 @@
-"""The limbo job: phase two of a boot, for all disks of the bookie, until nothing is in limbo any more.
+"""The limbo job: phase two of a boot, for all disks of the bookie, until no ledger is in limbo any more.
 
-The supervisor starts it whenever a disk has ledgers in limbo and it does not run. Disks come and go meanwhile: a worker
-that was started again lists its ledgers anew.
+The supervisor starts it whenever a disk has ledgers in limbo and the job does not run. Disks come and go meanwhile: a
+worker that was restarted lists its ledgers again.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ async def _serve(runner: Runner, disk: AsyncChannel) -> bool:
 
 
 async def _in_limbo(disk: AsyncChannel) -> int | None:
-    """How many ledgers are in limbo on a disk; None where it does not say."""
+    """The number of ledgers in limbo on a disk; None where the disk does not report it."""
     if disk.closed:
         return None
     try:

@@ -1,4 +1,4 @@
-"""Which bookies are lost, since when, and whether their ledgers have been looked through: what an auditor remembers.
+"""The auditor's record of lost bookies: which are lost, since when, and whether their ledgers have been scanned.
 
 Pure: the clock is passed in.
 """
@@ -11,7 +11,7 @@ from bkbox.base.ids import BookieId
 
 
 class LostBookies:
-    """Of one term in office. A bookie that is away at its beginning counts as lost from then on."""
+    """The lost bookies of one term. A bookie that is away at its beginning counts as lost from then on."""
 
     def __init__(self) -> None:
         self._known: set[BookieId] = set()
@@ -26,9 +26,11 @@ class LostBookies:
         exempt: Collection[BookieId],
         now_s: float,
     ) -> None:
-        """``with_cookies``: those that the cluster knows; one without a cookie that was seen is known, too.
+        """Record one view of the cluster. ``with_cookies``: the bookies that the cluster knows. One without a cookie
+        that was seen before is known, too.
 
-        ``exempt``: those that nothing is done for, however long they are away; after that they are lost from then on.
+        ``exempt``: bookies for which nothing is done, however long they are away; after that they are lost from then
+        on.
         """
         self._known.update(with_cookies, registered)
         self.exempt = frozenset(exempt)
@@ -37,26 +39,27 @@ class LostBookies:
         self._audited &= away
 
     def away(self) -> list[BookieId]:
-        """Those that are lost now."""
+        """The bookies that are lost now."""
         return sorted(self._since)
 
     def awaited(self, delay_s: float, now_s: float) -> frozenset[BookieId]:
-        """Those that may come back yet: a single one whose delay is not over."""
+        """The bookies that may come back yet: a single one whose delay is not over."""
         fresh = self._since.keys() - self._audited
         if delay_s <= 0 or len(fresh) != 1:
             return frozenset()
         return frozenset(bookie for bookie in fresh if now_s - self._since[bookie] < delay_s)
 
     def due(self, delay_s: float, now_s: float) -> bool:
-        """Whether ledgers have to be looked through for one that is lost."""
+        """True if ledgers have to be scanned for a lost bookie."""
         return bool(self._since.keys() - self._audited - self.awaited(delay_s, now_s))
 
     def spared(self, delay_s: float, now_s: float) -> frozenset[BookieId]:
-        """Those whose ledgers are not to be marked, though they may not be registered just now: they have not been away
-        for long enough, or are exempt."""
+        """The bookies whose ledgers are not to be marked, though they may not be registered now: they have not been
+        away for long enough, or are exempt.
+        """
         lost = self._since.keys() - self.awaited(delay_s, now_s)
         return self.exempt | (self._known - lost)
 
     def audited(self, but: Collection[BookieId]) -> None:
-        """All ledgers were looked through for those that are lost, but for these."""
+        """Record that all ledgers were scanned for the lost bookies, except for ``but``."""
         self._audited.update(self._since.keys() - set(but))

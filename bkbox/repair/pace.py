@@ -1,4 +1,4 @@
-"""What long work may take from the rest: budgets that fill up over time, and the wait between tries.
+"""Rate limits for jobs: budgets that fill up over time, and the back-off between retries.
 
 Pure: the clock's value and the randomness are passed in.
 """
@@ -9,10 +9,10 @@ import random
 
 
 class Bucket:
-    """Lets ``rate`` units a second pass on average, one second's worth at once; None: no bound.
+    """A rate limit of ``rate`` units a second on average, with a burst of one second's worth; None: no bound.
 
-    What passes is paid for afterwards: a piece of any size passes when nothing is owed, and the next one waits until
-    it is paid. So a new rate holds at once, for what waits already as well.
+    A piece is paid for afterwards: one of any size passes when nothing is owed, and the next one waits until it is
+    paid. So a new rate applies at once, also to pieces that wait already.
     """
 
     def __init__(self, rate: float | None) -> None:
@@ -29,14 +29,14 @@ class Bucket:
         self._rate = rate
 
     def wait_s(self, now_s: float) -> float:
-        """How long until a piece may pass."""
+        """Seconds until a piece may pass."""
         self._fill(now_s)
         if self._rate is None or self._level >= 0:
             return 0.0
         return -self._level / self._rate
 
     def spend(self, size: float, now_s: float) -> None:
-        """A piece of this size passes."""
+        """Charge a piece of this size."""
         self._fill(now_s)
         if self._rate is not None:
             self._level -= size
@@ -51,8 +51,8 @@ class Bucket:
 
 
 class Pacer:
-    """The budgets that all jobs share: bytes of the disks, bytes of the network, calls of the metadata store, each per
-    second and 0 for no bound.
+    """The rate limits that all jobs share: bytes of the disks, bytes of the network, calls of the metadata store,
+    each per second and 0 for no bound.
 
     The jobs get their ``share`` of the bytes (governor.py). Of a budget without a bound that is their share of the
     most that was spent in a second.
@@ -68,7 +68,7 @@ class Pacer:
         self._share = 1.0
 
     def configure(self, disk: int, network: int, metadata_calls: int, now_s: float) -> None:
-        """Other budgets from now on; a ``limit`` stays."""
+        """Set new budgets; a ``limit`` stays."""
         is_limited = self._limits != self._configured
         self._configured = (disk, network)
         if not is_limited:
@@ -77,13 +77,13 @@ class Pacer:
         self._set_rates(now_s)
 
     def limit(self, bytes_per_second: int | None, now_s: float) -> None:
-        """Let this much pass, of the disks and of the network each; 0: no bound, None: as configured."""
+        """Limit the rate of the disks and of the network each, in bytes a second; 0: no bound, None: as configured."""
         given = bytes_per_second
         self._limits = self._configured if given is None else (given, given)
         self._set_rates(now_s)
 
     def wait_s(self, disk: int, network: int, metadata_calls: int, now_s: float) -> float:
-        """How long until a piece of work that takes some of these may begin."""
+        """Seconds until a piece of work with these costs may begin."""
         waits = [0.0]
         if disk:
             waits.append(self._buckets[0].wait_s(now_s))
@@ -94,19 +94,19 @@ class Pacer:
         return max(waits)
 
     def spend(self, disk: int, network: int, metadata_calls: int, now_s: float) -> None:
-        """A piece of work begins."""
+        """Charge a piece of work that begins."""
         for number, size in enumerate((disk, network)):
             self._buckets[number].spend(size, now_s)
             self._spent[number] += size
         self._calls.spend(metadata_calls, now_s)
 
     def rates(self) -> tuple[float | None, float | None]:
-        """Bytes a second of the disks and of the network that the jobs may have now."""
+        """The current rates for jobs, in bytes a second, of the disks and of the network."""
         disk, network = self._buckets
         return disk.rate, network.rate
 
     def second_passed(self, passed_s: float) -> bool:
-        """``passed_s`` seconds have passed since the last call; whether the jobs did nothing meanwhile."""
+        """Advance by ``passed_s``, the seconds since the last call; True if the jobs did nothing meanwhile."""
         speeds = [spent / passed_s for spent in self._spent]
         self._spent = [0, 0]
         if self._share == 1.0:
@@ -114,7 +114,7 @@ class Pacer:
         return not any(speeds)
 
     def give(self, share: float, now_s: float) -> None:
-        """What the jobs get of their bytes from now on, as a part of 1."""
+        """Set the jobs' share of their byte budgets, as a fraction of 1."""
         self._share = share
         self._set_rates(now_s)
 
@@ -131,10 +131,10 @@ class Pacer:
 
 
 _LEAST_BYTES_PER_SECOND = 65_536
-"""However badly the foreground does, work goes on: an end to it is the best that can be done for the foreground."""
+"""The least rate. However slow the foreground is, work goes on: finishing it is what helps the foreground most."""
 
 
 def retry_wait_s(tries: int, initial_s: float, longest_s: float, rng: random.Random) -> float:
-    """Exponential back-off with jitter, so that the bookies of a crashed host do not all come at once."""
+    """Seconds of exponential back-off with jitter, so that the bookies of a crashed host do not all retry at once."""
     bound = min(longest_s, initial_s * 2.0 ** min(tries, 30))
     return bound * rng.uniform(0.5, 1.0)

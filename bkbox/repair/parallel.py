@@ -1,4 +1,4 @@
-"""The same for many things, a few at a time."""
+"""Bounded gather: runs the same function over many items, a few at a time."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ T = TypeVar("T")
 
 
 async def in_parallel(items: Iterable[S], do: Callable[[S], Awaitable[T]], at_once: int) -> list[T]:
-    """What ``do`` gives for each, in their order, so many at a time; the first error ends all, and none goes on."""
+    """The results of ``do``, in the order of the items, with at most ``at_once`` in flight. The first error cancels
+    the rest and is raised.
+    """
     numbered = enumerate(items)
     results: dict[int, T] = {}
 

@@ -1,7 +1,7 @@
-"""The repair worker once there is a job or a quota: from the supervisor's orders to the scheduler that runs it.
+"""The repair worker once there is a job or a quota: passes the supervisor's orders to the scheduler that runs jobs.
 
-It is a client of its own bookie and of the others, and asks the disk workers for lists, checks and small pieces of work
-over channels of their own.
+It is a client of its own bookie and of the others. It asks the disk workers for lists, checks and small pieces of
+work over channels of their own.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _RECONNECT_S = 1.0
 
 
 class RepairProcess:
-    """The jobs of a bookie; ``orders`` have come already."""
+    """The jobs of a bookie; ``orders`` are those that arrived before it started."""
 
     def __init__(self, orders: Sequence[Order]) -> None:
         self._finished = asyncio.Event()
@@ -45,7 +45,7 @@ class RepairProcess:
         self._control: AsyncChannel | None = None
 
     async def run(self, control: socket.socket) -> None:
-        """Until the supervisor says stop or is gone."""
+        """Serve until the supervisor says stop or is gone."""
         self._control = AsyncChannel(control, on_message=self._take, on_close=self._finished.set)
         work = asyncio.ensure_future(self._work())
         finished = asyncio.ensure_future(self._finished.wait())
@@ -59,7 +59,7 @@ class RepairProcess:
     def _take(self, message: messages.Message, fds: list[int]) -> None:
         if isinstance(message, messages.Stop):
             self._finished.set()
-        elif isinstance(message, messages.GetStats):  # a question of whether this loop turns
+        elif isinstance(message, messages.GetStats):  # a liveness check of this loop
             assert self._control is not None
             self._control.send(messages.Stats(call=message.call, values={}))
         else:
@@ -91,7 +91,7 @@ class RepairProcess:
                 asyncio.ensure_future(scheduler.tell()),
                 asyncio.ensure_future(scheduler.watch_foreground()),
                 asyncio.ensure_future(self._obey(environment, scheduler, quotas)),
-                asyncio.ensure_future(quotas.run()),  # after the disks that have come already
+                asyncio.ensure_future(quotas.run()),  # after the disks whose orders have arrived
             ]
             try:
                 await asyncio.gather(*beside)
@@ -134,7 +134,9 @@ class RepairProcess:
 
 
 def _client(store: MetadataStore, order: messages.OpenRepair, rng: random.Random) -> Client:
-    """A recovery may need other bookies. Without racks it chooses worse; without a client nothing is repaired."""
+    """The client for recoveries, which may need other bookies. If racks cannot be had its choice is worse; without a
+    client nothing would be repaired.
+    """
     try:
         options = ClientOptions(
             topology_script=order.topology_script or None,

@@ -1,4 +1,4 @@
-"""What a job has done and is stuck on, how fast it goes and how long it will take. Pure: the clock is passed in."""
+"""The progress of a job: work done, blockers, rate and estimated time left. Pure: the clock is passed in."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections import Counter, deque
 from typing import Any
 
 _WINDOW_S = 30.0
-"""Over how long the rate is taken."""
+"""Window, in seconds, over which the rate is taken."""
 _SAMPLE_S = 1.0
 _STUCK_S = 5.0
-"""A job with blockers that did nothing for so long is blocked."""
+"""A job with blockers that made no progress for this many seconds is blocked."""
 _BLOCKERS_TOLD = 100
 _BLOCKERS_BYTES = 65_536
-"""What their list takes at most as JSON: a report has to fit into a message."""
+"""Upper bound, in bytes of JSON, on the list of blockers: a report has to fit into a message."""
 _TEXT_CHARACTERS = 400
 
 _WHAT = ("ledgers", "entries", "bytes")
@@ -55,16 +55,16 @@ class Progress:
         self._blockers.pop(ledger, None)
 
     def rested(self, now_s: float) -> None:
-        """It was paused until now: that time counts for no rate."""
+        """Record that the job was paused until now: that time is left out of the rate."""
         self._last_done_s = now_s
         self._samples = deque([(now_s, tuple(self._done))])
 
     def is_blocked(self, now_s: float) -> bool:
-        """Whether nothing goes on beside what is blocked."""
+        """True if there are blockers and no other progress."""
         return bool(self._blockers) and now_s - self._last_done_s >= _STUCK_S
 
     def percent(self) -> float | None:
-        """Of what was expected, by the measure that says least; None where nothing was."""
+        """The least percentage over all measures of the expected work; None where nothing was expected."""
         shares = [
             min(1.0, done / total) if total else 1.0
             for done, total in zip(self._done, self._expected, strict=True)
@@ -81,7 +81,7 @@ class Progress:
         return [(now - then) / passed for now, then in zip(self._done, before, strict=True)]
 
     def eta_s(self, now_s: float) -> float | None:
-        """Seconds left at the present rate; None where that says nothing."""
+        """Seconds left at the present rate; None where the rate is no basis for it."""
         waits: list[float] = []
         for done, total, rate in zip(self._done, self._expected, self.rates(now_s), strict=True):
             if total is None or done >= total:
@@ -93,7 +93,7 @@ class Progress:
         return round(max(waits, default=0.0), 1) if known else None
 
     def values(self, now_s: float) -> dict[str, Any]:
-        """Those fields of a Job that are its progress."""
+        """The fields of a Job that make up its progress."""
         return {
             "step": self.step[:_TEXT_CHARACTERS],
             "standing_by": self.standing_by,

@@ -1,13 +1,13 @@
-"""Watches who has how much on the disks of this bookie, where the configuration gives owners quotas.
+"""Watches the bytes that each owner has on the disks of this bookie, where the configuration gives owners quotas.
 
-A look asks each disk what its ledgers take, and the metadata store which of these there are; of those that were not
-seen before it reads whose they are, which does not change. A ledger that is deleted counts no more, though it may be on
-the disks until it is collected; nor does one that no metadata name. A disk that does not answer counts as it did the
-last time.
+A scan asks each disk for the bytes of its ledgers, and the metadata store which of these ledgers exist. For ledgers
+that were not seen before it reads the owner, which does not change. A deleted ledger is not counted, though it may be
+on the disks until it is collected; nor is one that no metadata name. A disk that does not respond counts as it did
+the last time.
 
-What comes of it goes to the supervisor: who has how much, and the ledgers of those who have all that they may have.
-While the metadata store is away what was said last holds. It is no job: it has no end, and it does not wait in line
-with jobs, whose budgets may be small; but it asks the metadata store no more often than they may.
+The result goes to the supervisor: the bytes of each owner, and the ledgers of the owners that reached their quota.
+While the metadata store is unavailable the last report holds. It is no job: it has no end, and it does not queue with
+jobs, whose budgets may be small; but it calls the metadata store no more often than they may.
 """
 
 from __future__ import annotations
@@ -38,22 +38,22 @@ log = logging.getLogger(__name__)
 _ASK_TIMEOUT_S = 30.0
 _READ_AT_ONCE = 16
 _LOOK_AGAIN_S = 1.0
-"""The budget may have been changed."""
+"""Seconds after which the budget is checked again: it may have been changed."""
 _SHOWN_OWNERS = 100
 _SHOWN_CHARACTERS = 64
-"""Who writes metadata makes names: there may be many of them, and long ones."""
+"""Bounds on the report: owners' names come from writers of metadata, so there may be many, and long ones."""
 
 
 @dataclass(slots=True)
 class _Owned:
-    """What an owner has here."""
+    """The ledgers of one owner on this bookie."""
 
     bytes: int = 0
     ledgers: array[int] = field(default_factory=lambda: array("Q"))
 
 
 class QuotaWatch:
-    """``tell`` takes messages for the supervisor."""
+    """``tell`` sends messages to the supervisor."""
 
     def __init__(self, environment: Environment, tell: Callable[[Message], None]) -> None:
         self._environment = environment
@@ -63,14 +63,14 @@ class QuotaWatch:
         self._interval_s = environment.order.quota_interval_s
         self._configured = asyncio.Event()
         self._on_disk: dict[str, array[int]] = {}
-        """By disk: id and bytes of each ledger in turn, as they were told last."""
+        """By disk, as last reported: ledger ids and bytes, alternating."""
         self._owners: dict[int, str] = {}
         self._told: list[bytes] | None = None
         self._over: set[str] = set()
         self._problem = ""
 
     def configure(self, values: Mapping[str, Any]) -> None:
-        """The configuration has changed while it runs: look at once."""
+        """Apply a changed configuration; the next scan starts at once."""
         self._quotas = Quotas(values["quotas"])
         self._interval_s = values["quota_interval_s"]
         rate = values["jobs_metadata_calls_per_second"]
@@ -79,7 +79,7 @@ class QuotaWatch:
         self._configured.set()
 
     async def run(self) -> None:
-        """For ever."""
+        """Scan for ever."""
         while True:
             self._configured.clear()
             if self._quotas:
@@ -104,14 +104,14 @@ class QuotaWatch:
     # ---- what is here -------------------------------------------------------------------------------
 
     async def _held(self) -> dict[int, int]:
-        """Bytes of each ledger that is on the disks."""
+        """Bytes of each ledger on the disks."""
         told = set()
         for disk, channel in list(self._environment.disks.items()):
             with suppress(BkboxError, TimeoutError):
                 self._on_disk[disk] = await self._list(channel)
                 told.add(disk)
         held: dict[int, int] = {}
-        for disk in sorted(self._on_disk, key=told.__contains__):  # what is known now counts
+        for disk in sorted(self._on_disk, key=told.__contains__):  # known values count now
             items = self._on_disk[disk]
             held.update(zip(items[::2], items[1::2], strict=True))
         return held
@@ -130,7 +130,7 @@ class QuotaWatch:
     # ---- whose it is --------------------------------------------------------------------------------
 
     async def _by_owner(self, held: Mapping[int, int]) -> dict[str, _Owned]:
-        """MetadataError: it cannot be told."""
+        """Groups the ledgers by owner. MetadataError: the owners cannot be determined."""
         owned: dict[str, _Owned] = {}
         owners: dict[int, str] = {}
         async for page in self._environment.store.ledger_ranges():
@@ -154,7 +154,7 @@ class QuotaWatch:
             await asyncio.gather(*map(self._read_owner, some))
 
     async def _pay(self, calls: int) -> None:
-        """Wait until so many may be made."""
+        """Wait until the budget allows this many calls."""
         while (wait_s := self._calls.wait_s(self._environment.monotonic_s())) > 0:
             await asyncio.sleep(min(wait_s, _LOOK_AGAIN_S))
         self._calls.spend(calls, self._environment.monotonic_s())
@@ -164,7 +164,7 @@ class QuotaWatch:
             found = await self._environment.store.read_ledger(ledger)
         except MetadataUnavailableError:
             raise
-        except MetadataError as error:  # it was deleted a moment ago, or nobody can read it
+        except MetadataError as error:  # deleted a moment ago, or unreadable
             log.debug("ledger %d has no owner: %s", ledger, error)
         else:
             self._owners[ledger] = sys.intern(owner_of(found.value))
@@ -206,7 +206,7 @@ class QuotaWatch:
 
 
 def _shown(owner: str) -> str:
-    """A name that is not too long, and nobody else's."""
+    """A shortened name that stays unique among the owners."""
     if len(owner) <= _SHOWN_CHARACTERS:
         return owner
     return f"{owner[: _SHOWN_CHARACTERS - 9]}…{crc32(owner.encode()):08x}"

@@ -1,8 +1,8 @@
-"""The recovery job: one ledger is recovered and closed, for as long as it takes until enough of its bookies can tell.
+"""The recovery job: one ledger is recovered and closed; retried until enough of its bookies can respond.
 
-What a client does once and gives up (`bkbox ledger recover`) is tried again here whenever it cannot be; why not, and
-what can be done, is said as for any job. Cancelled or killed it leaves the ledger fenced, as any recovery that did not
-come to its end, and the next one goes on with it.
+A client tries once and gives up (`bkbox ledger recover`); this job retries. The reason for a failure, and what the
+operator can do, are reported as for any job. When cancelled or killed it leaves the ledger fenced, as any unfinished
+recovery does, and the next one continues.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ADVICE = "wait until more bookies of its ensemble are up and out of limbo; reco
 
 
 async def recover(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
-    """``ledger``: its id. Raises NoSuchLedgerError, MetadataError, JobCancelledError."""
+    """Recover one ledger. ``ledger``: its id. Raises NoSuchLedgerError, MetadataError, JobCancelledError."""
     ledger, order, tries = ledger_id(arguments["ledger"]), environment.order, 0
     work.expect(ledgers=1)
     while True:
@@ -43,10 +43,10 @@ async def recover(work: Work, environment: Environment, arguments: dict[str, str
 async def why_stuck(
     client: Client, ledger: LedgerId, error: RecoveryAbortedError
 ) -> tuple[str, str]:
-    """Which bookies a recovery waits for, in limbo or away, and what can be done."""
+    """The bookies that a recovery waits for, in limbo or away, and what the operator can do."""
     try:
         found = (await client.survey(ledger)).diagnosis
     except BkboxError:
         return str(error), _ADVICE
-    # Where the survey finds nothing in its way any more, the next try will end it.
+    # Where the inspection finds no obstacle any more, the next try will succeed.
     return found.reason or str(error), found.what_to_do or _ADVICE

@@ -1,6 +1,6 @@
-"""Entries that cannot be read here any more are brought back from peers, one ledger after the other.
+"""Refills entries that cannot be read on this bookie any more from peers, one ledger after the other.
 
-Until that is done a read of one is answered EIO, which sends the reader to the next bookie.
+Until that is done a read of such an entry gets EIO, which sends the reader to the next bookie.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ _ADVICE = "bring back a bookie that holds these entries, then run `bkbox scrub r
 async def refill(
     work: Work, environment: Environment, unreadable: Iterable[tuple[int, int]], *, named: bool
 ) -> int:
-    """Copy entries (ledger, id) here; how many could not be. ``named``: the index names them; otherwise only those
-    count that the metadata gives to this bookie. Raises JobCancelledError.
+    """Copy entries (ledger, id) here; returns how many could not be copied. ``named``: the index names them;
+    otherwise only entries count that the metadata assigns to this bookie. Raises JobCancelledError.
     """
     by_ledger: dict[int, set[int]] = {}
     for ledger, entry in unreadable:
@@ -44,7 +44,7 @@ async def refill(
             ]
             left += await _copy(work, environment, metadata, wanted)
         except NoSuchLedgerError:
-            work.unblock(ledger)  # it was deleted: nobody asks for it
+            work.unblock(ledger)  # it was deleted: no client reads it
         except MetadataError as error:
             left += len(entries)
             work.block(ledger, str(error), _ADVICE)
@@ -54,7 +54,7 @@ async def refill(
 async def _copy(
     work: Work, environment: Environment, metadata: LedgerMetadata, entries: list[int]
 ) -> int:
-    """How many could not be copied."""
+    """Copy entries of one ledger; returns how many could not be copied."""
     ledger = int(metadata.ledger_id)
     if entries:
         work.count("entries_unreadable", len(entries))
@@ -74,12 +74,12 @@ async def _copy(
 
 
 def _counts(metadata: LedgerMetadata, entry: int) -> bool:
-    """Whether the entry is not past the end of a closed ledger, where nobody asks for it."""
+    """True unless the entry is past the end of a closed ledger, where no client reads."""
     return metadata.state is not LedgerState.CLOSED or entry <= metadata.last_entry
 
 
 def _is_held(metadata: LedgerMetadata, entry: int, me: BookieId) -> bool:
-    """Whether the metadata gives an entry to this bookie."""
+    """True if the metadata assigns the entry to this bookie."""
     return any(
         member == me and holds(entry, position, metadata.ensemble_size, metadata.write_quorum)
         for position, member in enumerate(metadata.fragment_of(entry).ensemble)

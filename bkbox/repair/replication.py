@@ -1,9 +1,9 @@
-"""The replication worker: takes marked ledgers, the riskiest first, and makes them whole (replicator.py).
+"""The replication worker: locks marked ledgers, the riskiest first, and restores their copies (replicator.py).
 
 A round lists all marks, sorts the ledgers by the fewest copies that are alive, and works on a few at once, each under
-its lock. A ledger that could not be made whole is given back and waits (waits.py): one that needs more than time is
-quarantined, with its reason, until something about it has changed. Marks of ledgers that turn out to be whole, because
-a bookie is back or another worker was here, and of ledgers that were deleted, are dropped.
+its lock. A ledger that could not be restored is released and backs off (waits.py). One that needs more than time is
+quarantined, with its reason, until something about it has changed. Marks are dropped where the ledger turns out to be
+fully replicated, because a bookie is back or another worker was here, and where it was deleted.
 
 Source: ReplicationWorker.java.
 """
@@ -45,14 +45,16 @@ log = logging.getLogger(__name__)
 
 PAUSE_S = 2.0
 LONGEST_PAUSE_S = 30.0
-"""Between two rounds, from one that did something up to many that did not."""
+"""Seconds between two rounds: the first after a round with progress, up to the last after many without."""
 
 _METADATA_AT_ONCE = 32
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSettings:
-    """``grace_s``: Java's openLedgerRereplicationGracePeriod; ``retry_…``: pauses after what may pass by itself."""
+    """Times in seconds. ``grace_s``: Java's openLedgerRereplicationGracePeriod; ``retry_…``: back-off after failures
+    that may pass by themselves.
+    """
 
     ledgers_at_once: int = 4
     grace_s: float = 30.0
@@ -61,7 +63,7 @@ class ReplicationSettings:
 
 
 class ReplicationWorker:
-    """``host``: what its locks carry, for people; ``me``: see Replicator."""
+    """Runs rounds for one process. ``host``: the host name in its locks, for the operator; ``me``: see Replicator."""
 
     def __init__(
         self,
@@ -88,7 +90,7 @@ class ReplicationWorker:
         self._done = 0
 
     async def run(self) -> None:
-        """For ever; raises JobCancelledError."""
+        """Run rounds for ever; raises JobCancelledError."""
         pause_s = PAUSE_S
         while True:
             await self._work.turn()
@@ -100,8 +102,9 @@ class ReplicationWorker:
             await rest(self._work, asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0)))
 
     async def round(self) -> bool:
-        """Work on everything that is due; whether any ledger is whole now that was not. Raises MetadataError,
-        JobCancelledError."""
+        """Work on every ledger that is due; returns True if at least one became fully replicated. Raises
+        MetadataError, JobCancelledError.
+        """
         if not await self._tree.enabled():
             self._work.say(
                 "paused: re-replication is disabled (bkbox autorecovery enable)", standing_by=True
@@ -141,8 +144,9 @@ class ReplicationWorker:
     async def _riskiest_first(
         self, ledgers: list[LedgerId], registered: Collection[BookieId], situation: Hashable
     ) -> list[LedgerId]:
-        """Those that are worth trying, by the fewest copies that are alive. Equals come in random order, so that
-        workers do not meet."""
+        """The ledgers that are worth trying, by the fewest copies that are alive. Ties come in random order, so that
+        workers do not collide.
+        """
 
         async def risk(ledger: LedgerId) -> int | None:
             await self._work.turn(metadata_calls=1)
@@ -169,7 +173,7 @@ class ReplicationWorker:
     # ---- one ledger -------------------------------------------------------------------------
 
     async def _take(self, ledger: LedgerId, situation: Hashable) -> bool:
-        """Whether it is whole now, and its mark gone."""
+        """Try one ledger; returns True if it is fully replicated and its mark removed."""
         try:
             # Read again: the switch may have been thrown since the round began.
             if not await self._tree.enabled():
@@ -182,7 +186,8 @@ class ReplicationWorker:
             return False
         try:
             if not task.mark.missing.replicas:
-                # Java's auditor asks for another placement, which its workers see to; copies are not missing.
+                # Java's auditor marks ledgers that need another placement, which Java's workers do; no copies are
+                # missing.
                 self._waits.quarantine(ledger, await self._situation(ledger, situation))
                 return False
             return await self._make_whole(task, situation)
@@ -232,7 +237,7 @@ class ReplicationWorker:
 
 
 def settings_of(order: OpenRepair) -> ReplicationSettings:
-    """As the bookie is configured."""
+    """The settings from the bookie's configuration."""
     return ReplicationSettings(
         order.ledgers_at_once,
         order.open_ledger_grace_s,
@@ -242,7 +247,7 @@ def settings_of(order: OpenRepair) -> ReplicationSettings:
 
 
 async def replicate(work: Work, environment: Environment, _arguments: dict[str, str]) -> None:
-    """The job: for as long as the bookie runs and takes part in autorecovery."""
+    """The job: runs for as long as the bookie runs and takes part in autorecovery."""
     if not environment.order.autorecovery:
         return
     worker = ReplicationWorker(

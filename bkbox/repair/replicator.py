@@ -1,16 +1,17 @@
-"""Makes one ledger whole: every copy that its metadata promise is there, on bookies that are there.
+"""Restores full replication of one ledger: every copy that its metadata promise exists, on bookies that are there.
 
 One try, in this order:
 
 1. read the metadata afresh; a ledger that was deleted needs nothing;
-2. ask every member what it has (holdings.py): who is back and has its entries needs nothing, whatever the mark says;
-3. copy what is missing, fragment by fragment, to members that lack it and to new bookies for those that are gone, and
-   only then put the new ones into the metadata, by compare-and-set (protocol/rereplication.py);
-4. a ledger without an end whose last ensemble names a bookie that is gone is left to its writer for a grace period, in
-   which that replaces the bookie by itself; then it is recovered, which fences the writer and closes the ledger. Before
-   that nothing of its last fragment is touched;
-5. look again, from 1 on: the ledger is whole when there is nothing left to do, and those that were given
-   something say so themselves.
+2. ask every member for its entries (holdings.py): a member that is back and has its entries needs nothing, whatever
+   the mark says;
+3. copy what is missing, fragment by fragment, to members that lack it and to replacements for members that are gone;
+   only then put the replacements into the metadata, by compare-and-set (protocol/rereplication.py);
+4. an open ledger whose last ensemble names a bookie that is gone is left to its writer for a grace period, in which
+   the writer replaces the bookie by itself; then the ledger is recovered, which fences the writer and closes it.
+   Before that nothing of its last fragment is touched;
+5. repeat from 1: the ledger is fully replicated when nothing is left to do, and the bookies that were given entries
+   report them.
 
 Source: ReplicationWorker.java, LedgerFragmentReplicator.java.
 """
@@ -50,21 +51,23 @@ from bkbox.wire.ledger import LedgerMetadata
 log = logging.getLogger(__name__)
 
 _LOOKS_MAX = 8
-"""So often a ledger is looked at in one try: others may change it meanwhile."""
+"""Passes per try: other processes may change the ledger meanwhile."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cluster:
-    """The bookies that a try works with. ``there``: those that are registered, and those that rest and will be back;
-    ``drained``: their copies have to go elsewhere, though they may be there."""
+    """The bookies that a try works with. ``there``: those that are registered, and those in a maintenance window,
+    which will be back; ``drained``: bookies whose copies have to go elsewhere, though they may be there.
+    """
 
     there: frozenset[BookieId]
     drained: frozenset[BookieId] = frozenset()
 
 
 class Replicator:
-    """``me``: the bookie beside which this runs, if any: what is near it is read first. ``holdings``: who says what the
-    bookies have, where that is not to be asked as ever."""
+    """``me``: the bookie beside which this runs, if any: bookies near it are read first. ``holdings``: the source of
+    the bookies' entry lists, where it is not the default.
+    """
 
     def __init__(
         self,
@@ -93,11 +96,12 @@ class Replicator:
         work: Work,
         drained: frozenset[BookieId] = frozenset(),
     ) -> None:
-        """Returns when the ledger is whole or was deleted. ``marked``: bookies that its mark names; one of them that is
-        there has to say itself that it has everything.
+        """Returns when the ledger is fully replicated or was deleted. ``marked``: bookies that its mark names; one of
+        them that is there has to report itself that it has everything.
 
-        Raises NoSuchEntryError (nobody has a copy), NotEnoughBookiesError (nobody to copy to), LeftToWriterError
-        (later), RecoveryAbortedError, UnknownEntryError, AddFailedError, MetadataError, JobCancelledError.
+        Raises NoSuchEntryError (no bookie has a copy), NotEnoughBookiesError (no bookie to copy to),
+        LeftToWriterError (later), RecoveryAbortedError, UnknownEntryError, AddFailedError, MetadataError,
+        JobCancelledError.
         """
         must_say = set(map(BookieId, marked))
         for _ in range(_LOOKS_MAX):
@@ -128,11 +132,11 @@ class Replicator:
         self._left_to_writer.pop(ledger, None)
 
     def forget(self, ledger: LedgerId) -> None:
-        """It is nobody's business any more."""
+        """Drop the state kept for a ledger that needs no more work."""
         self._left_to_writer.pop(ledger, None)
 
     async def _findings(self, metadata: LedgerMetadata, cluster: Cluster) -> Findings:
-        """A bookie that is drained counts as gone, whatever it has."""
+        """The audit's findings. A bookie that is drained counts as gone, whatever it has."""
         said = await self._holdings.ask(metadata, cluster.there - cluster.drained)
         return audit(metadata, said)
 
@@ -154,7 +158,7 @@ class Replicator:
         cluster: Cluster,
         work: Work,
     ) -> set[BookieId]:
-        """The bookies that were given something, once they are named."""
+        """Carry out the findings; returns the bookies that were given entries, once the metadata names them."""
         metadata = found.value
         distances = await self._distances(metadata)
         given = Sources(self._client.pool, metadata, cluster.there, distances)
@@ -167,12 +171,12 @@ class Replicator:
                 new = await self._replacements(repair, metadata, cluster.drained)
                 await copier.copy(new)
             except LedgerError as error:
-                failed = failed or error  # the other fragments need not suffer for it
+                failed = failed or error  # the other fragments are still copied
                 continue
             if new:
                 written = await self._write(found, repair, new)
                 if written is None:
-                    return given_to  # somebody changed the ledger: it is looked at anew
+                    return given_to  # the ledger was changed meanwhile: start over
                 found = written
             for bookie, parts in repair.refill.items():
                 self._holdings.given(bookie, parts)
@@ -184,8 +188,9 @@ class Replicator:
     async def _replacements(
         self, repair: FragmentRepair, metadata: LedgerMetadata, drained: frozenset[BookieId]
     ) -> dict[int, BookieId]:
-        """The bookies for the positions that are lost, for as many as there are; raises NotEnoughBookiesError where
-        there is none and nothing else to do."""
+        """Replacements for the lost positions, for as many as there are; raises NotEnoughBookiesError where there is
+        none and nothing else to do.
+        """
         if not repair.lost:
             return {}
         lost = [repair.ensemble[position] for position in repair.lost]
@@ -205,7 +210,7 @@ class Replicator:
         repair: FragmentRepair,
         new: dict[int, BookieId],
     ) -> Versioned[LedgerMetadata] | None:
-        """Put the new bookies into the metadata; None if the ledger is not as it was."""
+        """Put the replacements into the metadata; None if the ledger was changed meanwhile."""
         after = with_replaced(found.value, repair, new)
         if after is None:
             return None

@@ -1,4 +1,4 @@
-"""Waiting inside a job that goes on for long: it hears that it is to pause or to end, however long the wait."""
+"""Waiting inside a long job so that a pause or a cancel takes effect, however long the wait."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _LISTEN_EVERY_S = 1.0
 
 
 async def rest(work: Work, until: Awaitable[None]) -> None:
-    """Wait for it. Raises JobCancelledError."""
+    """Wait for ``until``. Raises JobCancelledError."""
     waiting = asyncio.ensure_future(until)
     try:
         while not waiting.done():

@@ -3,20 +3,22 @@
 One ledger, in this order:
 
 1. read its metadata; a ledger that is not in the metadata store any more was deleted: limbo ends, nothing is missing.
-   One that does not name this bookie waits where it is marked for re-replication, a replication worker may have copied
-   it here and be about to say so; and where there are entries of it here, Java's ``recoverBookieData`` may be about to
-   say so: until the metadata names this bookie, or the copy is collected;
+   One whose metadata does not name this bookie waits in two cases. Where it is marked for re-replication, a
+   replication worker may have copied it here and be about to update the metadata; where there are entries of it here,
+   Java's ``recoverBookieData`` may be about to. It waits until the metadata names this bookie, or the copy is
+   collected;
 2. if this bookie is in its last ensemble and it is not CLOSED, recover it like any other client;
-3. list what this bookie must have by the write sets, and take from it what is in the index *and can be read*;
+3. list the entries that this bookie must have by the write sets, and subtract those that are in the index *and can be
+   read*;
 4. copy the rest from peers (copier.py);
-5. if nothing is missing: clear limbo, which syncs everything written before it. Otherwise the ledger stays in limbo, is
-   listed as a blocker with what each peer answered, and is tried again after a back-off.
+5. if nothing is missing: clear limbo, which syncs everything written before it. Otherwise the ledger stays in limbo,
+   is listed as a blocker with each peer's response, and is retried after a back-off.
 
-A drain may take a ledger to another disk at any moment, with its limbo. What was looked up, or cleared, on the disk
-that it has left then has no effect, and it is repaired anew where it is.
+A drain may migrate a ledger to another disk at any moment, with its limbo. Anything looked up, or cleared, on the
+source disk then has no effect, and the ledger is repaired again on the target.
 
-Nothing is remembered between runs: what was copied is in the index, so an interrupted run goes on where it was. A few
-ledgers are worked on at once, so that the bookies of a crashed host do not drown each other.
+Nothing is remembered between runs: entries that were copied are in the index, so an interrupted run resumes where it
+was. A few ledgers are worked on at once, so that the bookies of a crashed host do not overload each other.
 """
 
 from __future__ import annotations
@@ -56,7 +58,7 @@ _COPY_ADVICE = (
 
 
 class Runner:
-    """Repairs the ledgers of the disks that it is given, for as long as it takes."""
+    """Repairs the ledgers of the disks that it is given; retries until they are out of limbo."""
 
     def __init__(self, environment: Environment, work: Work) -> None:
         self._me = environment.me
@@ -71,14 +73,14 @@ class Runner:
         self._done = 0
 
     async def serve_disk(self, disk: AsyncChannel) -> None:
-        """Repair every ledger of this disk that is in limbo now. Returns when all are being worked on or done."""
+        """Repair every ledger of this disk that is in limbo now. Returns when each is being worked on or done."""
         limbo = await self._limbo_ledgers(disk)
         for ledger in limbo:
             before = self._working.get(ledger)
             if before is not None:
                 if before[0] is disk and not before[1].done():
                     continue
-                before[1].cancel()  # it worked with the disk's worker before this one
+                before[1].cancel()  # it used the disk's previous worker
             task = asyncio.ensure_future(self._until_done(disk, ledger))
             self._working[ledger] = (disk, task)
         self.expect(sum(not task.done() for _disk, task in self._working.values()))
@@ -86,15 +88,17 @@ class Runner:
             log.warning("%s in limbo", counted(len(limbo), "ledger", "are"))
 
     def expect(self, left: int) -> None:
-        """So many ledgers are in limbo now."""
+        """Report how many ledgers are in limbo now."""
         self._work.expect(ledgers=self._done + left)
 
     def working_on(self, disk: AsyncChannel) -> int:
-        """How many ledgers of a disk have not left limbo yet."""
+        """The number of a disk's ledgers that have not left limbo yet."""
         return sum(channel is disk for channel, _task in self._working.values())
 
     async def wait(self, timeout_s: float) -> bool:
-        """Until a ledger's work has ended, or for so long; whether there is none left. Raises where one ended so."""
+        """Wait until one ledger's work has ended, or for ``timeout_s``; True if none is left. Raises the error of a
+        task that failed.
+        """
         tasks = [task for _disk, task in self._working.values()]
         if tasks:
             done, _left = await asyncio.wait(
@@ -118,7 +122,7 @@ class Runner:
         return found
 
     async def _until_done(self, disk: AsyncChannel, ledger: LedgerId) -> None:
-        """Try until the ledger is out of limbo or the disk's worker is gone."""
+        """Retry until the ledger is out of limbo or the disk's worker is gone."""
         tries = 0
         while not disk.closed:
             if tries and await self._has_moved(disk, ledger):
@@ -150,7 +154,7 @@ class Runner:
             tries += 1
 
     async def _has_moved(self, disk: AsyncChannel, ledger: LedgerId) -> bool:
-        """Whether a drain has taken it to another disk, with its limbo: it is repaired there."""
+        """True if a drain has migrated it to another disk, with its limbo: it is repaired there."""
         try:
             found = await disk.call(messages.GetLedger(ledger=ledger))
         except BkboxError:
@@ -159,7 +163,7 @@ class Runner:
         return not (found.known and found.limbo)
 
     async def _repair(self, disk: AsyncChannel, ledger: LedgerId) -> tuple[str, str] | None:
-        """One try; None once the ledger is out of limbo, else why not and what to do."""
+        """One try; None once the ledger is out of limbo, else the reason and what the operator can do."""
         await self._work.turn(metadata_calls=1)
         try:
             metadata = await self._settled_metadata(ledger)
@@ -200,7 +204,7 @@ class Runner:
         return None
 
     async def _settled_metadata(self, ledger: LedgerId) -> LedgerMetadata:
-        # Metadata of before this bookie joined an ensemble would say that nothing is missing.
+        # Metadata from before this bookie joined an ensemble would say that nothing is missing.
         metadata = (await self._store.read_ledger(ledger, latest=True)).value
         return (
             await self._client.recover(ledger)
@@ -209,7 +213,7 @@ class Runner:
         )
 
     async def _missing(self, disk: AsyncChannel, metadata: LedgerMetadata) -> list[range]:
-        """What this bookie must have and does not, or cannot read."""
+        """The entries that this bookie must have and does not have, or cannot read."""
         expected = list(plan.expected_entries(metadata, self._me))
         present = await self._present(disk, metadata.ledger_id)
         missing = list(plan.missing(expected, present))
@@ -251,7 +255,7 @@ class Runner:
         return bad
 
     async def close(self) -> None:
-        """Give up what is under way; the next run goes on with it."""
+        """Cancel all work in flight; the next run resumes it."""
         tasks = [task for _disk, task in self._working.values()]
         for task in tasks:
             task.cancel()
@@ -259,6 +263,6 @@ class Runner:
 
 
 def _usual_size(metadata: LedgerMetadata) -> int:
-    """Of an entry, in bytes; 1 where the metadata does not know the length yet."""
+    """The average size of an entry, in bytes; 1 where the metadata does not know the length yet."""
     entries = (metadata.last_entry or 0) + 1
     return max(1, (metadata.length or 0) // max(1, entries))

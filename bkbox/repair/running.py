@@ -1,4 +1,4 @@
-"""One run of a job in the repair process: the ``Work`` that its code is given, and what is asked of it from outside."""
+"""One run of a job in the repair process: the ``Work`` passed to its code, and the control requests for it."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from bkbox.repair.pace import Bucket, Pacer
 from bkbox.repair.progress import Progress
 
 _LOOK_AGAIN_S = 0.2
-"""A budget is looked at again at least so often: it may have been changed, and the job paused or cancelled."""
+"""Seconds after which a waiting job checks its budget again: it may have been changed, and the job paused or
+cancelled.
+"""
 
 
 class _Wanted(NamedTuple):
-    """What a turn is asked for: pieces, and what they cost together."""
+    """A request for a turn: pieces of work, and their costs together."""
 
     pieces: int
     disk_bytes: int
@@ -31,11 +33,11 @@ class _Wanted(NamedTuple):
 
     @property
     def size(self) -> int:
-        """What counts for the job's own limit, in bytes."""
+        """Bytes that count for the job's own limit."""
         return max(self.disk_bytes, self.network_bytes)
 
     def within(self, own: float | None, shared: tuple[float | None, float | None]) -> _Wanted:
-        """As many of the pieces as these rates, in bytes a second, give in a second, and at least one."""
+        """As many of the pieces as these rates, in bytes a second, cover in a second, and at least one."""
         sizes = (self.size, self.disk_bytes, self.network_bytes)
         part = min(
             (
@@ -50,12 +52,12 @@ class _Wanted(NamedTuple):
 
 
 class RunningJob:
-    """Implements ``Work``. Pieces of work of all jobs pass one after the other, in the order in which they asked."""
+    """Implements ``Work``. Pieces of work of all jobs pass one after the other, in the order of their requests."""
 
     def __init__(
         self, number: int, pacer: Pacer, gate: asyncio.Lock, monotonic_s: Callable[[], float]
     ) -> None:
-        """``gate``: that of all jobs, in front of ``pacer``."""
+        """``gate``: shared by all jobs, in front of ``pacer``."""
         self.number = number
         self._pacer = pacer
         self._gate = gate
@@ -67,7 +69,7 @@ class RunningJob:
         self._cancelled = False
         self._progress = Progress(monotonic_s())
         self._turn_s = monotonic_s()
-        """When a turn last began or was given."""
+        """Time when a turn was last requested or granted."""
 
     # ---- from outside -------------------------------------------------------------------------------
 
@@ -85,11 +87,11 @@ class RunningJob:
             self._goes_on.set()
 
     def limit(self, bytes_per_second: int) -> None:
-        """Its own speed limit; 0: none."""
+        """Set the job's own rate limit, in bytes a second; 0: none."""
         self._own.set_rate(bytes_per_second or None, self._now_s())
 
     def report(self) -> dict[str, Any]:
-        """Those fields of a Job that say how it goes."""
+        """The fields of a Job that report its progress."""
         now_s = self._now_s()
         state = JobState.BLOCKED if self._progress.is_blocked(now_s) else JobState.RUNNING
         if not self._goes_on.is_set():
@@ -117,7 +119,7 @@ class RunningJob:
         return given
 
     async def _try(self, wanted: _Wanted) -> int | None:
-        """None where something else was asked of the job while it waited at the gate of all."""
+        """Try to get a turn; None where a pause, a cancel or another limit came while it waited at the shared gate."""
         await self._goes_on.wait()
         if self._cancelled:
             raise JobCancelledError(f"job {self.number} was cancelled")

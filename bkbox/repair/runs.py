@@ -1,10 +1,10 @@
-"""Runs of entries on their way from one bookie to others, under the bytes that their writer made.
+"""Batches of entries in flight from one bookie to others, with the bytes that their writer made.
 
-A batch that a bookie gave is looked through and made into frames of recovery adds by the kernel, without an object for
-each entry. What came one by one, or has to be synced by whoever takes it, goes as single adds.
+A batch that a bookie returned is checked and turned into frames of recovery adds by the kernel, without an object for
+each entry. Entries that were read one by one, or that the target has to sync, go as single adds.
 
-A run is as long as is good for the network; it is sent on in parts, as the job's rate allows (``in_turns``), so that a
-pause, a cancel and another rate hold within a second also for what was read already.
+A run is as long as suits the network. It is sent in parts, as the job's rate limit allows (``in_turns``), so that a
+pause, a cancel and another rate take effect within a second also for entries that were read already.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ from bkbox.wire.digest import IN_KERNEL, DigestManager, master_key
 from bkbox.wire.ledger import LedgerMetadata
 
 BATCH_BYTES = 1 << 20
-"""What is asked for at once, where nothing bounds the rate."""
+"""Bytes requested at once, where nothing bounds the rate."""
 
 FIRST_ENTRIES = 4
-"""So many go first, alone. They say how large entries are; and a worker that has taken some of a ledger takes those
-that follow without looking at each (kernel/walk.py)."""
+"""Entries that are sent first, alone. They show how large entries are; and a worker that has accepted some entries of
+a ledger accepts those that follow on its fast path (kernel/walk.py).
+"""
 
 _TRIES_WHEN_CROWDED = 6
 _CROWDED_PAUSE_S = 0.1
@@ -41,7 +42,7 @@ _RECOVERY = v2.FLAG_RECOVERY_ADD | v2.FLAG_HIGH_PRIORITY
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Entries, ascending, with what is sent of them: ``frames``, or else ``adds``. ``size``: their bytes."""
+    """Ascending entries with the adds to send for them: ``frames``, or else ``adds``. ``size``: their bytes."""
 
     entries: Sequence[int]
     size: int
@@ -50,7 +51,7 @@ class Run:
     adds: Sequence[Add] = ()
 
     def part(self, start: int, stop: int) -> Run:
-        """Its entries from one place to before another, at least one; not of a part."""
+        """The entries from position ``start`` to before ``stop``, at least one; not for a run that is itself a part."""
         if stop - start == len(self.entries):
             return self
         entries = self.entries[start:stop]
@@ -70,7 +71,7 @@ class Run:
 
 
 class Packer:
-    """Checks entries of one ledger and makes runs of them."""
+    """Checks entries of one ledger and builds runs from them."""
 
     def __init__(self, metadata: LedgerMetadata, pool: BookiePool) -> None:
         """Raises MetadataError for metadata without digest type or password: nothing could be checked."""
@@ -86,7 +87,7 @@ class Packer:
         self._as_frames = pool.takes_v2_adds and not metadata.synced
 
     def is_right(self, data: memoryview | bytes, entry: int) -> bool:
-        """Whether these are the bytes of that entry, by its digest."""
+        """True if these are the bytes of that entry, by its digest."""
         try:
             self._digests.verify(data, entry)
         except DigestError:
@@ -94,7 +95,7 @@ class Packer:
         return True
 
     def of_batch(self, body: bytes, entries: range) -> Run | None:
-        """What the answer to a batch read of these has, up to the first that is not right; None: nothing."""
+        """The entries of a batch read's response, up to the first that is not right; None if there are none."""
         count = self._count_right(body, entries)
         if not count:
             return None
@@ -121,7 +122,7 @@ class Packer:
         )
 
     def of_entries(self, entries: Sequence[int], found: Sequence[memoryview | bytes]) -> Run:
-        """Of entries that came one by one and are right."""
+        """A run of entries that were read one by one and are right."""
         adds = [
             Add(self._ledger, entry, self._key, data, recovery=True, synced=self._synced)
             for entry, data in zip(entries, found, strict=True)
@@ -131,20 +132,21 @@ class Packer:
 
 
 def batch_bytes(work: Work) -> int:
-    """What to ask a bookie for at once: no more than the present rate gives in a second."""
+    """Bytes to request from a bookie at once: no more than the present rate gives in a second."""
     allowance = work.allowance()
     return BATCH_BYTES if allowance is None else min(allowance, BATCH_BYTES)
 
 
 def batch_entries(work: Work, largest: int, most: int) -> int:
-    """The same in entries, at most ``most`` and at least one; ``largest``: the bytes that one may have."""
+    """The same in entries, at most ``most`` and at least one; ``largest``: upper bound on an entry's bytes."""
     allowance = work.allowance()
     return most if allowance is None else max(1, min(most, allowance // largest))
 
 
 async def in_turns(run: Run, work: Work, *, disk: int, network: int) -> AsyncIterator[Run]:
     """The parts of a run, each when it may be sent; ``disk`` and ``network``: how many times its bytes pass each.
-    Raises JobCancelledError."""
+    Raises JobCancelledError.
+    """
     done, count = 0, len(run.entries)
     while done < count:
         left = run.part(done, count).size
@@ -156,8 +158,9 @@ async def in_turns(run: Run, work: Work, *, disk: int, network: int) -> AsyncIte
 
 
 async def store(pool: BookiePool, target: BookieId, run: Run) -> dict[int, Answer]:
-    """Write a run to a bookie; what it said of the entries that it did not take. One that has too much to do is given
-    some time."""
+    """Write a run to a bookie; returns its responses for the entries that it did not store. An overloaded bookie is
+    given some time.
+    """
     for tries in range(_TRIES_WHEN_CROWDED):
         if tries:
             await asyncio.sleep(_CROWDED_PAUSE_S * 2**tries)

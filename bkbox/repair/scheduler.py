@@ -1,7 +1,7 @@
-"""Runs the jobs of a bookie: starts their code, passes on what is asked of them, tells how they go.
+"""Runs the jobs of a bookie: starts their code, passes control requests to them, reports their progress.
 
-One pacer for all. While a job runs, the disks are asked once a second how long their adds took, and the governor says
-what the jobs may take from the foreground.
+All jobs share one pacer. While a job runs, the disks are asked once a second how long their adds took, and the
+governor sets the share that the jobs may take from the foreground.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _ASK_TIMEOUT_S = 1.0
 
 
 class Scheduler:
-    """``code``: that of each kind; ``report`` takes the values of a ``JobReport``."""
+    """``code``: the function of each kind of job; ``report`` receives the values of a ``JobReport``."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Scheduler:
     # ---- orders -------------------------------------------------------------------------------------
 
     def start(self, order: messages.StartJob) -> None:
-        """Run a job; one that runs already goes on."""
+        """Start a job; one that runs already goes on."""
         if order.id in self._running:
             return
         job = RunningJob(order.id, self._pacer, self._gate, self._environment.monotonic_s)
@@ -77,7 +77,7 @@ class Scheduler:
         await code(job, self._environment, dict(order.arguments))
 
     def control(self, order: messages.ControlJob) -> None:
-        """Do what is asked; nothing where the job has ended."""
+        """Apply a control request; ignored where the job has ended."""
         action = JobAction(order.action)
         if order.id == 0:
             if action is JobAction.RATE:
@@ -99,7 +99,7 @@ class Scheduler:
         self._tell(job)
 
     def configure(self, order: messages.Settings) -> None:
-        """The configuration has changed while it runs."""
+        """Apply a changed configuration."""
         values = order.values
         self._governor.growth_max = values["jobs_p99_growth_max"]
         self._pacer.configure(
@@ -110,7 +110,7 @@ class Scheduler:
         )
 
     def _ended(self, number: int, task: asyncio.Task[None]) -> None:
-        """The last report of a job. A run that ends with its process has none: it is started again."""
+        """Send the last report of a job. A run that ends with its process sends none: it is started again."""
         del self._tasks[number]
         job = self._running.pop(number)
         self._told.pop(number, None)
@@ -132,7 +132,7 @@ class Scheduler:
     # ---- beside the jobs ----------------------------------------------------------------------------
 
     async def tell(self) -> None:
-        """For ever: reports of what changed."""
+        """For ever: send reports that changed."""
         while True:
             await self._busy.wait()
             await asyncio.sleep(_REPORT_EVERY_S)
@@ -146,7 +146,7 @@ class Scheduler:
             self._report(values)
 
     async def watch_foreground(self) -> None:
-        """For ever: what the jobs may take, by how long adds take."""
+        """For ever: set the jobs' share by the latency of adds."""
         clock = self._environment.monotonic_s
         while True:
             await self._busy.wait()
@@ -176,7 +176,7 @@ class Scheduler:
         return found
 
     async def close(self) -> None:
-        """End all jobs where they are."""
+        """Cancel all jobs."""
         tasks = list(self._tasks.values())
         for task in tasks:
             task.cancel()

@@ -1,8 +1,8 @@
-"""The scrub job: every record of every disk is read and verified, once in a while; what is bad is refilled from peers.
+"""The scrub job: every record of every disk is read and verified, periodically; bad entries are refilled from peers.
 
-A pass goes from segment to segment. How far it has come is noted on the disk after each, once what was found there has
-been dealt with, so that a pass that was interrupted goes on where it was. Entries of the index whose segment is gone
-are looked for after that, and in the end what is there is compared with what other bookies have (comparison.py).
+A pass goes from segment to segment. Its position is recorded on the disk after each, once the findings there have
+been dealt with, so that an interrupted pass resumes where it was. After that, entries of the index whose segment is
+gone are searched for. In the end this bookie's entries are compared with those of other bookies (comparison.py).
 """
 
 from __future__ import annotations
@@ -24,12 +24,13 @@ log = logging.getLogger(__name__)
 
 _NOTED_MAX = 1_000
 _NOTED_EVERY = 64
-"""Ledgers that were compared."""
+"""Number of ledgers compared between two records of the position."""
 
 
 async def scrub(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
-    """``disk``: only this one, by its uuid; ``restart``: from the beginning, wherever the last pass has come;
-    ``disks_only``: without the comparison."""
+    """Scrub the disks. ``disk``: only the one with this uuid; ``restart``: from the beginning, whatever the last
+    position; ``disks_only``: without the comparison.
+    """
     failures: list[str] = []
     for name, disk in list(environment.disks.items()):
         if disk.closed or arguments.get("disk", name) != name:
@@ -39,7 +40,7 @@ async def scrub(work: Work, environment: Environment, arguments: dict[str, str])
             await pass_.run(restart="restart" in arguments, compares="disks_only" not in arguments)
         except JobCancelledError:
             raise
-        except BkboxError as error:  # the others go on
+        except BkboxError as error:  # the other disks go on
             log.error("scrub of disk %s: %s", name, error)
             failures.append(f"disk {name}: {error}")
     if failures:
@@ -73,7 +74,7 @@ class _Disk:
         await self._note(0, [])
 
     async def _compare(self, first: int) -> None:
-        """Every ledger that has its home here and is not in limbo, from this one on."""
+        """Compare every ledger that is assigned to this disk and not in limbo, from ``first`` on."""
         comparison = Comparison(self._work, self._environment)
         after, more, since_note = first - 1, True, 0
         while more:
@@ -91,7 +92,7 @@ class _Disk:
             more = page.more
 
     async def _segment(self, segment: int) -> list[Region]:
-        """Read one segment, and deal with what is bad in it."""
+        """Verify one segment, and deal with its bad regions."""
         self._work.say(f"reading segment {segment} of disk {self._name}")
         regions: list[Region] = []
         unnamed: list[tuple[int, int]] = []

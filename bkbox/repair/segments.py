@@ -1,4 +1,4 @@
-"""What jobs ask the worker of a disk about its segments and its index, whole passes at a time."""
+"""Calls to a disk's worker about its segments and its index, as whole passes."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from bkbox.ipc.messages import Message
 from bkbox.jobs.work import Work
 
 SURVEY_STEP_BYTES = 256 << 10
-"""What a step of a survey may read of the index, about."""
+"""Approximate bytes of the index that one step of a survey reads."""
 
 REGIONS_MAX = 4_096
-"""What one survey can be told."""
+"""Upper bound on the regions passed to one survey."""
 
 WAIT_S = 0.05
-"""How long to wait before a worker is asked again whether something has come to its end."""
+"""Seconds between two polls of a worker for the end of an operation."""
 
 Region = tuple[int, int, int]
 """A part of a segment that cannot be read: its id, start, end."""
@@ -28,7 +28,7 @@ _M = TypeVar("_M", bound=Message)
 
 
 async def ask(disk: AsyncChannel, call: Message, kind: type[_M]) -> _M:
-    """One call. Raises what the worker met, ConnectionLostError."""
+    """Make one call. Raises the worker's error, ConnectionLostError."""
     reply = await disk.call(call)
     if not isinstance(reply, kind):
         raise BugError(f"{type(call).__name__} was answered {type(reply).__name__}")
@@ -38,8 +38,8 @@ async def ask(disk: AsyncChannel, call: Message, kind: type[_M]) -> _M:
 async def survey(
     work: Work, disk: AsyncChannel, regions: Sequence[Region] = ()
 ) -> list[tuple[int, int]]:
-    """Have a disk look through its index; the entries (ledger, id) that lie in these regions or in segments that are
-    missing, and cannot be read.
+    """Have a disk scan its index; returns the entries (ledger, id) that cannot be read because they are in these
+    regions or in missing segments.
     """
     found: list[tuple[int, int]] = []
     payload = b"".join(messages.REGION_ITEM.pack(*region) for region in regions)
@@ -55,7 +55,7 @@ async def survey(
 
 
 async def store_all(work: Work, disk: AsyncChannel) -> None:
-    """Have a checkpoint taken that covers all that was written so far."""
+    """Have the worker take a checkpoint that covers everything written so far."""
     begin = True
     while not (await ask(disk, messages.StoreAll(begin=begin), messages.Stored)).done:
         await work.turn()

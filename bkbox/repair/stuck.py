@@ -1,7 +1,8 @@
-"""The ledgers of a cluster whose recovery cannot end, because the bookies that would have to tell are in limbo.
+"""Finds the ledgers of a cluster whose recovery cannot end, because the bookies that would have to respond are in
+limbo.
 
 After a power cut of AQ hosts or more under ``ack_after = write`` there may be many of them, and they are ended
-together. A ledger that also waits for a bookie that is away, and may remember, is named and left alone.
+together. A ledger that also waits for a bookie that is away, and may remember, is listed and left alone.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _LEDGERS_AT_ONCE = 8
 
 @dataclass(frozen=True, slots=True)
 class StuckLedger:
-    """A ledger that only an operator can end, and what that would come to."""
+    """A ledger that only an operator can end, and the consequences of that."""
 
     ender: Ender
     plan: Ending
@@ -32,8 +33,9 @@ class StuckLedger:
 
 @dataclass(frozen=True, slots=True)
 class StuckLedgers:
-    """``stuck``: by id. ``waiting``: recovery cannot end them now, and a bookie that comes back may change that, each
-    with its diagnosis. ``unread``: ledgers whose metadata cannot be used, each with why."""
+    """``stuck``: by id. ``waiting``: recovery cannot end now, and a bookie that comes back may change that, each with
+    its diagnosis. ``unread``: ledgers whose metadata cannot be used, each with the reason.
+    """
 
     stuck: tuple[StuckLedger, ...]
     waiting: tuple[Diagnosis, ...]
@@ -41,7 +43,7 @@ class StuckLedgers:
 
 
 async def stuck_ledgers(client: Client, *, plug: bool) -> StuckLedgers:
-    """Look at every ledger that is not closed; nothing is changed. Raises MetadataUnavailableError."""
+    """Examine every ledger that is not closed; nothing is changed. Raises MetadataUnavailableError."""
     stuck: list[StuckLedger] = []
     waiting: list[Diagnosis] = []
     unread: list[tuple[LedgerId, str]] = []

@@ -1,9 +1,9 @@
-"""Copies the entries of one fragment from the bookies that have them to others.
+"""Copies the entries of one fragment from source bookies to target bookies.
 
-An entry is taken from the nearest bookie that has it *and* whose copy passes the digest, with the password and digest
-type of the metadata: a rotten replica must not spread its rot. It is sent on under the bytes that the writer made, as a
-recovery add. Where every bookie holds every entry, entries are read in batches; a window of bytes bounds what is on its
-way, so that the network is busy whatever the size of entries.
+An entry is accepted from the nearest bookie that has it *and* whose copy passes the digest, with the password and
+digest type of the metadata: a corrupt replica must not spread. It is sent on with the bytes that the writer made, as
+a recovery add. Where every bookie holds every entry, entries are read in batches. A window bounds the bytes in
+flight, so that the network is busy whatever the size of entries.
 
 Bookies that are not registered are asked, too, but last: one that lost its registration may still serve.
 """
@@ -38,14 +38,14 @@ from bkbox.wire.ledger import LedgerMetadata
 _RUN_ENTRIES = 1_024
 _GROUP_ENTRIES = 64
 _FIRST_GUESS_BYTES = 64 << 10
-"""What an entry is taken to have before one was seen."""
+"""Assumed size of an entry, in bytes, before one was seen."""
 
 _ENTRY_OVERHEAD_BYTES = 4_096
-"""What an entry on its way counts for beside its bytes: it bounds how many small ones wait in a bookie's queue."""
+"""Overhead, in bytes, of an entry in flight: it bounds how many small ones wait in a bookie's queue."""
 
 
 class Sources:
-    """Where the entries of one ledger come from; what was learnt of its bookies serves all its fragments."""
+    """The source bookies of one ledger's entries; what is learnt about them serves all its fragments."""
 
     def __init__(
         self,
@@ -67,7 +67,9 @@ class Sources:
     def order(
         self, repair: FragmentRepair, entry: int, targets: Collection[BookieId]
     ) -> list[BookieId]:
-        """Whom to ask for an entry: whoever did not answer before or is not registered last, else the nearest first."""
+        """The order in which to ask bookies for an entry: the nearest first; last those that did not respond before
+        or are not registered.
+        """
         return sorted(
             (each for each in sources(repair, self.write_quorum, entry) if each not in targets),
             key=lambda each: (
@@ -78,7 +80,7 @@ class Sources:
         )
 
     async def read_run(self, candidates: Sequence[BookieId], entries: range, size: int) -> Run:
-        """The entry at the beginning of a run and as many of those after it as come with it in so many bytes; where
+        """Read the first entry of a run, and as many after it as come with it in ``size`` bytes; for ledgers where
         every bookie holds every entry.
 
         Raises NoSuchEntryError: no bookie that is there has it; UnknownEntryError: one of them cannot say.
@@ -95,7 +97,7 @@ class Sources:
         return self._packer.of_entries(entries[:1], [first])
 
     async def read_each(self, candidates: Mapping[int, Sequence[BookieId]]) -> Run:
-        """All of these entries, each with whom to ask for it. Raises as ``read_run``."""
+        """Read all of these entries, each from its candidates. Raises as ``read_run``."""
         asked = [
             self._pool.read(bookies[0], self.ledger, entry, None) if bookies else None
             for entry, bookies in candidates.items()
@@ -111,7 +113,7 @@ class Sources:
     async def _batch(self, bookie: BookieId, entries: range, size: int) -> Run | None:
         reply = await self._pool.read_batch(bookie, self.ledger, entries.start, len(entries), size)
         if reply.answer in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
-            self._without_batches.add(bookie)  # as of those that do not know batch reads
+            self._without_batches.add(bookie)  # treated as one that does not know batch reads
         body = reply.response
         return self._packer.of_batch(body, entries) if isinstance(body, bytes) else None
 
@@ -127,7 +129,7 @@ class Sources:
                 self._mute.discard(bookie)
             if reply.entry is not None:
                 if self._packer.is_right(reply.entry, entry):
-                    return reply.entry  # also beside the code of a bookie in limbo
+                    return reply.entry  # also sent with the code of a bookie in limbo
                 answer = NoAnswer.BAD_DIGEST
             said.append((bookie, answer))
             has_none = answer is NoAnswer.BAD_DIGEST or answer.evidence is Evidence.NEGATIVE
@@ -139,7 +141,7 @@ class Sources:
 
 
 class FragmentCopier:
-    """Copies what one fragment needs."""
+    """Copies the entries that one fragment needs."""
 
     def __init__(
         self,
@@ -159,7 +161,8 @@ class FragmentCopier:
         self._has_begun = False
 
     async def copy(self, new: Mapping[int, BookieId]) -> None:
-        """Copy everything, or raise at the first entry that could not be. ``new``: the bookies for lost positions.
+        """Copy everything, or raise at the first entry that could not be copied. ``new``: the bookies for lost
+        positions.
 
         Raises NoSuchEntryError, UnknownEntryError, AddFailedError, JobCancelledError.
         """
@@ -169,7 +172,7 @@ class FragmentCopier:
         def ended(task: asyncio.Task[None]) -> None:
             self._window.give(
                 under_way.pop(task)
-            )  # here: one that is cancelled may never have begun
+            )  # here: a task that is cancelled may never have started
             if not task.cancelled() and (error := task.exception()) is not None:
                 failures.append(error)
 
@@ -198,7 +201,7 @@ class FragmentCopier:
             raise failures[0]
 
     def _guess(self, count: int) -> int:
-        """What so many entries hold of the window."""
+        """Estimated bytes of the window that so many entries use."""
         return min(count * (self._largest + _ENTRY_OVERHEAD_BYTES), BATCH_BYTES)
 
     def _most(self) -> int:
@@ -243,14 +246,14 @@ class FragmentCopier:
 
 
 class Group(NamedTuple):
-    """Entries that go to the same bookies together: a run, or some that are apart, ascending."""
+    """Entries that go to the same bookies together: a run, or scattered ones, ascending."""
 
     entries: range | list[int]
     targets: tuple[BookieId, ...]
 
 
 def grouped(given: Iterable[Transfer], most: Callable[[], int]) -> Iterator[Group]:
-    """Long runs are cut, single entries for the same bookies put together. ``most``: how many may go together now."""
+    """Cut long runs, and combine single entries for the same bookies. ``most``: how many may go together now."""
     waiting: dict[tuple[BookieId, ...], list[int]] = {}
     for entries, targets in given:
         if len(entries) > 1:

@@ -1,7 +1,7 @@
-"""The repair worker while no job runs, which is most of its life and should cost nothing.
+"""The repair worker while no job runs: the usual state, which should cost nothing.
 
-It takes the supervisor's orders without asyncio, a client or a metadata store, and keeps them for the first job, or
-until there are quotas.
+It receives the supervisor's orders without asyncio, a client or a metadata store, and keeps them until the first job,
+or until there are quotas.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ Order = tuple[Message, list[int]]
 
 
 def until_needed(control: Channel) -> list[Order]:
-    """What has been ordered when the first job comes, or there are quotas to watch; that order included.
+    """Wait for the first job or the first quotas; returns all orders up to and including that one.
 
-    Nothing: the supervisor says stop. Raises EOFError where it is gone.
+    An empty list: the supervisor says stop. Raises EOFError where the supervisor is gone.
     """
     orders: list[Order] = []
     while True:
         order, fds = control.receive()
         if isinstance(order, messages.Stop):
             return []
-        if isinstance(order, messages.GetStats):  # a question of whether this process lives
+        if isinstance(order, messages.GetStats):  # a liveness check of this process
             control.send(messages.Stats(call=order.call, values={}))
             continue
         if isinstance(order, messages.AttachDisk):
@@ -49,7 +49,7 @@ def _is_work(order: Message) -> bool:
 
 
 def _forget_disk(orders: list[Order], disk: str) -> None:
-    """Its worker was started again: the channel to the one before is of no use."""
+    """Drop the orders of a disk whose worker was restarted: the previous channel is of no use."""
     for order in orders:
         if isinstance(order[0], messages.AttachDisk) and order[0].disk == disk:
             for fd in order[1]:

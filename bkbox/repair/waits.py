@@ -1,8 +1,8 @@
-"""When a ledger that could not be replicated is tried again.
+"""The retry schedule of ledgers that could not be replicated.
 
-After what may pass by itself (a time-out, a bookie that is busy) it is tried again after a while, ever longer. What
-does not pass by itself (an entry that nobody has, no bookie to copy to) is *quarantined*: it is tried again only when
-the situation is another one, that is the mark, the ledger's metadata or the bookies of the cluster.
+After a failure that may pass by itself (a time-out, a busy bookie) a ledger is retried with exponential back-off.
+After one that does not pass by itself (an entry that no bookie has, no bookie to copy to) it is *quarantined*: it is
+retried only when the situation has changed, that is the mark, the ledger's metadata or the bookies of the cluster.
 
 Pure: clock and randomness are passed in.
 """
@@ -34,45 +34,45 @@ class Waits:
         self._waits: dict[LedgerId, _Wait] = {}
 
     def is_due(self, ledger: LedgerId, now_s: float) -> bool:
-        """Whether it may be tried as far as time is concerned."""
+        """True if its back-off is over."""
         wait = self._waits.get(ledger)
         return wait is None or wait.until_s <= now_s
 
     def is_quarantined(self, ledger: LedgerId, situation: Hashable) -> bool:
-        """Whether trying again in this situation is of no use."""
+        """True if a retry in this situation is of no use."""
         wait = self._waits.get(ledger)
         return wait is not None and wait.situation is not None and wait.situation == situation
 
     def has_quarantined(self, ledger: LedgerId) -> bool:
-        """Whether it is quarantined, in whatever situation."""
+        """True if it is quarantined, in whatever situation."""
         wait = self._waits.get(ledger)
         return wait is not None and wait.situation is not None
 
     def quarantined(self) -> int:
-        """How many there are."""
+        """The number of quarantined ledgers."""
         return sum(wait.situation is not None for wait in self._waits.values())
 
     def failed(self, ledger: LedgerId, now_s: float) -> None:
-        """It is tried again after a while."""
+        """Record a failure: it is retried after a back-off."""
         before = self._waits.get(ledger)
         tries = 0 if before is None else before.tries
         pause_s = retry_wait_s(tries, self._initial_s, self._longest_s, self._rng)
         self._waits[ledger] = _Wait(tries + 1, now_s + pause_s)
 
     def later(self, ledger: LedgerId, until_s: float) -> None:
-        """It is not a failure; it is tried again at this time."""
+        """Retry at this time; it does not count as a failure."""
         self._waits[ledger] = _Wait(0, until_s)
 
     def quarantine(self, ledger: LedgerId, situation: Hashable) -> None:
-        """It is tried again when the situation is another one."""
+        """Retry only when the situation has changed."""
         self._waits[ledger] = _Wait(0, 0.0, situation)
 
     def forget(self, ledger: LedgerId) -> None:
-        """It is done."""
+        """Drop a ledger that is done."""
         self._waits.pop(ledger, None)
 
     def keep_only(self, marked: Collection[LedgerId]) -> list[LedgerId]:
-        """Forget those that are not marked any more; which they were."""
+        """Drop the ledgers that are not marked any more; returns them."""
         gone = [ledger for ledger in self._waits if ledger not in marked]
         for ledger in gone:
             del self._waits[ledger]

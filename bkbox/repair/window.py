@@ -1,6 +1,7 @@
-"""How much may be on its way at once, in bytes: whoever wants to begin waits for room, in the order of asking.
+"""A semaphore over the bytes in flight: a caller waits until there is room for its bytes, first come, first served.
 
-At a slow rate less may be on its way than there is room for: what was asked of peers should not lie here for long.
+At a slow rate fewer bytes may be in flight than there is room for: responses of peers should not be buffered for
+long.
 """
 
 from __future__ import annotations
@@ -10,11 +11,11 @@ from collections import deque
 from contextlib import suppress
 
 WINDOW_BYTES = 16 << 20
-"""Entries on their way between bookies for one job, in bytes."""
+"""Bytes of entries that may be in flight between bookies for one job."""
 
 
 class ByteWindow:
-    """Room for ``size`` bytes; what is larger passes alone."""
+    """A window of ``size`` bytes; a larger request passes alone."""
 
     def __init__(self, size: int) -> None:
         self._size = size
@@ -22,7 +23,9 @@ class ByteWindow:
         self._waiting: deque[tuple[int, int | None, asyncio.Future[None]]] = deque()
 
     async def take(self, size: int, most: int | None = None) -> None:
-        """Wait until so many bytes have room, and are no more than ``most`` with what is held then; hold them."""
+        """Acquire ``size`` bytes. Wait until they fit into the window, and the total acquired is no more than
+        ``most``.
+        """
         if not self._waiting and self._fits(size, most):
             self._held += size
             return
@@ -32,17 +35,17 @@ class ByteWindow:
         try:
             await turn
         except asyncio.CancelledError:
-            if turn.done() and not turn.cancelled():  # it was given just now
+            if turn.done() and not turn.cancelled():  # it was granted just now
                 self.give(size)
             else:
-                # Whoever gave room back meanwhile has seen that it is cancelled, and left it out.
+                # A concurrent ``give`` has seen that it is cancelled, and left it out.
                 with suppress(ValueError):
                     self._waiting.remove(waiter)
                 self._pass()
             raise
 
     def give(self, size: int) -> None:
-        """Hold so many bytes less."""
+        """Release so many bytes."""
         self._held -= size
         self._pass()
 

@@ -1,4 +1,4 @@
-"""The asyncio end of a control channel (channel.py): ``call`` waits for the reply; other messages go to ``on_message``."""
+"""The asyncio end of a control channel (channel.py): ``call`` waits for the reply, the rest goes to ``on_message``."""
 
 from __future__ import annotations
 

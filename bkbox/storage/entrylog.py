@@ -298,7 +298,9 @@ class EntryLog:
         self.retired = retired
         self.reader.leave(segment)
         self._left_open.append(segment)
-        if self._await_lock.acquire(blocking=False):  # # otherwise the thread that holds it closes the file
+        if self._await_lock.acquire(
+            blocking=False
+        ):  # # otherwise the thread that holds it closes the file
             self._awaiting.leave(self._left_open.pop())
             self._await_lock.release()
         self._files.unlink(self.path_of(segment))

@@ -102,8 +102,7 @@ class Moving:
             return messages.Moved(moved=True)
 
     async def _obstacle(self, ledger: int, source: Disk, target: Disk) -> str:
-        """Why the migration must not begin. Empty without an obstacle: then the ledger is on the source, if anywhere.
-        """
+        """Why the migration must not begin. Empty if nothing is: then the ledger is on the source, if anywhere."""
         for disk in (source, target):
             if not disk.in_service or disk.in_doubt:
                 return f"disk {disk.path} is out of service"
@@ -126,8 +125,7 @@ class Moving:
         return left
 
     async def _stay(self, ledger: int, source: Disk, why: str) -> messages.Moved:
-        """End a migration that did not reach the commit: the ledger stays. Its copy on the target may go on arriving.
-        """
+        """End a migration that did not reach the commit: the ledger stays. Its copy on the target may still arrive."""
         with suppress(BkboxError, TimeoutError):  # a worker that is gone is asked when it is back
             await _call(source, messages.EndLeave(ledger=ledger, gone=False))
         await self.place(ledger, source)
@@ -212,7 +210,9 @@ class Moving:
             self.doubtful.add(ledger)
             return False
         await self.place(ledger, home)
-        with suppress(BkboxError, TimeoutError):  # it is asked for its leaving ledgers when it is back
+        with suppress(
+            BkboxError, TimeoutError
+        ):  # it is asked for its leaving ledgers when it is back
             await _call(source, messages.EndLeave(ledger=ledger, gone=arrived.at_home))
         return arrived.at_home
 

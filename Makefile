@@ -2,7 +2,7 @@
 # make test    set everything up, then all checks and tests; those with Apache's own clients and bookies need JDK 17
 #              and Maven on PATH, and say that they were skipped where these are not
 # make check   the checks alone: style, types, import contracts
-# make kernel  compile the kernel again after a change of bkbox/kernel, or of the compiled modules of proof/model
+# make kernel  compile the kernel again after a change of a module that has a .pxd beside it
 # make bench-peers
 #              bkbox beside Apache's bookie, in turn: the tables of docs/performance.md (JDK 17, Maven; ROUNDS=5,
 #              ARGS='--only "window 16" --quick --dir /data')
@@ -44,7 +44,7 @@ pytest = $(BIN)/python -m pytest -n 4 --dist worksteal $(1) || \
 
 test: check
 	$(call pytest,)
-	export BKBOX_KERNEL=interpreted; $(call pytest,tests/kernel tests/bookie tests/worker tests/frontend tests/ipc)
+	export BKBOX_KERNEL=interpreted; $(call pytest,tests/native tests/bookie tests/worker tests/frontend tests/ipc)
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -76,7 +76,7 @@ wheels: $(STAMP)
 clean:
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis \
 	    .import_linter_cache
-	rm -f bkbox/kernel/*.so proof/model/*.so
+	find bkbox proof -name '*.so' -delete
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # What is not in the lock, or has another hash, is not installed.

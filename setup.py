@@ -1,4 +1,5 @@
-"""Builds the compiled kernel (bkbox/kernel) where Cython and a C compiler are there, and goes on without it where not.
+"""Builds the compiled modules (each ``.py`` with a ``.pxd`` beside it) where Cython and a C compiler are there, and
+goes on without it where not.
 
 Everything else about the package is in pyproject.toml. ``BKBOX_REQUIRE_KERNEL=1`` makes a kernel that cannot be
 compiled an error, for the making of wheels. An editable install has the package ``proof`` beside ``bkbox``, and what it
@@ -14,8 +15,7 @@ from setuptools import Extension, find_packages, setup
 from setuptools.command.build_ext import build_ext
 from setuptools.command.build_py import build_py
 
-KERNEL = Path("bkbox", "kernel")
-MODEL = Path("proof", "model")
+NATIVE = Path("bkbox", "native")
 DIRECTIVES = {
     "language_level": 3,
     "boundscheck": False,
@@ -35,7 +35,7 @@ class BuildKernel(build_ext):
 
     def finalize_options(self) -> None:
         if self.inplace or self.editable_mode:
-            self.distribution.ext_modules = extensions(KERNEL, MODEL)
+            self.distribution.ext_modules = extensions("bkbox", "proof")
         super().finalize_options()
         self.parallel = os.cpu_count()
 
@@ -61,24 +61,24 @@ class BuildPackages(build_py):
         super().run()
 
 
-def extensions(*folders: Path) -> list[Extension]:
-    """One per module there that has types beside it."""
+def extensions(*packages: str) -> list[Extension]:
+    """One per module there that has a ``.pxd`` beside it."""
     modules = sorted(
         path
-        for folder in folders
-        for path in folder.glob("*.py")
+        for package in packages
+        for path in Path(package).rglob("*.py")
         if path.with_suffix(".pxd").exists()
     )
     found = [
         Extension(
             ".".join(path.with_suffix("").parts),
             [str(path)],
-            include_dirs=[str(KERNEL)],
-            depends=[str(KERNEL / "crc32c.h"), str(KERNEL / "octets.pxd")],
+            include_dirs=[str(NATIVE)],
+            depends=[str(NATIVE / "crc32c.h"), str(NATIVE / "memory.pxd")],
             extra_compile_args=["-O3", "-g0"],
         )
         for path in modules
-        if path.stem != "octets"  # inline in the others
+        if path != NATIVE / "memory.py"  # inline in the others
     ]
     try:
         from Cython.Build import cythonize
@@ -98,5 +98,5 @@ def extensions(*folders: Path) -> list[Extension]:
 
 
 setup(
-    ext_modules=extensions(KERNEL), cmdclass={"build_ext": BuildKernel, "build_py": BuildPackages}
+    ext_modules=extensions("bkbox"), cmdclass={"build_ext": BuildKernel, "build_py": BuildPackages}
 )

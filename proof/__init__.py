@@ -2,3 +2,11 @@
 
 They are part of a checkout and of no wheel: ``proof`` imports ``bkbox``, never the other way round.
 """
+
+from __future__ import annotations
+
+import os.path
+
+from bkbox.native import interpret_if_asked
+
+interpret_if_asked(os.path.dirname(__file__))

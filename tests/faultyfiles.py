@@ -36,7 +36,7 @@ from pathlib import Path
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
 from bkbox.storage.files import AppendFile, ReadFile, RealFiles, Space
-from bkbox.storage.orderedstore import MemoryStore
+from bkbox.storage.index.ordered_store import MemoryStore
 
 SECTOR_BYTES = 512
 

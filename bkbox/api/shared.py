@@ -12,7 +12,7 @@ from bkbox.api.status.collector import Gathered
 from bkbox.api.status.disk_probes import Probes
 
 if TYPE_CHECKING:
-    from bkbox.client.topology import Topology
+    from bkbox.client.placement.topology import Topology
     from bkbox.jobs.job import Job
     from bkbox.metadata.base import MetadataStore
     from bkbox.storage.files import Files
@@ -40,7 +40,7 @@ class Api:
         if self._topology is None:
             # Only who asks for the others needs them.
             from bkbox.client.options import ClientOptions
-            from bkbox.client.topology import topology_of
+            from bkbox.client.placement.topology import topology_of
 
             config = self.bookie.config
             script = None if config.topology_script is None else str(config.topology_script)

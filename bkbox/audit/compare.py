@@ -2,8 +2,8 @@
 
 The length field of an entry is the payload bytes of the ledger up to and including it. So what lies before an entry and
 what lies after it say together how long the ledger was there: a copy whose own size or length does not fit between its
-neighbours is wrong (bkbox/protocol/agreement.py). The last entry of a window therefore waits for the first of the next
-where its copies differ.
+neighbours is wrong (bkbox/protocol/copy_agreement.py). The last entry of a window therefore waits for the first of the
+next where its copies differ.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 
-from bkbox.audit.kernel import Copy, Disagreement
+from bkbox.audit.judgement import Copy, Disagreement
 from bkbox.base.ids import BookieId
-from bkbox.protocol.agreement import agreement
+from bkbox.protocol.copy_agreement import agreement
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.metadata.ledger import LedgerMetadata
 
 Copies = dict[BookieId, VerifiedEntry]
 

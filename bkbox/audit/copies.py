@@ -11,11 +11,11 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bkbox.audit.kernel import Fault, ranges_of
-from bkbox.audit.patience import Patience
+from bkbox.audit.bookie_timeouts import Patience
+from bkbox.audit.judgement import Fault, ranges_of
 from bkbox.base.ids import BookieId, EntryId
-from bkbox.client.matching import BATCH_ENTRIES_AT, Reply
-from bkbox.client.pool import BookiePool
+from bkbox.client.connection.pool import BookiePool
+from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT, Reply
 from bkbox.errors import DigestError
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire.codes import Code, Evidence

@@ -1,4 +1,5 @@
-"""Carries out a plan of repair, ledger by ledger, with the code of autorecovery (bkbox/repair/replicator.py).
+"""Carries out a plan of repair, ledger by ledger, with the code of autorecovery
+(bkbox/repair/replication/ledger_replicator.py).
 
 That code asks what each bookie has and copies what is missing until nothing is. Here the answer for the bookies of the
 plan comes from reading the planned entries again (``PlannedHoldings``): what is there and right by now needs nothing,
@@ -27,29 +28,29 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from bkbox import metadata as stores
+from bkbox.audit.bookie_timeouts import Patience
 from bkbox.audit.compare import copy_of
 from bkbox.audit.copies import CopyReader
-from bkbox.audit.kernel import Fault, ranges_of
-from bkbox.audit.patience import Patience
+from bkbox.audit.judgement import Fault, ranges_of
 from bkbox.audit.plan import BY_PERSONS, Action, Step
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.words import counted
 from bkbox.client.client import Client
+from bkbox.client.connection.pool import BookiePool
 from bkbox.client.options import ClientOptions
-from bkbox.client.pool import BookiePool
 from bkbox.errors import BkboxError, LeftToWriterError, MetadataError, NoSuchLedgerError
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.underreplication import Task
 from bkbox.protocol.audit import Answer, Said, clipped
 from bkbox.protocol.repair import expected_entries, missing
-from bkbox.repair.alone import METADATA_CALLS_PER_SECOND, host_name, wall_ms
-from bkbox.repair.holdings import Holdings
-from bkbox.repair.pace import Pacer
-from bkbox.repair.parallel import in_parallel
-from bkbox.repair.replicator import Replicator
-from bkbox.repair.running import RunningJob
+from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.job_run import RunningJob
+from bkbox.repair.rate_limits import Pacer
+from bkbox.repair.replication.entry_inventory import Holdings
+from bkbox.repair.replication.ledger_replicator import Replicator
+from bkbox.repair.replication.standalone import METADATA_CALLS_PER_SECOND, host_name, wall_ms
 from bkbox.wire.digest import DigestManager
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 CHUNK_LEDGERS = 32
 _LEDGERS_AT_ONCE = 8

@@ -27,8 +27,8 @@ from bkbox.base.words import counted
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, LedgerError, MetadataError, NoSuchLedgerError
-from bkbox.wire import ledger_metadata
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata import ledger_metadata
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 ROW_GROUP_BYTES = 8 << 20
 
@@ -203,7 +203,7 @@ def _batch(entries: list[Any]) -> pa.RecordBatch:
 
 def parts_of(runs: Iterable[range], there: frozenset[int], run: str, size: int) -> list[Part]:
     """The ids that are not there already, so many to a part."""
-    from bkbox.audit.kernel import ranges_of
+    from bkbox.audit.judgement import ranges_of
 
     left = [ledger for some in runs for ledger in some if ledger not in there]
     return [

@@ -25,8 +25,8 @@ from bkbox.audit.export import Hash, entries_file, ledgers_file
 from bkbox.base.ids import LedgerId
 from bkbox.base.words import counted
 from bkbox.client.client import Client
+from bkbox.client.ledger.writer import LedgerWriter
 from bkbox.client.options import ClientOptions
-from bkbox.client.writer import LedgerWriter
 from bkbox.errors import (
     BkboxError,
     LedgerError,
@@ -36,8 +36,8 @@ from bkbox.errors import (
     VersionConflictError,
 )
 from bkbox.metadata.base import MetadataStore
-from bkbox.wire import ledger_metadata
-from bkbox.wire.ledger import DigestType, LedgerMetadata, LedgerState
+from bkbox.wire.metadata import ledger_metadata
+from bkbox.wire.metadata.ledger import DigestType, LedgerMetadata, LedgerState
 
 MARK = "bkbox.import"
 """Custom metadata of a ledger that is being made; its value is the id that was exported."""

@@ -18,19 +18,19 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bkbox import metadata as stores
-from bkbox.audit.kernel import Fault, Judgement, judge, merged_owners, merged_racks
-from bkbox.audit.look import Learnt, Looker
-from bkbox.audit.patience import Patience
+from bkbox.audit.bookie_timeouts import Patience
+from bkbox.audit.inspect import Learnt, Looker
+from bkbox.audit.judgement import Fault, Judgement, judge, merged_owners, merged_racks
 from bkbox.audit.rows import Orphaned, OwnerBytes, RackCopies, Run
 from bkbox.audit.selection import Condition, parse_select
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client.client import Client
+from bkbox.client.connection.pool import BookiePool
 from bkbox.client.options import ClientOptions
-from bkbox.client.pool import BookiePool
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.metadata.base import MetadataStore
-from bkbox.repair.pace import Bucket
-from bkbox.repair.parallel import in_parallel
+from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.rate_limits import Bucket
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import HEADER, HEADER_BYTES
 

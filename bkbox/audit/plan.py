@@ -23,7 +23,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from bkbox.audit.kernel import Copy
+from bkbox.audit.judgement import Copy
 from bkbox.audit.rows import Divergent
 from bkbox.base.ids import bookie_id, ledger_id
 from bkbox.base.words import counted, quoted

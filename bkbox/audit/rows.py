@@ -96,7 +96,7 @@ class Blocked(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A ledger that an operator ended with loss accepted, by its record (bkbox/wire/loss.py)."""
+    """A ledger that an operator ended with loss accepted, by its record (bkbox/wire/metadata/loss.py)."""
 
     ledger_id: int
     at_ms: int

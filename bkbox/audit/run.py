@@ -17,15 +17,15 @@ from typing import Any, Protocol
 from bkbox import metadata as stores
 from bkbox.audit.engine import Engine
 from bkbox.audit.job import TABLES, AuditJob, Chunk, Result
-from bkbox.audit.kernel import merged_owners, merged_racks, ranges_of
+from bkbox.audit.judgement import merged_owners, merged_racks, ranges_of
 from bkbox.audit.rows import OwnerBytes, RackCopies
 from bkbox.audit.selection import parse_select
 from bkbox.base.ids import BookieId
 from bkbox.client.options import ClientOptions
-from bkbox.client.topology import topology_of
+from bkbox.client.placement.topology import topology_of
 from bkbox.errors import OperatorError
 from bkbox.metadata.base import MetadataStore
-from bkbox.wire.service_info import split_bookie_id
+from bkbox.wire.metadata.service_info import split_bookie_id
 
 CHUNK_LEDGERS = 200
 """Ledgers of one piece of work."""

@@ -13,8 +13,8 @@ from typing import Any
 from bkbox.base.ids import ledger_id
 from bkbox.base.words import counted, quoted
 from bkbox.errors import ConfigError, InvalidIdError
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
-from bkbox.wire.owner import owner_of
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.owner import owner_of
 
 RANGE_MAX = 10_000_000
 """A list that stands for more ledgers is a mistake."""

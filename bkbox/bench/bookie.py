@@ -20,9 +20,9 @@ from typing import Any, Literal
 
 from bkbox.api.admin.status import Latency, Stage
 from bkbox.bench.load import Load, Measured, Shape, measured, write_ledgers
+from bkbox.bench.load_loop import ADD, READ, Stream
 from bkbox.bench.usage import Usage, cpu_s, device_written_bytes, drop_cache, tree, usage_of
 from bkbox.errors import BenchError
-from bkbox.kernel.load import ADD, READ, Stream
 from bkbox.wire.digest import HEADER_BYTES
 
 Kind = Literal["adds", "reads", "catchup", "mixed"]

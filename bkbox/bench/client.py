@@ -18,7 +18,7 @@ from bkbox import client as clients
 from bkbox.bench.load import Measured, of_histogram
 from bkbox.client import Client, LedgerWriter
 from bkbox.errors import WindowFullError
-from bkbox.kernel.histogram import Histogram
+from bkbox.native.histogram import Histogram
 
 _S = 1_000_000_000
 

@@ -1,6 +1,6 @@
 """Load on a bookie over its port: connections in a closed loop, and what came of it.
 
-A load is some streams of requests (kernel/load.py) that run side by side. It runs for a time that
+A load is some streams of requests (bench/load_loop.py) that run side by side. It runs for a time that
 does not count, so that the bookie has its ledgers and its caches as it will have them, then for the
 time that counts, and then until everything is answered.
 """
@@ -15,9 +15,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 
 from bkbox.base.words import error_text
+from bkbox.bench.load_loop import ADD, ENDLESS, Link, Stream, turn
 from bkbox.errors import BenchError
-from bkbox.kernel.histogram import Histogram
-from bkbox.kernel.load import ADD, ENDLESS, Link, Stream, turn
+from bkbox.native.histogram import Histogram
 from bkbox.wire.codes import code_from_v2
 from bkbox.wire.digest import HEADER_BYTES, master_key
 

@@ -9,8 +9,8 @@ import socket
 from collections.abc import Callable
 from pathlib import Path
 
+from bkbox.bench.echo_server import Sink
 from bkbox.errors import FrameError
-from bkbox.kernel.sink import Sink
 
 
 def serve(

@@ -1,7 +1,7 @@
 """The bookie of one disk, for both protocol versions: groups of requests in, responses out.
 
 Synchronous and deterministic: all effects go through the store, and the time is passed in. Fast-path requests
-(kernel/walk.py) are taken without a Python call; slow-path requests arrive here one by one.
+(bookie/dispatch.py) are taken without a Python call; slow-path requests arrive here one by one.
 
 A group is carried out in three steps. Their order makes the responses true:
 
@@ -35,19 +35,20 @@ from bkbox.base.limits import EXPLICIT_LAC_BYTES_MAX, HOT_LEDGERS_MAX, LONG_POLL
 from bkbox.base.values import replaced
 from bkbox.bookie import admission
 from bkbox.bookie.active import ActiveLedgers
+from bkbox.bookie.add_group import ENTRY_BYTES_MIN, AddBatch, HotLedger
 from bkbox.bookie.admission import Standing, admit
-from bkbox.bookie.answers import Request, bare
+from bkbox.bookie.dispatch import Walk
 from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers, brought_back, standing
 from bkbox.bookie.longpoll import LongPolls, Poll
+from bkbox.bookie.plain_responses import Request, bare
 from bkbox.bookie.reading import LateReads, Reader
 from bkbox.bookie.readonly import DISK_FAILED, DISK_FULL, ReadOnly
+from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.errors import DiskError, DiskFullError
-from bkbox.kernel.adds import ENTRY_BYTES_MIN, AddBatch, HotLedger
-from bkbox.kernel.answers import AnswerWriter
-from bkbox.kernel.walk import Walk
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.records import (
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.entries.entry_log import Part
+from bkbox.storage.log.records import (
     LAC_PACKET,
     AckAfter,
     Buffer,
@@ -56,7 +57,6 @@ from bkbox.storage.records import (
     lac_record,
     ledger_record,
 )
-from bkbox.storage.segmentlog import Part
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 

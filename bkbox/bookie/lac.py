@@ -13,8 +13,8 @@ from collections import OrderedDict
 from struct import Struct
 
 from bkbox.base.limits import KNOWN_LACS_MAX
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.records import Buffer, lac_of
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.log.records import Buffer, lac_of
 
 _LAC_FIELD = Struct(">16xq")
 

@@ -6,8 +6,8 @@ from collections import OrderedDict
 
 from bkbox.base.values import replaced
 from bkbox.bookie.admission import Standing
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.records import LedgerRecord
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.log.records import LedgerRecord
 
 _CACHED_LEDGERS = 100_000
 

@@ -8,8 +8,8 @@ EUNKNOWNLEDGERSTATE, together with what is there. An explicit LAC is EOK with or
 Source: protocol of versions 2 and 3 (READ_ENTRY, BATCH_READ_ENTRY, READ_LAC, GET_LIST_OF_ENTRIES_OF_LEDGER),
 ReadEntryProcessorV3.java, LongPollReadEntryProcessorV3.java, ReadLacProcessorV3.java.
 
-Most reads of existing entries take the fast path (kernel/reads.py), which passes all others to this module. Reads of
-entries that are not in memory are deferred as late reads, so that a background thread waits for the disk.
+Most reads of existing entries take the fast path (bookie/read_group.py), which passes all others to this module. Reads
+of entries that are not in memory are deferred as late reads, so that a background thread waits for the disk.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from collections.abc import Callable
 
 from bkbox.base.ids import MAX_ID
 from bkbox.base.limits import BATCH_READ_BYTES_MAX, FRAME_BYTES_MAX
-from bkbox.base.logs.seldom import Seldom
+from bkbox.base.logs.rate_limited import Seldom
 from bkbox.bookie.admission import ABSENT, Standing
-from bkbox.bookie.answers import Request, bare, on_v2
 from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers, standing
+from bkbox.bookie.plain_responses import Request, bare, on_v2
+from bkbox.bookie.read_group import ReadBatch
+from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.errors import DiskError
-from bkbox.kernel.answers import AnswerWriter
-from bkbox.kernel.fetch import FETCHED, LATE, Range
-from bkbox.kernel.reads import ReadBatch
-from bkbox.kernel.v3plain import NO_LAC
-from bkbox.storage.disk import DiskStore
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.entries.entry_reader import FETCHED, LATE, Range
 from bkbox.wire import v2, v3
 from bkbox.wire.availability import encode_folded, encode_runs
 from bkbox.wire.codes import Code
+from bkbox.wire.v3_fast_path import NO_LAC
 from bkbox.wire.v3_format import Operation
 
 log = logging.getLogger(__name__)

@@ -14,7 +14,7 @@ from typing import Any
 
 import bkbox
 from bkbox.api.admin import client
-from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.api.admin.status import to_json
 from bkbox.base.host.blocks import device_of, mount_of
 from bkbox.base.host.files import HostFiles
@@ -24,8 +24,8 @@ from bkbox.config.schema import Config
 from bkbox.doctor.examine import examine
 from bkbox.doctor.finding import worst
 from bkbox.errors import BkboxError, HostError
-from bkbox.kernel import kernel_in_use
-from bkbox.supervisor.cookie_repair import inspect
+from bkbox.native import kernel_in_use
+from bkbox.supervisor.boot.cookie_repair import inspect
 
 LOG_BYTES_MAX = 32 << 20
 """The newest part of a log that is longer."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 from click.shell_completion import get_completion_class
 
-from bkbox.cli.output import message, outcome_option
+from bkbox.cli.lib.output import message, outcome_option
 from bkbox.errors import HostError
 
 _VARIABLE = "_BKBOX_COMPLETE"
@@ -41,7 +41,7 @@ def man(ctx: click.Context, folder: Path) -> None:
     Example:
       bkbox man /usr/local/share/man/man1
     """
-    from bkbox.cli.manpages import pages
+    from bkbox.cli.lib.man_pages import pages
 
     try:
         folder.mkdir(parents=True, exist_ok=True)

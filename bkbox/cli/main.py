@@ -1,7 +1,7 @@
 """The command ``bkbox``: a tree of commands, each loaded only when it is called.
 
 Rules: data goes to standard output and messages to standard error; an error of bkbox is one line
-and an exit code (exits.py), never a traceback; commands reach a running bookie only through its
+and an exit code (exit_codes.py), never a traceback; commands reach a running bookie only through its
 admin socket.
 """
 
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from bkbox import __version__
-from bkbox.cli.exits import ExitCode, epilog, exit_code, host_error, report
+from bkbox.cli.lib.exit_codes import ExitCode, epilog, exit_code, host_error, report
 from bkbox.errors import BkboxError
 
 if TYPE_CHECKING:
@@ -76,70 +76,109 @@ class LazyGroup(click.Group):
 
 
 COMMANDS = {
-    "init": ("bkbox.cli.init:init", "Write a configuration and prepare the disks of a new bookie."),
-    "run": ("bkbox.cli.run:run", "Run the bookie in the foreground until it is told to stop."),
-    "scrub": ("bkbox.cli.scrub:scrub", "Verify every record on the disks, and refill what is bad."),
-    "status": ("bkbox.cli.status:status", "Show how the running bookie does."),
+    "init": (
+        "bkbox.cli.bookie.init:init",
+        "Write a configuration and prepare the disks of a new bookie.",
+    ),
+    "run": (
+        "bkbox.cli.bookie.run:run",
+        "Run the bookie in the foreground until it is told to stop.",
+    ),
+    "scrub": (
+        "bkbox.cli.disk.scrub:scrub",
+        "Verify every record on the disks, and refill what is bad.",
+    ),
+    "status": ("bkbox.cli.bookie.status:status", "Show how the running bookie does."),
     "doctor": (
-        "bkbox.cli.doctor:doctor",
+        "bkbox.cli.check.doctor:doctor",
         "Look at everything that could keep a bookie from working.",
     ),
     "selftest": (
-        "bkbox.cli.selftest:selftest",
+        "bkbox.cli.check.selftest:selftest",
         "Measure what the disks do, and whether they keep what is synced.",
     ),
-    "debug": ("bkbox.cli.debug:debug", "Collect what somebody who helps wants to see."),
-    "tui": ("bkbox.cli.tui:tui", "Look at a bookie on a screen of its own, in the terminal."),
-    "job": ("bkbox.cli.job:job", "See the long work of a bookie, slow it down, pause, cancel."),
-    "health": ("bkbox.cli.health:health", "Say whether the next bookie may be taken down."),
+    "debug": ("bkbox.cli.bookie.debug:debug", "Collect what somebody who helps wants to see."),
+    "tui": (
+        "bkbox.cli.bookie.tui:tui",
+        "Look at a bookie on a screen of its own, in the terminal.",
+    ),
+    "job": (
+        "bkbox.cli.bookie.job:job",
+        "See the long work of a bookie, slow it down, pause, cancel.",
+    ),
+    "health": ("bkbox.cli.bookie.health:health", "Say whether the next bookie may be taken down."),
     "maintenance": (
-        "bkbox.cli.maintenance:maintenance",
+        "bkbox.cli.bookie.maintenance:maintenance",
         "Ask the cluster not to repair while a bookie is down.",
     ),
-    "cookie": ("bkbox.cli.cookie:cookie", "Show, verify and repair what binds disks to a bookie."),
+    "cookie": (
+        "bkbox.cli.bookie.cookie:cookie",
+        "Show, verify and repair what binds disks to a bookie.",
+    ),
     "autorecovery": (
-        "bkbox.cli.autorecovery:autorecovery",
+        "bkbox.cli.cluster.autorecovery:autorecovery",
         "Bring back the copies that lost bookies had.",
     ),
     "decommission": (
-        "bkbox.cli.decommission:decommission",
+        "bkbox.cli.cluster.decommission:decommission",
         "Take a bookie out of the cluster for good.",
     ),
-    "disk": ("bkbox.cli.disk:disk", "List disks; add, drain, replace, remove them while it runs."),
+    "disk": (
+        "bkbox.cli.disk.disk:disk",
+        "List disks; add, drain, replace, remove them while it runs.",
+    ),
     "bookie": (
-        "bkbox.cli.bookie:bookie",
+        "bkbox.cli.bookie.bookie:bookie",
         "Have a bookie take no more entries, or take them again.",
     ),
-    "cluster": ("bkbox.cli.cluster:cluster", "Make a cluster, and see who is in it."),
+    "cluster": ("bkbox.cli.cluster.cluster:cluster", "Make a cluster, and see who is in it."),
     "ledger": (
-        "bkbox.cli.ledger:ledger",
+        "bkbox.cli.ledger.ledger:ledger",
         "Create, read, write, explain, recover, end, delete ledgers.",
     ),
-    "audit": ("bkbox.cli.audit:audit", "Look at every entry of a cluster, and say what is wrong."),
-    "repair": ("bkbox.cli.repairplan:repair", "Make the copies that an audit found to be made."),
-    "export": ("bkbox.cli.export:export", "Write closed ledgers to Parquet files."),
-    "import": ("bkbox.cli.imports:import_", "Make ledgers again out of what was exported."),
-    "top": ("bkbox.cli.top:top", "Show the largest and oldest ledgers, owners, uneven bookies."),
+    "audit": (
+        "bkbox.cli.data.audit:audit",
+        "Look at every entry of a cluster, and say what is wrong.",
+    ),
+    "repair": (
+        "bkbox.cli.data.repair_plan:repair",
+        "Make the copies that an audit found to be made.",
+    ),
+    "export": ("bkbox.cli.data.export:export", "Write closed ledgers to Parquet files."),
+    "import": ("bkbox.cli.data.imports:import_", "Make ledgers again out of what was exported."),
+    "top": (
+        "bkbox.cli.cluster.top:top",
+        "Show the largest and oldest ledgers, owners, uneven bookies.",
+    ),
     "log": (
-        "bkbox.cli.log:log",
+        "bkbox.cli.log.log:log",
         "Write, read, follow and truncate logs over as many ledgers as it takes.",
     ),
-    "placement": ("bkbox.cli.placement:placement", "Show how bookies are chosen for ledgers."),
-    "gc": ("bkbox.cli.gc:gc", "See and collect what deleted ledgers leave on the disks."),
-    "index": ("bkbox.cli.index:index", "Work on a disk's index while the bookie is stopped."),
-    "config": ("bkbox.cli.config:config", "Check, explain, change and import configurations."),
-    "systemd": ("bkbox.cli.systemd:systemd", "Run bookies as services of this host."),
-    "discover": ("bkbox.cli.discover:discover", "List the bookies that announce themselves here."),
+    "placement": (
+        "bkbox.cli.cluster.placement:placement",
+        "Show how bookies are chosen for ledgers.",
+    ),
+    "gc": ("bkbox.cli.disk.gc:gc", "See and collect what deleted ledgers leave on the disks."),
+    "index": ("bkbox.cli.disk.index:index", "Work on a disk's index while the bookie is stopped."),
+    "config": (
+        "bkbox.cli.bookie.config:config",
+        "Check, explain, change and import configurations.",
+    ),
+    "systemd": ("bkbox.cli.bookie.systemd:systemd", "Run bookies as services of this host."),
+    "discover": (
+        "bkbox.cli.cluster.discover:discover",
+        "List the bookies that announce themselves here.",
+    ),
     "completion": ("bkbox.cli.completion:completion", "Make a shell complete bkbox's commands."),
     "schema": ("bkbox.cli.schema:schema", "Print the JSON Schema of what a command prints."),
     "man": ("bkbox.cli.completion:man", "Write the manual pages."),
-    "bench": ("bkbox.cli.bench:bench", "Measure a bookie and the client on this machine."),
-    "demo": ("bkbox.cli.demo:demo", "Run three bookies here, break them, and read all back."),
+    "bench": ("bkbox.cli.check.bench:bench", "Measure a bookie and the client on this machine."),
+    "demo": ("bkbox.cli.check.demo:demo", "Run three bookies here, break them, and read all back."),
 }
 
 PROOF_COMMANDS = {
     "sim": ("proof.cli.sim:sim", "Run a simulated cluster through faults of all kinds."),
-    "model-check": ("proof.cli.modelcheck:model_check", "Look at every state of the limbo model."),
+    "model-check": ("proof.cli.model_check:model_check", "Look at every state of the limbo model."),
     "chaos": (
         "proof.cli.chaos:chaos",
         "Run a real cluster under load, break it, judge its history.",
@@ -189,9 +228,9 @@ def main() -> None:
     waits.tell(_say_wait)
     require_descriptors(DESCRIPTORS_MIN)
     if os.environ.get("BKBOX_CLIENT_FILE"):
-        from bkbox.cli import clientfile  # few commands need a client, and few clients this
+        from bkbox.cli.lib import client_file  # few commands need a client, and few clients this
 
-        clientfile.take(os.environ)
+        client_file.take(os.environ)
 
 
 def _show_warning(

@@ -1,11 +1,11 @@
 """The asyncio client: ``connect``, and the handles it leads to."""
 
 from bkbox.client.client import Client, connect
+from bkbox.client.ledger.reader import Entry, LedgerReader
+from bkbox.client.ledger.writer import LedgerWriter
 from bkbox.client.options import ClientOptions, ConnectOptions
-from bkbox.client.reader import Entry, LedgerReader
-from bkbox.client.writer import LedgerWriter
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import DigestType, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, LedgerMetadata, LedgerState
 
 __all__ = [
     "connect",

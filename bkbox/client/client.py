@@ -19,21 +19,21 @@ from bkbox import metadata as metadata_store
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.base.words import error_text, quoted
 from bkbox.client import arguments
-from bkbox.client.addresses import Addresses
-from bkbox.client.binding import Binding
 from bkbox.client.connecting import Connecting
-from bkbox.client.driver import LedgerAccess, run
-from bkbox.client.ending import Ender
-from bkbox.client.health import Health
+from bkbox.client.connection.addresses import Addresses
+from bkbox.client.connection.bookie_health import Health
+from bkbox.client.connection.pool import BookiePool
 from bkbox.client.inner import Inner
+from bkbox.client.ledger.driver import LedgerAccess, run
+from bkbox.client.ledger.force_close import Ender
+from bkbox.client.ledger.ledger_inspection import Survey, Surveyor
+from bkbox.client.ledger.read_order import ReadOrder
+from bkbox.client.ledger.reader import LedgerReader
+from bkbox.client.ledger.writer import LedgerWriter
+from bkbox.client.loop_affinity import Binding
 from bkbox.client.options import ClientOptions, ConnectOptions
-from bkbox.client.placement import Placer
-from bkbox.client.pool import BookiePool
-from bkbox.client.reader import LedgerReader
-from bkbox.client.readorder import ReadOrder
-from bkbox.client.survey import Survey, Surveyor
-from bkbox.client.topology import topology_of
-from bkbox.client.writer import LedgerWriter
+from bkbox.client.placement.placement import Placer
+from bkbox.client.placement.topology import topology_of
 from bkbox.errors import (
     BkboxError,
     BugError,
@@ -50,7 +50,7 @@ from bkbox.protocol.effects import Recovered
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.wire.digest import DigestManager, master_key
-from bkbox.wire.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
 
 log = logging.getLogger(__name__)
 
@@ -164,7 +164,7 @@ class Client:
         by ``LedgerWriter.force``; a bookie that fails ends the writer. ``explicit_lac_interval_s``:
         instead of that of the options. ``ledger``: an id of the caller's own, which must never have been a ledger's
         on these bookies; LedgerExistsError where it is one now. With ``custom`` ACK_AFTER
-        (wire/ledger.py) = ``sync`` every bookie syncs each entry before it acknowledges it. Raises
+        (wire/metadata/ledger.py) = ``sync`` every bookie syncs each entry before it acknowledges it. Raises
         QuorumSizeError, NotEnoughBookiesError, MetadataError, ConfigError; UserWarning for sizes that
         are legal and unwise.
         """
@@ -309,7 +309,7 @@ class Client:
                 yield None if found is None else found.value
 
     def health(self) -> dict[BookieId, Health]:
-        """The bookies that this client holds something against (health.py)."""
+        """The bookies that this client holds something against (bookie_health.py)."""
         return self._pool.health.of_all()
 
     # ---- shared ---------------------------------------------------------------------------------

@@ -44,5 +44,5 @@ class Connecting(AbstractAsyncContextManager[T], Generic[T]):
 
 _TEXT = (
     "connect() is entered first: `async with bkbox.connect(uri) as client:`, "
-    "or `with bkbox.client.sync.connect(uri) as client:` where there is no event loop"
+    "or `with bkbox.client.blocking.client.connect(uri) as client:` where there is no event loop"
 )

@@ -258,7 +258,7 @@ def key(
     kind: Kind, doc: str, default: object = REQUIRED, *, live: bool = False
 ) -> dict[str, object]:
     """What the schema says of a key; ``default`` is in the form of TOML. ``live``: a bookie that runs takes a change
-    over (supervisor/reloading.py)."""
+    over (supervisor/config_reload.py)."""
     return {"kind": kind, "doc": doc, "default": default, "live": live}
 
 

@@ -11,10 +11,10 @@ import time
 
 from bkbox.base.ids import LedgerId
 from bkbox.client import Client
-from bkbox.demo.scene import Scene, Told, ask, must
-from bkbox.demo.stage import until
+from bkbox.demo.cluster import until
+from bkbox.demo.state import Scene, Told, ask, must
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 
 _LINES = 200
 _WAIT_S = 20.0

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import asyncio
 
-from bkbox.demo.scene import Scene, Told, ask, must
-from bkbox.demo.show import amount
+from bkbox.demo.output import amount
+from bkbox.demo.state import Scene, Told, ask, must
 from bkbox.demo.writing import Writing
 from bkbox.wire.codes import Code
 

@@ -6,9 +6,9 @@ import hashlib
 
 from bkbox.base.words import quoted
 from bkbox.client import Client, LedgerReader
-from bkbox.demo.scene import Scene, Told, ask, must
-from bkbox.demo.show import Advance, amount
+from bkbox.demo.output import Advance, amount
 from bkbox.demo.source import Stored
+from bkbox.demo.state import Scene, Told, ask, must
 from bkbox.wire.codes import Code
 
 _FIRST_SHOWN, _LAST_SHOWN = 12, 4

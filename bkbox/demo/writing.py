@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bkbox.client import Client, LedgerWriter
-from bkbox.demo.show import Advance
+from bkbox.demo.output import Advance
 from bkbox.demo.source import Source, Stored
 
 _BATCH_ENTRIES_MAX = 32

@@ -9,7 +9,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from bkbox.api.admin.client import fetch_status
-from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.api.admin.status import Status
 from bkbox.api.status.cookie_report import DIFFER
 from bkbox.base.host.clock import clock
@@ -17,17 +17,17 @@ from bkbox.base.host.files import HostFiles
 from bkbox.config import load as configuration
 from bkbox.config.schema import Config
 from bkbox.doctor import (
-    bookiechecks,
-    diskchecks,
-    filesystemchecks,
-    hostchecks,
-    powerchecks,
-    storechecks,
+    bookie_checks,
+    disk_checks,
+    file_system_checks,
+    host_checks,
+    power_checks,
+    store_checks,
 )
 from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import BkboxError, BookieNotRunningError
 from bkbox.storage.files import RealFiles
-from bkbox.supervisor.otherwriters import other_writers
+from bkbox.supervisor.boot.other_writers import other_writers
 
 
 def examine(
@@ -40,29 +40,31 @@ def examine(
     findings = _configuration(path, environ)
     config = None if findings else configuration.load(path, environ)
     if config is None:
-        return [*findings, hostchecks.kernel(), *_host(host, None)]
+        return [*findings, host_checks.kernel(), *_host(host, None)]
     others = other_writers(config, _user_of(config))
     findings += [fail("configuration", str(path), *each.rsplit(": ", 1)) for each in others]
     if not others:
         findings.append(ok("configuration", str(path), "no problems"))
-    findings += hostchecks.extras(announce=config.announce)
+    findings += host_checks.extras(announce=config.announce)
     status, said = _status(config)
     findings += said
     alive = status is not None or any(finding.verdict == "fail" for finding in said)
     if status is not None:
-        findings += bookiechecks.running(config, status)
-    findings += bookiechecks.admin_socket(config, answers=alive)
-    findings += bookiechecks.openable(config, running=alive)
-    findings += diskchecks.check(config, host, RealFiles(), running=alive)
-    findings += bookiechecks.port(config, status, running=alive)
-    findings += filesystemchecks.of_metadata(config, host)
+        findings += bookie_checks.running(config, status)
+    findings += bookie_checks.admin_socket(config, answers=alive)
+    findings += bookie_checks.openable(config, running=alive)
+    findings += disk_checks.check(config, host, RealFiles(), running=alive)
+    findings += bookie_checks.port(config, status, running=alive)
+    findings += file_system_checks.of_metadata(config, host)
     unusable = {each.about for each in findings if each.check == "disk" and each.verdict == "fail"}
-    said, folders = asyncio.run(storechecks.check(config, wait_s, running=alive, unusable=unusable))
+    said, folders = asyncio.run(
+        store_checks.check(config, wait_s, running=alive, unusable=unusable)
+    )
     findings = [*_one_per_cause(findings, said, folders), *said]
     if not any(each.check == "metadata store" and each.verdict == "fail" for each in said):
-        findings += asyncio.run(powerchecks.check(config, wait_s))
+        findings += asyncio.run(power_checks.check(config, wait_s))
     if status is None:  # which says itself what it runs with
-        findings.append(hostchecks.kernel())
+        findings.append(host_checks.kernel())
     return [*findings, *_host(host, status)]
 
 
@@ -113,7 +115,7 @@ def _host(host: HostFiles, status: Status | None) -> list[Finding]:
         if process.role == "frontend" and process.running and process.pid != os.getpid():
             pid = process.pid
     return [
-        hostchecks.limits(host, pid),
-        *hostchecks.memory(host),
-        hostchecks.clocks(clock()),
+        host_checks.limits(host, pid),
+        *host_checks.memory(host),
+        host_checks.clocks(clock()),
     ]

@@ -23,35 +23,35 @@ from bkbox.base import logs
 from bkbox.base.host.descriptors import allow
 from bkbox.base.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, HOLD_S
 from bkbox.base.logs import trace
+from bkbox.base.logs.rate_limited import Seldom
 from bkbox.base.logs.refusals import Refusals
-from bkbox.base.logs.seldom import Seldom
 from bkbox.base.words import error_text, quoted
 from bkbox.errors import AuthenticationError, DiskError, FrameError
-from bkbox.frontend.admittance import Admittance
-from bkbox.frontend.deadlines import Deadlines, Patience, ask_whether_there
-from bkbox.frontend.disklink import DiskLink
-from bkbox.frontend.diskspace import space_of
-from bkbox.frontend.guard import Guard
-from bkbox.frontend.holds import Holds
-from bkbox.frontend.newcomers import Newcomers
-from bkbox.frontend.penalty import Penalty
-from bkbox.frontend.routing import ABSENT, HELD, Places, Purpose
-from bkbox.frontend.session import Session
-from bkbox.frontend.shedding import Shedding
-from bkbox.frontend.vouching import PATIENCE_S, Finding, Vouching
+from bkbox.frontend.access.access_policy import Admittance
+from bkbox.frontend.access.authorization import Guard
+from bkbox.frontend.access.ledger_verification import PATIENCE_S, Finding, Vouching
+from bkbox.frontend.client_session import Session
+from bkbox.frontend.disk_link import DiskLink
+from bkbox.frontend.disk_space import space_of
+from bkbox.frontend.ledger_directory import ABSENT, HELD, Places, Purpose
+from bkbox.frontend.loop.connection import Stream
+from bkbox.frontend.loop.event_loop import Turns
+from bkbox.frontend.loop.routing import Waiter
+from bkbox.frontend.overload.connection_cpu_budget import Newcomers
+from bkbox.frontend.overload.connection_timeouts import Deadlines, Patience, ask_whether_there
+from bkbox.frontend.overload.memory_pressure import Shedding
+from bkbox.frontend.overload.protocol_error_throttle import Penalty
+from bkbox.frontend.paused_ledgers import Holds
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
-from bkbox.kernel.routes import Waiter
-from bkbox.kernel.stream import Stream
-from bkbox.kernel.turns import Turns
-from bkbox.security.peers import Peers
+from bkbox.security.connection_limits import Peers
 from bkbox.security.rates import Buckets
 from bkbox.security.roles import FREE
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
 
 if TYPE_CHECKING:
-    from bkbox.frontend.door import Door, Visitor
+    from bkbox.frontend.access.handshake_pool import Door, Visitor
 
 log = logging.getLogger(__name__)
 
@@ -441,7 +441,9 @@ class Frontend:
 
     def _at_door(self) -> Door:
         if self._door is None:
-            from bkbox.frontend.door import Door  # loads OpenSSL, which few installations need
+            from bkbox.frontend.access.handshake_pool import (
+                Door,  # loads OpenSSL, which few installations need
+            )
 
             self._door = Door(
                 self._turns,

@@ -1,5 +1,5 @@
 """Control channels: typed messages over a SOCK_SEQPACKET pair. This is the blocking end, which workers use; the other
-processes run asyncio and use its end (asyncchannel.py).
+processes run asyncio and use its end (async_channel.py).
 
 End-of-file on a channel means that the other process is gone. The blocking end raises EOFError; the asyncio end fails
 all calls with ConnectionLostError and calls ``on_close``.

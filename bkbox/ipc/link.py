@@ -31,8 +31,7 @@ from __future__ import annotations
 import socket
 from contextlib import suppress
 
-from bkbox.ipc.slots import SLOT_COUNT
-from bkbox.kernel.batches import (
+from bkbox.ipc.link_socket import (
     ANSWER,
     BATCH,
     HELLO,
@@ -42,6 +41,7 @@ from bkbox.kernel.batches import (
     POLLED,
     RELEASE,
 )
+from bkbox.ipc.slots import SLOT_COUNT
 
 __all__ = [
     "ANSWER",

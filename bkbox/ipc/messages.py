@@ -123,8 +123,8 @@ class IndexProgress(Message):
 
 
 class DiskOpened(Message):
-    """The replay's result (storage/disk.py, ReplayReport). ``rebuilt``: the reason why the index was rebuilt; empty if
-    it was not."""
+    """The replay's result (storage/disk/disk.py, ReplayReport). ``rebuilt``: the reason why the index was rebuilt;
+    empty if it was not."""
 
     disk: str
     records: int
@@ -246,7 +246,7 @@ class ClearLimbo(Message):
     ledger: int
 
 
-# ---- space (worker/space.py): repair worker and supervisor to disk worker ---------------------------
+# ---- space (worker/disk_maintenance.py): repair worker and supervisor to disk worker ---------------------------
 
 
 class ProbeDisk(Message):
@@ -446,8 +446,8 @@ class OpenFrontend(Message):
 
 
 class Admit(Message):
-    """The access policy from now on (frontend/admittance.py); sent before OpenFrontend and whenever it changes. The
-    payload is JSON, with the secrets that the configuration refers to. No reply."""
+    """The access policy from now on (frontend/access/access_policy.py); sent before OpenFrontend and whenever it
+    changes. The payload is JSON, with the secrets that the configuration refers to. No reply."""
 
     def __repr__(self) -> str:
         return "Admit(…)"
@@ -559,7 +559,7 @@ class QuotaUse(Message):
 QUOTA_NEWS = (OverQuota, QuotaUse)
 
 
-# ---- a ledger moves from one disk to another (worker/moves.py, supervisor/moving.py) ----------------
+# ---- a ledger moves from one disk to another (worker/ledger_migration.py, supervisor/disks/ledger_
 
 
 class GetLedger(Message):

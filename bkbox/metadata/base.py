@@ -30,8 +30,8 @@ from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.versioned import Versioned
-from bkbox.wire.ledger import LedgerMetadata
-from bkbox.wire.service_info import ServiceInfo
+from bkbox.wire.metadata.ledger import LedgerMetadata
+from bkbox.wire.metadata.service_info import ServiceInfo
 
 RANGE_LEDGERS_MAX = 1_000
 """Ledgers in one page of ledger_ranges()."""
@@ -167,7 +167,8 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def read_disk_record(self, bookie: BookieId) -> Versioned[bytes] | None:
-        """What a bookie of bkbox has noted of its disks (supervisor/witness.py), or None. Java has no such thing."""
+        """What a bookie of bkbox has noted of its disks (supervisor/disks/witness.py), or None. Java has no such
+        thing."""
 
     @abstractmethod
     async def write_disk_record(

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from bkbox.base.ids import LedgerId
 from bkbox.errors import MetadataError
-from bkbox.wire.underreplication import UnderreplicatedLedger
+from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 
 
 class Lock(NamedTuple):

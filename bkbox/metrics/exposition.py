@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 from prometheus_client.exposition import generate_latest
 
 from bkbox.api.admin.status import Status
-from bkbox.metrics.javanames import JAVA_METRICS, dir_name
+from bkbox.metrics.java_names import JAVA_METRICS, dir_name
 from bkbox.metrics.table import METRICS, Sample
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"

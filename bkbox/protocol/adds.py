@@ -9,7 +9,7 @@ Invariants:
 - answers to what was sent to a bookie before it was replaced, or before it came back, are ignored.
 
 Entries are taken up in runs, sent in runs and answered in runs; what each position holds is kept in
-runs as well (holdings.py).
+runs as well (unacked_positions.py).
 
 A failed position gets no adds until it is replaced or its bookie is back; AQ of the others go on
 acknowledging.
@@ -26,10 +26,10 @@ from itertools import islice
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.effects import Acked, AddTarget, SendAdds, Tokens
 from bkbox.protocol.events import AddsAnswered, Answer, NoAnswer, describe
-from bkbox.protocol.holdings import Holdings
 from bkbox.protocol.quorum import QuorumSizes
+from bkbox.protocol.unacked_positions import Holdings
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import Fragment
+from bkbox.wire.metadata.ledger import Fragment
 
 
 class _Run:

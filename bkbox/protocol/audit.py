@@ -15,7 +15,7 @@ from itertools import pairwise
 
 from bkbox.base.ids import BookieId
 from bkbox.protocol.repair import expected_entries, missing
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import last_settled_entry, write_set
 
 

@@ -33,7 +33,7 @@ from enum import Enum
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.values import value
 from bkbox.wire.digest import master_key
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 
 class DiskClass(Enum):

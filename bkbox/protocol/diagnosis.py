@@ -1,9 +1,10 @@
-"""What a recovery of a ledger would come to, from what its bookies report (survey.py), and why it cannot end.
+"""What a recovery of a ledger would come to, from what its bookies report (inspection.py), and why it cannot end.
 
 The end of a ledger is found only by QC = WQ - AQ + 1 plain negatives of one write set. A bookie in limbo never gives
 one, nor does one that does not answer: recovery bears AQ - 1 of them in a write set and no more (limbo model, 5.4:
 with AQ bookies in limbo no recovery ever ends, however often it is tried). Where more have forgotten, after a power
-cut of all hosts under ``ack_after = write``, say, only an operator who accepts the loss can end the ledger (ending.py).
+cut of all hosts under ``ack_after = write``, say, only an operator who accepts the loss can end the ledger
+(force_close_plan.py).
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
+from bkbox.protocol.inspection import Reports, evidence_of, highest_lac, write_set_of
 from bkbox.protocol.quorum import QuorumSizes, ReadOutcome, read_outcome
-from bkbox.protocol.survey import Reports, evidence_of, highest_lac, write_set_of
 from bkbox.wire.codes import Evidence
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 
 class Prospect(Enum):

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.errors import BkboxError
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.metadata.ledger import LedgerMetadata
 
 
 class Target(NamedTuple):

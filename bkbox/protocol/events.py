@@ -16,7 +16,7 @@ from bkbox.base.ids import BookieId, EntryId
 from bkbox.errors import MetadataError
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.metadata.ledger import LedgerMetadata
 
 
 class NoAnswer(Enum):

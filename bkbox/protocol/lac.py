@@ -24,7 +24,7 @@ from bkbox.protocol.events import Answer, LacAnswered, ReadAnswered, describe
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.metadata.ledger import LedgerMetadata
 
 
 class LacReader:

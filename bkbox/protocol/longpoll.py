@@ -26,7 +26,7 @@ from bkbox.protocol.effects import Effect, Failed, Polled, SendPoll, Tokens
 from bkbox.protocol.events import Answer, PollAnswered, Speculate, describe
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.codes import Code, Evidence
-from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.metadata.ledger import LedgerMetadata
 
 
 class LongPoll:

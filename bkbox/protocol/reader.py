@@ -26,7 +26,7 @@ from bkbox.protocol.events import (
     describe,
 )
 from bkbox.protocol.quorum import ReadOutcome, read_outcome
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
 
 ReaderEvent = ReadAnswered | Speculate | MetadataRead | MetadataFailed

@@ -64,7 +64,7 @@ from bkbox.protocol.lac import LacReader
 from bkbox.protocol.quorum import QuorumSizes, ReadOutcome, read_outcome
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 RecoveryEvent = (
     AddsAnswered

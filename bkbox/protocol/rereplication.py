@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.audit import clipped, pieces, settled_fragments
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
 
 

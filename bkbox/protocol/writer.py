@@ -80,7 +80,7 @@ from bkbox.protocol.events import (
 from bkbox.protocol.force import Forcing
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 WriterEvent = (
     Append

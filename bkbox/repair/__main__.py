@@ -1,6 +1,6 @@
 """The repair worker process, started by the supervisor.
 
-It idles (waiting.py) until there is something to repair, and only then imports the repair code (process.py).
+It idles (idle_loop.py) until there is something to repair, and only then imports the repair code (process.py).
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import socket
 
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.child import begin
-from bkbox.repair.waiting import Order, until_needed
+from bkbox.repair.idle_loop import Order, until_needed
 
 _NICE = 5
 """Nice value: under CPU contention this process gets a third of the share of the processes that serve clients."""

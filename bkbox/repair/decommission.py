@@ -8,7 +8,7 @@ A writable bookie is made read-only first; otherwise new ledgers come as fast as
 this runs in can be made so (``retire``); another one is refused while it is writable. When cancelled, the bookie
 accepts entries again.
 
-Then each ledger is marked, locked, and re-replicated without the bookie (replicator.py), the riskiest first. The
+Then each ledger is marked, locked, and re-replicated without the bookie (ledger_replicator.py), the riskiest first. The
 bookie may be read from if it is there. It ends when a scan of the metadata of all ledgers finds the bookie in none.
 The cookie is deleted only after that, and only if the bookie is not running: with its cookie deleted it could come
 back as a new bookie that knows nothing of what it acknowledged.
@@ -39,16 +39,16 @@ from bkbox.errors import (
     OperatorError,
 )
 from bkbox.ipc import messages
-from bkbox.jobs.work import Work
+from bkbox.jobs.context import Work
 from bkbox.metadata.base import MetadataStore
-from bkbox.protocol.departure import Departure, departure
-from bkbox.repair.advice import advice_for
-from bkbox.repair.environment import Environment
-from bkbox.repair.parallel import in_parallel
-from bkbox.repair.replication import ReplicationSettings, settings_of
-from bkbox.repair.replicator import Replicator
-from bkbox.repair.resting import rest
-from bkbox.repair.waits import Waits
+from bkbox.protocol.decommission_plan import Departure, departure
+from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.cancellable_wait import rest
+from bkbox.repair.context import Environment
+from bkbox.repair.operator_hints import advice_for
+from bkbox.repair.replication.ledger_replicator import Replicator
+from bkbox.repair.replication.replication_worker import ReplicationSettings, settings_of
+from bkbox.repair.replication.retry_schedule import Waits
 
 log = logging.getLogger(__name__)
 

@@ -2,8 +2,8 @@
 
 Everything of a ledger that can be copied while the source serves it is copied here: first all of it, then, pass by
 pass, the entries written meanwhile, until little is left. The supervisor copies the rest and changes the ledger's
-disk assignment (supervisor/moving.py): nothing here can lose anything. Copies travel in a file in memory whose
-descriptor is passed from one disk worker to the other; its bytes are not parsed here.
+disk assignment (supervisor/disks/ledger_migration.py): nothing here can lose anything. Copies travel in a file in
+memory whose descriptor is passed from one disk worker to the other; its bytes are not parsed here.
 
 Nothing is remembered between runs: a ledger that was migrated is not on the disk any more. An unfinished copy is
 dropped. A ledger that cannot be migrated now (unreadable entries, no space) stays, is listed with the reason, and is
@@ -26,11 +26,11 @@ from bkbox.errors import (
     LedgerNotMovedError,
 )
 from bkbox.ipc import messages
-from bkbox.ipc.asyncchannel import AsyncChannel
+from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.messages import LIMBO
-from bkbox.jobs.work import Work
-from bkbox.repair.environment import Environment
-from bkbox.repair.pace import retry_wait_s
+from bkbox.jobs.context import Work
+from bkbox.repair.context import Environment
+from bkbox.repair.rate_limits import retry_wait_s
 
 _FEW_BYTES = 1 << 20
 """Upper bound on what is left to the supervisor, which pauses the ledger's clients meanwhile."""

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from bkbox.jobs.context import Work
 from bkbox.jobs.job import JobKind
-from bkbox.jobs.work import Work
-from bkbox.repair.auditor import watch_over
-from bkbox.repair.compaction import compact
+from bkbox.repair.context import Environment
 from bkbox.repair.decommission import decommission
 from bkbox.repair.drain import drain
-from bkbox.repair.environment import Environment
-from bkbox.repair.gc import collect
-from bkbox.repair.limbo import repair_limbo
-from bkbox.repair.recovery import recover
-from bkbox.repair.replication import replicate
-from bkbox.repair.scrub import scrub
+from bkbox.repair.limbo.job import repair_limbo
+from bkbox.repair.limbo.recovery import recover
+from bkbox.repair.replication.auditor import watch_over
+from bkbox.repair.replication.replication_worker import replicate
+from bkbox.repair.space.compaction import compact
+from bkbox.repair.space.gc import collect
+from bkbox.repair.space.scrub import scrub
 
 Code = Callable[[Work, Environment, dict[str, str]], Awaitable[None]]
 

@@ -20,14 +20,14 @@ from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, BugError, ConfigError
 from bkbox.ipc import messages
-from bkbox.ipc.asyncchannel import AsyncChannel
+from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
-from bkbox.repair.environment import Environment
+from bkbox.repair.context import Environment
+from bkbox.repair.idle_loop import Order
 from bkbox.repair.jobs import JOBS
-from bkbox.repair.quotas import QuotaWatch
 from bkbox.repair.scheduler import Scheduler
-from bkbox.repair.waiting import Order
+from bkbox.repair.space.quotas import QuotaWatch
 
 log = logging.getLogger(__name__)
 

@@ -14,13 +14,13 @@ from typing import Any
 from bkbox.base.words import error_text
 from bkbox.errors import BkboxError, JobCancelledError, JobRefusedError
 from bkbox.ipc import messages
-from bkbox.ipc.asyncchannel import AsyncChannel
+from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.jobs.job import JobAction, JobKind, JobState
-from bkbox.repair.environment import Environment
-from bkbox.repair.governor import SHARE_LEAST, Governor, Usual
+from bkbox.repair.adaptive_throttle import SHARE_LEAST, Governor, Usual
+from bkbox.repair.context import Environment
+from bkbox.repair.job_run import RunningJob
 from bkbox.repair.jobs import Code
-from bkbox.repair.pace import Pacer
-from bkbox.repair.running import RunningJob
+from bkbox.repair.rate_limits import Pacer
 
 log = logging.getLogger(__name__)
 

@@ -17,16 +17,16 @@ from bkbox.ipc import messages
 from bkbox.jobs.arguments import ARGUMENTS, checked_arguments
 from bkbox.jobs.job import Job, JobAction, JobKind, JobState
 from bkbox.jobs.stall import Stall, stalls
-from bkbox.supervisor import schedule
-from bkbox.supervisor.jobfile import JobFile
+from bkbox.supervisor import job_schedule
+from bkbox.supervisor.job_file import JobFile
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from bkbox.config.schema import Config
-    from bkbox.supervisor.disks import Disk
-    from bkbox.supervisor.draining import Drains
-    from bkbox.supervisor.process import Child
+    from bkbox.supervisor.children.process import Child
+    from bkbox.supervisor.disks.disks import Disk
+    from bkbox.supervisor.disks.drain import Drains
 
     class HasDrains(Protocol):
         @property
@@ -96,7 +96,7 @@ class Jobs:
 
     def stalls(self) -> list[Stall]:
         """Jobs that should make progress and do not."""
-        every_s = schedule.intervals(self._bookie.config)
+        every_s = job_schedule.intervals(self._bookie.config)
         return stalls(self.registry, every_s, began_ms=self._began_ms, now_ms=_now_ms())
 
     def limbo(self) -> Job | None:
@@ -117,13 +117,13 @@ class Jobs:
     async def _start_due(self) -> None:
         limbo = any([await self._has_limbo(disk) for disk in self._bookie.disks])
         config = self._bookie.config
-        due = schedule.due(
+        due = job_schedule.due(
             config, self.registry, limbo=limbo, now_ms=_now_ms(), began_ms=self._began_ms
         )
         stats = [disk.stats for disk in self._bookie.disks if disk.usable]
         stored = sum(each.get("total_bytes", 0) - each.get("free_bytes", 0) for each in stats)
         for kind in due:
-            limit = schedule.speed_limit(kind, config, stored)
+            limit = job_schedule.speed_limit(kind, config, stored)
             job = self.registry.add(kind, {}, _now_ms(), automatic=True, bytes_per_second=limit)
             self._changed = True
             self._start(job)

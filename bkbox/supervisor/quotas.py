@@ -8,7 +8,7 @@ from bkbox.ipc.messages import Message, OverQuota, QuotaUse
 
 if TYPE_CHECKING:
     from bkbox.config.schema import Config
-    from bkbox.supervisor.process import Child
+    from bkbox.supervisor.children.process import Child
 
     class QuotaBookie(Protocol):
         """What quotas need of the supervisor."""

@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from bkbox.api.admin import server as admin
-from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.mounts import mount_identity
 from bkbox.base.ids import BookieId
-from bkbox.base.logs.seldom import Seldom
+from bkbox.base.logs.rate_limited import Seldom
 from bkbox.config.schema import Config, address_of
 from bkbox.config.values import join_address
 from bkbox.errors import (
@@ -47,40 +47,42 @@ from bkbox.errors import (
 )
 from bkbox.ipc import channel, link, messages
 from bkbox.metadata.base import Registration
-from bkbox.storage import marker as markers
+from bkbox.storage.disk import dirty_marker as markers
+from bkbox.storage.disk.dirty_marker import Run
+from bkbox.storage.disk.folder import GuardedFiles
+from bkbox.storage.disk.reserve import make_room
 from bkbox.storage.files import Files
-from bkbox.storage.folder import GuardedFiles
-from bkbox.storage.marker import Run
-from bkbox.storage.records import AckAfter
-from bkbox.storage.reserve import make_room
-from bkbox.supervisor import cookies, ground, opening, repairing, sidelined
-from bkbox.supervisor.admittance import Credentials
-from bkbox.supervisor.announce import announced
-from bkbox.supervisor.directories import stamp
-from bkbox.supervisor.diskchanges import DiskChanges
-from bkbox.supervisor.disks import Disk
-from bkbox.supervisor.drainmark import is_draining
-from bkbox.supervisor.ground import Ground
-from bkbox.supervisor.homes import settle_homes
-from bkbox.supervisor.intents import Intents
-from bkbox.supervisor.keeper import Keeper
-from bkbox.supervisor.ledgerchecks import LedgerChecks
-from bkbox.supervisor.moving import Moving
-from bkbox.supervisor.newledgers import news_of_room
-from bkbox.supervisor.notify import ServiceManager
-from bkbox.supervisor.nursery import Nursery
-from bkbox.supervisor.phase_one import PhaseOne
-from bkbox.supervisor.process import Child, Exit
-from bkbox.supervisor.progress import Progress
-from bkbox.supervisor.published import service_info_of
+from bkbox.storage.log.records import AckAfter
+from bkbox.supervisor import repair_config
+from bkbox.supervisor.access_policy import Credentials
+from bkbox.supervisor.boot import cookies, open_disk, startup_resources
+from bkbox.supervisor.boot.phase_one import PhaseOne
+from bkbox.supervisor.boot.startup_resources import Ground
+from bkbox.supervisor.boot.witnessing import Witnessing
+from bkbox.supervisor.children.child_pool import Nursery
+from bkbox.supervisor.children.process import Child, Exit
+from bkbox.supervisor.children.restart_policy import Keeper
+from bkbox.supervisor.disk_changes import DiskChanges
+from bkbox.supervisor.disks import sidelined
+from bkbox.supervisor.disks.disk_inspection import stamp
+from bkbox.supervisor.disks.disks import Disk
+from bkbox.supervisor.disks.drain_marker import is_draining
+from bkbox.supervisor.disks.duplicate_placement import settle_homes
+from bkbox.supervisor.disks.ledger_checks import LedgerChecks
+from bkbox.supervisor.disks.ledger_migration import Moving
+from bkbox.supervisor.disks.placement_updates import news_of_room
+from bkbox.supervisor.disks.readonly_requests import Intents
 from bkbox.supervisor.quotas import QuotaNews
-from bkbox.supervisor.watchdog import Attendance, look_every_s
-from bkbox.supervisor.witnessing import Witnessing
+from bkbox.supervisor.service.child_progress import Progress
+from bkbox.supervisor.service.mdns import announced
+from bkbox.supervisor.service.sd_notify import ServiceManager
+from bkbox.supervisor.service.service_info import service_info_of
+from bkbox.supervisor.service.systemd_watchdog import Attendance, look_every_s
 
 if TYPE_CHECKING:
-    from bkbox.api.admin.door import Door
     from bkbox.api.admin.routes import Route
     from bkbox.api.admin.status import BookieState
+    from bkbox.api.admin.tcp_access import Door
     from bkbox.metadata.base import MetadataStore
     from bkbox.supervisor.jobs import Jobs
 
@@ -180,7 +182,9 @@ class Supervisor:
             watching = self._keeper.run(self.progress.run())
             stack.callback(watching.cancel)
             await stack.enter_async_context(self._attendance)
-            base = await self._until_told_to_stop(ground.take(self.config, self._files, stack))
+            base = await self._until_told_to_stop(
+                startup_resources.take(self.config, self._files, stack)
+            )
             if base is None:
                 return 0
             self.instance_id, self.disks, self.listen = base.instance_id, base.disks, base.listen
@@ -212,9 +216,9 @@ class Supervisor:
         self.http_listen = join_address(*handle.address)
 
     def _reload(self) -> None:
-        from bkbox.supervisor import reloading  # a start need not wait for it
+        from bkbox.supervisor import config_reload  # a start need not wait for it
 
-        reloading.on_hangup(self, os.environ)
+        config_reload.on_hangup(self, os.environ)
 
     def _admin_door(self) -> Door:
         assert self.credentials.door is not None
@@ -278,7 +282,7 @@ class Supervisor:
         self._keeper.run(self.witnessing.keep(base.store, self.disks))
 
     async def _open(self, disk: Disk) -> None:
-        await opening.open_disk(
+        await open_disk.open_disk(
             disk,
             self.config,
             self.witnessing,
@@ -304,14 +308,14 @@ class Supervisor:
             if any(disk.may_have_lost for disk in present) or doubtful:
                 self.phase_one = await self._when_available(
                     "phase one",
-                    lambda: opening.mark_losses(base.store, self._bookie, present, doubtful),
+                    lambda: open_disk.mark_losses(base.store, self._bookie, present, doubtful),
                 )
             await self.moving.doubts_accounted_for(present)
             for disk in opened:
                 if disk in waiting:
                     disk.waits = True
                 else:
-                    await opening.settle(disk, self._files)
+                    await open_disk.settle(disk, self._files)
                     self.witnessing.settle(disk, self.disks)
 
     async def _stamp_replaced(self, base: Ground) -> None:
@@ -333,7 +337,7 @@ class Supervisor:
 
     async def _stamp(self, base: Ground) -> None:
         """Cookies of replaced disks, held back until phase one was durable."""
-        from bkbox.supervisor.cookie_repair import write_to_metadata  # it can format disks
+        from bkbox.supervisor.boot.cookie_repair import write_to_metadata  # it can format disks
 
         evidence = await cookies.gather(self.config, base.store, self._files)
         for disk in self.disks:
@@ -418,7 +422,7 @@ class Supervisor:
         self.quotas.begin()
         begun = self.nursery.take("repair", config.bookie_id)
         self.repair = repair = Child(begun, config.bookie_id, says)
-        self.repair.control.send(repairing.order_of(config))
+        self.repair.control.send(repair_config.order_of(config))
         for disk in self.disks:
             self._link_repair(disk)
         if self.jobs is not None:
@@ -577,7 +581,7 @@ class Supervisor:
             self.witnessing.fail(disk, self.disks, message.reason)
             log.error("disk %s failed and takes no more writes: %s", disk.path, message.reason)
         elif isinstance(message, messages.IndexProgress):
-            self.phase = opening.replay_phase(disk, message)
+            self.phase = open_disk.replay_phase(disk, message)
 
     async def _watch(self) -> None:
         """Keep the registration's mode up to date."""
@@ -654,9 +658,9 @@ class Supervisor:
         return self._table
 
     async def _run_jobs(self, base: Ground) -> None:
-        from bkbox.supervisor.jobfile import JobFile  # once the bookie is up
+        from bkbox.supervisor.job_file import JobFile  # once the bookie is up
         from bkbox.supervisor.jobs import Jobs
-        from bkbox.supervisor.resting import end_rests
+        from bkbox.supervisor.service.expired_maintenance import end_rests
 
         self.jobs = Jobs(self, JobFile(self._files))
         self._keeper.run(end_rests(base.store))

@@ -31,16 +31,16 @@ from typing import NamedTuple
 
 from bkbox.base.ids import EntryId, LedgerId
 from bkbox.errors import DigestError
-from bkbox.kernel import clientcolumns, clientreads
-from bkbox.kernel.checksum import crc32c
-from bkbox.wire.ledger import DigestType
+from bkbox.native.checksum import crc32c
+from bkbox.wire import arrow_columns, batch_reads
+from bkbox.wire.metadata.ledger import DigestType
 
 HEADER = Struct(">qqqq")
 HEADER_BYTES = HEADER.size
 DIGEST_BYTES = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
 
 IN_KERNEL = (DigestType.CRC32C, DigestType.DUMMY)
-"""What bkbox.kernel makes and verifies for whole runs of entries."""
+"""What bkbox.native makes and verifies for whole runs of entries."""
 
 _SIZE = Struct(">i")
 _LAC = Struct(">qq")
@@ -143,7 +143,7 @@ class DigestManager:
         """The entries ``first``, ``first`` + 1, …, at most ``count``, of the answer to a batch read,
         up to the first that is not right. ``start``: where they begin in its body."""
         if self.digest_type in IN_KERNEL:
-            return clientreads.verified(
+            return batch_reads.verified(
                 body, start, self.ledger_id, first, count, self.digest_size, _MAKE
             )
         entries: list[VerifiedEntry] = []
@@ -159,7 +159,7 @@ class DigestManager:
 
     def verify_columns(self, body: bytes, start: int, first: int, count: int) -> EntryColumns:
         """The same as columns; only for digests IN_KERNEL."""
-        found = clientcolumns.columns(body, start, self.ledger_id, first, count, self.digest_size)
+        found = arrow_columns.columns(body, start, self.ledger_id, first, count, self.digest_size)
         return EntryColumns(self.ledger_id, *found)
 
     def package_lac(self, lac: int) -> bytes:

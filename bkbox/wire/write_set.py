@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 
 def write_set(entry: int, ensemble_size: int, write_quorum: int) -> tuple[int, ...]:

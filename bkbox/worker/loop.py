@@ -1,7 +1,7 @@
 """The worker process of one disk: one thread, one loop over the control channel, the front-end's link and repair's
 link.
 
-Everything that waits on the link is carried out as one group (groups.py). Calls are carried out between groups.
+Everything that waits on the link is carried out as one group (commit_groups.py). Calls are carried out between groups.
 Responses to long polls are sent between groups, too: after each turn, and at the next deadline. When the supervisor is
 gone the worker exits. When the front-end is gone the disk stays open and the next front-end is served.
 """
@@ -24,15 +24,15 @@ from bkbox.errors import BkboxError, BugError, DiskError, DiskFailedError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel, refusal
 from bkbox.ipc.messages import Message
-from bkbox.kernel.patience import next_events
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.folder import Folder, GuardedFiles
-from bkbox.worker.calls import Calls, opened, stopped
-from bkbox.worker.frontlink import FrontLink
-from bkbox.worker.groups import Groups
-from bkbox.worker.moves import Moves
-from bkbox.worker.opening import Opening
-from bkbox.worker.space import Space
+from bkbox.native.spin_poll import next_events
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.folder import Folder, GuardedFiles
+from bkbox.worker.commit_groups import Groups
+from bkbox.worker.control_handlers import Calls, opened, stopped
+from bkbox.worker.disk_maintenance import Space
+from bkbox.worker.disk_startup import Opening
+from bkbox.worker.frontend_link import FrontLink
+from bkbox.worker.ledger_migration import Moves
 from bkbox.worker.stages import Stages
 
 log = logging.getLogger(__name__)

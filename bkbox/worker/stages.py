@@ -27,8 +27,8 @@ from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 from bkbox.bookie.bookie import Work
-from bkbox.kernel.histogram import Histogram
-from bkbox.worker.frontlink import Group
+from bkbox.native.histogram import Histogram
+from bkbox.worker.frontend_link import Group
 
 log = logging.getLogger(__name__)
 

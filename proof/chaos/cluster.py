@@ -1,7 +1,7 @@
 """The bookies of a run: their files, their processes, the network in front of each, and their metadata store.
 
-Everything is done with the commands that an operator has, on the stage of the demo (demo/stage.py), which sees to it
-that no process outlives the run. The first disk of each bookie lies in a room of its own (room.py) where that is
+Everything is done with the commands that an operator has, on the stage of the demo (demo/cluster.py), which sees to it
+that no process outlives the run. The first disk of each bookie lies in a room of its own (tmpfs.py) where that is
 possible. Writes that do not fit fail: nothing is kept back.
 """
 
@@ -26,7 +26,7 @@ from bkbox.api.admin.client import fetch_status
 from bkbox.api.admin.status import Status
 from bkbox.base.ids import BookieId
 from bkbox.base.values import value
-from bkbox.demo.stage import HOST, Stage
+from bkbox.demo.cluster import HOST, Stage
 from bkbox.errors import (
     BookieNotRunningError,
     ChaosError,
@@ -35,7 +35,7 @@ from bkbox.errors import (
 )
 from proof.chaos.processes import Held, Named, children
 from proof.chaos.proxy import Proxy
-from proof.chaos.room import Room
+from proof.chaos.tmpfs import Room
 
 ADVERTISED = "127.0.0.2"
 """Every address of 127.0.0.0/8 is this host's own."""

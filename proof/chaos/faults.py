@@ -16,13 +16,13 @@ from functools import partial
 
 from bkbox.errors import ChaosError
 from proof.chaos import metadata
-from proof.chaos.bounds import Bounds
 from proof.chaos.cluster import Bookie, Cluster
+from proof.chaos.fault_budget import Bounds
+from proof.chaos.health_poller import Watch
 from proof.chaos.history import History, Outcome
 from proof.chaos.processes import Held
 from proof.chaos.proxy import State
 from proof.chaos.schedule import Planned
-from proof.chaos.watch import Watch
 
 _START_S = 90.0
 _START_PAUSE_S = 1.5

@@ -14,10 +14,10 @@ from typing import Any
 
 from bkbox.base.values import value
 from bkbox.client import Client, LedgerReader, LedgerWriter, connect
-from bkbox.client.reader import Entry
+from bkbox.client.ledger.reader import Entry
 from bkbox.errors import BkboxError, NoSuchEntryError
-from proof.chaos.bounds import ACK_QUORUM
 from proof.chaos.entries import digest, payload
+from proof.chaos.fault_budget import ACK_QUORUM
 from proof.chaos.history import History, Outcome
 
 _SIZES = ((3, 3, 2), (3, 2, 2), (2, 2, 2), (3, 3, 3), (4, 3, 2), (4, 4, 3), (5, 3, 2))

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from bkbox.base.ids import LedgerId
 from bkbox.errors import ChaosError
-from bkbox.wire import ledger_metadata
+from bkbox.wire.metadata import ledger_metadata
 from proof.chaos.history import History
 
 _AWAY = ".away"

@@ -2,7 +2,8 @@
 
 The end, in this order: no more faults; every bookie comes up, and limbo gets empty, within a bound; clients come to
 their end; every ledger that was not deleted is closed and read from its first entry to its last; each bookie is asked
-what it has; the bookies stop in order. What all that means is for the judge (judge.py), who reads the history.
+what it has; the bookies stop in order. What all that means is for the judge (history_checker.py), who reads the
+history.
 """
 
 from __future__ import annotations
@@ -17,15 +18,15 @@ from dataclasses import dataclass
 from bkbox.base.values import value
 from bkbox.client import connect
 from bkbox.errors import ChaosError
-from proof.chaos.bounds import Bounds
 from proof.chaos.cluster import Bookie, Cluster
+from proof.chaos.fault_budget import Bounds
 from proof.chaos.faults import Faults
+from proof.chaos.final_verification import read_all
+from proof.chaos.health_poller import Watch
 from proof.chaos.history import History
-from proof.chaos.lastread import read_all
 from proof.chaos.load import Load
 from proof.chaos.metadata import Changes
 from proof.chaos.schedule import Fault, schedule
-from proof.chaos.watch import Watch
 
 _HEAL_S = 600.0
 _HEAL_UNDER_LOAD_S = 120.0

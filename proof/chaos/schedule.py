@@ -1,6 +1,6 @@
 """Which faults there are, and when which of them is due: all of it follows from a seed, before the run begins.
 
-What a fault does: faults.py. Whether it is allowed when it is due depends on the others: bounds.py.
+What a fault does: faults.py. Whether it is allowed when it is due depends on the others: fault_budget.py.
 """
 
 from __future__ import annotations

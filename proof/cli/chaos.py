@@ -14,17 +14,17 @@ from pathlib import Path
 
 import click
 
-from bkbox.cli.ending import end_in_order
-from bkbox.cli.exits import ExitCode
-from bkbox.cli.output import Format, message, output_option, print_document, prints, size
+from bkbox.cli.lib.exit_codes import ExitCode
+from bkbox.cli.lib.output import Format, message, output_option, print_document, prints, size
+from bkbox.cli.lib.signals import end_in_order
 from bkbox.errors import ChaosError
-from proof.chaos import room
+from proof.chaos import tmpfs
 from proof.chaos.cluster import Cluster, Keep, Plan, free_bytes
 from proof.chaos.history import History, in_order
-from proof.chaos.judge import Verdict, judge
+from proof.chaos.history_checker import Verdict, judge
 from proof.chaos.run import Order, Progress, run
 from proof.chaos.schedule import BY_NAME, FAULTS, Fault
-from proof.cli.verdicts import Judged, print_verdict
+from proof.cli.format_chaos import Judged, print_verdict
 
 _HISTORY = "history.jsonl"
 _PLAIN_EVERY_S = 10.0
@@ -132,7 +132,7 @@ def chaos(
         _list_faults(output)
         return
     end_in_order()
-    objection = room.own_namespace()
+    objection = tmpfs.own_namespace()
     faults = _faults(names, objection)
     seed = random.SystemRandom().getrandbits(32) if seed is None else seed
     click.echo(f"seed {seed}", err=output != "table")

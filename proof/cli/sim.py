@@ -9,9 +9,9 @@ from dataclasses import asdict
 
 import click
 
-from bkbox.cli.exits import ExitCode
-from bkbox.cli.output import Format, output_option, print_document, print_fields, prints
-from proof.cli.simulated import (
+from bkbox.cli.lib.exit_codes import ExitCode
+from bkbox.cli.lib.output import Format, output_option, print_document, print_fields, prints
+from proof.cli.format_sim import (
     BreakName,
     Broken,
     EveryBreak,

@@ -37,9 +37,3 @@ How the published model is read, where its words leave room:
 - A recovery replaces bookies without a look at the fragments that come out. With the LAC floor they are in order;
   without it ``fragments`` finds the second defect of 4.13.
 """
-
-from __future__ import annotations
-
-from bkbox.kernel import interpret_if_asked
-
-interpret_if_asked(__path__)

@@ -14,10 +14,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from proof.checks import divergence, fragments, held, order, replication
-from proof.model.domains import client_in_domain, part_in_domain, world_in_domain
 from proof.model.ensembles import fragment_of
 from proof.model.options import Options, Status
 from proof.model.state import Client, Fragments, Part, Role, World
+from proof.model.type_invariants import client_in_domain, part_in_domain, world_in_domain
 
 Outline = Hashable
 

@@ -21,12 +21,12 @@ from typing import NamedTuple
 
 from proof.model import bookies, crash, recovery, writer
 from proof.model.exploration import Layout
+from proof.model.intern_table import Table
 from proof.model.options import Options
 from proof.model.properties import Outline, Properties
-from proof.model.renaming import renamed_client, renamed_part
 from proof.model.state import Client, Part, World
 from proof.model.steps import Errand, Step, outcomes
-from proof.model.table import Table
+from proof.model.symmetry import renamed_client, renamed_part
 
 Words = tuple[int, int]
 """The upper and the lower word of a state."""

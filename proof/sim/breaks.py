@@ -11,7 +11,7 @@ from bkbox.bookie import admission
 from bkbox.bookie.admission import Standing
 from bkbox.protocol.boot import DiskClass
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from proof.sim import patches, repairpatches, witnesspatches
 from proof.sim.environment import replaced
 from proof.sim.patches import Change

@@ -10,7 +10,7 @@ from typing import Any, Protocol, cast
 from bkbox.errors import ConnectionLostError
 from bkbox.ipc.channel import Handler, raise_refusal
 from bkbox.ipc.messages import Message, Refused
-from bkbox.supervisor.process import Exit
+from bkbox.supervisor.children.process import Exit
 from proof.sim.loop import Process
 
 _WAY_S = 0.0002

@@ -16,9 +16,9 @@ from uuid import UUID
 
 from bkbox.base.ids import BookieId
 from bkbox.errors import DamagedError, DiskError
-from bkbox.storage.entrylog import ENTRY_LOG_DIR
-from bkbox.storage.identity import read_identity
-from bkbox.storage.segment import (
+from bkbox.storage.disk.identity import read_identity
+from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR
+from bkbox.storage.log.segment import (
     ENTRY_LOG_MAGIC,
     SEGMENT_HEADER_BYTES,
     ScannedRecord,
@@ -26,9 +26,9 @@ from bkbox.storage.segment import (
     scan,
     segment_file_name,
 )
-from bkbox.storage.tail import TailMark, read_tail
-from bkbox.supervisor.directories import EPOCH_NAME, VERSION_NAME
-from bkbox.supervisor.witness import NOTHING, BookieRecord, DiskRecord, decode_record
+from bkbox.storage.log.tail import TailMark, read_tail
+from bkbox.supervisor.disks.disk_inspection import EPOCH_NAME, VERSION_NAME
+from bkbox.supervisor.disks.witness import NOTHING, BookieRecord, DiskRecord, decode_record
 from proof.sim.disk import SECTOR_BYTES, Disk, File
 from proof.sim.frontend import ADDED
 from proof.sim.host import Host

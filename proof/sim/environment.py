@@ -17,12 +17,16 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from bkbox.client import client
-from bkbox.repair import auditor, resting
-from bkbox.storage import prepare, segmentlog
+from bkbox.repair import cancellable_wait
+from bkbox.repair.replication import auditor
+from bkbox.storage.disk import format_disk
 from bkbox.storage.files import Files
-from bkbox.supervisor import cookie_repair, ground, keeper, opening, supervisor
-from bkbox.wire import cookie
-from bkbox.worker import groups
+from bkbox.storage.log import segmented_log
+from bkbox.supervisor import supervisor
+from bkbox.supervisor.boot import cookie_repair, open_disk, startup_resources
+from bkbox.supervisor.children import restart_policy
+from bkbox.wire.metadata import cookie
+from bkbox.worker import commit_groups
 from proof.sim.child import SimChild
 from proof.sim.host import Cluster, Host
 from proof.sim.index import SimIndex
@@ -145,32 +149,36 @@ def installed(cluster: Cluster, *, syncs_at_once: bool) -> Iterator[None]:
     try:
         with replaced(
             (client, "BookiePool", SimPool),
-            (ground, "connect", _connect),
-            (ground, "lock_all", _lock_all),
-            (ground, "DiskLock", SimLock),
-            (ground, "bind", lambda config: _Port(int(config.listen.rpartition(":")[2]))),
-            (opening, "Child", SimChild),
+            (startup_resources, "connect", _connect),
+            (startup_resources, "lock_all", _lock_all),
+            (startup_resources, "DiskLock", SimLock),
+            (
+                startup_resources,
+                "bind",
+                lambda config: _Port(int(config.listen.rpartition(":")[2])),
+            ),
+            (open_disk, "Child", SimChild),
             (supervisor, "Child", SimChild),
             (supervisor, "admin", SimpleNamespace(start=_admin_start)),
             (supervisor, "admin_socket_path", lambda _config: None),
             (supervisor, "kernel_boot_id", lambda: "boot"),
             (supervisor, "uuid", SimpleNamespace(uuid4=uuids)),
             (supervisor, "_STATS_EVERY_S", 60.0),
-            (keeper, "time", now),
+            (restart_policy, "time", now),
             (cookie, "decode", lru_cache(256)(cookie.decode)),
             (auditor, "LOOK_EVERY_S", 15.0),
-            (resting, "_LISTEN_EVERY_S", NEVER_S),
+            (cancellable_wait, "_LISTEN_EVERY_S", NEVER_S),
             (cookie_repair, "uuid4", uuids),
             (
                 cookie_repair,
                 "format_disk",
-                partial(prepare.format_disk, create_index=_create_index),
+                partial(format_disk.format_disk, create_index=_create_index),
             ),
-            (groups, "_AT_ONCE_BYTES", 1 << 30 if syncs_at_once else -1),
-            (groups, "_MOMENT_US", 0),
-            (groups, "wait", lambda futures: [future.run() for future in futures]),
-            (segmentlog, "_SMALL_SYNC_BYTES", 2 << 10),
-            (segmentlog, "_FILL_BYTES", 8 << 10),
+            (commit_groups, "_AT_ONCE_BYTES", 1 << 30 if syncs_at_once else -1),
+            (commit_groups, "_MOMENT_US", 0),
+            (commit_groups, "wait", lambda futures: [future.run() for future in futures]),
+            (segmented_log, "_SMALL_SYNC_BYTES", 2 << 10),
+            (segmented_log, "_FILL_BYTES", 8 << 10),
         ):
             yield
     finally:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from bkbox.errors import EncodingError
-from bkbox.kernel.v3plain import ADD as PLAIN_ADD
-from bkbox.kernel.v3plain import PlainAnswerV3, PlainV3
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code, code_from_v2, code_from_v3
+from bkbox.wire.v3_fast_path import ADD as PLAIN_ADD
+from bkbox.wire.v3_fast_path import PlainAnswerV3, PlainV3
 
 if TYPE_CHECKING:
     from proof.sim.link import Connection

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, cast
 
-from bkbox.frontend.disklink import DiskLink
-from bkbox.frontend.intake import Intake
-from bkbox.frontend.routing import Places, Purpose
-from bkbox.frontend.unanswered import refusals
+from bkbox.frontend.disk_link import DiskLink
+from bkbox.frontend.inflight_requests import refusals
+from bkbox.frontend.ledger_directory import Places, Purpose
+from bkbox.frontend.loop.routing import Routes
+from bkbox.frontend.request_router import Intake
 from bkbox.ipc import messages
 from bkbox.ipc.messages import Message
-from bkbox.kernel.routes import Routes
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
 from proof.checks.observer import Observer
@@ -161,7 +161,7 @@ class Frontend:
             worker.wake()
 
     def _lane_of(self, ledger: int) -> SimLane | None:
-        """Where ordinary requests of a known ledger go without being looked at (kernel/stream.py)."""
+        """Where ordinary requests of a known ledger go without being looked at (frontend/loop/connection.py)."""
         place = self._places.find(ledger)
         lane = None if place is None else self._lanes.get(place)
         return lane if lane is not None and lane.in_service else None

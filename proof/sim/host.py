@@ -17,10 +17,10 @@ from uuid import UUID
 from bkbox.base.ids import BookieId
 from bkbox.config.schema import SCHEMA, Config
 from bkbox.errors import BkboxError, CookieMismatchError, DiskError, MetadataError
-from bkbox.storage.disk import DiskStore
-from bkbox.supervisor import cookie_repair, cookies
-from bkbox.supervisor.directories import stamp
-from bkbox.supervisor.nursery import Nursery
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.supervisor.boot import cookie_repair, cookies
+from bkbox.supervisor.children.child_pool import Nursery
+from bkbox.supervisor.disks.disk_inspection import stamp
 from proof.checks.observer import Observer
 from proof.sim.child import SimNursery
 from proof.sim.disk import Disk as DiskFiles

@@ -7,7 +7,7 @@ from __future__ import annotations
 import random
 from collections.abc import Mapping
 
-from bkbox.storage.orderedstore import MemoryStore
+from bkbox.storage.index.ordered_store import MemoryStore
 from proof.sim.loop import Crash, Process
 
 

@@ -14,12 +14,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from bkbox.base.ids import BookieId
-from bkbox.client.adds import AddSend
-from bkbox.client.link import _DECODE, BookieLink, Lane, Resolve
-from bkbox.client.matching import Key, Reply, Request
+from bkbox.client.connection.add_responses import Owed
+from bkbox.client.connection.adds import AddSend
+from bkbox.client.connection.bookie_connection import _DECODE, BookieLink, Lane, Resolve
+from bkbox.client.connection.pool import BookiePool
+from bkbox.client.connection.response_matcher import Key, Reply, Request
 from bkbox.client.options import Backoff, ClientOptions
-from bkbox.client.pool import BookiePool
-from bkbox.kernel.clientanswers import Owed
 from bkbox.protocol.events import NoAnswer
 from proof.sim.frames import code_of
 from proof.sim.loop import Call, Process

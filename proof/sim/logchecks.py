@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 
 from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client.log.entry import decode
-from bkbox.client.log.ledgerlist import LedgerList
+from bkbox.client.log.ledger_list import LedgerList
 from bkbox.client.log.position import Position
 from bkbox.errors import (
     BkboxError,

@@ -22,8 +22,8 @@ from typing import Any, cast
 
 from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client.client import Client
-from bkbox.client.log import ledgerlist, opening, rolling, writer
-from bkbox.client.log.ledgerlist import LedgerList
+from bkbox.client.log import ledger_list, log_open, rolling, writer
+from bkbox.client.log.ledger_list import LedgerList
 from bkbox.client.log.log import Log
 from bkbox.client.log.options import LogOptions
 from bkbox.client.log.position import Position
@@ -179,7 +179,9 @@ class _Run:
             try:
                 await self._forget(log)
                 await asyncio.sleep(rng.expovariate(1.0) * 2.0)
-                stored = ledgerlist.decode(world.lists[NAME].value) if NAME in world.lists else None
+                stored = (
+                    ledger_list.decode(world.lists[NAME].value) if NAME in world.lists else None
+                )
                 if stored is not None and stored.ledgers:
                     number = rng.choice(stored.ledgers)
                     if rng.random() < 0.3:
@@ -248,7 +250,7 @@ class _Run:
         if (error := task.exception()) is not None:
             return f"an end: {type(error).__name__}: {error}"
         found = world.lists[NAME]
-        return check(world, self.history, left, ledgerlist.decode(found.value))
+        return check(world, self.history, left, ledger_list.decode(found.value))
 
 
 # ---- safeguards that are taken away -------------------------------------------------------------------
@@ -305,7 +307,7 @@ BREAKS: dict[str, tuple[tuple[object, str, object], ...]] = {
     "roll-does-not-wait": ((writer.LogWriter, "_all_settled", _nothing),),
     "old-ledger-is-never-closed": ((rolling.Rolling, "_is_closed", _at_once),),
     "state-is-forgotten": ((Sequences, "decode", classmethod(lambda cls, _: cls())),),
-    "lost-answer-counts-as-no": ((opening, "discard", _discarded),),
+    "lost-answer-counts-as-no": ((log_open, "discard", _discarded),),
     "what-is-there-is-forgotten": ((Log, "_exists", _never),),
     "epoch-is-not-asked": ((rolling, "add", _added_by_anybody),),
     "failed-append-ends-nothing": (

@@ -29,8 +29,8 @@ from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import Rests
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.versioned import Versioned
-from bkbox.wire.ledger import LedgerMetadata
-from bkbox.wire.service_info import ServiceInfo
+from bkbox.wire.metadata.ledger import LedgerMetadata
+from bkbox.wire.metadata.service_info import ServiceInfo
 from proof.checks.check import Metadata
 from proof.checks.observer import Observer
 from proof.sim.loop import Process, Scheduler

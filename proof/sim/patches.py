@@ -12,27 +12,28 @@ from bkbox.base.values import replaced as with_changes
 from bkbox.bookie import admission, reading
 from bkbox.bookie.admission import Standing, Verdict
 from bkbox.bookie.bookie import Bookie
-from bkbox.frontend.intake import Intake
-from bkbox.frontend.routing import Places
+from bkbox.frontend.ledger_directory import Places
+from bkbox.frontend.request_router import Intake
 from bkbox.protocol import boot, lac, recovery
 from bkbox.protocol import writer as writer_machine
 from bkbox.protocol.boot import DiskClass, Mark
 from bkbox.protocol.effects import SendRead
 from bkbox.protocol.force import Forcing
-from bkbox.protocol.holdings import Holdings
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.recovery import LedgerRecovery
-from bkbox.storage import marker, segmentlog
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.index import LedgerIndex
-from bkbox.storage.records import ledger_record
-from bkbox.storage.replay import LogReplayer
-from bkbox.storage.scan import SegmentFindings
-from bkbox.supervisor import cookie_repair, opening, phase_one
+from bkbox.protocol.unacked_positions import Holdings
+from bkbox.storage.disk import dirty_marker
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.replay import LogReplayer
+from bkbox.storage.index.index import LedgerIndex
+from bkbox.storage.log import segmented_log
+from bkbox.storage.log.records import ledger_record
+from bkbox.storage.log.scan import SegmentFindings
+from bkbox.supervisor.boot import cookie_repair, open_disk, phase_one
 from bkbox.supervisor.supervisor import Supervisor
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import DigestManager
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from proof.sim.metadata import Truth
 
 Change = tuple[object, str, object]
@@ -129,7 +130,7 @@ def fsync_errors_ignored() -> tuple[Change, ...]:
 
         return run
 
-    return method(segmentlog.LogSync, "run", changed)
+    return method(segmented_log.LogSync, "run", changed)
 
 
 def states_not_synced() -> tuple[Change, ...]:
@@ -161,25 +162,25 @@ def classified(disk_class: DiskClass) -> tuple[Change, ...]:
 
 
 def unclean_unnoticed() -> tuple[Change, ...]:
-    return ((marker, "read_marker", lambda _files, _disk: None),)
+    return ((dirty_marker, "read_marker", lambda _files, _disk: None),)
 
 
 def marker_forgotten() -> tuple[Change, ...]:
     """A start writes itself over what earlier runs left in the marker."""
 
     def begin_run(files: Any, disk: Any, run: Any) -> Any:
-        before = marker.read_marker(files, disk)
-        marker._write(files, disk, marker.Marker(runs=(run,)))
+        before = dirty_marker.read_marker(files, disk)
+        dirty_marker._write(files, disk, dirty_marker.Marker(runs=(run,)))
         return before
 
-    return ((marker, "begin_run", begin_run),)
+    return ((dirty_marker, "begin_run", begin_run),)
 
 
 def no_marker() -> tuple[Change, ...]:
     """Neither the beginning of a run nor its being settled is written."""
     return (
-        (marker, "begin_run", lambda files, disk, run: marker.read_marker(files, disk)),
-        (marker, "settle", lambda files, disk, run, before: None),
+        (dirty_marker, "begin_run", lambda files, disk, run: dirty_marker.read_marker(files, disk)),
+        (dirty_marker, "settle", lambda files, disk, run, before: None),
     )
 
 
@@ -194,7 +195,7 @@ def settled_before_marks() -> tuple[Change, ...]:
     def changed(real: Callable[..., Any]) -> Callable[..., Any]:
         async def account(self: Any, base: Any, opened: Any) -> None:
             for disk in opened:
-                marker.settle(self._files, disk.path, disk.run, disk.before)
+                dirty_marker.settle(self._files, disk.path, disk.run, disk.before)
             await real(self, base, opened)
 
         return account
@@ -206,7 +207,7 @@ def no_phase_one() -> tuple[Change, ...]:
     async def nothing(*_of_marks: Any) -> phase_one.PhaseOne:
         return phase_one.PhaseOne()
 
-    return ((opening, "mark_losses", nothing),)
+    return ((open_disk, "mark_losses", nothing),)
 
 
 def negatives_too_few() -> tuple[Change, ...]:
@@ -359,4 +360,4 @@ def checkpoint_before_sync() -> tuple[Change, ...]:
 
         return begin_sync
 
-    return method(segmentlog.SegmentLog, "begin_sync", changed)
+    return method(segmented_log.SegmentLog, "begin_sync", changed)

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from bkbox.protocol import repair
-from bkbox.repair import gc
-from bkbox.repair.runner import Runner
-from bkbox.repair.transfer import FragmentCopier
-from bkbox.wire.ledger import LedgerState
+from bkbox.repair.copy.transfer import FragmentCopier
+from bkbox.repair.limbo.limbo_repair import Runner
+from bkbox.repair.space import gc
+from bkbox.wire.metadata.ledger import LedgerState
 from proof.sim.patches import Change, method
 
 

@@ -14,16 +14,16 @@ from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
 from bkbox.ipc.messages import Message
-from bkbox.repair.environment import Environment
-from bkbox.repair.runner import Runner
-from bkbox.storage.marker import Run
-from bkbox.storage.records import AckAfter
-from bkbox.supervisor.disks import Disk
-from bkbox.supervisor.ground import Ground
-from bkbox.supervisor.keeper import Keeper
-from bkbox.supervisor.nursery import Nursery
-from bkbox.supervisor.process import Child
-from bkbox.supervisor.progress import Progress
+from bkbox.repair.context import Environment
+from bkbox.repair.limbo.limbo_repair import Runner
+from bkbox.storage.disk.dirty_marker import Run
+from bkbox.storage.log.records import AckAfter
+from bkbox.supervisor.boot.startup_resources import Ground
+from bkbox.supervisor.children.child_pool import Nursery
+from bkbox.supervisor.children.process import Child
+from bkbox.supervisor.children.restart_policy import Keeper
+from bkbox.supervisor.disks.disks import Disk
+from bkbox.supervisor.service.child_progress import Progress
 from bkbox.supervisor.supervisor import Supervisor
 from proof.sim.child import SimChannel, SimChild
 from proof.sim.files import SimFiles
@@ -33,7 +33,7 @@ from proof.sim.work import SimWork
 from proof.sim.worker import Worker
 
 if TYPE_CHECKING:
-    from bkbox.ipc.asyncchannel import AsyncChannel
+    from bkbox.ipc.async_channel import AsyncChannel
     from proof.sim.host import Host
 
 

@@ -21,7 +21,7 @@ from bkbox.metadata.underreplication import (
     Task,
     UnderReplication,
 )
-from bkbox.wire.underreplication import UnderreplicatedLedger
+from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 from proof.sim.loop import Process, Scheduler
 
 Way = Callable[[], Awaitable[None]]

@@ -12,11 +12,11 @@ from functools import partial
 from typing import Any
 
 from bkbox.errors import BkboxError
-from bkbox.repair.auditor import watch_over
-from bkbox.repair.environment import Environment
-from bkbox.repair.gc import collect
-from bkbox.repair.replication import replicate
-from bkbox.repair.runner import Runner
+from bkbox.repair.context import Environment
+from bkbox.repair.limbo.limbo_repair import Runner
+from bkbox.repair.replication.auditor import watch_over
+from bkbox.repair.replication.replication_worker import replicate
+from bkbox.repair.space.gc import collect
 from proof.sim.loop import Process
 from proof.sim.work import SimWork
 

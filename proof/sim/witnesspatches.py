@@ -9,15 +9,15 @@ from typing import Any
 from bkbox.bookie.bookie import Bookie
 from bkbox.protocol import boot
 from bkbox.protocol.boot import Mark
-from bkbox.storage import disk, marker
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.index import LedgerIndex
-from bkbox.storage.journal import Journal
-from bkbox.storage.scan import SegmentFindings
-from bkbox.storage.segment import Untouched
-from bkbox.storage.storedindex import Stamp
-from bkbox.supervisor import cookies, phase_one
-from bkbox.supervisor.witnessing import Witnessing
+from bkbox.storage.disk import dirty_marker, disk
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.index.index import LedgerIndex
+from bkbox.storage.index.stored_index import Stamp
+from bkbox.storage.log.journal import Journal
+from bkbox.storage.log.scan import SegmentFindings
+from bkbox.storage.log.segment import Untouched
+from bkbox.supervisor.boot import cookies, phase_one
+from bkbox.supervisor.boot.witnessing import Witnessing
 from proof.sim.patches import Change, method
 from proof.sim.supervisor import SimSupervisor
 
@@ -100,4 +100,4 @@ def journal_not_replayed() -> tuple[Change, ...]:
 
 def marker_left() -> tuple[Change, ...]:
     """An ordered stop leaves the dirty marker."""
-    return ((marker, "clear", lambda files, path, run: True),)
+    return ((dirty_marker, "clear", lambda files, path, run: True),)

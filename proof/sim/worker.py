@@ -14,25 +14,26 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from bkbox.bookie.bookie import Bookie
+from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.errors import BkboxError, BugError, DiskError, IndexDamagedError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import refusal
+from bkbox.ipc.frame_spans import segments
 from bkbox.ipc.messages import Message
-from bkbox.kernel.answers import AnswerWriter
-from bkbox.kernel.batches import Group, segments
-from bkbox.storage import rebuild
-from bkbox.storage.checkpoint import write_checkpoint
-from bkbox.storage.disk import DiskStore, ReplayReport
+from bkbox.storage.disk import rebuild
+from bkbox.storage.disk.checkpoint import write_checkpoint
+from bkbox.storage.disk.disk import DiskStore, ReplayReport
 from bkbox.storage.files import Files
-from bkbox.storage.index import LedgerIndex
-from bkbox.storage.orderedstore import OrderedStore
-from bkbox.storage.records import AckAfter
-from bkbox.worker.calls import Calls, opened, stopped
-from bkbox.worker.frontlink import FrontLink
-from bkbox.worker.groups import Groups
+from bkbox.storage.index.index import LedgerIndex
+from bkbox.storage.index.ordered_store import OrderedStore
+from bkbox.storage.log.records import AckAfter
+from bkbox.worker.commit_groups import Groups
+from bkbox.worker.control_handlers import Calls, opened, stopped
+from bkbox.worker.disk_maintenance import Space
+from bkbox.worker.frontend_link import FrontLink
+from bkbox.worker.ledger_migration import Moves
 from bkbox.worker.loop import _CONCERNING_STATES
-from bkbox.worker.moves import Moves
-from bkbox.worker.space import Space
+from bkbox.worker.response_sender import Group
 from bkbox.worker.stages import Stages
 from proof.checks.observer import Observer
 from proof.sim.files import SimFiles

@@ -15,16 +15,16 @@ from typing import Any
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import Client
+from bkbox.client.ledger.reader import LedgerReader
+from bkbox.client.ledger.writer import LedgerWriter
 from bkbox.client.options import ClientOptions
-from bkbox.client.reader import LedgerReader
-from bkbox.client.writer import LedgerWriter
 from bkbox.errors import BkboxError, NoSuchEntryError
 from bkbox.protocol.audit import settled_fragments
 from bkbox.protocol.rereplication import FragmentRepair, with_replaced
-from bkbox.repair.transfer import FragmentCopier, Sources
-from bkbox.repair.window import WINDOW_BYTES, ByteWindow
+from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
+from bkbox.repair.copy.transfer import FragmentCopier, Sources
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import DigestType, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, LedgerState
 from proof.sim.host import COPIED, Cluster
 from proof.sim.link import Reach
 from proof.sim.loop import Process

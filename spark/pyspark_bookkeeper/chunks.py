@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
-from bkbox.client.reader import Entry, LedgerReader
+from bkbox.client.ledger.reader import Entry, LedgerReader
 from bkbox.wire.digest import EntryColumns
 
 Chunk = list[Entry] | EntryColumns

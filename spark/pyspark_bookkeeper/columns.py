@@ -12,11 +12,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from bkbox.client.ledger.reader import Entry
 from bkbox.client.log.entry import Kind, decode
-from bkbox.client.reader import Entry
 from bkbox.wire.digest import EntryColumns
-from bkbox.wire.ledger import LedgerMetadata
-from bkbox.wire.owner import owner_of
+from bkbox.wire.metadata.ledger import LedgerMetadata
+from bkbox.wire.metadata.owner import owner_of
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 10_000

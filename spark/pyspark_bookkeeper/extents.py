@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bkbox.base.ids import EntryId
 from bkbox.client.client import Client
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from pyspark_bookkeeper.options import ReadOptions
 from pyspark_bookkeeper.planning import Extent
 

@@ -9,8 +9,8 @@ from bkbox.audit.selection import parse_assign, parse_ledgers, parse_select
 from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import NoSuchLedgerError, UnauthorizedError
-from bkbox.repair.parallel import in_parallel
-from bkbox.wire.ledger import LedgerMetadata
+from bkbox.repair.bounded_gather import in_parallel
+from bkbox.wire.metadata.ledger import LedgerMetadata
 from pyspark_bookkeeper.dataset import Datasets
 from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of
 from pyspark_bookkeeper.logs import log_extents

@@ -14,10 +14,10 @@ from itertools import accumulate
 from bkbox.base.ids import MAX_ID, LedgerId
 from bkbox.client.client import Client
 from bkbox.client.log.entry import decode
-from bkbox.client.log.ledgerlist import LedgerList
+from bkbox.client.log.ledger_list import LedgerList
 from bkbox.client.log.stored import StoredList
 from bkbox.errors import ConfigError, NoSuchLedgerError, OperatorError
-from bkbox.repair.parallel import in_parallel
+from bkbox.repair.bounded_gather import in_parallel
 from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of
 from pyspark_bookkeeper.offsets import ending, first_of, starting, stop_of
 from pyspark_bookkeeper.options import ReadOptions

@@ -18,7 +18,7 @@ from bkbox.client.arguments import is_unicode, unknown
 from bkbox.client.options import ClientOptions
 from bkbox.errors import ConfigError, InvalidIdError
 from bkbox.metadata.loglists import log_name
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 
 CLIENT_PREFIX = "bookkeeper.client."
 """What follows is a field of ClientOptions."""

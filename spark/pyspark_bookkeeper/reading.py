@@ -17,7 +17,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from bkbox.client.client import Client
-from bkbox.client.reader import Entry, LedgerReader
+from bkbox.client.ledger.reader import Entry, LedgerReader
 from bkbox.errors import NoSuchEntryError, NoSuchLedgerError, UnknownEntryError
 from pyspark_bookkeeper.chunks import Chunk, chunks
 from pyspark_bookkeeper.columns import BATCH_BYTES, BATCH_ROWS, Columns

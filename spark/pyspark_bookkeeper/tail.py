@@ -17,7 +17,7 @@ from bkbox.audit.selection import parse_ledgers
 from bkbox.client.client import Client
 from bkbox.client.log.stored import StoredList
 from bkbox.errors import ConfigError, NoSuchEntryError, NoSuchLedgerError, UnauthorizedError
-from bkbox.repair.parallel import in_parallel
+from bkbox.repair.bounded_gather import in_parallel
 from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of
 from pyspark_bookkeeper.logs import check_reached, ledger_named, place_of, settled
 from pyspark_bookkeeper.offsets import EARLIEST, first_of, starting

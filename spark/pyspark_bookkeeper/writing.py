@@ -38,7 +38,7 @@ from bkbox.errors import (
     MetadataError,
     NoSuchLedgerError,
 )
-from bkbox.repair.parallel import in_parallel
+from bkbox.repair.bounded_gather import in_parallel
 from pyspark_bookkeeper.cluster import connected
 from pyspark_bookkeeper.dataset import Change, Dataset, Datasets, of_log, published, queued
 from pyspark_bookkeeper.logsink import ROW_OVERHEAD_BYTES, append_queue

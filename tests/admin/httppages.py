@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, cast
 
 from bkbox.api.admin.application import BODY_BYTES_MAX
-from bkbox.api.admin.door import REQUESTS_PER_SECOND
 from bkbox.api.admin.openapi import document_of
 from bkbox.api.admin.routes import Route
 from bkbox.api.admin.schema import schema_of
 from bkbox.api.admin.status import Status
+from bkbox.api.admin.tcp_access import REQUESTS_PER_SECOND
 from bkbox.api.table import routes
 
 DOCS = Path(__file__).parents[2] / "docs"

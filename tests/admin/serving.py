@@ -15,8 +15,8 @@ from typing import Any
 
 from bkbox.api.admin import server
 from bkbox.api.admin.access import WithToken
-from bkbox.api.admin.door import Door
 from bkbox.api.admin.routes import EVENT_STREAM, Asked, Query, Route, Stream
+from bkbox.api.admin.tcp_access import Door
 from bkbox.errors import JobRefusedError
 from bkbox.security.rates import Bucket
 

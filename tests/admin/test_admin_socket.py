@@ -18,7 +18,7 @@ import pytest
 
 from bkbox.api.admin import server
 from bkbox.api.admin.client import fetch_status
-from bkbox.api.admin.paths import SOCKET_NAME, short_address
+from bkbox.api.admin.socket_path import SOCKET_NAME, short_address
 from bkbox.api.admin.status import Boot, Status
 from bkbox.errors import (
     AuthenticationError,

@@ -17,14 +17,14 @@ import pytest
 from bkbox_tui.sources import Bookie
 
 from bkbox.api.admin import client, limbo
-from bkbox.api.admin.paths import EVENTS_URL, STATUS_URL
 from bkbox.api.admin.remote import Remote
+from bkbox.api.admin.socket_path import EVENTS_URL, STATUS_URL
 from bkbox.api.admin.status import to_json
 from bkbox.errors import AccessDeniedError, JobRefusedError
 from bkbox.jobs.job import JobAction, JobKind, JobState
+from bkbox.storage.disk.dirty_marker import record_failure
 from bkbox.storage.files import RealFiles
-from bkbox.storage.marker import record_failure
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness.cluster import create_ledgers, ledger_of, pretend_another_boot
 from tests.harness.processes import BookieProcess, bkbox, free_port, wait_for
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.api.admin.paths import EVENTS_URL
+from bkbox.api.admin.socket_path import EVENTS_URL
 from tests.harness.processes import BookieProcess, free_port
 
 TOKEN = "t" * 32

@@ -15,7 +15,7 @@ import pytest
 
 from bkbox.api.admin import client, server
 from bkbox.api.admin.remote import remote
-from bkbox.cli import clientfile
+from bkbox.cli.lib import client_file
 from bkbox.client import options
 from bkbox.config import load as configuration
 from bkbox.errors import (
@@ -48,7 +48,7 @@ def known_as(tmp_path: Path) -> Iterator[Callable[..., None]]:
         file = tmp_path / "client.toml"
         file.write_text("".join(f'{key} = "{value}"\n' for key, value in values.items()))
         options._OF_THIS_PROCESS.clear()
-        clientfile.take({clientfile.VARIABLE: str(file)})
+        client_file.take({client_file.VARIABLE: str(file)})
 
     yield say
     options._OF_THIS_PROCESS.clear()

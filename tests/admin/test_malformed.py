@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from bkbox.api.admin import server
-from bkbox.base.logs.seldom import BoundLibraries
+from bkbox.base.logs.rate_limited import BoundLibraries
 from tests.admin.malformed import REQUESTS, TOKEN, bookie_with_port, send
 from tests.admin.serving import Serving
 from tests.harness.processes import wait_for
@@ -48,7 +48,9 @@ def test_lines_of_libraries_are_bounded_by_where_they_come_from() -> None:
     assert [each for each in found if each] == [f"error {number}" for number in range(10)]
     assert said("aiohttp.server", 2, "another place") == "another place"
     assert said("asyncio", 1, "another library") == "another library"
-    assert all(said("bkbox.repair.gc", 1, "ours") for _ in range(100)), "has bounds of its own"
+    assert all(said("bkbox.repair.space.gc", 1, "ours") for _ in range(100)), (
+        "has bounds of its own"
+    )
     now_s = 1.0
     assert said("aiohttp.server", 1, "x") == "x (and 90 more like it since the last line)"
 

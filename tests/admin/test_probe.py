@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from bkbox.errors import DamagedError, DiskError
+from bkbox.storage.disk.write_probe import PROBE_NAME, probe
 from bkbox.storage.files import AppendFile, ReadFile, RealFiles
-from bkbox.storage.probe import PROBE_NAME, probe
 
 
 class Forgetful(RealFiles):

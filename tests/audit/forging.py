@@ -11,14 +11,14 @@ from dataclasses import dataclass, field
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import Client
+from bkbox.client.connection.pool import Add
 from bkbox.client.options import ClientOptions
-from bkbox.client.pool import Add
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, master_key
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
-from bkbox.wire.service_info import rpc_service_info
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.service_info import rpc_service_info
 from bkbox.wire.write_set import write_set
 
 PASSWORD = b"secret"

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkbox.audit.compare import CopyComparer, copy_of
-from bkbox.audit.kernel import (
+from bkbox.audit.judgement import (
     Copy,
     Disagreement,
     Fault,
@@ -25,8 +25,8 @@ from bkbox.audit.plan import Action, Step
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.protocol.repair import expected_entries
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
-from bkbox.wire.loss import LossRecord, with_loss
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.loss import LossRecord, with_loss
 from bkbox.wire.write_set import write_set
 
 A, B, C, D = (BookieId(f"{name}:3181") for name in "abcd")

@@ -16,7 +16,7 @@ from click.testing import CliRunner, Result
 
 from bkbox.audit.plan import plan_of
 from bkbox.audit.tables import read_table, rows_of
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
 from bkbox.client import connect
 from tests.client.losing import lose, on_its_loop, run, write

@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.audit.kernel import ranges_of
-from bkbox.audit.patience import ASKED_AGAIN_S, MUTE_AFTER, Patience
+from bkbox.audit.bookie_timeouts import ASKED_AGAIN_S, MUTE_AFTER, Patience
+from bkbox.audit.judgement import ranges_of
 from bkbox.audit.plan import Action, Step, read_plan, write_plan
 from bkbox.audit.report import MEANINGS, _html, _markdown, _Table
 from bkbox.audit.run import CHUNK_PROBES, GAP_MAX, Summary, cut
 from bkbox.audit.selection import format_ledgers, parse_assign, parse_ledgers, parse_select
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import ConfigError, OperatorError
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 
 BOOKIE = BookieId("127.0.0.1:3181")
 

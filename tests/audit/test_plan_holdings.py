@@ -10,12 +10,12 @@ import pytest
 from bkbox.audit.execute import PlannedHoldings
 from bkbox.audit.plan import Action, Step
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId
-from bkbox.client.matching import Reply
+from bkbox.client.connection.response_matcher import Reply
 from bkbox.protocol.audit import Answer, Said
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 
 A, B = BookieId("a:1"), BookieId("b:1")
 LEDGER = LedgerId(3)

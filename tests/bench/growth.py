@@ -25,8 +25,8 @@ from bkbox.bench import memory
 from bkbox.bench.bookie import Plan, Target, run
 from bkbox.bench.load import Shape, write_ledgers
 from bkbox.bench.server import Bookie, running, temporary_folder
-from bkbox.wire import ledger_metadata
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata import ledger_metadata
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.bench.peers.report import replace_between
 from tests.harness.java import CHECKOUT
 from tests.harness.processes import bkbox

@@ -19,7 +19,7 @@ from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.metadata import connect
-from bkbox.repair.parallel import in_parallel
+from bkbox.repair.bounded_gather import in_parallel
 
 PROCESSES = 2
 ENGINES = 2

@@ -22,10 +22,10 @@ from typing import cast
 
 from bkbox.bench.bookie import Target
 from bkbox.bench.load import Load, Measured, Shape, measured
+from bkbox.bench.load_loop import ADD, ENDLESS, READ
 from bkbox.bench.server import temporary_folder
 from bkbox.errors import BenchError
-from bkbox.kernel.load import ADD, ENDLESS, READ
-from bkbox.security import digestmd5
+from bkbox.security import digest_md5
 from tests.bench.peers import report
 from tests.bench.peers.java import JavaBookie, ZooKeeper, command
 from tests.bench.peers.systems import Bkbox, Java, System
@@ -126,7 +126,7 @@ class Link:
 
 
 def _log_in(visitor: Visitor) -> None:
-    applicant = digestmd5.Client(USER, PASSWORD, secrets.token_hex(16))
+    applicant = digest_md5.Client(USER, PASSWORD, secrets.token_hex(16))
     payload: bytes | None = applicant.begin()
     while payload is not None:
         visitor.post(AUTH, auth_part(applicant.plugin, payload))

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.kernel.histogram import Histogram
+from bkbox.native.histogram import Histogram
 
 VALUES = st.one_of(
     st.integers(0, 200), st.integers(0, 10**7), st.integers(0, 2**63 - 1), st.integers(-5, -1)

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from bkbox.bench.load import Load, Shape, measured, write_ledgers
+from bkbox.bench.load_loop import ADD, READ
 from bkbox.errors import BenchError, FrameError
-from bkbox.kernel.load import ADD, READ
 from bkbox.wire import v2
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import HEADER, DigestManager, master_key
 from bkbox.wire.frames import bodies
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 
 HOST = "127.0.0.1"
 LEDGER = 1 << 40

@@ -6,16 +6,16 @@ import uuid
 from pathlib import Path
 
 from bkbox.bookie.bookie import Bookie, Work
+from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.errors import DiskError
+from bkbox.ipc.frame_spans import FrameSpan
+from bkbox.ipc.frame_spans import segments as slots_segments
 from bkbox.ipc.slots import SLOT_BYTES
-from bkbox.kernel.answers import AnswerWriter
-from bkbox.kernel.batches import Located
-from bkbox.kernel.batches import segments as slots_segments
-from bkbox.storage.disk import DiskStore
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.format_disk import format_disk
+from bkbox.storage.disk.identity import DiskIdentity
 from bkbox.storage.files import RealFiles
-from bkbox.storage.identity import DiskIdentity
-from bkbox.storage.prepare import format_disk
-from bkbox.storage.records import AckAfter, LedgerRecord
+from bkbox.storage.log.records import AckAfter, LedgerRecord
 from bkbox.wire.frames import bodies
 from tests.harness import raw, raw3
 
@@ -70,7 +70,9 @@ def process(bookie: Bookie, *frames: bytes, connection: int = 7) -> list[bytes]:
     return [body for _, body in carry_out(bookie, area, [(connection, len(frames), 0, len(area))])]
 
 
-def carry_out(bookie: Bookie, area: memoryview, segments: list[Located]) -> list[tuple[int, bytes]]:
+def carry_out(
+    bookie: Bookie, area: memoryview, segments: list[FrameSpan]
+) -> list[tuple[int, bytes]]:
     """(connection, body) of the answers to one group, as a worker carries it out that does one thing at a time."""
     slots: list[tuple[memoryview, int]] = []
 
@@ -94,7 +96,7 @@ def carry_out(bookie: Bookie, area: memoryview, segments: list[Located]) -> list
 
 
 def answer_group(
-    bookie: Bookie, area: memoryview, segments: list[Located], out: AnswerWriter
+    bookie: Bookie, area: memoryview, segments: list[FrameSpan], out: AnswerWriter
 ) -> Work:
     """All steps of a group, with the sync at once, and with the reads whose bytes the page cache has not."""
     work = bookie.begin(area, segments)

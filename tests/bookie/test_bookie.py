@@ -9,8 +9,8 @@ import pytest
 
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.readonly import DISK_FAILED, DISK_USAGE
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.records import LedgerRecord
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.log.records import LedgerRecord
 from bkbox.wire.availability import decode
 from bkbox.wire.codes import Code
 from tests.bookie.bench import bookie_of, new_disk, open_store, process, put_into_limbo

@@ -12,8 +12,8 @@ from bkbox.base.limits import EXPLICIT_LAC_BYTES_MAX
 from bkbox.bookie import reading
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.readonly import DISK_FULL
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.records import LedgerRecord
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.log.records import LedgerRecord
 from tests.bookie.bench import (
     Clock,
     add3,

@@ -10,8 +10,8 @@ import pytest
 
 from bkbox.base.values import replaced
 from bkbox.bookie.bookie import Bookie
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.records import LedgerRecord
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.log.records import LedgerRecord
 from tests.bookie.bench import bookie_of, new_disk, open_store, process, put_into_limbo
 from tests.harness import raw
 

@@ -10,7 +10,7 @@ import pytest
 from bkbox.bookie.bookie import Bookie
 from bkbox.bookie.readonly import DISK_FAILED
 from bkbox.errors import DiskFailedError
-from bkbox.storage.records import AckAfter, LedgerRecord
+from bkbox.storage.log.records import AckAfter, LedgerRecord
 from bkbox.wire.availability import decode
 from tests.bookie.bench import add3, ask3, bookie_of, process, read3, simple3, statuses, write_lac3
 from tests.harness import raw, raw3

@@ -10,11 +10,11 @@ import pytest
 from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers
 from bkbox.bookie.reading import Reader
+from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.ipc.frame_spans import segments
 from bkbox.ipc.slots import SLOT_BYTES
-from bkbox.kernel.answers import AnswerWriter
-from bkbox.kernel.batches import segments
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.records import LedgerRecord, entry_record, ledger_record
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.log.records import LedgerRecord, entry_record, ledger_record
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.v3_format import Operation

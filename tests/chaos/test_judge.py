@@ -11,7 +11,7 @@ import pytest
 from bkbox.errors import CallerError
 from proof.chaos.entries import digest, payload
 from proof.chaos.history import History, Line, in_order
-from proof.chaos.judge import Verdict, judge
+from proof.chaos.history_checker import Verdict, judge
 
 ENSEMBLE = ["b1", "b2", "b3"]
 SIZES = [3, 3, 2]

@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from proof.chaos.bounds import Bounds
+from proof.chaos.fault_budget import Bounds
 from proof.chaos.schedule import BY_NAME, FAULTS, schedule
 
 

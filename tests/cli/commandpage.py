@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from bkbox.cli.exits import MEANINGS
+from bkbox.cli.lib.exit_codes import MEANINGS
 from bkbox.cli.main import COMMANDS, PROOF_COMMANDS, main
 
 PAGE = Path(__file__).parents[2] / "docs" / "cli.md"

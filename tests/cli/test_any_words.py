@@ -17,7 +17,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
 from bkbox.errors import BkboxError
 from tests.cli.test_command_tree import LEAVES, named

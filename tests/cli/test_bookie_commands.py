@@ -13,7 +13,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bkbox.api.admin import server
-from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.api.admin.status import (
     Boot,
     DiskStatus,
@@ -23,11 +23,11 @@ from bkbox.api.admin.status import (
     StatusWarning,
     from_json,
 )
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
 from bkbox.config import load as configuration
 from bkbox.jobs.job import Blocker
-from bkbox.storage.lock import DiskLock
+from bkbox.storage.disk.lock import DiskLock
 
 
 @pytest.fixture

@@ -10,10 +10,10 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bkbox.base.ids import BookieId
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
 from bkbox.metadata import connect
-from bkbox.wire.service_info import rpc_service_info
+from bkbox.wire.metadata.service_info import rpc_service_info
 from tests.harness.cluster import create_ledgers, ledger_of
 from tests.harness.processes import free_port
 from tests.harness.zookeeper import ZooKeeper
@@ -115,7 +115,7 @@ def test_no_cluster(uri: str) -> None:
 
 
 def test_no_zookeeper(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bkbox.cli.cluster.WAIT_S", 0.2)
+    monkeypatch.setattr("bkbox.cli.cluster.cluster.WAIT_S", 0.2)
     for command in ("init", "info", "list"):
         done = cluster(f"zk://127.0.0.1:{free_port()}/ledgers", command)
         assert done.exit_code == ExitCode.TRY_AGAIN

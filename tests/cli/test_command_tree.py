@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 from jsonschema import Draft202012Validator
 
-from bkbox.cli.exits import MEANINGS, ExitCode
+from bkbox.cli.lib.exit_codes import MEANINGS, ExitCode
 from bkbox.cli.main import COMMANDS, main
 
 
@@ -192,7 +192,7 @@ def test_help_loads_click_and_little_else() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, check=True
     )
     loaded = set(done.stderr.split())
-    ours = {"bkbox", "bkbox.cli", "bkbox.cli.main", "bkbox.cli.exits", "bkbox.errors"}
+    ours = {"bkbox", "bkbox.cli", "bkbox.cli.main", "bkbox.cli.lib.exit_codes", "bkbox.errors"}
     assert {name for name in loaded if name.partition(".")[0] == "bkbox"} == ours
     assert len(loaded) <= MODULES_FOR_HELP_MAX, loaded
 

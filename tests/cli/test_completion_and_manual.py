@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from bkbox.cli.lib.man_pages import pages
 from bkbox.cli.main import COMMANDS, main
-from bkbox.cli.manpages import pages
 
 BIN = Path(sys.executable).parent
 
@@ -68,7 +68,7 @@ def test_a_first_word_imports_no_command() -> None:
     done = run(sys.executable, "-c", program)
     assert "config" in done.stdout
     assert set(done.stderr.split()) <= {
-        *("bkbox.cli", "bkbox.cli.main", "bkbox.cli.exits", "bkbox.errors"),
+        *("bkbox.cli", "bkbox.cli.main", "bkbox.cli.lib.exit_codes", "bkbox.errors"),
     }
 
 

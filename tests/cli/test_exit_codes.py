@@ -7,7 +7,7 @@ import pytest
 from click.testing import CliRunner
 
 from bkbox import errors
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import LazyGroup
 
 RAISED: errors.BkboxError

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkbox.base.limits import FRAME_BYTES_MAX
-from bkbox.cli.entries import batches, chunks, lines
+from bkbox.cli.lib.entry_input import batches, chunks, lines
 from bkbox.errors import CallerError, EntryTooLargeError
 
 BLOCKS = st.lists(st.binary(min_size=1, max_size=9) | st.sampled_from([b"\n", b"a\n\nb", b"\r\n"]))

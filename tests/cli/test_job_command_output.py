@@ -17,7 +17,7 @@ from jsonschema import Draft202012Validator
 from bkbox.api.admin import server
 from bkbox.api.admin.client import job as ask_job
 from bkbox.api.admin.client import start_job
-from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.api.admin.status import Boot, Status
 from bkbox.api.handlers.jobs import routes
 from bkbox.cli.main import main

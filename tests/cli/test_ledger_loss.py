@@ -13,11 +13,11 @@ import pytest
 from bkbox_tui.explain import explained
 from click.testing import CliRunner
 
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
 from bkbox.client import connect
 from bkbox.client.log import Log
-from bkbox.wire.loss import ENDED, LossRecord, losses_of, with_loss
+from bkbox.wire.metadata.loss import ENDED, LossRecord, losses_of, with_loss
 from tests.client.losing import documents, lose, on_its_loop, run, write
 from tests.client.tinybookie import Bookies, bookies
 from tests.protocol.notation import ledger as ledger_of

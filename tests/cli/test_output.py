@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bkbox.cli.output import _text, print_document, print_fields, print_table, size
+from bkbox.cli.lib.output import _text, print_document, print_fields, print_table, size
 from bkbox.jobs.job import JobState
 
 LONG = "x" * 300

@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bkbox.base.ids import BookieId
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
-from bkbox.wire.service_info import rpc_service_info
+from bkbox.wire.metadata.service_info import rpc_service_info
 from tests.client.tinybookie import cluster
 from tests.harness.processes import BKBOX
 

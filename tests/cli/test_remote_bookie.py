@@ -14,7 +14,7 @@ import pytest
 from bkbox_tui.sources import Bookie
 
 from bkbox.api.admin.remote import remote
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.client import options
 from tests.harness.processes import BookieProcess, bkbox, free_port, wait_for
 from tests.security.certificates import Authority, secret_file

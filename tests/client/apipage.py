@@ -10,7 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from bkbox import client, errors
-from bkbox.client import health, log, sync
+from bkbox.client import log
+from bkbox.client.blocking import client as sync
+from bkbox.client.connection import bookie_health
 from bkbox.client.log import handler
 
 PAGE = Path(__file__).parents[2] / "docs" / "api.md"
@@ -35,7 +37,7 @@ SECTIONS: dict[str, tuple[str, list[Any]]] = {
             client.LedgerMetadata,
             client.LedgerState,
             client.DigestType,
-            health.Health,
+            bookie_health.Health,
         ],
     ),
     "bkbox.client.log": (
@@ -55,7 +57,7 @@ SECTIONS: dict[str, tuple[str, list[Any]]] = {
             handler.BookKeeperHandler,
         ],
     ),
-    "bkbox.client.sync": (inspect.getdoc(sync) or "", []),
+    "bkbox.client.blocking.client": (inspect.getdoc(sync) or "", []),
     "bkbox.errors": (inspect.getdoc(errors) or "", []),
 }
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 
 from bkbox.base.ids import BookieId
-from bkbox.client.addresses import Addresses
+from bkbox.client.connection.addresses import Addresses
 from bkbox.metadata import connect, init_cluster
-from bkbox.wire.service_info import HostPort, rpc_service_info
+from bkbox.wire.metadata.service_info import HostPort, rpc_service_info
 from tests.harness.zookeeper import ZooKeeper
 
 

@@ -13,7 +13,7 @@ from tinybookie import Cluster, cluster
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client import Client
-from bkbox.client.pool import DiskSpace
+from bkbox.client.connection.pool import DiskSpace
 from bkbox.errors import NoSuchEntryError, UnknownEntryError
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire import v2, v3

@@ -21,7 +21,7 @@ from bkbox.errors import (
 )
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import DigestType, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, LedgerState
 
 pytestmark = pytest.mark.usefixtures("protocol")
 

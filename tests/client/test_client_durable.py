@@ -12,7 +12,7 @@ from tinybookie import Cluster, cluster
 
 from bkbox.errors import ConfigError, NotDurableError
 from bkbox.wire import v2, v3
-from bkbox.wire.ledger import ACK_AFTER, LedgerState
+from bkbox.wire.metadata.ledger import ACK_AFTER, LedgerState
 
 pytestmark = pytest.mark.usefixtures("protocol")
 

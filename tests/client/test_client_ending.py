@@ -14,14 +14,14 @@ from tinybookie import Cluster, TinyBookie, cluster
 
 from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client import Client
-from bkbox.client.ending import Ender
+from bkbox.client.ledger.force_close import Ender
 from bkbox.errors import NothingToEndError, RecoveryAbortedError
 from bkbox.metadata.versioned import Versioned
 from bkbox.protocol.diagnosis import Prospect
-from bkbox.protocol.ending import ending
+from bkbox.protocol.force_close_plan import ending
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
-from bkbox.wire.loss import ENDED, losses_of
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.loss import ENDED, losses_of
 
 pytestmark = pytest.mark.usefixtures("protocol")
 

@@ -13,7 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tinybookie import bookies, cluster
 
-from bkbox.client import LedgerWriter, sync
+from bkbox.client import LedgerWriter
+from bkbox.client.blocking import client as sync
 from bkbox.errors import (
     EntryIdError,
     HandleClosedError,
@@ -22,7 +23,7 @@ from bkbox.errors import (
     PayloadTypeError,
     WindowFullError,
 )
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 
 pytestmark = pytest.mark.usefixtures("protocol")
 

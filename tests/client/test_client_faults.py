@@ -24,7 +24,7 @@ from bkbox.errors import (
 )
 from bkbox.metadata.base import MetadataStore
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 pytestmark = pytest.mark.usefixtures("protocol")
 

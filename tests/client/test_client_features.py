@@ -13,13 +13,13 @@ import pytest
 from tinybookie import Cluster, cluster
 
 from bkbox.base.ids import BookieId
-from bkbox.client.health import FAILURES, INTERVAL_S, SLOW_S, BookieHealth
-from bkbox.client.readorder import ReadOrder
+from bkbox.client.connection.bookie_health import FAILURES, INTERVAL_S, SLOW_S, BookieHealth
+from bkbox.client.ledger.read_order import ReadOrder
 from bkbox.errors import ConfigError, LedgerExistsError, WrongDigestTypeError
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import DigestType, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, LedgerState
 
 pytestmark = pytest.mark.usefixtures("protocol")
 

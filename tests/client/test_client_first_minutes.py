@@ -15,7 +15,7 @@ from tinybookie import Cluster, cluster
 
 import bkbox
 from bkbox.base.ids import BookieId
-from bkbox.client import sync
+from bkbox.client.blocking import client as sync
 from bkbox.client.log import Log
 from bkbox.errors import (
     AddFailedError,
@@ -30,7 +30,7 @@ from bkbox.errors import (
     PayloadTypeError,
     UnknownEntryError,
 )
-from bkbox.wire.service_info import rpc_service_info
+from bkbox.wire.metadata.service_info import rpc_service_info
 
 
 def go(test: Coroutine[Any, Any, None]) -> None:

@@ -26,7 +26,7 @@ from bkbox.errors import (
     UnauthorizedError,
     WindowFullError,
 )
-from bkbox.wire.ledger import DigestType, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, LedgerState
 
 pytestmark = pytest.mark.usefixtures("protocol")
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from tinybookie import cluster
 
-from bkbox.client.log import Log, LogOptions, opening
+from bkbox.client.log import Log, LogOptions, log_open
 from bkbox.client.log import writer as writer_module
 
 PRODUCERS = [f"partition-{number:05}-of-the-topic-orders-in-region-eu-west" for number in range(20)]
@@ -59,7 +59,7 @@ def test_the_first_entry_of_a_ledger_may_fill_the_window(
 
             async def begin(*given: Any) -> None:
                 slow.hung = True
-                await opening.begin(*given)
+                await log_open.begin(*given)
                 begun.set()
 
             monkeypatch.setattr(writer_module, "begin", begin)

@@ -12,15 +12,16 @@ import pytest
 from tinybookie import Cluster, cluster
 
 from bkbox.base.ids import BookieId
-from bkbox.client import ClientOptions, freespace
-from bkbox.client.freespace import FreeSpace
-from bkbox.client.pool import DiskSpace
+from bkbox.client import ClientOptions
+from bkbox.client.connection.pool import DiskSpace
+from bkbox.client.placement import free_space
+from bkbox.client.placement.free_space import FreeSpace
 from bkbox.errors import ConfigError, NotEnoughBookiesError
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.protocol.placement import Mode, Verdict
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire import v3
-from bkbox.wire.service_info import rpc_service_info
+from bkbox.wire.metadata.service_info import rpc_service_info
 
 
 def go(test: Coroutine[Any, Any, None]) -> None:
@@ -156,7 +157,7 @@ def test_bookies_are_asked_only_where_there_is_a_choice_and_seldom(tmp_path: Pat
 def test_a_creation_does_not_wait_for_a_bookie_that_does_not_say(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(freespace, "ANSWER_TIMEOUT_S", 0.1)
+    monkeypatch.setattr(free_space, "ANSWER_TIMEOUT_S", 0.1)
 
     async def test() -> None:
         async with (
@@ -176,7 +177,7 @@ def test_a_creation_does_not_wait_for_a_bookie_that_does_not_say(
 
 
 def test_free_space_is_what_was_said_last(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(freespace, "ASK_EVERY_S", 0.0)
+    monkeypatch.setattr(free_space, "ASK_EVERY_S", 0.0)
     said: list[DiskSpace | Answer] = [
         DiskSpace(10, 5),
         DiskSpace(10, 4),

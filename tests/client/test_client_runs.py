@@ -12,12 +12,12 @@ from test_client_transport import ENTRIES, KEY, Pool, one_bookie
 from tinybookie import cluster
 
 from bkbox.base.ids import NO_ENTRY, EntryId
-from bkbox.client.adds import AddFrames
-from bkbox.client.stream import Stream
+from bkbox.client.connection.adds import AddFrames
+from bkbox.client.connection.framed_connection import Stream
 from bkbox.protocol.effects import SendAdds
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 
 pytestmark = pytest.mark.usefixtures("protocol")
 

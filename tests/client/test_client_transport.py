@@ -14,15 +14,15 @@ from tinybookie import DEFAULT_OPTIONS, Cluster, TinyBookie, cluster, encoded
 
 from bkbox.base.ids import BookieId
 from bkbox.client import ClientOptions
-from bkbox.client.link import Lane
+from bkbox.client.connection.bookie_connection import Lane
+from bkbox.client.connection.pool import Add, BookiePool, Reply
 from bkbox.client.options import Backoff
-from bkbox.client.pool import Add, BookiePool, Reply
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, master_key
-from bkbox.wire.ledger import DigestType
-from bkbox.wire.service_info import HostPort
+from bkbox.wire.metadata.ledger import DigestType
+from bkbox.wire.metadata.service_info import HostPort
 from bkbox.wire.v3_format import Operation
 
 pytestmark = pytest.mark.usefixtures("protocol")

@@ -13,8 +13,8 @@ import psutil
 import pytest
 
 from bkbox.base.ids import BookieId
-from bkbox.client import topology
-from bkbox.client.topology import (
+from bkbox.client.placement import topology
+from bkbox.client.placement.topology import (
     DEFAULT_RACK,
     MapTopology,
     NoTopology,

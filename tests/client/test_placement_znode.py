@@ -10,7 +10,7 @@ import pytest
 
 from bkbox.base.ids import BookieId
 from bkbox.client import ClientOptions
-from bkbox.client.topology import DEFAULT_RACK, topology_of
+from bkbox.client.placement.topology import DEFAULT_RACK, topology_of
 from bkbox.metadata import connect, create, init_cluster
 from tests.harness.zookeeper import ZooKeeper
 

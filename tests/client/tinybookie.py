@@ -21,8 +21,8 @@ from bkbox.metadata.base import MetadataStore, Registration
 from bkbox.wire import availability, v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import bodies, complete_frames
-from bkbox.wire.ledger import LedgerMetadata
-from bkbox.wire.service_info import rpc_service_info
+from bkbox.wire.metadata.ledger import LedgerMetadata
+from bkbox.wire.metadata.service_info import rpc_service_info
 
 
 @dataclass

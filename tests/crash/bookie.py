@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 
 from bkbox.api.admin.limbo import LIMIT_MAX
-from bkbox.api.admin.paths import LIMBO_URL, STATUS_URL, short_address
+from bkbox.api.admin.socket_path import LIMBO_URL, STATUS_URL, short_address
 from tests.harness.processes import BKBOX, BookieProcess, wait_for
 
 SETTINGS: dict[str, object] = {

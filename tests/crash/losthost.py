@@ -25,10 +25,10 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from bkbox.storage.checksummed_document import read_document, write_document
+from bkbox.storage.disk.dirty_marker import MARKER_NAME
 from bkbox.storage.files import RealFiles
-from bkbox.storage.marker import MARKER_NAME
-from bkbox.storage.orderedstore import INDEX_DIR
-from bkbox.storage.sealed import read_document, write_document
+from bkbox.storage.index.ordered_store import INDEX_DIR
 
 HOOKS = Path(__file__).with_name("hooks")
 SECTOR_BYTES = 512

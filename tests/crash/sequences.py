@@ -24,12 +24,13 @@ from functools import partial
 from pathlib import Path
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
-from bkbox.storage import marker, segmentlog
-from bkbox.storage.disk import DiskStore
+from bkbox.storage.disk import dirty_marker
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.files import Files
-from bkbox.storage.orderedstore import OrderedStore
-from bkbox.storage.prepare import format_disk
-from bkbox.storage.records import (
+from bkbox.storage.index.ordered_store import OrderedStore
+from bkbox.storage.log import segmented_log
+from bkbox.storage.log.records import (
     AckAfter,
     LedgerRecord,
     Record,
@@ -154,8 +155,8 @@ class Bench:
     def start(self) -> None:
         """The next process of the bookie: classify, replay, check, settle."""
         self._runs += 1
-        run = marker.Run(self.boot_id, self.mode, f"run {self._runs}")
-        before = marker.begin_run(self.files, DISK, run)
+        run = dirty_marker.Run(self.boot_id, self.mode, f"run {self._runs}")
+        before = dirty_marker.begin_run(self.files, DISK, run)
         host_crash = before is not None and before.is_host_crash(run.boot_id)
         store = self._open()
         report = store.replay(host_crash, is_clean=before is None)
@@ -169,7 +170,7 @@ class Bench:
         self.model.check(store, host_crash=host_crash, may_miss_entries=lost)
         self.model.accept(store)
         store.settle()
-        marker.settle(self.files, DISK, run, before)
+        dirty_marker.settle(self.files, DISK, run, before)
         self._run = run
 
     def start_with_bad_read(self, disk: int, read: int) -> bool:
@@ -177,7 +178,9 @@ class Bench:
         bad = self.disks[disk]
         bad.fail_reads, bad.good_reads = 1, read - 1
         try:
-            before = marker.begin_run(self.files, DISK, marker.Run(self.boot_id, self.mode, "bad"))
+            before = dirty_marker.begin_run(
+                self.files, DISK, dirty_marker.Run(self.boot_id, self.mode, "bad")
+            )
             store = self._open()
             host_crash = before is not None and before.is_host_crash(self.boot_id)
             report = store.replay(host_crash, is_clean=before is None)
@@ -210,7 +213,7 @@ class Bench:
         store, self._store = self.store, None  # what fails on the way leaves nothing to read from
         store.close()
         self.synced()
-        assert marker.clear(self.files, DISK, self._run)
+        assert dirty_marker.clear(self.files, DISK, self._run)
         self._next_process()
 
     def kill(self) -> None:
@@ -418,7 +421,9 @@ def strike_all(
 ) -> Tally:
     """All of these."""
     tally = Tally()
-    with replaced((segmentlog, "_FILL_BYTES", 2 << 10), (segmentlog, "_SMALL_SYNC_BYTES", 2 << 10)):
+    with replaced(
+        (segmented_log, "_FILL_BYTES", 2 << 10), (segmented_log, "_SMALL_SYNC_BYTES", 2 << 10)
+    ):
         for names in chosen:
             for mode in modes:
                 strike(names, mode, losses, seed, tally)

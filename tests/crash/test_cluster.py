@@ -23,9 +23,9 @@ import pytest
 
 import bkbox.client.client as client_module
 from bkbox.client.client import Client
-from bkbox.client.writer import LedgerWriter
+from bkbox.client.ledger.writer import LedgerWriter
 from bkbox.errors import BkboxError
-from bkbox.wire.ledger import LedgerMetadata
+from bkbox.wire.metadata.ledger import LedgerMetadata
 from tests.crash.bookie import CrashBookie
 from tests.crash.load import payload
 from tests.crash.losthost import HostLoss

@@ -21,8 +21,8 @@ import pytest
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
-from bkbox.storage.marker import MARKER_NAME
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.storage.disk.dirty_marker import MARKER_NAME
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.crash.bookie import CrashBookie
 from tests.crash.load import Ledger, Load
 from tests.crash.losthost import HostLoss

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from bkbox.storage import replay
-from bkbox.storage.records import AckAfter
+from bkbox.storage.disk import replay
+from bkbox.storage.log.records import AckAfter
 from proof.sim.breaks import BY_NAME
 from proof.sim.environment import replaced
 from tests.crash.sequences import Tally, sequences, strike_all

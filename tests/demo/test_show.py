@@ -7,7 +7,7 @@ import io
 import pytest
 from rich.console import Console
 
-from bkbox.demo.show import PlainShow, Show, TerminalShow, amount
+from bkbox.demo.output import PlainShow, Show, TerminalShow, amount
 
 LONG = "a sentence that goes on and on, " * 10
 

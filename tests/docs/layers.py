@@ -1,13 +1,13 @@
-"""The pictures of the layers in docs/architecture.md, made from the import contracts in pyproject.toml:
+"""The pictures of the layers in docs/architecture.md, made from the import contracts in .importlinter:
 
 python -m tests.docs.layers
 """
 
 from __future__ import annotations
 
-import tomllib
+import re
+from configparser import ConfigParser
 from pathlib import Path
-from typing import Any
 
 from tests.bench.peers.report import replace_between
 
@@ -33,24 +33,32 @@ def picture(layers: list[str]) -> list[str]:
     return lines
 
 
-def pictures(contracts: list[dict[str, Any]]) -> str:
+def pictures(contracts: ConfigParser) -> str:
     """Markdown: the layers of all, then those inside packages, folded."""
     parts = []
-    for contract in contracts:
-        if contract["type"] != "layers":
+    for name in contracts.sections():
+        contract = contracts[name]
+        if contract.get("type") != "layers":
             continue
-        drawn = ["```", *picture(contract["layers"]), "```"]
+        drawn = ["```", *picture(contract["layers"].strip().split("\n")), "```"]
         if "containers" in contract:
-            summary = f"<summary>{contract['name'].replace('bkbox.', 'bkbox/', 1)}</summary>"
-            drawn = ["<details>", summary, "", *drawn, "", "</details>"]
+            summary = re.sub(r"[.]", "/", contract["containers"])
+            drawn = [
+                "<details>",
+                f"<summary>Inside {summary}</summary>",
+                "",
+                *drawn,
+                "",
+                "</details>",
+            ]
         parts.append("\n".join(drawn))
     return "\n\n".join(parts)
 
 
 def page_with_pictures(page: str) -> str:
     """The page as it ought to be."""
-    settings = tomllib.loads((CHECKOUT / "pyproject.toml").read_text())
-    contracts = settings["tool"]["importlinter"]["contracts"]
+    contracts = ConfigParser()
+    contracts.read_string((CHECKOUT / ".importlinter").read_text())
     return replace_between(page, "layers", f"\n{pictures(contracts)}\n")
 
 

@@ -14,11 +14,12 @@ import crc32c
 import pytest
 
 from bkbox.base.limits import FRAME_BYTES_MAX, LONG_POLL_MS_MAX, LONG_POLLS_MAX
-from bkbox.wire import auth, cookie, ledger_metadata, service_info, underreplication, v2, v3_format
+from bkbox.wire import auth, v2, v3_format
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, hmac_key, master_key
-from bkbox.wire.ledger import DigestType, LedgerState
-from bkbox.wire.paths import PathLayout, ledger_path
+from bkbox.wire.metadata import cookie, ledger_metadata, service_info, underreplication
+from bkbox.wire.metadata.ledger import DigestType, LedgerState
+from bkbox.wire.metadata.paths import PathLayout, ledger_path
 from bkbox.wire.protobuf import Field, Kind, Label, Message
 from tests.vectors import check
 

@@ -114,7 +114,7 @@ def test_the_port_is_taken_and_files_lie_about(make_bookie: MakeBookie) -> None:
 
 
 def test_somebody_else_holds_a_disk(make_bookie: MakeBookie) -> None:
-    from bkbox.storage.lock import DiskLock
+    from bkbox.storage.disk.lock import DiskLock
 
     bookie = make_bookie()
     lock = DiskLock(bookie.disks[0])

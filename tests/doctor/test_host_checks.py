@@ -11,8 +11,8 @@ from bkbox.base.host.blocks import device_of, flushes, mount_of
 from bkbox.base.host.clock import Clock, clock
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.processes import flock_holder, open_files_limit, threads
-from bkbox.doctor import hostchecks
-from bkbox.storage.lock import DiskLock
+from bkbox.doctor import host_checks
+from bkbox.storage.disk.lock import DiskLock
 
 
 def host_of(tmp_path: Path, files: dict[str, str]) -> HostFiles:
@@ -30,7 +30,7 @@ THP = "sys/kernel/mm/transparent_hugepage/enabled"
     ("text", "verdict"), [("[always] madvise never", "warn"), ("always [madvise] never", "ok")]
 )
 def test_huge_pages(tmp_path: Path, text: str, verdict: str) -> None:
-    (found,) = hostchecks.memory(host_of(tmp_path, {THP: text}))
+    (found,) = host_checks.memory(host_of(tmp_path, {THP: text}))
     assert found.verdict == verdict
     assert ("madvise" in found.command) == (verdict == "warn")
 
@@ -58,7 +58,7 @@ def test_huge_pages(tmp_path: Path, text: str, verdict: str) -> None:
     ],
 )
 def test_dirty_pages(tmp_path: Path, files: dict[str, str], verdict: str) -> None:
-    (found,) = hostchecks.memory(host_of(tmp_path, files))
+    (found,) = host_checks.memory(host_of(tmp_path, files))
     assert found.verdict == verdict, found
 
 
@@ -70,7 +70,7 @@ def test_limits(tmp_path: Path, limit: str, verdict: str) -> None:
         f"Limit  Soft Limit Hard Limit Units\nMax open files            {limit}   524288   files\n"
     )
     host = host_of(tmp_path, {"proc/7/limits": text})
-    assert hostchecks.limits(host, 7).verdict == verdict
+    assert host_checks.limits(host, 7).verdict == verdict
 
 
 def test_limits_of_this_process() -> None:
@@ -89,7 +89,7 @@ def test_limits_of_this_process() -> None:
     ],
 )
 def test_clocks(found: Clock | None, verdict: str) -> None:
-    assert hostchecks.clocks(found).verdict == verdict
+    assert host_checks.clocks(found).verdict == verdict
 
 
 def test_the_clock_of_this_host_can_be_asked() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from bkbox.base.ids import BookieId
-from bkbox.client.topology import DEFAULT_RACK
-from bkbox.supervisor.powerdomain import judge
+from bkbox.client.placement.topology import DEFAULT_RACK
+from bkbox.supervisor.boot.power_domain import judge
 from tests.harness.fixtures import MakeBookie
 from tests.harness.mounts import MakeMount, run
 from tests.harness.processes import BookieProcess, bkbox

@@ -13,9 +13,9 @@ import pytest
 
 from bkbox.api.admin.client import fetch_status
 from bkbox.errors import BookieNotRunningError
-from bkbox.storage import marker
+from bkbox.storage.disk import dirty_marker
 from bkbox.storage.files import RealFiles
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness import cluster
 from tests.harness.cluster import NOBODY, create_ledgers, empty, ledger_of, pretend_another_boot
 from tests.harness.fixtures import MakeBookie
@@ -319,7 +319,7 @@ def test_a_crash_in_the_middle_of_phase_one_begins_it_again(make_bookie: MakeBoo
         assert not (bookie.disks[0] / "VERSION").exists()
 
     # The last kill may have come after phase one was done and noted, and before the stamp.
-    noted = marker.read_marker(RealFiles(), bookie.disks[0])
+    noted = dirty_marker.read_marker(RealFiles(), bookie.disks[0])
     assert noted is not None
     status = restart(bookie)
     assert classes(status) == ["disk replaced" if noted.replaced else "process crash"]

@@ -20,7 +20,7 @@ from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import connect
 from bkbox.errors import BkboxError, RecoveryAbortedError
 from bkbox.metadata import connect as connect_store
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw
 from tests.harness.processes import BookieProcess, bkbox
 
@@ -46,7 +46,7 @@ def bookies(tmp_path: Path) -> Iterator[list[BookieProcess]]:
 
 def create_ledger(bookies: list[BookieProcess]) -> None:
     """E = 3, WQ = 3, AQ = 2 over the three bookies in their order, CRC32 digests, no password."""
-    from bkbox.wire.ledger import DigestType
+    from bkbox.wire.metadata.ledger import DigestType
 
     async def create() -> None:
         ensemble = tuple(BookieId(bookie.bookie_id) for bookie in bookies)

@@ -14,8 +14,8 @@ import pytest
 from bkbox.errors import DamagedError
 from bkbox.ipc import messages
 from bkbox.storage.files import RealFiles
-from bkbox.storage.orderedstore import LevelStore
-from bkbox.worker.opening import Opening
+from bkbox.storage.index.ordered_store import LevelStore
+from bkbox.worker.disk_startup import Opening
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, bkbox, wait_for

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bkbox.storage.files import RealFiles
-from bkbox.storage.tail import read_tail
+from bkbox.storage.log.tail import read_tail
 from tests.e2e.test_damage import ENTRIES, OPEN_LEDGER, fill, flip
 from tests.harness.cluster import pretend_another_boot
 from tests.harness.fixtures import MakeBookie, make_bookie

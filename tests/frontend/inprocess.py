@@ -19,8 +19,8 @@ from typing import Any, TypeVar
 from bkbox.bookie.bookie import Bookie
 from bkbox.frontend.server import Frontend
 from bkbox.ipc import channel, link, messages
-from bkbox.ipc.asyncchannel import AsyncChannel
-from bkbox.worker.frontlink import FrontLink
+from bkbox.ipc.async_channel import AsyncChannel
+from bkbox.worker.frontend_link import FrontLink
 from tests.bookie.bench import answer_group, bookie_of, new_disk, open_store
 from tests.harness.raw3 import RawClient3
 

@@ -13,7 +13,7 @@ from types import FrameType
 
 import pytest
 
-from bkbox.kernel import kernel_in_use, octets
+from bkbox.native import kernel_in_use, memory
 from tests.frontend.inprocess import InProcessBookie, serving
 from tests.harness import raw
 
@@ -65,9 +65,9 @@ def test_copies_of_each_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     from. What a receive cut in the middle is copied once more.
     """
     copied = 0
-    real = octets.copy
+    real = memory.copy
 
-    def copy(room: octets.Room, at: int, data: octets.Data, start: int, end: int) -> None:
+    def copy(room: memory.Room, at: int, data: memory.Data, start: int, end: int) -> None:
         nonlocal copied
         copied += end - start
         real(room, at, data, start, end)
@@ -75,7 +75,7 @@ def test_copies_of_each_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     async def told() -> None:
         nonlocal copied
         async with serving(tmp_path) as bookie:
-            monkeypatch.setattr(octets, "copy", copy)
+            monkeypatch.setattr(memory, "copy", copy)
             await thousand(bookie)
 
     asyncio.run(told())

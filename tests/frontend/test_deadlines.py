@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from bkbox.frontend.deadlines import LOOK_EVERY_S, Deadlines, Patience
-from bkbox.kernel.stream import IDLE, NOTHING, PARTIAL, UNTAKEN
+from bkbox.frontend.loop.connection import IDLE, NOTHING, PARTIAL, UNTAKEN
+from bkbox.frontend.overload.connection_timeouts import LOOK_EVERY_S, Deadlines, Patience
 
 PATIENCE = Patience(frame_s=10.0, answers_s=20.0, idle_s=40.0)
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 
 from bkbox.base.logs.refusals import Refusals
-from bkbox.frontend import door as door_module
-from bkbox.frontend.admittance import Admittance
-from bkbox.frontend.door import Door
-from bkbox.frontend.newcomers import SAVED_S, SHARE, Newcomers
+from bkbox.frontend.access import handshake_pool as door_module
+from bkbox.frontend.access.access_policy import Admittance
+from bkbox.frontend.access.handshake_pool import Door
+from bkbox.frontend.overload.connection_cpu_budget import SAVED_S, SHARE, Newcomers
 
 HANDSHAKE_S = 0.01
 

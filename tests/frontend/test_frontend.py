@@ -11,8 +11,8 @@ from typing import TypeVar
 import pytest
 
 from bkbox.ipc import link, messages
-from bkbox.kernel.batches import Group
 from bkbox.wire.frames import frame
+from bkbox.worker.response_sender import Group
 from tests.bookie.bench import carry_out
 from tests.frontend.inprocess import INFLIGHT_BYTES_MAX, InProcessBookie, serving, until
 from tests.harness import raw

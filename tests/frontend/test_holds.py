@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkbox.frontend.holds import Holds
+from bkbox.frontend.paused_ledgers import Holds
 
 PATIENCE_S = 3.0
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from bkbox.errors import DiskError, FrameError
-from bkbox.frontend import intake as intake_module
-from bkbox.frontend.disklink import DiskLink
-from bkbox.frontend.diskspace import space_of
-from bkbox.frontend.intake import Intake, Routed
-from bkbox.frontend.lateanswers import without_entries
-from bkbox.frontend.routing import Purpose
+from bkbox.frontend import request_router as intake_module
+from bkbox.frontend.disk_link import DiskLink
+from bkbox.frontend.disk_space import space_of
+from bkbox.frontend.ledger_directory import Purpose
+from bkbox.frontend.overload.overload_responses import without_entries
+from bkbox.frontend.request_router import Intake, Routed
 from bkbox.storage.files import Space
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code

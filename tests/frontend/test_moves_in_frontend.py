@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from bkbox.ipc import messages
-from bkbox.storage.records import LedgerRecord, entry_record
+from bkbox.storage.log.records import LedgerRecord, entry_record
 from tests.frontend.inprocess import InProcessBookie, InProcessDisk, until
 from tests.frontend.test_frontend import aside, run
 from tests.harness import raw

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkbox.frontend.newcomers import SAVED_S, SHARE, Newcomers
+from bkbox.frontend.overload.connection_cpu_budget import SAVED_S, SHARE, Newcomers
 
 
 class Scene:

@@ -6,7 +6,7 @@ import socket
 import time
 from contextlib import suppress
 
-from bkbox.frontend.penalty import FREE_ERRORS, PAUSE_S, WINDOW_S, Penalty
+from bkbox.frontend.overload.protocol_error_throttle import FREE_ERRORS, PAUSE_S, WINDOW_S, Penalty
 from tests.harness import raw
 from tests.harness.fixtures import MakeBookie, make_bookie
 from tests.harness.raw import RawClient

@@ -7,9 +7,9 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.frontend.routing import HELD, Places, Unroutable
-from bkbox.frontend.spread import Spread
-from bkbox.kernel.routes import Routes
+from bkbox.frontend.disk_selection import Spread
+from bkbox.frontend.ledger_directory import HELD, Places, Unroutable
+from bkbox.frontend.loop.routing import Routes
 
 UP = [True, True]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkbox.frontend.shedding import Shedding
+from bkbox.frontend.overload.memory_pressure import Shedding
 
 MIB = 1 << 20
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkbox.frontend.unanswered import refusals
+from bkbox.frontend.inflight_requests import refusals
 from bkbox.wire.frames import bodies
 from tests.harness import raw
 

@@ -7,8 +7,8 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from bkbox.frontend import vouching
-from bkbox.frontend.vouching import CHECKS_MAX, PATIENCE_S, Finding, Vouching
+from bkbox.frontend.access import ledger_verification
+from bkbox.frontend.access.ledger_verification import CHECKS_MAX, PATIENCE_S, Finding, Vouching
 from bkbox.wire.codes import Code
 
 KEY, OTHER = b"k" * 20, b"o" * 20
@@ -121,7 +121,7 @@ def test_no_more_questions_than_there_may_be(scene: Scene) -> None:
 
 
 def test_keys_are_bounded(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(vouching, "_KEYS_MAX", 2)
+    monkeypatch.setattr(ledger_verification, "_KEYS_MAX", 2)
     for ledger in (1, 2, 1, 3):
         if scene.take(9, ledger) is None:
             scene.vouching.found(ledger, Finding.THERE, KEY)

@@ -14,48 +14,46 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import bkbox
-import bkbox.kernel
 from bkbox.errors import BkboxError
+from bkbox.native import interpret_if_asked
 
-_PACKAGE = "bkbox.kernel"
-_NAMES = (
-    "adds", "ahead", "answers", "batches", "checksum", "clientanswers", "clientframes",
-    "clientreads", "fetch", "logscan", "octets", "probe", "reads", "recent", "routes", "runs",
-    "stream", "tally", "turns", "v3plain", "walk",
-)  # fmt: skip
+_FOLDER = Path(bkbox.__file__).parent
+_MODULES = {
+    path.stem: ".".join(("bkbox", *path.relative_to(_FOLDER).with_suffix("").parts))
+    for path in sorted(_FOLDER.rglob("*.pxd"))
+}
 _VARIABLE = "BKBOX_KERNEL"
 
 
 def _imported() -> SimpleNamespace:
-    modules = {name: importlib.import_module(f"{_PACKAGE}.{name}") for name in _NAMES}
-    return SimpleNamespace(**modules, compiled=modules["probe"].COMPILED)
+    modules = {name: importlib.import_module(module) for name, module in _MODULES.items()}
+    return SimpleNamespace(**{**modules, "compiled": modules["compiled"].COMPILED})
 
 
 @contextmanager
 def _set_aside() -> Iterator[None]:
-    """The kernel as if it had never been imported, to be imported interpreted; afterwards all is as it was."""
-    folder = str(Path(bkbox.kernel.__file__).parent)
-    before = {name: module for name, module in sys.modules.items() if _is_kernel(name)}
-    finder, variable = sys.path_importer_cache.get(folder), os.environ.get(_VARIABLE)
+    """The compiled modules as if they had never been imported, to be imported interpreted; restored afterwards."""
+    before = {module: sys.modules.pop(module) for module in _MODULES.values()}
     for name in before:
-        del sys.modules[name]
+        package, _, base = name.rpartition(".")
+        delattr(sys.modules[package], base)
+    hooks, variable = sys.path_hooks[:], os.environ.get(_VARIABLE)
     os.environ[_VARIABLE] = "interpreted"
+    interpret_if_asked(str(_FOLDER))
     try:
         yield
     finally:
-        for name in [name for name in sys.modules if _is_kernel(name)]:
-            del sys.modules[name]
+        sys.path_hooks[:] = hooks
+        for folder in [each for each in sys.path_importer_cache if each.startswith(str(_FOLDER))]:
+            del sys.path_importer_cache[folder]
         sys.modules.update(before)
-        bkbox.kernel = before[_PACKAGE]  # type: ignore[assignment]
-        sys.path_importer_cache[folder] = finder
+        for name, module in before.items():
+            package, _, base = name.rpartition(".")
+            setattr(sys.modules[package], base, module)
         if variable is None:
             del os.environ[_VARIABLE]
         else:
             os.environ[_VARIABLE] = variable
-
-
-def _is_kernel(name: str) -> bool:
-    return name == _PACKAGE or name.startswith(_PACKAGE + ".")
 
 
 IN_USE = _imported()

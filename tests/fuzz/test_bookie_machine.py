@@ -20,8 +20,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from bkbox.storage.orderedstore import MemoryStore
-from bkbox.storage.records import AckAfter, LedgerRecord
+from bkbox.storage.index.ordered_store import MemoryStore
+from bkbox.storage.log.records import AckAfter, LedgerRecord
 from bkbox.wire import v2, v3
 from bkbox.wire.availability import decode
 from bkbox.wire.codes import Code

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bkbox.frontend.lateanswers import without_entries
+from bkbox.frontend.overload.overload_responses import without_entries
 from bkbox.wire import v2
 from tests.fuzz.engine import Mutator, run
 from tests.fuzz.kernels import IN_USE, INTERPRETED, alike

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
+from bkbox.storage.checksummed_document import write_document
+from bkbox.storage.disk.dirty_marker import MARKER_NAME, read_marker, record_failure
 from bkbox.storage.files import RealFiles
-from bkbox.storage.marker import MARKER_NAME, read_marker, record_failure
-from bkbox.storage.sealed import write_document
-from bkbox.wire.cookie import cookie_of, encode
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.cookie import cookie_of, encode
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 
 NOBODY = "127.0.0.1:1"
 """A bookie that never answers."""

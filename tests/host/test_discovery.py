@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 import bkbox
-from bkbox.supervisor.announce import properties_of, service_label
+from bkbox.supervisor.service.mdns import properties_of, service_label
 from tests.harness.fixtures import MakeBookie
 from tests.harness.processes import BookieProcess, wait_for
 from tests.harness.processes import bkbox as command

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.supervisor.notify import ServiceManager
-from bkbox.supervisor.pulse import processor_ticks, waits_for_disk
-from bkbox.supervisor.watchdog import duration
+from bkbox.supervisor.children.heartbeat import processor_ticks, waits_for_disk
+from bkbox.supervisor.service.sd_notify import ServiceManager
+from bkbox.supervisor.service.systemd_watchdog import duration
 
 
 def received(address: str | bytes, tell: object) -> bytes:

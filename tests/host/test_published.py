@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from bkbox import __version__
-from bkbox.api.admin.members import DOWN, READ_ONLY, WRITABLE, Member, members_of
+from bkbox.api.admin.cluster_members import DOWN, READ_ONLY, WRITABLE, Member, members_of
 from bkbox.base.ids import BookieId
-from bkbox.client.topology import NoTopology
+from bkbox.client.placement.topology import NoTopology
 from bkbox.config import load as configuration
 from bkbox.metadata import connect, init_cluster
-from bkbox.supervisor.published import service_info_of
-from bkbox.wire import service_info
-from bkbox.wire.service_info import HostPort, ServiceInfo, rpc_service_info
+from bkbox.supervisor.service.service_info import service_info_of
+from bkbox.wire.metadata import service_info
+from bkbox.wire.metadata.service_info import HostPort, ServiceInfo, rpc_service_info
 
 VERSION = f"bkbox {__version__}"
 

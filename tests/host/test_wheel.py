@@ -9,7 +9,7 @@ import zipfile
 from pathlib import Path
 
 import bkbox
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import COMMANDS, PROOF_COMMANDS
 from tests.harness.processes import free_port
 

@@ -13,7 +13,7 @@ from bkbox import errors, metadata
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client import Client as AsyncClient
 from bkbox.client import LedgerReader, LedgerWriter, connect
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 from tests.interop.clients import Client, Entries, Metadata, Reader, Refused, Writer, pattern
 
 ANSWER_TIMEOUT_S = 60.0

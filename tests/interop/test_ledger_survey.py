@@ -10,7 +10,7 @@ from bkbox.base.ids import LedgerId
 from bkbox.client import connect
 from bkbox.errors import NotDurableError
 from bkbox.protocol.diagnosis import Prospect
-from bkbox.wire.ledger import ACK_AFTER, LedgerState
+from bkbox.wire.metadata.ledger import ACK_AFTER, LedgerState
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import InteropCluster
 

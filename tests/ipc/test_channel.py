@@ -11,7 +11,7 @@ import pytest
 
 from bkbox.errors import BugError, ConnectionLostError, DiskFullError
 from bkbox.ipc import channel, messages
-from bkbox.ipc.asyncchannel import AsyncChannel
+from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.messages import Done, GetStats, ListLedgers, Message, Page, Stats
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 

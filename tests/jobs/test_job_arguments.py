@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkbox.api.admin.client import ask
-from bkbox.api.admin.paths import JOBS_URL, SOCKET_NAME
+from bkbox.api.admin.socket_path import JOBS_URL, SOCKET_NAME
 from bkbox.errors import BadRequestError, DiskChangeError, JobRefusedError
 from bkbox.jobs.arguments import ARGUMENTS, checked_arguments
 from bkbox.jobs.job import JobKind

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from bkbox.client.client import connect
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 
 

@@ -19,9 +19,9 @@ from bkbox.jobs.registry import (
     registry_from_json,
 )
 from bkbox.storage.files import RealFiles
-from bkbox.supervisor import schedule
-from bkbox.supervisor.jobfile import JobFile
-from bkbox.supervisor.schedule import Periodic
+from bkbox.supervisor import job_schedule
+from bkbox.supervisor.job_file import JobFile
+from bkbox.supervisor.job_schedule import Periodic
 
 RUNNING = {
     "state": "running",
@@ -207,12 +207,12 @@ def test_half_a_look_at_the_cluster_is_not_gone_on_with() -> None:
 def test_the_limbo_job_is_due_while_anything_is_in_limbo_and_none_runs(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(schedule, "PERIODIC", ())
+    monkeypatch.setattr(job_schedule, "PERIODIC", ())
     config = cast(Config, None)
     registry = Registry()
 
     def found(limbo: bool, now_ms: int) -> list[JobKind]:
-        return schedule.due(config, registry, limbo=limbo, now_ms=now_ms)
+        return job_schedule.due(config, registry, limbo=limbo, now_ms=now_ms)
 
     assert JobKind.LIMBO not in found(False, 0)
     assert JobKind.LIMBO in found(True, 0)
@@ -230,12 +230,12 @@ def test_a_periodic_job_is_due_so_long_after_the_last_one_ended(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     rows = (Periodic(JobKind.SCRUB, lambda _: 100.0), Periodic(JobKind.GC, lambda _: None))
-    monkeypatch.setattr(schedule, "PERIODIC", rows)
+    monkeypatch.setattr(job_schedule, "PERIODIC", rows)
     config = cast(Config, None)
     registry = Registry()
 
     def found(now_ms: int) -> list[JobKind]:
-        return schedule.due(config, registry, limbo=False, now_ms=now_ms)
+        return job_schedule.due(config, registry, limbo=False, now_ms=now_ms)
 
     assert found(0) == [JobKind.SCRUB]
     job = registry.add(JobKind.SCRUB, {}, 0, automatic=True)
@@ -302,7 +302,7 @@ def test_a_damaged_history_is_set_aside(disks: list[Path], content: bytes) -> No
 
 
 def test_a_history_of_a_newer_version_or_with_a_strange_job_is_set_aside(disks: list[Path]) -> None:
-    from bkbox.storage.sealed import write_document
+    from bkbox.storage.checksummed_document import write_document
 
     write_document(RealFiles(), disks[0] / "JOBS", 2, {"sequence": 1})
     write_document(
@@ -314,9 +314,11 @@ def test_a_history_of_a_newer_version_or_with_a_strange_job_is_set_aside(disks: 
 
 def test_a_scrub_that_begins_by_itself_takes_a_part_of_its_interval() -> None:
     config = cast(Config, SimpleNamespace(scrub_interval_s=700_000.0))
-    assert schedule.speed_limit(JobKind.SCRUB, config, 10**12) == 10**7
-    assert schedule.speed_limit(JobKind.SCRUB, config, 0) == 4 << 20, "and is not slower than this"
-    assert schedule.speed_limit(JobKind.GC, config, 10**12) == 0
+    assert job_schedule.speed_limit(JobKind.SCRUB, config, 10**12) == 10**7
+    assert job_schedule.speed_limit(JobKind.SCRUB, config, 0) == 4 << 20, (
+        "and is not slower than this"
+    )
+    assert job_schedule.speed_limit(JobKind.GC, config, 10**12) == 0
 
 
 def test_a_job_begins_with_its_limit() -> None:

@@ -21,9 +21,9 @@ from bkbox.client.log.entry import (
     encode_records,
     encode_state,
 )
-from bkbox.client.log.ledgerlist import LedgerList
-from bkbox.client.log.ledgerlist import decode as decode_list
-from bkbox.client.log.ledgerlist import encode as encode_list
+from bkbox.client.log.ledger_list import LedgerList
+from bkbox.client.log.ledger_list import decode as decode_list
+from bkbox.client.log.ledger_list import encode as encode_list
 from bkbox.client.log.sequences import STATE_BYTES_MAX, WRITERS_MAX, Sequences
 from bkbox.errors import BugError, EncodingError, InvalidIdError
 from bkbox.metadata.loglists import log_name

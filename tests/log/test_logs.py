@@ -25,7 +25,7 @@ from bkbox.client.log import (
 )
 from bkbox.client.log import sequences as sequences_module
 from bkbox.client.log import writer as writer_module
-from bkbox.client.log.ledgerlist import encode
+from bkbox.client.log.ledger_list import encode
 from bkbox.errors import (
     CompressionError,
     ConfigError,
@@ -40,7 +40,7 @@ from bkbox.errors import (
     SequenceError,
     WindowFullError,
 )
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.client.tinybookie import cluster
 
 SMALL = LogOptions(roll_bytes=2_000, batch_bytes=200)

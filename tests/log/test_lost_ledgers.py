@@ -12,9 +12,9 @@ import pytest
 from click.testing import CliRunner, Result
 
 from bkbox.base.ids import EntryId, LedgerId
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
-from bkbox.client import sync
+from bkbox.client.blocking import client as sync
 from bkbox.client.log import Log, LogOptions, Position
 from bkbox.errors import (
     LedgerExistsError,

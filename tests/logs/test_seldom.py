@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from bkbox.base.logs.seldom import Seldom
+from bkbox.base.logs.rate_limited import Seldom
 
 
 class Clock:

@@ -20,8 +20,8 @@ from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import VersionConflictError
 from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
-from bkbox.wire.service_info import rpc_service_info
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.service_info import rpc_service_info
 
 
 def ledger_of(number: int, **changes: Any) -> LedgerMetadata:

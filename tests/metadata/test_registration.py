@@ -21,7 +21,7 @@ from bkbox.metadata.liveness import Process, boottime_ms, this_process
 from bkbox.metadata.sqlite import database, registration
 from bkbox.metadata.sqlite.registration import LEASE_MS, Row
 from bkbox.metadata.sqlite.store import SqliteStore, create
-from bkbox.wire.service_info import rpc_service_info
+from bkbox.wire.metadata.service_info import rpc_service_info
 
 BOOKIE = BookieId("127.0.0.1:3181")
 INFO = rpc_service_info("127.0.0.1", 3181)

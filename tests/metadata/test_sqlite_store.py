@@ -20,7 +20,7 @@ from bkbox.metadata import connect, create
 from bkbox.metadata.base import RANGE_LEDGERS_MAX
 from bkbox.metadata.sqlite import database
 from bkbox.metadata.sqlite import store as sqlite
-from bkbox.wire import ledger_metadata
+from bkbox.wire.metadata import ledger_metadata
 
 BOOKIE = BookieId("127.0.0.1:3181")
 

@@ -21,8 +21,8 @@ from bkbox.errors import (
 )
 from bkbox.metadata import connect, init_cluster
 from bkbox.metadata.base import MetadataStore
-from bkbox.wire.ledger import DigestType, Fragment, LedgerState
-from bkbox.wire.service_info import HostPort, ServiceInfo, rpc_service_info
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerState
+from bkbox.wire.metadata.service_info import HostPort, ServiceInfo, rpc_service_info
 
 BOOKIE = BookieId("127.0.0.1:3181")
 INFO = rpc_service_info("127.0.0.1", 3181)

@@ -11,7 +11,7 @@ from metadata_peer import peer
 from bkbox.base.ids import LedgerId
 from bkbox.metadata import connect
 from bkbox.metadata.underreplication import Task, UnderReplication
-from bkbox.wire.underreplication import UnderreplicatedLedger
+from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 
 LEDGER = LedgerId(10_000)
 

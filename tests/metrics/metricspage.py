@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bkbox.metrics.javanames import JAVA_METRICS
+from bkbox.metrics.java_names import JAVA_METRICS
 from bkbox.metrics.table import METRICS
 
 PAGE = Path(__file__).parents[2] / "docs" / "metrics.md"

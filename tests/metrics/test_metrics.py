@@ -27,10 +27,10 @@ from bkbox.api.admin.status import (
     Tidiness,
     Upkeep,
 )
-from bkbox.api.admin.statusparts import Device, Jobs, Quota, Quotas
+from bkbox.api.admin.status_parts import Device, Jobs, Quota, Quotas
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.metrics.exposition import exposition
-from bkbox.metrics.javanames import JAVA_METRICS
+from bkbox.metrics.java_names import JAVA_METRICS
 from bkbox.metrics.table import METRICS, Metric
 from tests.metrics.metricspage import PAGE, page
 

@@ -10,9 +10,9 @@ import yaml
 from click.testing import CliRunner, Result
 
 from bkbox.base.host.files import HostFiles
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
-from proof.cli.modelcheck import _room
+from proof.cli.model_check import _room
 from tests.harness.documents import document
 
 

@@ -7,8 +7,8 @@ import pytest
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.base.values import replaced
 from bkbox.protocol.boot import mark_for
-from bkbox.wire import ledger as wire
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata import ledger as wire
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from proof.model import crash
 from proof.model.network import LOST, THERE, Kind, Message
 from proof.model.options import Clearing, Loss, Marks, Options, Status

@@ -11,12 +11,12 @@ import pytest
 from bkbox.base.values import replaced
 from bkbox.errors import ModelTooLargeError, QuorumSizeError
 from proof.model.fingerprints import Fingerprints, Memo, print_of
+from proof.model.intern_table import Table
 from proof.model.options import Options, Status
 from proof.model.properties import Safety
-from proof.model.renaming import renamed_client, renamed_part
 from proof.model.search import Statistics, search
 from proof.model.space import Space, State, Words
-from proof.model.table import Table
+from proof.model.symmetry import renamed_client, renamed_part
 
 SMALL = Options(message_loss=False, windows=(Status.OPEN,), crashes=0)
 CRASHING = replaced(SMALL, crashes=1)

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from hypothesis import strategies as st
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
 
 A, B, C, D = (BookieId(name) for name in ("a:1", "b:2", "c:3", "d:4"))

@@ -24,7 +24,7 @@ from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.protocol.writer import LedgerWriter
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 
 def entry_of(effect: fx.SendAdds, entry: int) -> VerifiedEntry:

@@ -28,7 +28,7 @@ from bkbox.protocol.effects import (
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 
 LEDGER = LedgerId(7)
 

@@ -12,7 +12,7 @@ from ledgercopies import A, B, C, D, copies_by_entry, ledger, ledgers, runs
 
 from bkbox.base.ids import BookieId
 from bkbox.protocol.audit import Answer, Findings, Said, audit, live_copies, settled_fragments
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 
 def brute_force(metadata: LedgerMetadata, said: Mapping[BookieId, Said]) -> Findings:

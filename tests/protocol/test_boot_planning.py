@@ -17,7 +17,7 @@ from bkbox.protocol.boot import (
     classify,
     mark_for,
 )
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 NOW = "boot-2"
 SYNCED_NOW = RunEvidence(NOW, acked_unsynced=False)

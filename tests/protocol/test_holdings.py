@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.protocol.holdings import Holdings
 from bkbox.protocol.quorum import QuorumSizes
+from bkbox.protocol.unacked_positions import Holdings
 
 SIZES = st.sampled_from([(1, 1, 1), (3, 3, 2), (3, 3, 3), (3, 2, 1), (3, 2, 2), (5, 3, 2)])
 STEPS = st.lists(

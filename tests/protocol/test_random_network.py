@@ -25,7 +25,7 @@ from bkbox.protocol.lac import LacReader
 from bkbox.protocol.reader import EntryReader
 from bkbox.protocol.recovery import LedgerRecovery
 from bkbox.protocol.writer import LedgerWriter
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from bkbox.wire.write_set import write_set
 
 SIZES = ((2, 2, 1), (2, 2, 2), (3, 3, 1), (3, 3, 2), (3, 3, 3), (3, 2, 2), (4, 3, 2), (4, 2, 1))

@@ -9,7 +9,7 @@ from playbook import Player, play
 from bkbox.base.ids import EntryId
 from bkbox.protocol.lac import LacReader
 from bkbox.protocol.reader import EntryReader
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 
 def reader(entry: int = 1, metadata: LedgerMetadata | None = None) -> EntryReader:

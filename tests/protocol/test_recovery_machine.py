@@ -7,7 +7,7 @@ from notation import ledger
 from playbook import Player, play
 
 from bkbox.protocol.recovery import LedgerRecovery
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 FENCE = """
     >> start

@@ -19,7 +19,7 @@ from bkbox.protocol.repair import (
     needs_recovery,
     peers,
 )
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 
 VECTORS = Path(__file__).parent.parent / "wire" / "vectors" / "metadata.json"
 CASES = json.loads(VECTORS.read_text())["expected_entries"]

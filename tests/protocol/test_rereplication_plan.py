@@ -20,7 +20,7 @@ from bkbox.protocol.rereplication import (
     transfers,
     with_replaced,
 )
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 E, F = BookieId("e:5"), BookieId("f:6")
 SPARES = [BookieId(f"spare{n}:1") for n in range(4)]

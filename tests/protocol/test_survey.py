@@ -5,24 +5,24 @@ from __future__ import annotations
 import random
 from typing import Any
 
+import bkbox.protocol.survey as module
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from modelcluster import Actor, Cluster, InFlight, ModelBookie
 from notation import LEDGER, ledger
 
-import bkbox.protocol.survey as module
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.diagnosis import Prospect, diagnose
 from bkbox.protocol.effects import Recovered
-from bkbox.protocol.ending import Ending, ending
 from bkbox.protocol.events import Answer, NoAnswer, ReplacementsPicked
+from bkbox.protocol.force_close_plan import Ending, ending
+from bkbox.protocol.inspection import Report, coverage, evidence_of, fragments_of
 from bkbox.protocol.recovery import LedgerRecovery
-from bkbox.protocol.survey import Report, coverage, evidence_of, fragments_of
 from bkbox.wire.availability import Availability, Group, availability_of
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 
 SIZES = (
     (1, 1, 1),

@@ -9,7 +9,7 @@ from playbook import Player, play
 from bkbox.errors import HandleClosedError, LedgerClosedError
 from bkbox.protocol.events import Append
 from bkbox.protocol.writer import LedgerWriter
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 
 
 def writer(ensemble_size: int = 3, write_quorum: int = 3, ack_quorum: int = 2) -> LedgerWriter:

@@ -14,15 +14,15 @@ from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client import LedgerWriter
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
-from bkbox.jobs.work import Work
+from bkbox.jobs.context import Work
 from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore
-from bkbox.repair.auditor import Auditor, AuditorSettings
-from bkbox.repair.lostbookies import LostBookies
-from bkbox.repair.replication import ReplicationSettings, ReplicationWorker
+from bkbox.repair.replication.auditor import Auditor, AuditorSettings
+from bkbox.repair.replication.lost_bookie_tracker import LostBookies
+from bkbox.repair.replication.replication_worker import ReplicationSettings, ReplicationWorker
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager
-from bkbox.wire.ledger import DigestType, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
 from tests.harness.processes import BookieProcess
 from tests.jobs.works import FreeWork

@@ -16,7 +16,7 @@ import pytest
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
 from tests.harness import raw
 from tests.harness.processes import BookieProcess, bkbox, wait_for

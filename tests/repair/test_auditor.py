@@ -10,7 +10,7 @@ from contextlib import closing, suppress
 from bkbox.base.ids import BookieId
 from bkbox.errors import JobCancelledError
 from bkbox.metadata import maintenance
-from bkbox.repair.auditor import Auditor
+from bkbox.repair.replication.auditor import Auditor
 from tests.jobs.works import FreeWork
 from tests.repair.copies import Cluster, Hands, hands
 

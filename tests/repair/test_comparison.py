@@ -16,13 +16,13 @@ from phasetwo import (
 )
 
 from bkbox.api.admin import client as admin
-from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.config.load import load
 from bkbox.jobs.job import Job, JobKind
-from bkbox.protocol.agreement import agreement
+from bkbox.protocol.copy_agreement import agreement
 from bkbox.wire.digest import VerifiedEntry
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness import raw
 from tests.harness.processes import BookieProcess, wait_for
 

@@ -11,16 +11,16 @@ from typing import Any, cast
 import pytest
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId
-from bkbox.client.adds import AddFrames
-from bkbox.client.matching import BATCH_ENTRIES_AT
+from bkbox.client.connection.adds import AddFrames
+from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT
 from bkbox.errors import BugError, JobCancelledError
 from bkbox.protocol.events import NoAnswer
-from bkbox.repair.copier import Copier, in_runs
-from bkbox.repair.window import ByteWindow
+from bkbox.repair.copy.byte_semaphore import ByteWindow
+from bkbox.repair.copy.copier import Copier, in_runs
 from bkbox.wire import v2
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, master_key
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.jobs.works import FreeWork
 
 ME, PEER = BookieId("me:1"), BookieId("peer:1")

@@ -13,7 +13,7 @@ import pytest
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import JobCancelledError, OperatorError
 from bkbox.repair.decommission import Decommission
-from bkbox.repair.replication import ReplicationSettings
+from bkbox.repair.replication.replication_worker import ReplicationSettings
 from tests.harness.cluster import bookies_of
 from tests.harness.processes import BKBOX, BookieProcess, bkbox, wait_for
 from tests.jobs.works import FreeWork

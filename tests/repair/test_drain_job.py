@@ -13,9 +13,9 @@ import pytest
 from bkbox.errors import DiskChangeError, JobCancelledError
 from bkbox.ipc import messages
 from bkbox.ipc.messages import Message
+from bkbox.repair.context import Environment
 from bkbox.repair.drain import drain
-from bkbox.repair.environment import Environment
-from bkbox.supervisor.moving import Moving
+from bkbox.supervisor.disks.ledger_migration import Moving
 from tests.bookie.bench import add3, put_into_limbo
 from tests.harness import raw3
 from tests.jobs.works import FreeWork

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkbox.repair.governor import SHARE_LEAST, Governor, Usual
+from bkbox.repair.adaptive_throttle import SHARE_LEAST, Governor, Usual
 
 
 class Host:

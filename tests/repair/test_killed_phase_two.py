@@ -19,7 +19,7 @@ from phasetwo import (
 )
 
 from bkbox.jobs.job import JobKind
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness import raw
 from tests.harness.processes import bkbox
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 from bkbox.base.ids import BookieId, LedgerId
-from bkbox.repair.lostbookies import LostBookies
-from bkbox.repair.waits import Waits
+from bkbox.repair.replication.lost_bookie_tracker import LostBookies
+from bkbox.repair.replication.retry_schedule import Waits
 
 A, B, C = (BookieId(name) for name in ("a:1", "b:2", "c:3"))
 ALL = (A, B, C)

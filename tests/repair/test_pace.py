@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bkbox.repair.pace import Bucket, Pacer, retry_wait_s
+from bkbox.repair.rate_limits import Bucket, Pacer, retry_wait_s
 
 MIB = 1 << 20
 

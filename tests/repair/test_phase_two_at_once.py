@@ -11,12 +11,12 @@ from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import RecoveryAbortedError
 from bkbox.ipc import messages
-from bkbox.ipc.asyncchannel import AsyncChannel
+from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
-from bkbox.repair.environment import Environment
-from bkbox.repair.runner import Runner
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.repair.context import Environment
+from bkbox.repair.limbo.limbo_repair import Runner
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.jobs.works import FreeWork
 from tests.repair.orders import open_repair
 

@@ -19,8 +19,8 @@ from phasetwo import (
     wait_until_repaired,
 )
 
-from bkbox.cli.exits import ExitCode
-from bkbox.wire.ledger import LedgerState
+from bkbox.cli.lib.exit_codes import ExitCode
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 
 __all__ = ["start_cluster"]

@@ -24,9 +24,9 @@ from phasetwo import (
     wait_until_repaired,
 )
 
+from bkbox.storage.disk.dirty_marker import record_failure
 from bkbox.storage.files import RealFiles
-from bkbox.storage.marker import record_failure
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from tests.harness import raw
 from tests.harness.cluster import bookies_of
 from tests.harness.processes import wait_for

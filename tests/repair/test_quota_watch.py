@@ -20,10 +20,10 @@ from bkbox.errors import (
 from bkbox.ipc import channel, messages
 from bkbox.ipc.messages import BYTES_ITEM, LEDGER_ID_ITEM, OVER_QUOTA_PAGE
 from bkbox.metadata.versioned import Versioned
-from bkbox.repair.environment import Environment
-from bkbox.repair.quotas import QuotaWatch
-from bkbox.repair.waiting import until_needed
-from bkbox.wire.ledger import LedgerMetadata
+from bkbox.repair.context import Environment
+from bkbox.repair.idle_loop import until_needed
+from bkbox.repair.space.quotas import QuotaWatch
+from bkbox.wire.metadata.ledger import LedgerMetadata
 from tests.harness.cluster import ledger_of
 from tests.repair.orders import open_repair
 

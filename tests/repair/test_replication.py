@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 
-from bkbox.wire.ledger import DigestType, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, LedgerState
 from tests.jobs.works import FreeWork
 from tests.repair.copies import Cluster, hands
 

@@ -12,7 +12,7 @@ import pytest
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import JobCancelledError
 from bkbox.metadata import maintenance
-from bkbox.wire.ledger import Fragment
+from bkbox.wire.metadata.ledger import Fragment
 from tests.harness.processes import BookieProcess
 from tests.jobs.works import FreeWork
 from tests.repair.copies import Cluster, Hands, hands

@@ -12,12 +12,12 @@ import psutil
 import pytest
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
-from bkbox.client.matching import Reply
+from bkbox.client.connection.response_matcher import Reply
 from bkbox.errors import LedgerError, NoSuchEntryError, UnknownEntryError
 from bkbox.protocol.events import NoAnswer
-from bkbox.repair.transfer import Sources
+from bkbox.repair.copy.transfer import Sources
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw
 from tests.harness.processes import BookieProcess
 from tests.jobs.works import FreeWork

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
-from bkbox.client.matching import BATCH_ENTRIES_AT
+from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT
 from bkbox.errors import MetadataError
-from bkbox.repair.runs import Packer, batch_bytes, batch_entries, in_turns
+from bkbox.repair.copy.entry_batches import Packer, batch_bytes, batch_entries, in_turns
 from bkbox.wire.digest import DigestManager
-from bkbox.wire.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.jobs.works import FreeWork
 
 METADATA = LedgerMetadata(

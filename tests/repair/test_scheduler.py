@@ -13,9 +13,9 @@ import pytest
 from bkbox.base.ids import BookieId
 from bkbox.errors import DiskFullError, JobCancelledError
 from bkbox.ipc import messages
+from bkbox.jobs.context import Work
 from bkbox.jobs.job import JobAction, JobKind
-from bkbox.jobs.work import Work
-from bkbox.repair.environment import Environment
+from bkbox.repair.context import Environment
 from bkbox.repair.jobs import Code
 from bkbox.repair.scheduler import Scheduler
 from tests.repair.orders import open_repair

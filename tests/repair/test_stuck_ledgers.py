@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.client import connect
 from tests.harness.cluster import pretend_another_boot
 from tests.harness.processes import bkbox, wait_for

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from bkbox.repair.window import ByteWindow
+from bkbox.repair.copy.byte_semaphore import ByteWindow
 
 
 def in_loop(do: Coroutine[Any, Any, None]) -> None:

@@ -12,9 +12,9 @@ import pytest
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import connect
 from bkbox.metadata import connect as connect_store
+from bkbox.storage.disk.dirty_marker import record_failure
 from bkbox.storage.files import RealFiles
-from bkbox.storage.marker import record_failure
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 

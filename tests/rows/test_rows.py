@@ -17,11 +17,11 @@ import pytest
 from bkbox.base.ids import LedgerId
 from bkbox.client.client import connect
 from bkbox.metadata import connect as connect_store
-from bkbox.storage import marker as markers
-from bkbox.storage.marker import Run
-from bkbox.storage.records import AckAfter
+from bkbox.storage.disk import dirty_marker as markers
+from bkbox.storage.disk.dirty_marker import Run
+from bkbox.storage.log.records import AckAfter
 from bkbox.wire.codes import Code
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.faultyfiles import CrashableFiles
 from tests.harness.cluster import NOBODY, create_ledgers, empty, ledger_of, pretend_another_boot
 from tests.harness.fixtures import MakeBookie

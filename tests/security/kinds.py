@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, fields
 
-from bkbox.security import digestmd5
+from bkbox.security import digest_md5
 from tests.harness import raw, raw3
 from tests.harness.raw import RawClient
 from tests.harness.raw3 import AUTH, READ, RawClient3, read_part, request
@@ -231,11 +231,11 @@ def replays(place: Place, until: float) -> None:
     recorded: bytes | None = None
     while time.monotonic() < until:
         with suppress(OSError, EOFError), RawClient3(place.guarded) as client:
-            answer = client.ask(AUTH, auth_part(digestmd5.PLUGIN, b""))
+            answer = client.ask(AUTH, auth_part(digest_md5.PLUGIN, b""))
             if recorded is None:
                 challenge = bytes((answer.part or {})[2])
-                recorded = digestmd5.Client(USER, SECRET, "c" * 32).step(challenge)
-            client.ask(AUTH, auth_part(digestmd5.PLUGIN, recorded or b""))
+                recorded = digest_md5.Client(USER, SECRET, "c" * 32).step(challenge)
+            client.ask(AUTH, auth_part(digest_md5.PLUGIN, recorded or b""))
 
 
 KINDS: dict[str, Callable[[Place, float], None]] = {

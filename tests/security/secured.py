@@ -7,7 +7,7 @@ import ssl
 from typing import Any
 
 from bkbox.ipc.messages import Admit
-from bkbox.security import digestmd5, tokens
+from bkbox.security import digest_md5, tokens
 from bkbox.security.exchange import Applicant
 from bkbox.security.roles import parse_rate, parse_role
 from tests.harness.raw3 import AUTH, EOK, START_TLS, RawClient3
@@ -94,7 +94,7 @@ class Visitor(RawClient3):
         return self.log_in(tokens.Client(user, token or USERS[user], CLIENT_NONCE))
 
     def log_in_with_sasl(self, user: str = "bookkeeper", password: str | None = None) -> int:
-        return self.log_in(digestmd5.Client(user, password or USERS[user], CLIENT_NONCE))
+        return self.log_in(digest_md5.Client(user, password or USERS[user], CLIENT_NONCE))
 
     def is_closed(self) -> bool:
         """Whether the bookie has closed the connection, or does so in a moment."""

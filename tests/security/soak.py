@@ -29,7 +29,7 @@ from bkbox.api.admin.client import fetch_status
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client import connect
 from bkbox.errors import BkboxError
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.bench.peers.report import machine, replace_between
 from tests.harness.processes import BookieProcess, free_port
 from tests.harness.raw import RawClient

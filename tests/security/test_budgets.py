@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from bkbox.base.limits import FRONTEND_HELD_BYTES_MAX
-from bkbox.frontend import deadlines
-from bkbox.frontend.penalty import PAUSE_S
+from bkbox.frontend.overload import connection_timeouts
+from bkbox.frontend.overload.protocol_error_throttle import PAUSE_S
 from tests.frontend.inprocess import FRAME_BYTES_MAX, InProcessBookie, serving
 from tests.harness import raw
 from tests.harness.raw import RawClient
@@ -93,7 +93,7 @@ async def closed_by_bookie(sock: socket.socket, within_s: float = GIVEN_UP_S) ->
 
 @pytest.fixture(autouse=True)
 def look_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(deadlines, "LOOK_EVERY_S", 0.1)
+    monkeypatch.setattr(connection_timeouts, "LOOK_EVERY_S", 0.1)
 
 
 @pytest.mark.parametrize(

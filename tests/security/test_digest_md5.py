@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from bkbox.errors import AuthenticationError
-from bkbox.security import digestmd5
-from bkbox.security.digestmd5 import Client, Server
+from bkbox.security import digest_md5
+from bkbox.security.digest_md5 import Client, Server
 
 USERS = {"bookkeeper": "a long secret", "jürgen": "größer", "снег": "пароль-пароль"}
 NONCE = "0123456789abcdef"
@@ -32,10 +32,10 @@ def test_the_example_of_the_rfc() -> None:
         "cnonce": "OA6MHXh6VqTrRk",
         "digest-uri": "imap/elwood.innosoft.com",
     }
-    session = digestmd5._session("chris", "secret", said)
-    proof = digestmd5._response(session, said, "AUTHENTICATE:")
+    session = digest_md5._session("chris", "secret", said)
+    proof = digest_md5._response(session, said, "AUTHENTICATE:")
     assert proof == "d388dad90d4bbd760a152321f2143af7"
-    assert digestmd5._response(session, said, ":") == "ea40f60335c427b5527b84dbabcdfffd"
+    assert digest_md5._response(session, said, ":") == "ea40f60335c427b5527b84dbabcdfffd"
 
 
 @pytest.mark.parametrize("user", USERS)

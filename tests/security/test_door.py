@@ -19,9 +19,9 @@ import pytest
 
 from bkbox.base.limits import FRONTEND_HELD_BYTES_MAX
 from bkbox.errors import AuthenticationError
-from bkbox.frontend import door as door_module
+from bkbox.frontend.access import handshake_pool as door_module
 from bkbox.ipc.messages import Admit
-from bkbox.security import digestmd5, tokens
+from bkbox.security import digest_md5, tokens
 from tests.frontend.inprocess import FRAME_BYTES_MAX, InProcessBookie, serving
 from tests.harness import raw
 from tests.harness.processes import wait_for
@@ -152,7 +152,7 @@ def test_authentication_in_version_2(tmp_path: Path) -> None:
 
     def story(bookie: InProcessBookie) -> None:
         with RawClient(bookie.port) as old:
-            applicant = digestmd5.Client("bookkeeper", USERS["bookkeeper"], "c" * 32)
+            applicant = digest_md5.Client("bookkeeper", USERS["bookkeeper"], "c" * 32)
             payload: bytes | None = applicant.begin()
             while payload is not None:
                 old.send(auth_frame(b"sasl", payload))
@@ -225,7 +225,7 @@ def test_connections_share_nothing(tmp_path: Path) -> None:
 
     def story(bookie: InProcessBookie) -> None:
         with Visitor(bookie.port) as good:
-            applicant = digestmd5.Client("bookkeeper", USERS["bookkeeper"], "c" * 32)
+            applicant = digest_md5.Client("bookkeeper", USERS["bookkeeper"], "c" * 32)
             _, _, challenge = good.auth("sasl", applicant.begin())
             answer = applicant.step(challenge)
             assert answer is not None
@@ -582,7 +582,7 @@ def test_what_may_come_between_start_tls_and_tls(tmp_path: Path, authority: Auth
                 client.begin_tls(client_tls(authority))
                 held = client.answer3()
                 assert (held.txn, held.status) == (2, EOK)
-                applicant = digestmd5.Client("bookkeeper", USERS["bookkeeper"], "c" * 32)
+                applicant = digest_md5.Client("bookkeeper", USERS["bookkeeper"], "c" * 32)
                 applicant.begin()
                 assert held.part is not None
                 answer = applicant.step(bytes(held.part[2]))  # type: ignore[arg-type]

@@ -122,7 +122,7 @@ COMPARING = (
     "bookie/admission.py",
     "api/admin/access.py",
     "security/tokens.py",
-    "security/digestmd5.py",
+    "security/digest_md5.py",
 )
 _SECRET = ("key", "token", "secret", "password", "proof", "response", "expected")
 

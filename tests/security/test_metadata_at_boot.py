@@ -15,8 +15,8 @@ import pytest
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import EncodingError
-from bkbox.wire import ledger_metadata
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata import ledger_metadata
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw
 from tests.harness.cluster import NOBODY, create_ledgers, empty, ledger_of
 from tests.harness.fixtures import MakeBookie, make_bookie

@@ -16,12 +16,12 @@ from bkbox.base import ids
 from bkbox.config.schema import bookie_id_problem
 from bkbox.errors import BkboxError, DiskError, EncodingError, InvalidIdError
 from bkbox.metadata.loglists import log_name
+from bkbox.storage.disk.identity import DiskIdentity, read_identity, write_identity
+from bkbox.storage.disk.lock import DiskLock
 from bkbox.storage.files import RealFiles, write_atomic
-from bkbox.storage.identity import DiskIdentity, read_identity, write_identity
-from bkbox.storage.lock import DiskLock
-from bkbox.storage.segment import parse_segment_file_name
-from bkbox.wire import cookie, paths
-from bkbox.wire.paths import PathLayout
+from bkbox.storage.log.segment import parse_segment_file_name
+from bkbox.wire.metadata import cookie, paths
+from bkbox.wire.metadata.paths import PathLayout
 from tests.bookie.bench import bookie_of, new_disk, open_store, process
 from tests.harness import raw
 

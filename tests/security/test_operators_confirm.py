@@ -14,10 +14,10 @@ import yaml
 from click.testing import CliRunner
 
 from bkbox.base.ids import LedgerId
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
 from bkbox.metadata import connect
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.harness.cluster import NOBODY, create_ledgers, empty, ledger_of
 from tests.harness.fixtures import MakeBookie, make_bookie
 from tests.harness.processes import bkbox, wait_for

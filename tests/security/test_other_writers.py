@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bkbox.base.host.writers import writable_by_others
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from tests.harness.fixtures import MakeBookie, make_bookie
 from tests.harness.processes import bkbox, free_port, wait_for
 

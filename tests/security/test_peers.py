@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkbox.security.peers import Peers
+from bkbox.security.connection_limits import Peers
 
 
 def test_in_all_and_of_one_address() -> None:

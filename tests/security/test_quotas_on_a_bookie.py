@@ -15,7 +15,7 @@ import pytest
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.jobs.job import JobKind
 from bkbox.metadata import connect
-from bkbox.wire.ledger import Fragment
+from bkbox.wire.metadata.ledger import Fragment
 from tests.harness import raw, raw3
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.fixtures import MakeBookie, make_bookie

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bkbox.base.logs.refusals import Refusals
-from bkbox.frontend.guard import Guard, need_of_v2, need_of_v3
-from bkbox.frontend.intake import Intake
-from bkbox.kernel.stream import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
+from bkbox.frontend.access.authorization import Guard, need_of_v2, need_of_v3
+from bkbox.frontend.loop.connection import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
+from bkbox.frontend.request_router import Intake
 from bkbox.security.rates import Bucket, Buckets
 from bkbox.security.roles import (
     ALL,

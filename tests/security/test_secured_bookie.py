@@ -15,7 +15,7 @@ import pytest
 
 from bkbox.client import connect
 from bkbox.errors import BkboxError, ConfigError
-from bkbox.supervisor import admittance
+from bkbox.supervisor import access_policy
 from tests.harness.fixtures import MakeBookie, make_bookie
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 from tests.security.certificates import Authority, Pair, secret_file
@@ -162,7 +162,7 @@ def test_a_client_that_needs_tls_never_falls_back(
 def test_certificates_and_users_are_read_anew_by_themselves(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert admittance._LOOK_EVERY_S <= 5, "or this takes long"
+    assert access_policy._LOOK_EVERY_S <= 5, "or this takes long"
     bookie = scene.bookie().start()
     write_and_read(bookie.metadata, scene.options())
     later = Authority(scene.folder / "later", "later")

@@ -13,7 +13,7 @@ import pytest
 
 from bkbox.base.logs.rendering import formatter
 from bkbox.errors import AuthenticationError
-from bkbox.security import digestmd5, tokens
+from bkbox.security import digest_md5, tokens
 from bkbox.security.exchange import Step
 from tests.frontend.inprocess import InProcessBookie
 from tests.harness import raw
@@ -85,7 +85,7 @@ def test_no_message_takes_a_plugin_long(payload: bytes) -> None:
     for server, before in (
         (tokens.Server(USERS, "n" * 32), None),
         (tokens.Server(USERS, "n" * 32), tokens.Client("reader", "x" * 20, "c" * 32).begin()),
-        (digestmd5.Server(USERS, "n" * 32), b""),
+        (digest_md5.Server(USERS, "n" * 32), b""),
     ):
         if before is not None:
             server.step(before)

@@ -6,7 +6,7 @@ import pytest
 import yaml
 from click.testing import CliRunner, Result
 
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
 from proof.sim.breaks import BREAKS, BY_NAME
 from proof.sim.schedule import plan_of

@@ -17,10 +17,10 @@ from bkbox.bookie.ledgers import brought_back
 from bkbox.errors import MetadataError, MetadataUnavailableError, NoSuchLedgerError
 from bkbox.ipc import messages
 from bkbox.metadata.versioned import Versioned
-from bkbox.repair.environment import Environment
-from bkbox.repair.gc import collect
-from bkbox.storage.records import LedgerRecord
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.repair.context import Environment
+from bkbox.repair.space.gc import collect
+from bkbox.storage.log.records import LedgerRecord
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from tests.harness.cluster import ledger_of
 from tests.jobs.works import FreeWork
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
+from bkbox.storage.disk.identity import read_identity
 from bkbox.storage.files import RealFiles
-from bkbox.storage.identity import read_identity
-from bkbox.storage.records import Kind
-from bkbox.storage.segment import ENTRY_LOG_MAGIC, ScannedRecord, SegmentName, scan
+from bkbox.storage.log.records import Kind
+from bkbox.storage.log.segment import ENTRY_LOG_MAGIC, ScannedRecord, SegmentName, scan
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 from tests.harness.raw3 import EOK, RawClient3
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from tests.harness.processes import bkbox
 from tests.space.tidying import Cluster
 

@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from bkbox.api.admin import client as admin
-from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client, connect
 from bkbox.config.load import load
 from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.metadata import connect as connect_metadata
+from bkbox.storage.disk.identity import read_identity
 from bkbox.storage.files import RealFiles
-from bkbox.storage.identity import read_identity
-from bkbox.storage.records import Kind
-from bkbox.storage.segment import ENTRY_LOG_MAGIC, ScannedRecord, SegmentName, scan
-from bkbox.wire.ledger import LedgerMetadata
+from bkbox.storage.log.records import Kind
+from bkbox.storage.log.segment import ENTRY_LOG_MAGIC, ScannedRecord, SegmentName, scan
+from bkbox.wire.metadata.ledger import LedgerMetadata
 from tests.harness.processes import BookieProcess, wait_for
 
 T = TypeVar("T")

@@ -13,7 +13,7 @@ from pyspark_bookkeeper.chunks import CHUNK_BYTES
 
 from bkbox.base.ids import EntryId, LedgerId
 from bkbox.errors import NoSuchEntryError, UnknownEntryError
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 from tests.audit.forging import PASSWORD, Place, forge
 from tests.audit.forging import payload as forged
 from tests.repair.copies import Cluster, Hands, payload

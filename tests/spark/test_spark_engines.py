@@ -20,9 +20,9 @@ from pyspark_bookkeeper.engine import SparkEngine
 from bkbox.audit.engine import LocalEngine
 from bkbox.audit.execute import RepairJob, chunks_of
 from bkbox.audit.export import ExportJob, ledgers_in, parts_in, parts_of
-from bkbox.audit.facts import gather
 from bkbox.audit.imports import ImportJob
 from bkbox.audit.job import TABLES
+from bkbox.audit.metadata_scan import gather
 from bkbox.audit.plan import plan_of
 from bkbox.audit.run import SUMS, Silent, plan_audit, run_audit
 from bkbox.audit.tables import read_table

@@ -18,7 +18,7 @@ from bkbox.client.log.options import LogOptions
 from bkbox.client.log.position import Position
 from bkbox.client.log.stored import StoredList
 from bkbox.errors import ConfigError, NoSuchEntryError, OperatorError
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.repair.copies import Cluster, Hands
 from tests.spark.inprocess import Row, follow_here, read_here
 from tests.spark.sparkledgers import in_cluster

@@ -10,7 +10,7 @@ from pyspark_bookkeeper.offsets import ending, first_of, starting, stop_of
 from pyspark_bookkeeper.options import read_options, write_options
 
 from bkbox.errors import ConfigError
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 
 URI = {"metadata.uri": "sqlite:x.db"}
 

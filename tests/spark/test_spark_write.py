@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyspark")
 
 from bkbox.errors import NoSuchLedgerError
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.repair.copies import Cluster, Hands
 from tests.spark.sparkledgers import in_cluster, ledgers_of, reader, values
 

@@ -7,18 +7,18 @@ import struct
 from pathlib import Path
 from uuid import UUID
 
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.files import Files, RealFiles
-from bkbox.storage.identity import DiskIdentity
-from bkbox.storage.orderedstore import MemoryStore, OrderedStore
-from bkbox.storage.prepare import (
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.format_disk import (
     CreateIndex,
     OpenIndex,
     create_level_store,
     format_disk,
     open_level_store,
 )
-from bkbox.storage.records import (
+from bkbox.storage.disk.identity import DiskIdentity
+from bkbox.storage.files import Files, RealFiles
+from bkbox.storage.index.ordered_store import MemoryStore, OrderedStore
+from bkbox.storage.log.records import (
     STATE_KINDS,
     AckAfter,
     LedgerRecord,
@@ -26,8 +26,8 @@ from bkbox.storage.records import (
     entry_record,
     ledger_record,
 )
-from bkbox.storage.scan import read_segment
-from bkbox.storage.segment import ENTRY_LOG_MAGIC, SegmentName, filler
+from bkbox.storage.log.scan import read_segment
+from bkbox.storage.log.segment import ENTRY_LOG_MAGIC, SegmentName, filler
 from tests.faultyfiles import SECTOR_BYTES, CrashableFiles, CrashableStore
 
 IDENTITY = DiskIdentity(UUID(int=0x1234), "bookie:3181", "instance")

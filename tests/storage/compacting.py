@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bkbox.storage.compaction import Compaction, remove_segment
-from bkbox.storage.disk import DiskStore
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.entries.log_indexer import LogIndexer
 from bkbox.storage.files import Files
-from bkbox.storage.index import LedgerIndex
-from bkbox.storage.logindexer import LogIndexer
-from bkbox.storage.orderedstore import MemoryStore
-from bkbox.storage.survey import Survey
+from bkbox.storage.index.index import LedgerIndex
+from bkbox.storage.index.ordered_store import MemoryStore
+from bkbox.storage.maintenance.compaction import Compaction, remove_segment
+from bkbox.storage.maintenance.index_scan import Survey
 
 
 def copy_out(store: DiskStore, segment: int) -> Compaction:

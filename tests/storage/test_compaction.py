@@ -9,11 +9,10 @@ from pathlib import Path
 import pytest
 
 from bkbox.errors import DamagedError
-from bkbox.storage.compaction import Compaction, remove_segment
-from bkbox.storage.disk import DiskStore
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.rebuild import rebuild_index
 from bkbox.storage.files import RealFiles
-from bkbox.storage.rebuild import rebuild_index
-from bkbox.storage.records import (
+from bkbox.storage.log.records import (
     LAC_PACKET,
     AckAfter,
     LedgerRecord,
@@ -21,7 +20,8 @@ from bkbox.storage.records import (
     lac_record,
     ledger_record,
 )
-from bkbox.storage.survey import Survey
+from bkbox.storage.maintenance.compaction import Compaction, remove_segment
+from bkbox.storage.maintenance.index_scan import Survey
 from tests.storage.bench import KEY, Disk, entry, entry_bytes, put
 from tests.storage.compacting import compact, copy_out, look_through, reindexed
 

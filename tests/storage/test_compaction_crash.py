@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 import pytest
 
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.records import (
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.log.records import (
     LAC_PACKET,
     AckAfter,
     LedgerRecord,

@@ -13,9 +13,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bkbox.base.values import replaced
-from bkbox.storage.compaction import Compaction, remove_segment
-from bkbox.storage.index import LedgerIndex
-from bkbox.storage.records import (
+from bkbox.storage.index.index import LedgerIndex
+from bkbox.storage.log.records import (
     LAC_PACKET,
     AckAfter,
     LedgerRecord,
@@ -24,6 +23,7 @@ from bkbox.storage.records import (
     lac_record,
     ledger_record,
 )
+from bkbox.storage.maintenance.compaction import Compaction, remove_segment
 from tests.storage.bench import KEY, Host, entry, entry_bytes
 from tests.storage.compacting import look_through, reindexed, sealed
 

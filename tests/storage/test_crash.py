@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.storage import marker
-from bkbox.storage.disk import HELD, DiskStore, ReplayReport
+from bkbox.storage.disk import dirty_marker
+from bkbox.storage.disk.disk import HELD, DiskStore, ReplayReport
 from bkbox.storage.files import Files
-from bkbox.storage.orderedstore import LevelStore, OrderedStore, discard_unsynced
-from bkbox.storage.records import (
+from bkbox.storage.index.ordered_store import LevelStore, OrderedStore, discard_unsynced
+from bkbox.storage.log.records import (
     LAC_PACKET,
     STATE_KINDS,
     AckAfter,
@@ -246,13 +246,13 @@ def live_through_crashes(
     model = Model()
     boot = 1
     for start in range(STARTS):
-        run = marker.Run(f"boot {boot}", mode, f"run {start}")
+        run = dirty_marker.Run(f"boot {boot}", mode, f"run {start}")
         last = start == STARTS - 1
         if not last:
             files.crash_at(rng.choice((rng.randint(1, 30), rng.randint(1, 150))))
         store: DiskStore | None = None
         try:
-            before = marker.begin_run(files, disk.path, run)
+            before = dirty_marker.begin_run(files, disk.path, run)
             store = disk.open(mode, segment_bytes_max=6_000, open_index=index.open, files=files)
             host_crash = before is not None and before.is_host_crash(run.boot_id)
             report = store.replay(host_crash)
@@ -262,12 +262,12 @@ def live_through_crashes(
             model.accept(store)
             if not report.trusted:
                 store.checkpoint()
-            marker.settle(files, disk.path, run, before)
+            dirty_marker.settle(files, disk.path, run, before)
             if last:
                 break
             work(store, model, rng)
             store.close()
-            assert marker.clear(files, disk.path, run)
+            assert dirty_marker.clear(files, disk.path, run)
         except Crash:
             pass
         files.stop()
@@ -299,8 +299,8 @@ def test_committed_survives_any_crash(ram_path: Path, mode: AckAfter, part: int)
 def test_the_same_with_an_index_that_is_stored_while_a_start_replays(
     ram_path: Path, mode: AckAfter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bkbox.storage.index.INDEX_MEMORY_BYTES", 1_500)
-    monkeypatch.setattr("bkbox.storage.segment._CHUNK_BYTES", 700)
+    monkeypatch.setattr("bkbox.storage.index.index.INDEX_MEMORY_BYTES", 1_500)
+    monkeypatch.setattr("bkbox.storage.log.segment._CHUNK_BYTES", 700)
     for seed in (*range(2_000, 2_020), 2_022):
         live_through_crashes(ram_path / str(seed), seed, mode, MemoryIndex)
 

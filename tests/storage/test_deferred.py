@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from bkbox.errors import DiskFailedError, DiskFullError
-from bkbox.storage.disk import DiskStore
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.rebuild import rebuild_index
 from bkbox.storage.files import RealFiles
-from bkbox.storage.rebuild import rebuild_index
-from bkbox.storage.records import (
+from bkbox.storage.log.records import (
     LAC_PACKET,
     AckAfter,
     LedgerRecord,

@@ -19,15 +19,15 @@ from bkbox.errors import (
     DiskFullError,
     InvalidIdError,
 )
-from bkbox.storage import index as index_module
-from bkbox.storage import marker
-from bkbox.storage.disk import HELD, DiskStore
+from bkbox.storage.disk import dirty_marker
+from bkbox.storage.disk.disk import HELD, DiskStore
+from bkbox.storage.disk.format_disk import format_disk
+from bkbox.storage.disk.rebuild import rebuild_index
 from bkbox.storage.files import RealFiles
-from bkbox.storage.index import LedgerIndex
-from bkbox.storage.orderedstore import MemoryStore
-from bkbox.storage.prepare import format_disk
-from bkbox.storage.rebuild import rebuild_index
-from bkbox.storage.records import AckAfter, LedgerRecord, ledger_record
+from bkbox.storage.index import index as index_module
+from bkbox.storage.index.index import LedgerIndex
+from bkbox.storage.index.ordered_store import MemoryStore
+from bkbox.storage.log.records import AckAfter, LedgerRecord, ledger_record
 from tests.faultyfiles import SECTOR_BYTES, Crash, CrashableFiles
 from tests.storage.bench import IDENTITY, KEY, Disk, entry, entry_bytes, put
 
@@ -711,8 +711,8 @@ def test_a_failed_sync_ends_the_writing_and_the_next_start_is_a_host_crash(
 ) -> None:
     files = CrashableFiles(ram_path, random.Random(1))
     disk = Disk(ram_path, files)
-    run = marker.Run("boot", mode, "run")
-    marker.begin_run(files, disk.path, run)
+    run = dirty_marker.Run("boot", mode, "run")
+    dirty_marker.begin_run(files, disk.path, run)
     store = disk.open(mode, segment_bytes_max=700)
     store.replay(False)
     files.fail_sync(call)
@@ -734,10 +734,10 @@ def test_a_failed_sync_ends_the_writing_and_the_next_start_is_a_host_crash(
     for number in range(committed):
         assert store.read_entry(1, number) == entry_bytes(1, number, bytes(100))
     store.close()
-    found = marker.read_marker(files, disk.path)
+    found = dirty_marker.read_marker(files, disk.path)
     assert found is not None
     assert found.is_host_crash("boot")
-    assert not marker.clear(files, disk.path, run)
+    assert not dirty_marker.clear(files, disk.path, run)
     store = disk.open(mode)
     store.replay(True)
     for number in range(committed):

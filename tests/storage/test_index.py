@@ -15,11 +15,11 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bkbox.errors import BugError, DamagedError, DiskFailedError
-from bkbox.kernel.runs import Run
 from bkbox.storage.files import RealFiles
-from bkbox.storage.index import LedgerIndex
-from bkbox.storage.orderedstore import LevelStore, MemoryStore, discard_unsynced
-from bkbox.storage.records import (
+from bkbox.storage.index.extents import Run
+from bkbox.storage.index.index import LedgerIndex
+from bkbox.storage.index.ordered_store import LevelStore, MemoryStore, discard_unsynced
+from bkbox.storage.log.records import (
     LAC_PACKET,
     LedgerRecord,
     Location,

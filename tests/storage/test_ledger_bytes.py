@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.storage.compaction import remove_segment
-from bkbox.storage.disk import DiskStore
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.entries.ledger_usage import LedgerBytes
 from bkbox.storage.files import RealFiles
-from bkbox.storage.ledgerbytes import LedgerBytes
-from bkbox.storage.records import LedgerRecord, ledger_record
-from bkbox.storage.segment import RECORD_HEADER_BYTES
+from bkbox.storage.log.records import LedgerRecord, ledger_record
+from bkbox.storage.log.segment import RECORD_HEADER_BYTES
+from bkbox.storage.maintenance.compaction import remove_segment
 from tests.storage.bench import KEY, Disk, entry, put
 from tests.storage.compacting import copy_out, look_through
 

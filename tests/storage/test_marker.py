@@ -13,11 +13,9 @@ from uuid import UUID
 import pytest
 
 from bkbox.errors import BookieRunningError, DamagedError, DiskError, FormatVersionError
-from bkbox.storage.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
-from bkbox.storage.files import RealFiles
-from bkbox.storage.identity import DiskIdentity, read_identity, write_identity
-from bkbox.storage.lock import DiskLock
-from bkbox.storage.marker import (
+from bkbox.storage.checksummed_document import write_document
+from bkbox.storage.disk.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
+from bkbox.storage.disk.dirty_marker import (
     Marker,
     Run,
     begin_run,
@@ -27,8 +25,10 @@ from bkbox.storage.marker import (
     record_failure,
     settle,
 )
-from bkbox.storage.records import AckAfter
-from bkbox.storage.sealed import write_document
+from bkbox.storage.disk.identity import DiskIdentity, read_identity, write_identity
+from bkbox.storage.disk.lock import DiskLock
+from bkbox.storage.files import RealFiles
+from bkbox.storage.log.records import AckAfter
 from tests.faultyfiles import CrashableFiles
 
 FILES = RealFiles()

@@ -13,12 +13,12 @@ import pytest
 
 from bkbox.base.limits import CATCH_UP_CACHE_BYTES, READ_AHEAD_BYTES, READ_AHEAD_STREAM_BYTES
 from bkbox.errors import DiskError
-from bkbox.kernel.recent import Finder
-from bkbox.kernel.runs import Run
+from bkbox.storage.entries.readahead import ReadAhead
 from bkbox.storage.files import RealFiles
-from bkbox.storage.logreader import LogReader
-from bkbox.storage.readahead import ReadAhead
-from bkbox.storage.segment import ENTRY_LOG_MAGIC, SegmentName
+from bkbox.storage.index.extents import Run
+from bkbox.storage.index.memtable import Finder
+from bkbox.storage.log.log_reader import LogReader
+from bkbox.storage.log.segment import ENTRY_LOG_MAGIC, SegmentName
 
 HEADER = 16
 WRITING = 99
@@ -74,7 +74,8 @@ class Disk(LogReader):
         self.pages -= self._pages(segment, offset, offset + size)
 
     def read_entries(self, ledger: int, first: int, last: int) -> bool:
-        """As kernel/fetch.py does it, on a system that does not read ahead; whether the disk had to be waited for."""
+        """As storage/entries/entry_reader.py does it, on a system that does not read ahead; whether the disk had to be
+        waited for."""
         segment, start, _ = self.places[ledger, first]
         _, end, size = self.places[ledger, last]
         end += size

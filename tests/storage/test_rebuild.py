@@ -8,13 +8,13 @@ from pathlib import Path
 import pytest
 
 from bkbox.errors import DamagedError, IndexDamagedError
-from bkbox.storage.checkpoint import read_checkpoint
-from bkbox.storage.disk import HELD
+from bkbox.storage.disk.checkpoint import read_checkpoint
+from bkbox.storage.disk.disk import HELD
+from bkbox.storage.disk.rebuild import RebuildReport, _Rebuild, rebuild_index
 from bkbox.storage.files import RealFiles
-from bkbox.storage.index import LedgerIndex
-from bkbox.storage.orderedstore import LevelStore, MemoryStore
-from bkbox.storage.rebuild import RebuildReport, _Rebuild, rebuild_index
-from bkbox.storage.records import AckAfter, LedgerRecord, ledger_record
+from bkbox.storage.index.index import LedgerIndex
+from bkbox.storage.index.ordered_store import LevelStore, MemoryStore
+from bkbox.storage.log.records import AckAfter, LedgerRecord, ledger_record
 from tests.faultyfiles import CrashableFiles
 from tests.storage.bench import Disk, entry, put
 from tests.storage.test_disk import fill, flip, offset_of

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.storage import index as index_module
-from bkbox.storage.disk import DiskStore, ReplayReport
-from bkbox.storage.rebuild import rebuild_index
-from bkbox.storage.records import AckAfter, LedgerRecord, ledger_record
+from bkbox.storage.disk.disk import DiskStore, ReplayReport
+from bkbox.storage.disk.rebuild import rebuild_index
+from bkbox.storage.index import index as index_module
+from bkbox.storage.log.records import AckAfter, LedgerRecord, ledger_record
 from tests.faultyfiles import CrashableFiles, CrashableStore
 from tests.storage.bench import KEY, Disk, entry, entry_bytes, put
 
@@ -200,7 +200,7 @@ def test_a_log_longer_than_the_index_has_memory_for_is_stored_meanwhile(
     disk: Disk, host_crash: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(index_module, "INDEX_MEMORY_BYTES", 400)
-    monkeypatch.setattr("bkbox.storage.segment._CHUNK_BYTES", 300)
+    monkeypatch.setattr("bkbox.storage.log.segment._CHUNK_BYTES", 300)
     store, report = start(disk, AckAfter.SYNC, host_crash=host_crash)
     assert report.damaged == ()
     assert report.trusted

@@ -10,8 +10,8 @@ import pytest
 from bkbox.base.values import replaced
 from bkbox.errors import DamagedError, FormatVersionError
 from bkbox.storage.files import RealFiles
-from bkbox.storage.records import Kind, Record
-from bkbox.storage.segment import (
+from bkbox.storage.log.records import Kind, Record
+from bkbox.storage.log.segment import (
     ENTRY_LOG_MAGIC,
     JOURNAL_MAGIC,
     RECORD_HEADER_BYTES,
@@ -209,7 +209,7 @@ def test_a_flipped_bit_in_the_segment_header(tmp_path: Path, at: int) -> None:
 
 
 def test_a_newer_format_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bkbox.storage.segment.FORMAT", 3)
+    monkeypatch.setattr("bkbox.storage.log.segment.FORMAT", 3)
     header = encode_segment_header(NAME, 5)
     monkeypatch.undo()
     with pytest.raises(FormatVersionError, match="format 3"):

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from bkbox.storage.files import RealFiles
-from bkbox.storage.records import OFFSET, AckAfter, Kind, LedgerRecord, Record, ledger_record
-from bkbox.storage.scan import SegmentFindings
-from bkbox.storage.segment import (
+from bkbox.storage.log.records import OFFSET, AckAfter, Kind, LedgerRecord, Record, ledger_record
+from bkbox.storage.log.scan import SegmentFindings
+from bkbox.storage.log.segment import (
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
     Damage,

@@ -10,11 +10,11 @@ import pytest
 
 from bkbox.errors import DiskFullError, IndexDamagedError
 from bkbox.ipc import messages
-from bkbox.storage.checkpoint import read_checkpoint
-from bkbox.storage.disk import HELD, DiskStore, ReplayReport
+from bkbox.storage.disk.checkpoint import read_checkpoint
+from bkbox.storage.disk.disk import HELD, DiskStore, ReplayReport
 from bkbox.storage.files import RealFiles
-from bkbox.storage.orderedstore import MemoryStore
-from bkbox.storage.records import (
+from bkbox.storage.index.ordered_store import MemoryStore
+from bkbox.storage.log.records import (
     OFFSET,
     AckAfter,
     Kind,
@@ -23,8 +23,8 @@ from bkbox.storage.records import (
     entry_record,
     ledger_record,
 )
-from bkbox.storage.scan import SegmentFindings, read_segment
-from bkbox.storage.segment import (
+from bkbox.storage.log.scan import SegmentFindings, read_segment
+from bkbox.storage.log.segment import (
     FILLED_BYTES_MAX,
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
@@ -32,8 +32,8 @@ from bkbox.storage.segment import (
     filler,
     put_record,
 )
-from bkbox.storage.tail import TAIL_NAME, TailFile, TailMark, read_tail
-from bkbox.worker.opening import Opened, Opening
+from bkbox.storage.log.tail import TAIL_NAME, TailFile, TailMark, read_tail
+from bkbox.worker.disk_startup import Opened, Opening
 from tests.faultyfiles import SECTOR_BYTES, CrashableFiles
 from tests.storage.bench import KEY, Disk, entry, entry_bytes, put, segment_name
 
@@ -51,7 +51,7 @@ def fill(store: DiskStore, first: int = 0, end: int = 10) -> None:
 
 
 def rest(store: DiskStore) -> None:
-    """What a worker does when nothing comes (worker/groups.py)."""
+    """What a worker does when nothing comes (worker/commit_groups.py)."""
     store.sync()
     if not store.is_proven:
         store.prove()
@@ -491,7 +491,7 @@ def test_a_lost_checkpoint_does_not_make_the_index_a_newer_one_for_ever(real: Di
 def segment_of_format_1(monkeypatch: pytest.MonkeyPatch, *, filled: bool) -> bytearray:
     """A ledger, and entries 0..2, each but the last proven by a SYNCED record; then filler, as that version left it."""
     with monkeypatch.context() as patch:
-        patch.setattr("bkbox.storage.segment.FORMAT", 1)
+        patch.setattr("bkbox.storage.log.segment.FORMAT", 1)
         data = bytearray(encode_segment_header(segment_name(), 5))
     records = [ledger_record(1, FENCED)]
     for number in range(3):

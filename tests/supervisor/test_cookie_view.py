@@ -12,7 +12,7 @@ from bkbox.api.status.cookie_report import view_of
 from bkbox.config import load as configuration
 from bkbox.metadata import connect
 from bkbox.storage.files import RealFiles
-from bkbox.supervisor import cookies
+from bkbox.supervisor.boot import cookies
 from tests.harness.cluster import delete_cookie
 from tests.harness.processes import BookieProcess
 

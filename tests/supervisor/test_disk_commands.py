@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.lib.exit_codes import ExitCode
 from tests.harness.processes import BookieProcess, bkbox, wait_for
 from tests.harness.raw import RawClient
 from tests.harness.raw3 import EIO, EOK, RawClient3

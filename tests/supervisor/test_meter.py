@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkbox.supervisor.meter import Meter
+from bkbox.supervisor.disks.rate_meter import Meter
 
 
 def meter(*seen: tuple[float, int]) -> Meter:

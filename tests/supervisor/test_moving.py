@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bkbox.errors import ConnectionLostError, LedgerNotMovedError
 from bkbox.ipc import messages
-from bkbox.storage.records import AckAfter
+from bkbox.storage.log.records import AckAfter
 from tests.bookie.bench import poll3, polled, process, put_into_limbo, read3
 from tests.harness import raw3
 from tests.supervisor.twodisks import LEDGER, HostLostError, Pair, Side
@@ -364,7 +364,7 @@ def test_an_entry_that_cannot_be_read_keeps_its_ledger_where_it_is(tmp_path: Pat
 def test_too_much_for_a_short_wait_is_left_to_another_pass(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("bkbox.supervisor.moving._REST_BYTES", 100)
+    monkeypatch.setattr("bkbox.supervisor.disks.ledger_migration._REST_BYTES", 100)
 
     async def told() -> None:
         pair = prepared(tmp_path)

@@ -15,10 +15,10 @@ from bkbox.errors import DiskFailedError, MetadataUnavailableError, NoSuchLedger
 from bkbox.ipc import messages
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
-from bkbox.storage.lock import DiskLock
-from bkbox.supervisor import phase_one
-from bkbox.supervisor.disks import Disk
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.storage.disk.lock import DiskLock
+from bkbox.supervisor.boot import phase_one
+from bkbox.supervisor.disks.disks import Disk
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 
 ME, PEER = BookieId("me:1"), BookieId("peer:1")
 LEDGERS = 3_000

@@ -11,7 +11,7 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from bkbox.supervisor.pulse import COMPUTES, IDLE, STOPPED, Pulse
+from bkbox.supervisor.children.heartbeat import COMPUTES, IDLE, STOPPED, Pulse
 from tests.harness.processes import wait_for
 
 BUSY, ASLEEP = "while True: pass", "import time; time.sleep(600)"

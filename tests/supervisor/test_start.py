@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.kernel import kernel_in_use
+from bkbox.native import kernel_in_use
 from tests.harness.processes import BookieProcess
 
 HOOKS = Path(__file__).parent / "hooks"
@@ -31,7 +31,7 @@ NOT_NEEDED = {
         "bkbox.api.admin.application",
         "bkbox.wire.v2",
         "bkbox.wire.v3",
-        "bkbox.storage.disk",
+        "bkbox.storage.disk.disk",
     },
     "worker": NEVER
     | CLIENT

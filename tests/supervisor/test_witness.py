@@ -7,7 +7,7 @@ import json
 import pytest
 
 from bkbox.errors import DamagedError
-from bkbox.supervisor.witness import (
+from bkbox.supervisor.disks.witness import (
     NOTHING,
     BookieRecord,
     DiskRecord,

@@ -16,13 +16,13 @@ from bkbox.errors import VersionConflictError
 from bkbox.metadata import create
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
+from bkbox.storage.disk.dirty_marker import Run
 from bkbox.storage.files import RealFiles
-from bkbox.storage.marker import Run
-from bkbox.storage.records import AckAfter
-from bkbox.supervisor import witness
-from bkbox.supervisor.disks import Disk
-from bkbox.supervisor.witness import WITNESS_NAME, disk_behind, store_behind
-from bkbox.supervisor.witnessing import FAILED_NAME, Witnessing, read_record, read_witness
+from bkbox.storage.log.records import AckAfter
+from bkbox.supervisor.boot.witnessing import FAILED_NAME, Witnessing, read_record, read_witness
+from bkbox.supervisor.disks import witness
+from bkbox.supervisor.disks.disks import Disk
+from bkbox.supervisor.disks.witness import WITNESS_NAME, disk_behind, store_behind
 from tests.faultyfiles import Crash, CrashableFiles
 from tests.harness.cluster import NOBODY, create_ledgers, ledger_of
 from tests.harness.fixtures import MakeBookie, make_bookie

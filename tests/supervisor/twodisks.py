@@ -13,13 +13,13 @@ from bkbox.bookie.bookie import Bookie
 from bkbox.errors import ConnectionLostError
 from bkbox.ipc import messages
 from bkbox.ipc.messages import Message
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.prepare import format_disk
-from bkbox.storage.records import AckAfter
-from bkbox.supervisor.disks import Disk
-from bkbox.supervisor.moving import Moving
-from bkbox.worker.groups import Groups
-from bkbox.worker.moves import Moves
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.format_disk import format_disk
+from bkbox.storage.log.records import AckAfter
+from bkbox.supervisor.disks.disks import Disk
+from bkbox.supervisor.disks.ledger_migration import Moving
+from bkbox.worker.commit_groups import Groups
+from bkbox.worker.ledger_migration import Moves
 from tests.bookie.bench import IDENTITY, Clock, add3, ask3, bookie_of, read3, write_lac3
 from tests.faultyfiles import Crash, CrashableFiles, CrashableStore
 from tests.harness import raw3

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-from bkbox.cli import systemd
-from bkbox.cli.exits import ExitCode
+from bkbox.cli.bookie import systemd
+from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
 
 CONFIG = """\

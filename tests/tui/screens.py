@@ -11,8 +11,8 @@ from bkbox_tui.app import Tui
 from bkbox_tui.snapshot import Snapshot
 from bkbox_tui.sources import Bookie, CookieView, Peer
 
+from bkbox.api.admin.cluster_members import Member
 from bkbox.api.admin.limbo import LimboLedger
-from bkbox.api.admin.members import Member
 from bkbox.api.admin.status import (
     Boot,
     Counts,

@@ -20,7 +20,7 @@ import psutil
 
 from bkbox.api.admin import client
 from bkbox.api.admin import disks as admin
-from bkbox.api.admin.paths import SOCKET_NAME
+from bkbox.api.admin.socket_path import SOCKET_NAME
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import JobKind, JobState
 from tests.harness.processes import BookieProcess, free_port, put_keys, wait_for

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from bkbox.errors import BkboxError
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 
 Case = Mapping[str, Any]
 """One vector, as it is in the file."""

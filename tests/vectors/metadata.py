@@ -12,7 +12,8 @@ from typing import Any
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId, bookie_id
 from bkbox.errors import CookieMismatchError, EncodingError, InvalidIdError
-from bkbox.wire import (
+from bkbox.wire.digest import master_key
+from bkbox.wire.metadata import (
     cookie,
     layout,
     ledger_metadata,
@@ -20,9 +21,8 @@ from bkbox.wire import (
     service_info,
     underreplication,
 )
-from bkbox.wire.cookie import Cookie
-from bkbox.wire.digest import master_key
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.cookie import Cookie
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.write_set import expected_entries, holds, last_settled_entry, write_set
 from tests.vectors.common import Case, Check, differ, differ_fields, digest_type, must_fail
 from tests.vectors.paths import check_tree

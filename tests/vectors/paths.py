@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator
 
 from bkbox.errors import EncodingError
-from bkbox.wire import layout, paths, underreplication
-from bkbox.wire.paths import PathLayout
+from bkbox.wire.metadata import layout, paths, underreplication
+from bkbox.wire.metadata.paths import PathLayout
 from tests.vectors.common import Case, Check, differ, must_fail
 
 _TREE_ROOT = "/ledgers"

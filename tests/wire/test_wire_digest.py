@@ -9,7 +9,7 @@ from crc32c import crc32c
 
 from bkbox.errors import DigestError
 from bkbox.wire.digest import DigestManager
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 
 ALL = pytest.mark.parametrize("digest_type", list(DigestType))
 CHECKED = pytest.mark.parametrize("digest_type", sorted({*DigestType} - {DigestType.DUMMY}))

@@ -13,23 +13,19 @@ from hypothesis import strategies as st
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import EncodingError, FrameError
-from bkbox.wire import (
-    auth,
-    availability,
+from bkbox.wire import auth, availability, protobuf, v2, v3
+from bkbox.wire.auth import AuthMessage
+from bkbox.wire.codes import Code
+from bkbox.wire.frames import bodies, complete_frames
+from bkbox.wire.metadata import (
     cookie,
     layout,
     ledger_metadata,
     local_ledger,
-    protobuf,
     service_info,
     underreplication,
-    v2,
-    v3,
 )
-from bkbox.wire.auth import AuthMessage
-from bkbox.wire.codes import Code
-from bkbox.wire.frames import bodies, complete_frames
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.v3_format import Operation
 
 FOLDER = Path(__file__).parent / "vectors"

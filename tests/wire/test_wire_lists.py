@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 
 from bkbox.base.ids import MAX_ID, BookieId, EntryId, LedgerId
 from bkbox.errors import EncodingError
-from bkbox.wire import availability, paths
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
-from bkbox.wire.paths import PathLayout
+from bkbox.wire import availability
+from bkbox.wire.metadata import paths
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.wire.metadata.paths import PathLayout
 from bkbox.wire.write_set import expected_entries, holds, last_settled_entry, write_set
 
 

@@ -9,16 +9,10 @@ import pytest
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.errors import CookieMismatchError, EncodingError
 from bkbox.protocol.adds import fragments_from
-from bkbox.wire import (
-    cookie,
-    ledger_metadata,
-    protobuf,
-    service_info,
-    textformat,
-    underreplication,
-)
-from bkbox.wire.cookie import Difference
-from bkbox.wire.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
+from bkbox.wire import protobuf
+from bkbox.wire.metadata import cookie, ledger_metadata, service_info, text_format, underreplication
+from bkbox.wire.metadata.cookie import Difference
+from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from bkbox.wire.protobuf import Field, Kind, Label, Message
 
 LEDGER = LedgerMetadata(
@@ -284,12 +278,12 @@ def test_text_is_written_in_one_way() -> None:
         "m": [{"n": 1}],
         "e": DigestType.HMAC,
     }
-    text = textformat.encode(OUTER, values)
+    text = text_format.encode(OUTER, values)
     assert text == (
         's: "\\303\\251\\"\\\'\\\\\\n"\nb: "\\000\\a\\v\\177"\nb: ""\n'
         "m {\n  n: 1\n}\ni: -1\ne: HMAC\n"
     )
-    assert textformat.decode(OUTER, text) == values
+    assert text_format.decode(OUTER, text) == values
 
 
 @pytest.mark.parametrize(
@@ -305,7 +299,7 @@ def test_text_is_written_in_one_way() -> None:
     ],
 )
 def test_text_is_read_widely(text: str, expected: dict[str, object]) -> None:
-    assert textformat.decode(OUTER, text) == {"b": [], "m": [], **expected}
+    assert text_format.decode(OUTER, text) == {"b": [], "m": [], **expected}
 
 
 @pytest.mark.parametrize(
@@ -319,7 +313,7 @@ def test_text_is_read_widely(text: str, expected: dict[str, object]) -> None:
 )  # fmt: skip
 def test_text_that_is_refused(text: str) -> None:
     with pytest.raises(EncodingError):
-        textformat.decode(OUTER, text)
+        text_format.decode(OUTER, text)
 
 
 # ---- service info -----------------------------------------------------------------------------

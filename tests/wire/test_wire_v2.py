@@ -10,7 +10,7 @@ from bkbox.wire.auth import AuthMessage
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, master_key
 from bkbox.wire.frames import PREFIX_BYTES, bodies, complete_frames, frame
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 
 KEY = master_key(b"pw")
 ENTRY = DigestManager(3, DigestType.CRC32C, b"pw").package(0, -1, 5, b"hello")

@@ -12,14 +12,15 @@ from pathlib import Path
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import DiskFailedError
 from bkbox.ipc import link
+from bkbox.ipc.frame_spans import segments
 from bkbox.ipc.slots import SLOT_BYTES, SLOT_COUNT
-from bkbox.kernel.batches import AnswerEnd, segments
-from bkbox.storage.disk import DiskStore
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.files import AppendFile, ReadFile, RealFiles
-from bkbox.storage.prepare import format_disk
-from bkbox.storage.records import AckAfter
+from bkbox.storage.log.records import AckAfter
 from bkbox.wire.frames import bodies
-from bkbox.worker.groups import Groups
+from bkbox.worker.commit_groups import Groups
+from bkbox.worker.response_sender import ResponseSender
 from bkbox.worker.stages import Stages
 from tests.bookie.bench import IDENTITY
 
@@ -156,7 +157,7 @@ class Bench:
         self._slot = 0
         self.front, self.back = link.pair()
         slots = [self._answers[i * SLOT_BYTES : (i + 1) * SLOT_BYTES] for i in range(SLOT_COUNT)]
-        self.groups.attach(AnswerEnd(self.back, self._requests, slots))
+        self.groups.attach(ResponseSender(self.back, self._requests, slots))
 
     def _lose(self) -> None:
         self.lost = True

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.kernel.answers import AnswerWriter
-from bkbox.storage.records import AckAfter
+from bkbox.bookie.response_writer import AnswerWriter
+from bkbox.storage.log.records import AckAfter
 from tests.harness import raw
 from tests.worker.bench import Bench
 

@@ -12,12 +12,12 @@ import pytest
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.messages import Message
-from bkbox.storage.disk import DiskStore
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.files import RealFiles
-from bkbox.storage.prepare import format_disk
 from bkbox.worker import loop
-from bkbox.worker.calls import stopped
-from bkbox.worker.groups import Groups
+from bkbox.worker.commit_groups import Groups
+from bkbox.worker.control_handlers import stopped
 from bkbox.worker.loop import Worker
 from tests.storage.bench import IDENTITY
 

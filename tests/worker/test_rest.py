@@ -13,11 +13,11 @@ import pytest
 from bkbox.bookie.bookie import Bookie
 from bkbox.errors import BugError
 from bkbox.storage.files import RealFiles
-from bkbox.storage.records import AckAfter, Kind, LedgerRecord, decode_ledger
-from bkbox.storage.scan import read_segment
-from bkbox.storage.segment import ScannedRecord
-from bkbox.storage.tail import read_tail
-from bkbox.worker.groups import Groups
+from bkbox.storage.log.records import AckAfter, Kind, LedgerRecord, decode_ledger
+from bkbox.storage.log.scan import read_segment
+from bkbox.storage.log.segment import ScannedRecord
+from bkbox.storage.log.tail import read_tail
+from bkbox.worker.commit_groups import Groups
 from bkbox.worker.stages import Stages
 from tests.bookie.bench import add3, bookie_of, read3, statuses
 from tests.faultyfiles import Crash

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from bkbox.api.admin.changes import Severity, changes_of_jobs
-from bkbox.api.admin.changes import changes as changes_of_status
+from bkbox.api.admin.status_diff import Severity, changes_of_jobs
+from bkbox.api.admin.status_diff import changes as changes_of_status
 from bkbox_tui.snapshot import Snapshot
 
 __all__ = ["EVENTS_MAX", "Event", "Severity", "changes"]

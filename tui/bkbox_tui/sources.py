@@ -14,13 +14,13 @@ from typing import Protocol
 from bkbox import client as clients
 from bkbox.api.admin import client, limbo
 from bkbox.api.admin.client import Address
+from bkbox.api.admin.cluster_members import Member, members_of
 from bkbox.api.admin.limbo import LimboLedger
-from bkbox.api.admin.members import Member, members_of
-from bkbox.api.admin.paths import CONFIG_URL, admin_socket_path
+from bkbox.api.admin.socket_path import CONFIG_URL, admin_socket_path
 from bkbox.api.admin.status import Status
 from bkbox.base.ids import BookieId, ledger_id
-from bkbox.cli.discover import found_here
-from bkbox.cli.ledgerrepair import survey_view
+from bkbox.cli.cluster.discover import found_here
+from bkbox.cli.ledger.repair import survey_view
 from bkbox.config.schema import Config
 from bkbox.errors import (
     BkboxError,
@@ -33,10 +33,10 @@ from bkbox.jobs.job import JobAction
 from bkbox.metadata import connect
 from bkbox.protocol.placement import Candidate
 from bkbox.protocol.quorum import QuorumSizes
+from bkbox.storage.disk.dirty_marker import Marker, read_marker
+from bkbox.storage.disk.identity import read_identity
 from bkbox.storage.files import RealFiles
-from bkbox.storage.identity import read_identity
-from bkbox.storage.marker import Marker, read_marker
-from bkbox.supervisor import cookie_repair
+from bkbox.supervisor.boot import cookie_repair
 from bkbox_tui.recording import read_recording
 from bkbox_tui.snapshot import DiskFiles, Snapshot
 

@@ -19,12 +19,12 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Protocol
 
-from bkbox.api.admin.paths import CREDENTIALS
 from bkbox.api.admin.problems import HttpRefusedError
+from bkbox.api.admin.socket_path import CREDENTIALS
 from bkbox.base.words import quoted
 from bkbox.config.values import split_address
 from bkbox.errors import AccessDeniedError, BootError
-from bkbox.security.secretfiles import read_secret
+from bkbox.security.secret_files import read_secret
 
 _TOKEN_BYTES_MIN = 16
 _TOKEN_BYTES_MAX = 4096

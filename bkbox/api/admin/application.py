@@ -20,7 +20,6 @@ from typing import Any
 from aiohttp import http_exceptions, web
 
 from bkbox.api.admin.access import Access, Caller
-from bkbox.api.admin.paths import STATUS_URL
 from bkbox.api.admin.problems import CONTENT_TYPE, HttpRefusedError, problem_of
 from bkbox.api.admin.problems import to_json as problem_to_json
 from bkbox.api.admin.routes import (
@@ -33,10 +32,11 @@ from bkbox.api.admin.routes import (
     Text,
     whole_number,
 )
+from bkbox.api.admin.socket_path import STATUS_URL
 from bkbox.api.admin.status import Status, to_json
 from bkbox.base.documents import Reading, from_document
+from bkbox.base.logs.rate_limited import Seldom
 from bkbox.base.logs.refusals import Refusals
-from bkbox.base.logs.seldom import Seldom
 from bkbox.base.words import error_text, quoted
 from bkbox.errors import (
     AccessDeniedError,

@@ -16,9 +16,15 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, NoReturn
 
-from bkbox.api.admin.members import Member
-from bkbox.api.admin.paths import BOOKIES_URL, CREDENTIALS, JOBS_URL, STATUS_URL, short_address
+from bkbox.api.admin.cluster_members import Member
 from bkbox.api.admin.remote import Remote
+from bkbox.api.admin.socket_path import (
+    BOOKIES_URL,
+    CREDENTIALS,
+    JOBS_URL,
+    STATUS_URL,
+    short_address,
+)
 from bkbox.api.admin.status import Status, from_json
 from bkbox.base.documents import from_document
 from bkbox.base.words import error_text

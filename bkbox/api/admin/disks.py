@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from bkbox.api.admin.client import Address, ask
-from bkbox.api.admin.paths import DISKS_URL, READ_ONLY_URL
+from bkbox.api.admin.socket_path import DISKS_URL, READ_ONLY_URL
 from bkbox.base.documents import from_document
 from bkbox.errors import DiskChangeError, EncodingError
 from bkbox.jobs import job as jobs

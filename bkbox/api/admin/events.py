@@ -14,9 +14,9 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
 from http import HTTPStatus
 
-from bkbox.api.admin.changes import changes, changes_of_jobs
 from bkbox.api.admin.problems import HttpRefusedError
 from bkbox.api.admin.status import Status
+from bkbox.api.admin.status_diff import changes, changes_of_jobs
 from bkbox.base.words import error_text
 from bkbox.errors import BkboxError
 from bkbox.jobs.job import Job

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from bkbox.api.admin.client import Address, ask
-from bkbox.api.admin.paths import LIMBO_URL
+from bkbox.api.admin.socket_path import LIMBO_URL
 from bkbox.base.documents import from_document
 
 LIMIT_MAX = 1_000

@@ -63,7 +63,7 @@ def remote(url: str, token_file: Path, *, plain_text: bool = False) -> Remote:
 
 def _context() -> ssl.SSLContext:
     # Who asks bookies of this host alone needs no client.
-    from bkbox.client.greeting import tls_context
+    from bkbox.client.connection.handshake import tls_context
     from bkbox.client.options import ClientOptions
 
     return tls_context(ClientOptions())

@@ -22,10 +22,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bkbox.api.admin.paths import short_address
+from bkbox.api.admin.socket_path import short_address
 from bkbox.base.words import error_text, reason_of
 from bkbox.errors import BookieRunningError, BootError
-from bkbox.security.peers import peer_of
+from bkbox.security.connection_limits import peer_of
 
 if TYPE_CHECKING:
     import ssl
@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
     from bkbox.api.admin.access import Access
     from bkbox.api.admin.application import StatusSource
-    from bkbox.api.admin.door import Door
     from bkbox.api.admin.routes import Route, Routes
+    from bkbox.api.admin.tcp_access import Door
 
 log = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from bkbox.api.admin.client import Address, ask
-from bkbox.api.admin.paths import SPACE_URL
+from bkbox.api.admin.socket_path import SPACE_URL
 from bkbox.base.documents import from_document
 from bkbox.errors import EncodingError
 

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
-from bkbox.api.admin.statusparts import (
+from bkbox.api.admin.status_parts import (
     Autorecovery,
     BookieState,
     Boot,

@@ -17,11 +17,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from bkbox.api.admin.application import status_route
+from bkbox.api.admin.cluster_members import Member, members_of
 from bkbox.api.admin.health import Health, health_of, not_ready
-from bkbox.api.admin.members import Member, members_of
-from bkbox.api.admin.paths import BOOKIES_URL, EVENTS_URL, STATUS_URL
 from bkbox.api.admin.routes import Asked, Document, Query, Route, Stream, Text
 from bkbox.api.admin.schema import schema_of
+from bkbox.api.admin.socket_path import BOOKIES_URL, EVENTS_URL, STATUS_URL
 from bkbox.api.admin.status import Status
 
 if TYPE_CHECKING:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bkbox.api.admin.paths import CONFIG_URL
 from bkbox.api.admin.requests import Reload
 from bkbox.api.admin.routes import Asked, Route
-from bkbox.supervisor.reloading import reload
+from bkbox.api.admin.socket_path import CONFIG_URL
+from bkbox.supervisor.config_reload import reload
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor

@@ -16,22 +16,22 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bkbox.api.admin.disks import DiskView, DrainPlan
-from bkbox.api.admin.paths import DISKS_URL, READ_ONLY_URL
 from bkbox.api.admin.requests import NewDisk, OneDisk, ReadOnly, ReadOnlyDisk, ReplaceDisk
 from bkbox.api.admin.routes import Asked, Route
+from bkbox.api.admin.socket_path import DISKS_URL, READ_ONLY_URL
 from bkbox.api.status.builder import CLASSES
 from bkbox.base.words import counted
 from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import DiskChangeError
 from bkbox.jobs.job import Job, JobAction, JobKind, to_json
 from bkbox.protocol.boot import DiskClass
-from bkbox.supervisor.sidelined import is_full, remedy
+from bkbox.supervisor.disks.sidelined import is_full, remedy
 
 if TYPE_CHECKING:
-    from bkbox.supervisor.diskchanges import DiskChanges
-    from bkbox.supervisor.disks import Disk
+    from bkbox.supervisor.disk_changes import DiskChanges
+    from bkbox.supervisor.disks.disks import Disk
     from bkbox.supervisor.jobs import Jobs
-    from bkbox.supervisor.progress import Stall
+    from bkbox.supervisor.service.child_progress import Stall
     from bkbox.supervisor.supervisor import Supervisor
 
 

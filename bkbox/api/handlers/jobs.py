@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from bkbox.api.admin.paths import JOBS_URL
 from bkbox.api.admin.requests import SetRate, StartJob
 from bkbox.api.admin.routes import NUMBER_MAX, Answer, Asked, Route
+from bkbox.api.admin.socket_path import JOBS_URL
 from bkbox.errors import BadRequestError, JobRefusedError
 from bkbox.jobs.job import Job, JobAction, to_json
 from bkbox.supervisor.jobs import AS_CONFIGURED

@@ -10,13 +10,13 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from bkbox.api.admin.limbo import LIMIT_MAX, LimboLedger, LimboPage
-from bkbox.api.admin.paths import LIMBO_URL
 from bkbox.api.admin.routes import Asked, Query, Route
+from bkbox.api.admin.socket_path import LIMBO_URL
 from bkbox.errors import BadRequestError
 from bkbox.ipc import messages
 
 if TYPE_CHECKING:
-    from bkbox.supervisor.disks import Disk
+    from bkbox.supervisor.disks.disks import Disk
     from bkbox.supervisor.supervisor import Supervisor
 
 _TIMEOUT_S = 5.0

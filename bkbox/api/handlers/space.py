@@ -9,13 +9,13 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from bkbox.api.admin.paths import SPACE_URL
 from bkbox.api.admin.routes import Asked, Route
+from bkbox.api.admin.socket_path import SPACE_URL
 from bkbox.api.admin.space import DiskSpace
 from bkbox.ipc import messages
 
 if TYPE_CHECKING:
-    from bkbox.supervisor.disks import Disk
+    from bkbox.supervisor.disks.disks import Disk
     from bkbox.supervisor.supervisor import Supervisor
 
 _TIMEOUT_S = 5.0

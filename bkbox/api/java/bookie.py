@@ -18,7 +18,7 @@ from bkbox.api.java import cluster, models, recovery
 from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import JobRefusedError
 from bkbox.jobs.job import JobKind
-from bkbox.storage.entrylog import ENTRY_LOG_DIR
+from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR
 
 if TYPE_CHECKING:
     from bkbox.api.shared import Api

@@ -189,9 +189,9 @@ def _host(rpc: tuple[str, int] | None) -> str | None:
 
 async def _spaces(store: MetadataStore) -> dict[str, tuple[int, int]]:
     """Free and total bytes of each registered bookie that says so."""
-    from bkbox.client.addresses import Addresses
+    from bkbox.client.connection.addresses import Addresses
+    from bkbox.client.connection.pool import BookiePool, DiskSpace
     from bkbox.client.options import ClientOptions
-    from bkbox.client.pool import BookiePool, DiskSpace
 
     pool = BookiePool(Addresses(store).find, ClientOptions(), random.Random())  # noqa: S311 jitter
     try:

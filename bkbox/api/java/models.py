@@ -13,7 +13,7 @@ from typing import Any
 from bkbox.api.admin.health import Probe
 from bkbox.api.admin.status import Status
 from bkbox.jobs.job import JobKind, JobState
-from bkbox.wire.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 _UNITS = ("", "KB", "MB", "GB", "TB")
 

@@ -13,15 +13,15 @@ from bkbox.api.admin import status
 from bkbox.api.status.warnings import warnings_of
 from bkbox.base.words import counted
 from bkbox.jobs.job import JobState
-from bkbox.kernel import kernel_in_use
+from bkbox.native import kernel_in_use
 from bkbox.protocol.boot import DiskClass
-from bkbox.supervisor.schedule import PERIODIC
-from bkbox.supervisor.sidelined import is_full
+from bkbox.supervisor.disks.sidelined import is_full
+from bkbox.supervisor.job_schedule import PERIODIC
 
 if TYPE_CHECKING:
     from bkbox.api.status.collector import Gathered
-    from bkbox.supervisor.disks import Disk
-    from bkbox.supervisor.process import Child
+    from bkbox.supervisor.children.process import Child
+    from bkbox.supervisor.disks.disks import Disk
     from bkbox.supervisor.supervisor import Supervisor
 
 CLASSES: dict[DiskClass, status.CrashClass] = {

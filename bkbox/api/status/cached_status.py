@@ -21,7 +21,7 @@ from bkbox.api.status.config_file import ConfigFile
 from bkbox.base.ids import BookieId
 from bkbox.base.words import error_text
 from bkbox.errors import BkboxError
-from bkbox.supervisor import cookies
+from bkbox.supervisor.boot import cookies
 
 if TYPE_CHECKING:
     from bkbox.config.schema import Config

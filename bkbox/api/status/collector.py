@@ -18,12 +18,12 @@ from bkbox.api.status.config_file import ConfigFile
 from bkbox.api.status.host_stats import HostFigures
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
-from bkbox.supervisor.replaying import Replays
+from bkbox.supervisor.service.replay_progress import Replays
 
 if TYPE_CHECKING:
     from bkbox.metadata.base import MetadataStore
     from bkbox.storage.files import Files
-    from bkbox.supervisor.disks import Disk
+    from bkbox.supervisor.disks.disks import Disk
     from bkbox.supervisor.supervisor import Supervisor
 
 T = TypeVar("T")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from bkbox.api.admin.status import CookieField, Cookies
 from bkbox.errors import EncodingError
-from bkbox.supervisor.cookies import Evidence, judge
-from bkbox.wire import cookie as cookies
-from bkbox.wire.cookie import Cookie
+from bkbox.supervisor.boot.cookies import Evidence, judge
+from bkbox.wire.metadata import cookie as cookies
+from bkbox.wire.metadata.cookie import Cookie
 
 METADATA = "metadata"
 

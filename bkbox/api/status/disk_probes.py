@@ -1,5 +1,5 @@
-"""Probes of the disks (storage/probe.py), carried out by their workers: so it is their way to the disk that is
-tried."""
+"""Probes of the disks (storage/disk/write_probe.py), carried out by their workers: so it is their way to the disk that
+is tried."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bkbox.errors import BkboxError
 from bkbox.ipc import messages
 
 if TYPE_CHECKING:
-    from bkbox.supervisor.disks import Disk
+    from bkbox.supervisor.disks.disks import Disk
     from bkbox.supervisor.supervisor import Supervisor
 
 _AGAIN_S = 30.0

@@ -15,8 +15,8 @@ from bkbox.bookie.readonly import DISK_FULL, DISK_USAGE, RESERVE_SPENT
 from bkbox.config.schema import address_of
 from bkbox.config.values import is_loopback
 from bkbox.jobs.job import JobState
-from bkbox.supervisor.pulse import STOPPED, WAITS_FOR_DISK
-from bkbox.supervisor.sidelined import is_full, remedy
+from bkbox.supervisor.children.heartbeat import STOPPED, WAITS_FOR_DISK
+from bkbox.supervisor.disks.sidelined import is_full, remedy
 
 if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor

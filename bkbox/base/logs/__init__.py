@@ -28,7 +28,7 @@ import time
 from contextlib import suppress
 from typing import Literal, NamedTuple
 
-from bkbox.base.logs.seldom import BoundLibraries
+from bkbox.base.logs.rate_limited import BoundLibraries
 from bkbox.base.logs.trace import present
 from bkbox.base.words import error_text, quoted
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from bkbox.base.logs.seldom import Seldom
+from bkbox.base.logs.rate_limited import Seldom
 from bkbox.base.words import quoted
 
 log = logging.getLogger("bkbox.refused")

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client import arguments
 from bkbox.client.client import Client
-from bkbox.client.log.ledgerlist import LedgerList
-from bkbox.client.log.opening import open_as_writer
+from bkbox.client.log.ledger_list import LedgerList
+from bkbox.client.log.log_open import open_as_writer
 from bkbox.client.log.options import LogOptions
 from bkbox.client.log.position import BEGINNING, Position, checked
 from bkbox.client.log.reader import LogReader, Record

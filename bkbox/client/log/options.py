@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from bkbox.client.arguments import option_problems
 from bkbox.client.log.compression import Compression, check
 from bkbox.errors import ConfigError
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 
 
 def wall_clock_ms() -> int:

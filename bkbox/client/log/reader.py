@@ -12,11 +12,11 @@ from bkbox.base.ids import EntryId, LedgerId
 from bkbox.base.values import value
 from bkbox.client.client import Client
 from bkbox.client.inner import Inner
+from bkbox.client.ledger.reader import Entry, LedgerReader
 from bkbox.client.log.entry import RawRecord, decode
-from bkbox.client.log.ledgerlist import LedgerList
+from bkbox.client.log.ledger_list import LedgerList
 from bkbox.client.log.position import BEGINNING, Position
 from bkbox.client.log.stored import StoredList
-from bkbox.client.reader import Entry, LedgerReader
 from bkbox.errors import EncodingError, LogTruncatedError, NoSuchLedgerError
 
 

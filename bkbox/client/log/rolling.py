@@ -11,11 +11,11 @@ import logging
 from collections.abc import Callable
 
 from bkbox.client.client import Client
-from bkbox.client.log.opening import add, create_next, discard
+from bkbox.client.ledger.writer import LedgerWriter
+from bkbox.client.log.log_open import add, create_next, discard
 from bkbox.client.log.options import LogOptions
 from bkbox.client.log.stored import StoredList
 from bkbox.client.options import jittered
-from bkbox.client.writer import LedgerWriter
 from bkbox.errors import (
     BkboxError,
     HandleClosedError,

@@ -6,7 +6,7 @@ from collections.abc import AsyncGenerator, Callable
 
 from bkbox.base.ids import LedgerId
 from bkbox.client.inner import Inner
-from bkbox.client.log.ledgerlist import LedgerList, decode, encode
+from bkbox.client.log.ledger_list import LedgerList, decode, encode
 from bkbox.errors import (
     EncodingError,
     LedgerError,

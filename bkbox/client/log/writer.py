@@ -21,9 +21,9 @@ from typing import NamedTuple
 
 from bkbox.base.ids import EntryId
 from bkbox.client import arguments
-from bkbox.client.binding import Binding
 from bkbox.client.client import Client
 from bkbox.client.closing import ClosedAtEnd
+from bkbox.client.ledger.payload import payload_of
 from bkbox.client.log.entry import (
     HEADER,
     RECORD_OVERHEAD_BYTES,
@@ -32,12 +32,12 @@ from bkbox.client.log.entry import (
     encode_records,
     encode_state,
 )
-from bkbox.client.log.opening import Opened, begin
+from bkbox.client.log.log_open import Opened, begin
 from bkbox.client.log.options import LogOptions
 from bkbox.client.log.position import Position
 from bkbox.client.log.rolling import Rolling
 from bkbox.client.log.stored import StoredList
-from bkbox.client.payload import payload_of
+from bkbox.client.loop_affinity import Binding
 from bkbox.errors import (
     BkboxError,
     BugError,

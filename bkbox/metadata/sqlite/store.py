@@ -6,7 +6,7 @@ table          row
 cluster        one: instance id, the next ledger id to give out
 ledger         ledger id, version, creation time (ms since 1970), metadata (wire/ledger_metadata)
 cookie         bookie id, version, cookie (wire/cookie)
-disk_record    bookie id, version, what the bookie noted of its disks (supervisor/witness.py)
+disk_record    bookie id, version, what the bookie noted of its disks (supervisor/disks/witness.py)
 registration   see registration.py
 others         see underreplication.py, maintenance.py, loglists.py
 =============  ==================================================================================
@@ -44,9 +44,9 @@ from bkbox.metadata.sqlite.registration import Observer, SqliteRegistration
 from bkbox.metadata.sqlite.underreplication import SqliteUnderReplication
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.versioned import Versioned
-from bkbox.wire import ledger_metadata, service_info
-from bkbox.wire.ledger import LedgerMetadata
-from bkbox.wire.service_info import ServiceInfo
+from bkbox.wire.metadata import ledger_metadata, service_info
+from bkbox.wire.metadata.ledger import LedgerMetadata
+from bkbox.wire.metadata.service_info import ServiceInfo
 
 SCHEMA_VERSION = 4
 """Version 1 had no tables for re-replication and maintenance, version 2 none for logs, version 3 none for records of

@@ -33,8 +33,8 @@ from bkbox.metadata.underreplication import (
     Task,
     UnderReplication,
 )
-from bkbox.wire import underreplication as wire
-from bkbox.wire.underreplication import UnderreplicatedLedger
+from bkbox.wire.metadata import underreplication as wire
+from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 
 TABLES = (
     """

@@ -16,8 +16,8 @@ from bkbox.errors import EncodingError, InvalidIdError
 from bkbox.metadata.base import RegisteredBookie
 from bkbox.metadata.zookeeper.connection import Connection, Watch
 from bkbox.metadata.zookeeper.nodes import Node, NoNodeError
-from bkbox.wire import service_info
-from bkbox.wire.service_info import ServiceInfo
+from bkbox.wire.metadata import service_info
+from bkbox.wire.metadata.service_info import ServiceInfo
 
 READ_ONLY = "readonly"
 

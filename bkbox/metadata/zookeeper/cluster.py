@@ -17,9 +17,9 @@ from bkbox.errors import ConfigError, EncodingError, MetadataError, OperatorErro
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.nodes import LostReplyError, NodeExistsError, NoNodeError
-from bkbox.wire import layout as layouts
-from bkbox.wire.layout import LedgerLayout
-from bkbox.wire.paths import PathLayout
+from bkbox.wire.metadata import layout as layouts
+from bkbox.wire.metadata.layout import LedgerLayout
+from bkbox.wire.metadata.paths import PathLayout
 
 DEFAULT_LAYOUT = PathLayout.HIERARCHICAL
 

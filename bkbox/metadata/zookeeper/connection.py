@@ -15,7 +15,7 @@ event loop, which never waits for a lock, a socket or a thread. Rules:
   reads again (Watch).
 - ``close()`` ends the session, and with it all ephemeral znodes; no thread is left.
 
-What of kazoo is used, and how it is fitted: kazooparts.py.
+What of kazoo is used, and how it is fitted: kazoo_patches.py.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from bkbox.base import waits
 from bkbox.base.limits import ZOOKEEPER_SESSION_TIMEOUT_S
 from bkbox.config.metadata_uri import OPEN, ZooKeeperAccess
 from bkbox.errors import HandleClosedError, MetadataUnavailableError
-from bkbox.metadata.zookeeper.kazooparts import (
+from bkbox.metadata.zookeeper.kazoo_patches import (
     CuttableHandler,
     EventType,
     KazooState,

@@ -16,7 +16,7 @@ from bkbox.metadata.underreplication import Candidacy
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection, Watch
 from bkbox.metadata.zookeeper.nodes import LostReplyError, NoNodeError
-from bkbox.wire import underreplication as wire
+from bkbox.wire.metadata import underreplication as wire
 
 _VOTE = re.compile("V_([0-9]{10})")
 

@@ -16,7 +16,13 @@ from bkbox.errors import MetadataError
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.nodes import LostReplyError, NoNodeError
-from bkbox.wire.paths import PathLayout, generated_id, id_prefix, ledger_path, long_id_prefix
+from bkbox.wire.metadata.paths import (
+    PathLayout,
+    generated_id,
+    id_prefix,
+    ledger_path,
+    long_id_prefix,
+)
 
 _LONG_LAYOUTS = (PathLayout.HIERARCHICAL, PathLayout.LONG_HIERARCHICAL)
 _UPPER_HALF = re.compile("HOB-([0-9]{10})")

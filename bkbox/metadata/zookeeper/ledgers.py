@@ -25,9 +25,9 @@ from bkbox.metadata.versioned import Versioned
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection, Watch
 from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError, NoNodeError
-from bkbox.wire import ledger_metadata
-from bkbox.wire.ledger import LedgerMetadata
-from bkbox.wire.paths import PathLayout, is_ledger_parent, ledger_path
+from bkbox.wire.metadata import ledger_metadata
+from bkbox.wire.metadata.ledger import LedgerMetadata
+from bkbox.wire.metadata.paths import PathLayout, is_ledger_parent, ledger_path
 
 _KEEPS_NO_EMPTY_PARENTS = (PathLayout.HIERARCHICAL, PathLayout.LONG_HIERARCHICAL)
 _DIGITS = re.compile("[0-9]+")

@@ -33,8 +33,8 @@ from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.bookies import available_path
 from bkbox.metadata.zookeeper.connection import Connection, Watch, first_of
 from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError
-from bkbox.wire import service_info
-from bkbox.wire.service_info import ServiceInfo
+from bkbox.wire.metadata import service_info
+from bkbox.wire.metadata.service_info import ServiceInfo
 
 PROCESS_PROPERTY = "bkbox.process"
 """Property of the service info: boot id, PID namespace, pid and start time, as in liveness.py."""

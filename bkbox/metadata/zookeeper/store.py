@@ -29,9 +29,9 @@ from bkbox.metadata.zookeeper.maintenance import ZooKeeperRests
 from bkbox.metadata.zookeeper.registration import ZooKeeperRegistration
 from bkbox.metadata.zookeeper.underreplication import ZooKeeperUnderReplication
 from bkbox.metadata.zookeeper.watches import follow
-from bkbox.wire.ledger import LedgerMetadata
-from bkbox.wire.paths import PathLayout
-from bkbox.wire.service_info import ServiceInfo
+from bkbox.wire.metadata.ledger import LedgerMetadata
+from bkbox.wire.metadata.paths import PathLayout
+from bkbox.wire.metadata.service_info import ServiceInfo
 
 
 async def init_cluster(uri: ZooKeeperUri, instance_id: UUID, *, wait_s: float) -> None:

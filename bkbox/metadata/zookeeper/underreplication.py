@@ -25,13 +25,13 @@ from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.election import ZooKeeperCandidacy, auditor_election, present_holder
 from bkbox.metadata.zookeeper.nodes import BadVersionError, Node, NodeExistsError, NoNodeError
-from bkbox.wire import underreplication as wire
-from bkbox.wire.paths import (
+from bkbox.wire.metadata import underreplication as wire
+from bkbox.wire.metadata.paths import (
     ledger_of_underreplicated,
     underreplicated_lock_path,
     underreplicated_path,
 )
-from bkbox.wire.underreplication import RereplicationLayout, UnderreplicatedLedger
+from bkbox.wire.metadata.underreplication import RereplicationLayout, UnderreplicatedLedger
 
 _GROUP = re.compile("[0-9a-f]{4}")
 _GROUPS = 4

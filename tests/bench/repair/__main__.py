@@ -13,9 +13,9 @@ from pathlib import Path
 
 from bkbox.base.ids import BookieId
 from bkbox.bench.load import Load, Shape, measured
+from bkbox.bench.load_loop import ADD
 from bkbox.bench.server import temporary_folder
 from bkbox.errors import BkboxError
-from bkbox.kernel.load import ADD
 from bkbox.metadata import connect
 from tests.bench.peers.java import ZooKeeper
 from tests.bench.peers.report import machine, replace_between

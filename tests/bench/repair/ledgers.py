@@ -10,12 +10,12 @@ from typing import TypeVar
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.client import Client
-from bkbox.client.matching import BATCH_ENTRIES_AT
+from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BenchError
 from bkbox.metadata import connect
 from bkbox.wire.digest import DIGEST_BYTES, HEADER_BYTES, DigestManager
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from bkbox.api.admin import client as admin
-from bkbox.api.admin.paths import admin_socket_path
+from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.config.load import load
 from bkbox.errors import BkboxError
 from tests.bench.peers.java import ZooKeeper, command

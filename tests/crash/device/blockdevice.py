@@ -64,10 +64,18 @@ class BlockDevice:
     """
 
     def __init__(
-        self, folder: Path, *, fs: str = "ext4", journal: bool = True, options: str = "rw"
+        self,
+        folder: Path,
+        *,
+        fs: str = "ext4",
+        journal: bool = True,
+        options: str = "rw",
+        size: int = IMAGE_BYTES,
     ) -> None:
+        """``size``: bytes of the device."""
         self.path = folder / "mounted"
         self.fs = fs
+        self._size = size
         self._journal = journal
         self._options = options
         self._folder = folder
@@ -80,7 +88,7 @@ class BlockDevice:
     def __enter__(self) -> BlockDevice:
         self.path.mkdir(parents=True)
         self._image.touch()
-        command = [str(server()), str(self._folder), str(IMAGE_BYTES), str(SECTOR_BYTES[self.fs])]
+        command = [str(server()), str(self._folder), str(self._size), str(SECTOR_BYTES[self.fs])]
         # Shared: what is unmounted here is unmounted in each mount namespace that was made meanwhile.
         _run(["mount", "-n", "--bind", self._folder, self._folder])
         _run(["mount", "-n", "--make-shared", self._folder])

@@ -14,7 +14,7 @@ import pytest
 
 from bkbox import metadata
 from bkbox.base.ids import LedgerId
-from bkbox.wire.ledger import LedgerState
+from bkbox.wire.metadata.ledger import LedgerState
 from tests.crash.device.blockdevice import missing
 from tests.crash.device.host import HostedBookie, Promises, payload
 from tests.crash.device.mixed import MixedCluster, start_again

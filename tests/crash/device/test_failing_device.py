@@ -15,7 +15,7 @@ import pytest
 
 from bkbox.client.client import connect
 from bkbox.errors import BkboxError
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 from tests.crash.device.blockdevice import BlockDevice, missing
 from tests.crash.device.campaign import MODES
 from tests.crash.device.host import HostedBookie, Promises, payload

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.crash.device.blockdevice import BlockDevice, missing
+from tests.crash.device.blockdevice import IMAGE_BYTES, BlockDevice, missing
 from tests.crash.device.campaign import MODES
 from tests.crash.device.checker import CheckedLoad, Tally
 from tests.crash.device.host import HostedBookie
@@ -25,6 +25,7 @@ RESTARTS = int(os.environ.get("CRASH_RESTARTS", "8"))
 REMOUNTS = int(os.environ.get("CRASH_REMOUNTS", "4"))
 SEED = os.environ.get("CRASH_SEED", "1")
 LEDGERS = 40
+SIZE = IMAGE_BYTES + (KILLS + RESTARTS + REMOUNTS) * (16 << 20)
 
 pytestmark = pytest.mark.skipif(missing() != "", reason=f"no block device: {missing()}")
 
@@ -79,7 +80,7 @@ class Alarms:
 @pytest.mark.timeout(120 + 12 * (KILLS + RESTARTS + REMOUNTS))
 @pytest.mark.parametrize("mode", MODES)
 def test_no_false_alarm(tmp_path: Path, mode: str) -> None:
-    with BlockDevice(tmp_path / "device") as device:
+    with BlockDevice(tmp_path / "device", size=SIZE) as device:
         bookie = HostedBookie(tmp_path)
         try:
             bookie.init_on(mode, [device.path / "disk1", device.path / "disk2"])

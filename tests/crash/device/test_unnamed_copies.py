@@ -14,7 +14,7 @@ import pytest
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.metadata import connect
-from bkbox.wire.ledger import Fragment, LedgerState
+from bkbox.wire.metadata.ledger import Fragment, LedgerState
 from tests.crash.device.blockdevice import BlockDevice, missing
 from tests.crash.device.host import HostedBookie, Promises, payload
 from tests.harness import raw, raw3

@@ -36,7 +36,8 @@ LIE = os.environ.get("CRASH_LIE", "") if "bkbox.worker" in sys.orig_argv else ""
 
 
 def _install(side: Path) -> None:
-    from bkbox.storage import files, orderedstore
+    from bkbox.storage import files
+    from bkbox.storage.index import ordered_store
 
     log = os.open(side / "log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     append_file: Any = files._RealAppendFile
@@ -111,7 +112,7 @@ def _install(side: Path) -> None:
         keep(target)
         rename(self, source, target)
 
-    level: Any = orderedstore.LevelStore
+    level: Any = ordered_store.LevelStore
     flush = level.flush
 
     def noted_flush(self: Any) -> None:

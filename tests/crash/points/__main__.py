@@ -14,7 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from bkbox.storage.records import AckAfter
+from bkbox.storage.log.records import AckAfter
 from tests.crash.points.commands import COMMANDS, Command, Operator
 from tests.crash.points.enumeration import Harness, Tally, every_loss, one_loss
 from tests.crash.points.scenarios import RECOVERY, SCENARIOS

@@ -13,7 +13,7 @@ import os
 import sys
 from pathlib import Path
 
-from bkbox.storage.records import AckAfter
+from bkbox.storage.log.records import AckAfter
 from tests.crash.points.scenarios import SCENARIOS, miniature
 
 

@@ -20,11 +20,11 @@ from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, OperatorError
 from bkbox.metadata import connect
 from bkbox.storage.files import RealFiles
-from bkbox.storage.orderedstore import INDEX_DIR
-from bkbox.storage.records import AckAfter
-from bkbox.supervisor import cookie_repair, cookies, setup
-from bkbox.supervisor.cookies import Evidence
-from bkbox.supervisor.directories import DirState, stamp
+from bkbox.storage.index.ordered_store import INDEX_DIR
+from bkbox.storage.log.records import AckAfter
+from bkbox.supervisor.boot import cookie_repair, cookies, init_bookie
+from bkbox.supervisor.boot.cookies import Evidence
+from bkbox.supervisor.disks.disk_inspection import DirState, stamp
 from bkbox.supervisor.supervisor import kernel_boot_id
 from tests.crash.points.enumeration import Failure, Pick, State, Tally, empty, states
 from tests.crash.points.filesystem import build
@@ -92,7 +92,7 @@ class Operator:
         return bookie
 
     def initialise(self) -> None:
-        asyncio.run(setup.initialise(self.config))
+        asyncio.run(init_bookie.initialise(self.config))
 
     def repair(self) -> None:
         asyncio.run(cookie_repair.apply_repair(self.config))

@@ -18,7 +18,7 @@ from collections.abc import Callable, Collection, Container, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bkbox.storage.records import AckAfter
+from bkbox.storage.log.records import AckAfter
 from tests.crash.points.filesystem import (
     PAGE_BYTES,
     SECTOR_BYTES,

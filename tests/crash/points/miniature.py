@@ -15,33 +15,34 @@ from uuid import UUID
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.bookie.bookie import Bookie, Work
+from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.ipc import messages
+from bkbox.ipc.frame_spans import segments as parts_of
 from bkbox.ipc.messages import FENCED, LIMBO
-from bkbox.kernel.answers import AnswerWriter
-from bkbox.kernel.batches import segments as parts_of
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
 from bkbox.protocol import boot
-from bkbox.storage import marker as markers
-from bkbox.storage.disk import DiskStore
+from bkbox.storage.disk import dirty_marker as markers
+from bkbox.storage.disk.dirty_marker import Run
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.format_disk import format_disk
+from bkbox.storage.disk.identity import DiskIdentity, read_identity
+from bkbox.storage.disk.lock import DiskLock
 from bkbox.storage.files import RealFiles
-from bkbox.storage.identity import DiskIdentity, read_identity
-from bkbox.storage.lock import DiskLock
-from bkbox.storage.marker import Run
-from bkbox.storage.prepare import format_disk
-from bkbox.storage.records import AckAfter, LedgerRecord
-from bkbox.supervisor import opening, phase_one, witness
-from bkbox.supervisor.disks import Disk
-from bkbox.supervisor.witnessing import (
+from bkbox.storage.log.records import AckAfter, LedgerRecord
+from bkbox.supervisor.boot import open_disk, phase_one
+from bkbox.supervisor.boot.witnessing import (
     Witnessing,
     checkpoint_number,
     read_record,
     read_witness,
 )
+from bkbox.supervisor.disks import witness
+from bkbox.supervisor.disks.disks import Disk
 from bkbox.wire.frames import bodies
-from bkbox.wire.ledger import Fragment, LedgerMetadata, LedgerState
-from bkbox.worker.calls import Calls
-from bkbox.worker.opening import Opening
+from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
+from bkbox.worker.control_handlers import Calls
+from bkbox.worker.disk_startup import Opening
 from bkbox.worker.stages import Stages
 from tests.bookie.bench import add3, simple3, write_lac3
 from tests.crash.points.promises import Note, payload
@@ -215,7 +216,7 @@ class Miniature:
         report = found.report
         disk.rebuilt = found.rebuilt
         evidence = boot.DiskEvidence(
-            marker=opening._marker_evidence(disk.before),
+            marker=open_disk._marker_evidence(disk.before),
             boot_id=run.boot_id,
             strict=False,
             tail_trusted=report.trusted,
@@ -353,7 +354,7 @@ class Miniature:
                 store.sync()
 
     def rest(self) -> None:
-        """As a worker does that is not asked for anything for a while (worker/groups.py)."""
+        """As a worker does that is not asked for anything for a while (worker/commit_groups.py)."""
         self.note("try", "rest")
         for disk in self.opened:
             store, bookie = disk.store, disk.bookie

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from bkbox.storage.disk.rebuild import rebuild_index
 from bkbox.storage.files import RealFiles
-from bkbox.storage.orderedstore import INDEX_DIR
-from bkbox.storage.rebuild import rebuild_index
-from bkbox.storage.records import AckAfter
+from bkbox.storage.index.ordered_store import INDEX_DIR
+from bkbox.storage.log.records import AckAfter
 from tests.crash.points.miniature import LEDGERS, Miniature
 from tests.crash.points.promises import Note
 

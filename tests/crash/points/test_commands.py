@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.storage.records import AckAfter
+from bkbox.storage.log.records import AckAfter
 from tests.crash.points.commands import COMMANDS, Operator, init
 from tests.crash.points.filesystem import Loss, Order
 from tests.crash.points.recorder import compiler

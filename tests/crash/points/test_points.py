@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.storage.records import AckAfter
+from bkbox.storage.log.records import AckAfter
 from tests.crash.points.enumeration import (
     Harness,
     Pick,

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bkbox.errors import BkboxError
+from bkbox.storage.disk.dirty_marker import read_marker
 from bkbox.storage.files import RealFiles
-from bkbox.storage.marker import read_marker
-from bkbox.storage.records import AckAfter, LedgerRecord, lac_of
+from bkbox.storage.log.records import AckAfter, LedgerRecord, lac_of
 from tests.crash.points.miniature import KEY, Miniature
 from tests.crash.points.promises import Promises, payload
 from tests.crash.points.scenarios import LATER_LEDGER

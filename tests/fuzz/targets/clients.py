@@ -9,7 +9,7 @@ from bkbox.errors import DigestError, FrameError
 from bkbox.wire import v2
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 from tests.fuzz.kernels import alike
 from tests.fuzz.target import Target, hex_in, vectors
 from tests.fuzz.targets.frames import exact, plain_answers
@@ -29,7 +29,7 @@ def check_adds(data: bytes) -> object:
 
 
 def _matched(kernel: SimpleNamespace, data: bytes, *, three: bool = False) -> object:
-    answers = kernel.clientanswers
+    answers = kernel.add_responses
     owed = {ledger: answers.Owed() for ledger in (1, 2)}
     owed[1].push(5, 6)
     owed[1].push_each((5, 9, 1 << 40))
@@ -40,7 +40,7 @@ def _matched(kernel: SimpleNamespace, data: bytes, *, three: bool = False) -> ob
     whole = answers.whole_frames(area, 0, len(data), 4096)
     try:
         if three:
-            plain = kernel.v3plain.PlainAnswerV3()
+            plain = kernel.v3_fast_path.PlainAnswerV3()
             end = answers.take_v3(area, 0, whole, owed, found, plain)
         else:
             end = answers.take_v2(area, 0, whole, owed, found)
@@ -67,7 +67,7 @@ def _add_answers() -> list[bytes]:
 def check_batch(data: bytes) -> object:
     """Entries after their sizes: the kernel finds those that are right, as the codec and the digests do."""
     body = bytes(32) + data
-    sound = alike(lambda kernel: kernel.clientreads.check_sizes(body, 32))
+    sound = alike(lambda kernel: kernel.batch_reads.check_sizes(body, 32))
     if sound is not None:
         return "sizes"
     counts = []
@@ -77,7 +77,7 @@ def check_batch(data: bytes) -> object:
         if kind in (DigestType.CRC32C, DigestType.DUMMY):
             size = digests.digest_size
             taken = alike(
-                lambda kernel, size=size: kernel.clientreads.verified(  # type: ignore[misc]
+                lambda kernel, size=size: kernel.batch_reads.verified(  # type: ignore[misc]
                     body, 32, LEDGER, 0, 3, size, tuple
                 )
             )

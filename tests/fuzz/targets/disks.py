@@ -9,19 +9,19 @@ from uuid import UUID
 
 from bkbox.base.limits import LONG_POLL_MS_MAX
 from bkbox.bookie.bookie import Bookie
+from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.errors import BootError, DiskError
-from bkbox.kernel.answers import AnswerWriter
-from bkbox.kernel.batches import Located, segments
-from bkbox.storage.checkpoint import Checkpoint, write_checkpoint
-from bkbox.storage.disk import DiskStore
-from bkbox.storage.entrylog import ENTRY_LOG_DIR
-from bkbox.storage.identity import DiskIdentity
-from bkbox.storage.journal import Journal
-from bkbox.storage.orderedstore import MemoryStore
-from bkbox.storage.prepare import format_disk
-from bkbox.storage.records import AckAfter, Kind
-from bkbox.storage.scan import read_segment
-from bkbox.storage.segment import (
+from bkbox.ipc.frame_spans import FrameSpan, segments
+from bkbox.storage.disk.checkpoint import Checkpoint, write_checkpoint
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.format_disk import format_disk
+from bkbox.storage.disk.identity import DiskIdentity
+from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR
+from bkbox.storage.index.ordered_store import MemoryStore
+from bkbox.storage.log.journal import Journal
+from bkbox.storage.log.records import AckAfter, Kind
+from bkbox.storage.log.scan import read_segment
+from bkbox.storage.log.segment import (
     ENTRY_LOG_MAGIC,
     JOURNAL_MAGIC,
     ScannedRecord,
@@ -247,7 +247,7 @@ def check_bookie(data: bytes) -> object:
     return tuple(sorted(codes, key=repr))
 
 
-def _groups(area: memoryview, segment: Located, *, apart: bool) -> list[Located]:
+def _groups(area: memoryview, segment: FrameSpan, *, apart: bool) -> list[FrameSpan]:
     """The frames as one group, or each as a group of its own, which sees what those before it have done."""
     if not apart:
         return [segment]
@@ -260,7 +260,7 @@ def _groups(area: memoryview, segment: Located, *, apart: bool) -> list[Located]
     return found
 
 
-def carried_out(bookie: Bookie, area: memoryview, segment: Located) -> list[bytes]:
+def carried_out(bookie: Bookie, area: memoryview, segment: FrameSpan) -> list[bytes]:
     """The bodies of the answers to one group."""
     taken: list[tuple[memoryview, int]] = []
 

@@ -7,7 +7,7 @@ from array import array
 from types import SimpleNamespace
 
 from bkbox.errors import BkboxError, EncodingError, FrameError
-from bkbox.storage.segment import RECORD_HEADER_BYTES, decode_record
+from bkbox.storage.log.segment import RECORD_HEADER_BYTES, decode_record
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import bodies, complete_frames
@@ -106,13 +106,13 @@ def _without_priority(
 
 def plain_request(kernel: SimpleNamespace, data: bytes) -> v3.AddRequest | v3.ReadRequest | None:
     """The request that the kernel finds in a body; None: not plain."""
-    plain = kernel.v3plain.PlainV3()
+    plain = kernel.v3_fast_path.PlainV3()
     found = plain.parse(exact(data), 0, len(data))
     if found == 0:
         return None
     key = data[plain.key_at : plain.key_at + 20] if plain.key_at else None
     assert key is None or len(key) == 20
-    if found == kernel.v3plain.READ:
+    if found == kernel.v3_fast_path.READ:
         header = v3.Header(Operation.READ_ENTRY, plain.txn)
         return v3.ReadRequest(header, plain.ledger, plain.entry, key)
     assert key is not None
@@ -135,15 +135,15 @@ def _response_v3(data: bytes) -> object:
 
 def plain_response(kernel: SimpleNamespace, data: bytes) -> v3.Response | None:
     """The answer that the kernel finds in a body; None: not plain."""
-    plain = kernel.v3plain.PlainAnswerV3()
+    plain = kernel.v3_fast_path.PlainAnswerV3()
     found = plain.parse(exact(data), 0, len(data))
     if found == 0:
         return None
     code = next(code for code in Code if code.v3 == plain.code)
-    if found == kernel.v3plain.ADD:
+    if found == kernel.v3_fast_path.ADD:
         return v3.AddResponse(plain.txn, code, plain.ledger, plain.entry)
     body = data[plain.body_at : plain.body_end] if plain.body_at else None
-    lac = None if plain.lac == kernel.v3plain.NO_LAC else plain.lac
+    lac = None if plain.lac == kernel.v3_fast_path.NO_LAC else plain.lac
     return v3.ReadResponse(plain.txn, code, plain.ledger, plain.entry, body, lac)
 
 
@@ -163,7 +163,7 @@ def check_cut(data: bytes) -> object:
     except FrameError as error:
         end = FrameError, str(error)
     kernels = alike(
-        lambda kernel: kernel.clientanswers.whole_frames(exact(data), 0, len(data), LIMIT)
+        lambda kernel: kernel.add_responses.whole_frames(exact(data), 0, len(data), LIMIT)
     )
     assert kernels == end
     return type(end)
@@ -220,21 +220,21 @@ def _walked(kernel: SimpleNamespace, data: bytes) -> object:
     area = exact(data)
     slow: list[bytes] = []
     reads: list[tuple[int, int, int, int]] = []
-    walk = kernel.walk.Walk()
+    walk = kernel.dispatch.Walk()
     for ledger in HOT:
-        walk.hot[ledger] = kernel.adds.HotLedger(ledger, KEY)
+        walk.hot[ledger] = kernel.add_group.HotLedger(ledger, KEY)
     for ledger in FILLED:
-        walk.filled[ledger] = kernel.adds.HotLedger(ledger, KEY)
-    adds = kernel.adds.AddBatch()
+        walk.filled[ledger] = kernel.add_group.HotLedger(ledger, KEY)
+    adds = kernel.add_group.AddBatch()
     adds.begin(area)
 
     def read(version: int, txn: int, ledger: int, entry: int) -> bytes:
         reads.append((version, txn, ledger, entry))
         return b"\0\0\0\x01r"
 
-    batch = kernel.reads.ReadBatch(
-        kernel.recent.Finder(lambda *_: None, 1 << 20),
-        kernel.fetch.Fetch(NoSource(), NoSource()),
+    batch = kernel.read_group.ReadBatch(
+        kernel.memtable.Finder(lambda *_: None, 1 << 20),
+        kernel.entry_reader.Fetch(NoSource(), NoSource()),
         lambda _ledger: -1,
         read,
     )
@@ -245,7 +245,7 @@ def _walked(kernel: SimpleNamespace, data: bytes) -> object:
     except ValueError as error:
         return str(error)  # the front-end passes on whole frames only
     slot = memoryview(bytearray(64 + 64 * len(data)))
-    writer = kernel.answers.AnswerWriter(lambda _used: slot)
+    writer = kernel.response_writer.AnswerWriter(lambda _used: slot)
     batch.serve(writer)
     adds.answer(writer, 0, 0, lambda _number: b"")
     return slow, _records(adds), reads, bytes(slot[: writer.used]), adds.recovered

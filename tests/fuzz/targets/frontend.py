@@ -8,9 +8,9 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 from bkbox.errors import DiskError, EncodingError, FrameError
-from bkbox.frontend.intake import Intake
-from bkbox.frontend.lateanswers import without_entries
-from bkbox.frontend.routing import Purpose
+from bkbox.frontend.ledger_directory import Purpose
+from bkbox.frontend.overload.overload_responses import without_entries
+from bkbox.frontend.request_router import Intake
 from bkbox.storage.files import Space
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
@@ -104,9 +104,9 @@ class _Router:
 
 
 def _session_of(kernel: SimpleNamespace) -> type:
-    """A connection over this kernel, as bkbox.frontend.session has it."""
+    """A connection over this kernel, as bkbox.frontend.client_session has it."""
 
-    class Session(kernel.stream.Stream):  # type: ignore[name-defined,misc]
+    class Session(kernel.connection.Stream):  # type: ignore[name-defined,misc]
         __slots__ = ("intake",)
 
         def take_slowly(self, frame: memoryview) -> bool:
@@ -136,8 +136,8 @@ class Connection:
         self._slot = slot
         self.poll = _Poll()
         with _in_place_of_epoll(self.poll):
-            self.turns = kernel.turns.Turns(_ENDLESS, self._end)
-        self.lane = kernel.routes.Lane(lambda: slot)
+            self.turns = kernel.event_loop.Turns(_ENDLESS, self._end)
+        self.lane = kernel.routing.Lane(lambda: slot)
         routes = self.turns.common.routes
         routes.lanes.append(self.lane)
         for ledger in (0, 1, 2, 1 << 62):

@@ -6,10 +6,17 @@ import asyncio
 import struct
 
 from bkbox.base.ids import EntryId
-from bkbox.client.adds import AddPacker, AddSend, Numbers
-from bkbox.client.matching import Reply, Request, Waiting, decode_batch, decode_v2, decode_v3
-from bkbox.client.stream import Stream
-from bkbox.client.turn import TurnEnd
+from bkbox.client.connection.adds import AddPacker, AddSend, Numbers
+from bkbox.client.connection.flush_batcher import TurnEnd
+from bkbox.client.connection.framed_connection import Stream
+from bkbox.client.connection.response_matcher import (
+    Reply,
+    Request,
+    Waiting,
+    decode_batch,
+    decode_v2,
+    decode_v3,
+)
 from bkbox.errors import BugError
 from bkbox.ipc import messages
 from bkbox.protocol.effects import SendAdds
@@ -17,7 +24,7 @@ from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager
-from bkbox.wire.ledger import DigestType
+from bkbox.wire.metadata.ledger import DigestType
 from bkbox.wire.v3_format import Operation
 from tests.fuzz.target import KEY, Choices, Target, hex_in, vectors
 from tests.fuzz.targets.frames import plain_answers

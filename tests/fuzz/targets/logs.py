@@ -10,11 +10,11 @@ from uuid import UUID
 from bkbox.base.ids import MAX_ID
 from bkbox.base.limits import RUN_ENTRIES_MAX
 from bkbox.errors import DamagedError, DiskError, FormatVersionError
-from bkbox.kernel.checksum import crc32c
-from bkbox.storage import checkpoint, identity, marker
-from bkbox.storage.records import GAP_BODY, OFFSET, Kind, LedgerRecord, Record, ledger_record
-from bkbox.storage.scan import SegmentFindings, read_segment
-from bkbox.storage.segment import (
+from bkbox.native.checksum import crc32c
+from bkbox.storage.disk import checkpoint, dirty_marker, identity
+from bkbox.storage.log.records import GAP_BODY, OFFSET, Kind, LedgerRecord, Record, ledger_record
+from bkbox.storage.log.scan import SegmentFindings, read_segment
+from bkbox.storage.log.segment import (
     ENTRY_LOG_MAGIC,
     RECORD_HEADER_BYTES,
     SEGMENT_HEADER_BYTES,
@@ -132,8 +132,8 @@ def _read_with(
     expected: SegmentFindings,
 ) -> object:
     """Read with a LogScan, in chunks: finds what was found alone."""
-    recent, tally = kernel.recent.Recent(64), kernel.tally.Tally()
-    scan = kernel.logscan.LogScan(NAME.seed, NAME.segment)
+    recent, tally = kernel.memtable.Recent(64), kernel.ledger_counts.Tally()
+    scan = kernel.log_scan.LogScan(NAME.seed, NAME.segment)
     others: list[tuple[int, int, bytes]] = []
 
     def other(offset: int, kind: int, body: bytes) -> None:
@@ -162,7 +162,7 @@ def _read_with(
         elif kind != Kind.SYNCED or len(body) != OFFSET.size:
             rest.append((offset, kind, body))
     assert others == rest
-    place = kernel.recent.Place()
+    place = kernel.memtable.Place()
     for ids, where in latest.items():
         assert recent.find(*ids, place)
         assert (place.offset, place.length) == where
@@ -200,7 +200,7 @@ def check_run(data: bytes) -> object:
 
 
 def _decoded(kernel: SimpleNamespace, first: int, value: bytes) -> object:
-    run = kernel.runs.Run(1, first, value)
+    run = kernel.extents.Run(1, first, value)
     rows = run.entries()
     assert len(rows) == run.count <= 65_535
     near = [entry_id for entry_id, *_ in rows[:5] + rows[-3:]]
@@ -213,7 +213,7 @@ def _decoded(kernel: SimpleNamespace, first: int, value: bytes) -> object:
 def _encoded(kernel: SimpleNamespace, choices: Choices) -> object:
     first, offset, length = choices.id() >> 1, 64, 40
     choices.below(2)
-    encoder = kernel.runs.RunEncoder()
+    encoder = kernel.extents.RunEncoder()
     rows, found = [], []
 
     def end() -> None:
@@ -242,7 +242,7 @@ def _runs() -> list[bytes]:
     made = [b"\0\1" + bytes(range(60))]
     for shape in ((40, 1, 0), (40, 2, 0), (0, 1, 100), (0, 3, 9)):
         length, step, gap = shape
-        encoder = INTERPRETED.runs.RunEncoder()
+        encoder = INTERPRETED.extents.RunEncoder()
         at = 64
         for number in range(5):
             size = length or 20 + number
@@ -305,8 +305,8 @@ def _fetched(kernel: SimpleNamespace, data: bytes) -> object:
         (one, number): bytes(log[at + 16 : at + 16 + size]) for one, number, at, size in records
     }
     source = _Bytes(bytes(log), choices.number(2))
-    fetch = kernel.fetch.Fetch(source, source)
-    place = kernel.recent.Place()
+    fetch = kernel.entry_reader.Fetch(source, source)
+    place = kernel.memtable.Place()
     outcomes = []
     for _ in range(choices.below(4) + 1):
         room = exact(bytes(4096))
@@ -360,14 +360,14 @@ def check_document(data: bytes) -> object:
     if sealed:
         content = content.partition(b"\n")[0] + b"\n"
         content += b"%08x\n" % crc32c(content)
-    name = (checkpoint.CHECKPOINT_NAME, identity.DISK_NAME, marker.MARKER_NAME)[kind]
+    name = (checkpoint.CHECKPOINT_NAME, identity.DISK_NAME, dirty_marker.MARKER_NAME)[kind]
     files = MemoryFiles({DISK / name: bytearray(content)})
     if kind == 2:
-        found = marker.read_marker(files, DISK)
+        found = dirty_marker.read_marker(files, DISK)
         assert found is not None
-        run = marker.Run("boot", marker.AckAfter.SYNC, "run")
-        assert marker.begin_run(files, DISK, run) == found
-        assert marker.read_marker(files, DISK).runs[-1:] == (run,)  # type: ignore[union-attr]
+        run = dirty_marker.Run("boot", dirty_marker.AckAfter.SYNC, "run")
+        assert dirty_marker.begin_run(files, DISK, run) == found
+        assert dirty_marker.read_marker(files, DISK).runs[-1:] == (run,)  # type: ignore[union-attr]
         return len(found.runs), len(found.failures), found.is_host_crash("boot")
     try:
         if kind == 0:
@@ -389,9 +389,9 @@ def _documents() -> list[bytes]:
     files = MemoryFiles()
     checkpoint.write_checkpoint(files, DISK, checkpoint.Checkpoint(3, 4, 500, 64, None, held=True))
     identity.write_identity(files, DISK, identity.DiskIdentity(UUID(int=7), "b:1", "i"))
-    marker.begin_run(files, DISK, marker.Run("boot", marker.AckAfter.WRITE, "r"))
-    marker.record_failure(files, DISK, "sync failed")
-    names = (checkpoint.CHECKPOINT_NAME, identity.DISK_NAME, marker.MARKER_NAME)
+    dirty_marker.begin_run(files, DISK, dirty_marker.Run("boot", dirty_marker.AckAfter.WRITE, "r"))
+    dirty_marker.record_failure(files, DISK, "sync failed")
+    names = (checkpoint.CHECKPOINT_NAME, identity.DISK_NAME, dirty_marker.MARKER_NAME)
     made = []
     for kind, name in enumerate(names):
         data = bytes(files.files[DISK / name])

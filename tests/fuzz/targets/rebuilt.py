@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from bkbox.errors import BootError, DiskError
-from bkbox.storage.checkpoint import Checkpoint, write_checkpoint
-from bkbox.storage.disk import ReplayReport
-from bkbox.storage.entrylog import ENTRY_LOG_DIR
-from bkbox.storage.index import LedgerIndex
-from bkbox.storage.orderedstore import MemoryStore
-from bkbox.storage.rebuild import _Rebuild
-from bkbox.storage.records import LedgerRecord
-from bkbox.storage.scan import read_segment
-from bkbox.storage.segment import ENTRY_LOG_MAGIC, SegmentName, segment_file_name
+from bkbox.storage.disk.checkpoint import Checkpoint, write_checkpoint
+from bkbox.storage.disk.disk import ReplayReport
+from bkbox.storage.disk.rebuild import _Rebuild
+from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR
+from bkbox.storage.index.index import LedgerIndex
+from bkbox.storage.index.ordered_store import MemoryStore
+from bkbox.storage.log.records import LedgerRecord
+from bkbox.storage.log.scan import read_segment
+from bkbox.storage.log.segment import ENTRY_LOG_MAGIC, SegmentName, segment_file_name
 from tests.fuzz.memoryfiles import MemoryFiles
 from tests.fuzz.target import Choices, Target
 from tests.fuzz.targets.disks import (

@@ -8,9 +8,8 @@ from typing import Any
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import EncodingError
-from bkbox.wire import (
-    auth,
-    availability,
+from bkbox.wire import auth, availability
+from bkbox.wire.metadata import (
     cookie,
     layout,
     ledger_metadata,

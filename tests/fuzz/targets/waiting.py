@@ -7,12 +7,12 @@ from copy import deepcopy
 from pathlib import Path
 
 from bkbox.bookie.bookie import Bookie
+from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.errors import EncodingError, FrameError
-from bkbox.frontend.lateanswers import without_entries
-from bkbox.kernel.answers import AnswerWriter
-from bkbox.kernel.batches import segments
+from bkbox.frontend.overload.overload_responses import without_entries
+from bkbox.ipc.frame_spans import segments
 from bkbox.storage.files import AppendFile, ReadFile
-from bkbox.storage.orderedstore import MemoryStore
+from bkbox.storage.index.ordered_store import MemoryStore
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import bodies

@@ -16,7 +16,7 @@ from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import HandleClosedError, MetadataUnavailableError
 from bkbox.metadata import connect, init_cluster
 from bkbox.metadata.zookeeper import ZooKeeperStore
-from bkbox.wire.service_info import rpc_service_info
+from bkbox.wire.metadata.service_info import rpc_service_info
 from tests.harness.processes import free_port, wait_for
 from tests.harness.zookeeper import Proxy, ZooKeeper, expire
 

@@ -20,7 +20,7 @@ from bkbox.metadata import init_cluster
 from bkbox.metadata.liveness import Process, this_process
 from bkbox.metadata.zookeeper import ZooKeeperStore
 from bkbox.metadata.zookeeper.registration import PROCESS_PROPERTY, payload, process_of
-from bkbox.wire.service_info import Endpoint, ServiceInfo, decode, encode, rpc_service_info
+from bkbox.wire.metadata.service_info import Endpoint, ServiceInfo, decode, encode, rpc_service_info
 from tests.harness.zookeeper import ZooKeeper, expire
 
 BOOKIE = BookieId("127.0.0.1:3181")

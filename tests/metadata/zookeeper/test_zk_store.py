@@ -20,10 +20,10 @@ from bkbox.errors import (
 from bkbox.metadata import connect, create, init_cluster
 from bkbox.metadata.base import RANGE_LEDGERS_MAX, MetadataStore
 from bkbox.metadata.zookeeper import ZooKeeperStore
-from bkbox.wire import ledger_metadata
-from bkbox.wire.ledger import LedgerState
-from bkbox.wire.paths import PathLayout, ledger_path
-from bkbox.wire.service_info import HostPort, ServiceInfo, rpc_service_info
+from bkbox.wire.metadata import ledger_metadata
+from bkbox.wire.metadata.ledger import LedgerState
+from bkbox.wire.metadata.paths import PathLayout, ledger_path
+from bkbox.wire.metadata.service_info import HostPort, ServiceInfo, rpc_service_info
 from tests.harness.java import java_command
 from tests.harness.zookeeper import Proxy, ZooKeeper
 

@@ -15,7 +15,7 @@ from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.underreplication import ZooKeeperUnderReplication
-from bkbox.wire.underreplication import UnderreplicatedLedger
+from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 from tests.harness.zookeeper import CREATE, CREATE2, DELETE, Proxy, ZooKeeper, expire
 
 LEDGER = LedgerId(10_000)

@@ -25,7 +25,7 @@ from bkbox.metadata.zookeeper.nodes import (
     NoNodeError,
     NotEmptyError,
 )
-from bkbox.wire.service_info import rpc_service_info
+from bkbox.wire.metadata.service_info import rpc_service_info
 from tests.harness.zookeeper import CREATE2, DELETE, MULTI, SET, SYNC, Proxy, ZooKeeper
 
 T = TypeVar("T")

@@ -64,7 +64,7 @@ if "MOVE_POINTS" in os.environ:
     _folder = Path(os.environ["MOVE_POINTS"])
     _role_here = _role()
     if _role_here == "worker":
-        from bkbox.worker.moves import Moves
+        from bkbox.worker.ledger_migration import Moves
 
         Moves.answer = _around(Moves.answer, 1)  # type: ignore[method-assign]
     elif _role_here == "frontend":
@@ -76,7 +76,9 @@ if "MOVE_POINTS" in os.environ:
 
         _Drainer.tell = _around_async(_Drainer.tell, 1)  # type: ignore[method-assign]
     elif _role_here == "supervisor":
-        from bkbox.supervisor import moving
+        from bkbox.supervisor.disks import ledger_migration
 
-        moving._call = _around_async(moving._call, 1)
-        moving.Moving._tell_frontend = _around_async(moving.Moving._tell_frontend, 1)  # type: ignore[method-assign]
+        ledger_migration._call = _around_async(ledger_migration._call, 1)
+        ledger_migration.Moving._tell_frontend = _around_async(
+            ledger_migration.Moving._tell_frontend, 1
+        )  # type: ignore[method-assign]

@@ -8,7 +8,7 @@ from textual.app import ComposeResult
 from textual.css.query import NoMatches
 from textual.widgets import Static
 
-from bkbox.api.admin.members import DOWN, READ_ONLY, WRITABLE
+from bkbox.api.admin.cluster_members import DOWN, READ_ONLY, WRITABLE
 from bkbox.errors import BkboxError
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import COLUMNS, row

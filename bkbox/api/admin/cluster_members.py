@@ -1,0 +1,77 @@
+"""The bookies of a cluster, as its metadata store knows them and as they say of themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bkbox.config.values import join_address
+from bkbox.wire.metadata.service_info import (
+    ADMIN_ENDPOINT_ID,
+    VERSION_PROPERTY,
+    Endpoint,
+    ServiceInfo,
+)
+
+if TYPE_CHECKING:
+    from bkbox.client.placement.topology import Topology
+    from bkbox.metadata.base import MetadataStore
+
+WRITABLE, READ_ONLY, DOWN = "writable", "read-only", "down"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """A bookie; ``address`` is None if it is not registered or did not say how it is reached, ``rack`` where nobody was
+    asked for racks. ``version`` and ``admin``, the address of its admin API, are what it says; Apache's bookies say no
+    version.
+    """
+
+    id: str
+    address: str | None
+    mode: str
+    rack: str | None = None
+    version: str | None = None
+    admin: str | None = None
+
+
+async def members_of(store: MetadataStore, topology: Topology | None = None) -> list[Member]:
+    """All bookies that the cluster knows, by id. "down": the cluster knows its cookie, and it is not registered. Raises
+    MetadataError."""
+    registered = await store.bookies()
+    known = sorted({*registered, *await store.cookies()})
+    hosts = {
+        bookie: rpc.host
+        for bookie, there in registered.items()
+        if (rpc := there.service_info.rpc) is not None
+    }
+    racks = {} if topology is None else await topology.racks(hosts)
+    members = []
+    for bookie in known:
+        if bookie not in registered:
+            members.append(Member(bookie, None, DOWN))
+            continue
+        there = registered[bookie]
+        info = there.service_info
+        members.append(
+            Member(
+                bookie,
+                None if info.rpc is None else join_address(*info.rpc),
+                READ_ONLY if there.read_only else WRITABLE,
+                racks.get(bookie),
+                dict(info.properties).get(VERSION_PROPERTY),
+                _admin_address(info),
+            )
+        )
+    return members
+
+
+def _admin_address(info: ServiceInfo) -> str | None:
+    for endpoint in info.endpoints:
+        if endpoint.id == ADMIN_ENDPOINT_ID and endpoint.protocol in ("http", "https"):
+            return url_of(endpoint)
+    return None
+
+
+def url_of(endpoint: Endpoint) -> str:
+    return f"{endpoint.protocol}://{join_address(endpoint.host, endpoint.port)}"

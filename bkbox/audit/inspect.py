@@ -1,0 +1,220 @@
+"""Looks at one ledger of a cluster: asks every bookie that its metadata name what it has, and reads what is to be read.
+
+A bookie is asked for its list of entries. One that gives none (Java's DbLedgerStorage does not even answer) is read
+instead, every entry that it has to hold, in batches. With ``read_all`` every copy of every entry is read. Whatever is
+read has its digest checked, and copies of the same entry are compared. Of a ledger that is not closed the bookies of
+its last ensemble are asked, too, whether they know what they have: too many that do not keep it from being recovered.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bkbox.audit.bookie_timeouts import Patience
+from bkbox.audit.compare import CopyComparer
+from bkbox.audit.copies import CopyReader, Read, why_of
+from bkbox.audit.judgement import Disagreement, Fault, Look, ranges_of
+from bkbox.base.ids import BookieId
+from bkbox.client.connection.pool import BookiePool, Listing
+from bkbox.protocol.audit import clipped
+from bkbox.protocol.events import NoAnswer
+from bkbox.protocol.repair import expected_entries, missing
+from bkbox.repair.replication.entry_inventory import runs_of
+from bkbox.wire import v3
+from bkbox.wire.codes import Code, Evidence
+from bkbox.wire.digest import DigestManager
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+
+WINDOW_ENTRIES = 1_024
+WINDOW_BYTES = 2 << 20
+"""What is read of one ledger from each bookie before the copies are compared, about."""
+
+_NOT_LISTED = "not in its list of entries"
+_LIST_TRIES = 2
+
+
+@dataclass(slots=True)
+class Looked:
+    """At one ledger. ``copies`` were read, ``size`` bytes."""
+
+    looks: dict[BookieId, Look] = field(default_factory=dict)
+    disagreements: list[Disagreement] = field(default_factory=list)
+    copies: int = 0
+    size: int = 0
+
+
+@dataclass(slots=True)
+class Learnt:
+    """What was learnt of the bookies of a cluster, which outlives one look."""
+
+    patience: Patience
+    unlisting: set[BookieId] = field(default_factory=set)
+    without_batches: set[BookieId] = field(default_factory=set)
+
+
+class Looker:
+    """At the ledgers of a cluster. ``registered``: the bookies that are there; ``spend``: waits until so many bytes
+    more may have been read; ``read_all``: see above."""
+
+    def __init__(
+        self,
+        pool: BookiePool,
+        registered: frozenset[BookieId],
+        learnt: Learnt,
+        spend: Callable[[int], Awaitable[None]],
+        *,
+        read_all: bool,
+    ) -> None:
+        self._pool = pool
+        self._registered = registered
+        self._learnt = learnt
+        self._patience = learnt.patience
+        self._spend = spend
+        self._read_all = read_all
+
+    async def look(self, metadata: LedgerMetadata) -> Looked:
+        """Raises nothing but what is a defect."""
+        found = Looked()
+        members = sorted(metadata.bookies())
+        answers = await asyncio.gather(*(self._listed(bookie, metadata) for bookie in members))
+        to_read: dict[BookieId, list[range]] = {}
+        for bookie, (look, parts) in zip(members, answers, strict=True):
+            found.looks[bookie] = look
+            if parts:
+                to_read[bookie] = parts
+        if to_read:
+            await self._read_windows(metadata, to_read, found)
+        return found
+
+    # ---- lists ----------------------------------------------------------------------------------
+
+    async def _listed(self, bookie: BookieId, metadata: LedgerMetadata) -> tuple[Look, list[range]]:
+        """What the list of a bookie shows, and what is to be read from it."""
+        if bookie not in self._registered:
+            return Look(is_gone=True), []
+        expected = list(expected_entries(metadata, bookie))
+        is_open = metadata.state is not LedgerState.CLOSED
+        if not expected and not (is_open and bookie in metadata.last_fragment.ensemble):
+            return Look(), []
+        if why := self._patience.why_mute(bookie):
+            return Look(why_silent=why), []
+        if bookie in self._learnt.unlisting:
+            limbo = is_open and await self._in_limbo(bookie, metadata.ledger_id)
+            return Look(in_limbo=limbo), expected
+        listing = await self._list(bookie, metadata.ledger_id)
+        if listing.available is not None:
+            absent = list(missing(expected, runs_of(listing.available)))
+            present = list(missing(expected, [(part.start, part.stop - 1) for part in absent]))
+            if listing.answer is Code.EUNKNOWNLEDGERSTATE:
+                look = Look(in_limbo=True, withheld=absent)
+                return look, present if self._read_all else []
+            faults = {(Fault.MISSING, _NOT_LISTED): absent} if absent else {}
+            return Look(faults=faults), present if self._read_all else []
+        if listing.answer.evidence is Evidence.NEGATIVE:
+            faults = {(Fault.MISSING, why_of(listing.answer)): expected} if expected else {}
+            return Look(faults=faults), []
+        if listing.answer is Code.EUNKNOWNLEDGERSTATE:
+            return Look(in_limbo=True, withheld=expected), []
+        if listing.answer in (Code.EBADREQ, Code.EIO, NoAnswer.TIMEOUT, NoAnswer.NOT_UNDERSTOOD):
+            # Its storage cannot list, or it is in trouble: reads tell which it is.
+            limbo = is_open and await self._in_limbo(bookie, metadata.ledger_id)
+            return Look(in_limbo=limbo, gave_no_list=listing.answer is not Code.EIO), expected
+        return Look(why_silent=why_of(listing.answer)), []
+
+    async def _in_limbo(self, bookie: BookieId, ledger: int) -> bool:
+        """Whether a bookie that gives no list says that it does not know what it has."""
+        reply = await self._pool.read_lac(bookie, ledger)  # version 2 has no word for limbo
+        says = isinstance(reply.response, v3.ReadLacResponse) and reply.response.limbo
+        return bool(says) or reply.answer is Code.EUNKNOWNLEDGERSTATE
+
+    async def _list(self, bookie: BookieId, ledger: int) -> Listing:
+        for tries in range(_LIST_TRIES):
+            listing = await self._pool.listing(bookie, ledger)
+            if isinstance(listing.answer, Code):
+                self._patience.answered(bookie)
+                break
+            if listing.answer is NoAnswer.TIMEOUT:
+                break  # as of Java's DbLedgerStorage
+            self._patience.unanswered(bookie, why_of(listing.answer))
+            await asyncio.sleep(0.1 * 2**tries)
+        return listing
+
+    # ---- reads ----------------------------------------------------------------------------------
+
+    async def _read_windows(
+        self, metadata: LedgerMetadata, to_read: dict[BookieId, list[range]], found: Looked
+    ) -> None:
+        uniform = metadata.write_quorum == metadata.ensemble_size
+        if metadata.digest_type is None or metadata.password is None:
+            why = "the metadata have no digest type or no password: nothing can be checked"
+            for bookie, unread in to_read.items():
+                found.looks[bookie].faults[Fault.UNKNOWN, why] = unread
+            return
+        digests = DigestManager(metadata.ledger_id, metadata.digest_type, metadata.password)
+        reader = CopyReader(
+            self._pool, digests, self._patience, self._learnt.without_batches, uniform=uniform
+        )
+        reads: dict[BookieId, list[Read]] = {bookie: [] for bookie in to_read}
+        comparer = CopyComparer(metadata)
+        for window in _windows(metadata, to_read):
+            parts = {bookie: _within(wanted, window) for bookie, wanted in to_read.items()}
+            asked = {bookie: some for bookie, some in parts.items() if some}
+            answers = await asyncio.gather(*(reader.read(*each) for each in asked.items()))
+            for bookie, read in zip(asked, answers, strict=True):
+                found.copies += len(read.good)
+                found.size += read.size
+                reads[bookie].append(read)
+            comparer.add({bookie: read.good for bookie, read in zip(asked, answers, strict=True)})
+            await self._spend(sum(read.size for read in answers))
+            for read in answers:
+                read.good = []
+        found.disagreements = comparer.finish()
+        for bookie, some in reads.items():
+            self._conclude(bookie, to_read[bookie], some, found)
+
+    def _conclude(
+        self, bookie: BookieId, wanted: Sequence[range], reads: Sequence[Read], found: Looked
+    ) -> None:
+        """Put what the reads showed beside what the list did."""
+        look = found.looks[bookie]
+        if look.gave_no_list and any(read.good or _denials(read) for read in reads):
+            self._learnt.unlisting.add(bookie)
+        if any(read.in_limbo for read in reads):
+            look.in_limbo = True
+        for read in reads:
+            look.withheld += ranges_of(read.withheld)
+            for key, parts in read.fault_ranges().items():
+                look.faults.setdefault(key, []).extend(parts)
+        unknown = {key: parts for key, parts in look.faults.items() if key[0] is Fault.UNKNOWN}
+        count = sum(len(part) for parts in unknown.values() for part in parts)
+        if len(unknown) == len(look.faults) and count == sum(map(len, wanted)):
+            (_, why) = next(iter(unknown))
+            found.looks[bookie] = Look(in_limbo=look.in_limbo, why_silent=why)
+        elif look.in_limbo:
+            # What it denies it may have had: it says itself that it does not know.
+            look.withheld += look.entries_of(Fault.MISSING)
+            look.withheld.sort(key=lambda part: part.start)
+            look.faults = {k: v for k, v in look.faults.items() if k[0] is not Fault.MISSING}
+
+
+def _denials(read: Read) -> bool:
+    return any(fault is Fault.MISSING for fault, _ in read.faults)
+
+
+def _windows(metadata: LedgerMetadata, to_read: Mapping[BookieId, Sequence[range]]) -> list[range]:
+    first = min(parts[0].start for parts in to_read.values())
+    stop = max(parts[-1].stop for parts in to_read.values())
+    entries = metadata.last_entry + 1
+    average = metadata.length / entries if entries > 0 else WINDOW_BYTES / WINDOW_ENTRIES
+    step = int(min(max(WINDOW_BYTES / max(average, 1.0), 1), WINDOW_ENTRIES))
+    return [range(at, min(at + step, stop)) for at in range(first, stop, step)]
+
+
+def _within(parts: Sequence[range], window: range) -> list[range]:
+    """What of ascending ranges lies in the window."""
+    low = bisect_right(parts, window.start, key=lambda part: part.stop)
+    high = bisect_left(parts, window.stop, key=lambda part: part.start)
+    return clipped(parts[low:high], window)

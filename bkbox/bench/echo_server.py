@@ -1,0 +1,98 @@
+"""The other end of the load generator: what there is to be measured when a bookie does nothing.
+
+A sink reads only the length of a frame and the ids that its answer has to repeat. It answers every
+add with EOK, having kept nothing or, with a file, having appended the bytes as they came ('the
+limit': no bookie can do less), and every read with an entry that has the right ids. Nothing is
+synced, checked or found again. Layouts: wire/v2.py.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+
+from bkbox.errors import FrameError
+from bkbox.native import memory
+
+_REQUEST_BYTES = 1 << 20
+_ADD_ANSWER = 28
+_OP_ADD = 1
+
+
+class Sink:
+    """One connection. ``size``: payload of the entries that reads are answered with, in bytes.
+    ``file``: descriptor of the file that adds are appended to, -1 for none."""
+
+    def __init__(self, link: socket.socket, size: int, file: int) -> None:
+        self.link = link
+        self.file = file
+        requests = bytearray(_REQUEST_BYTES)
+        self.requests = requests
+        self.requests_view = memoryview(requests)
+        self.limit = _REQUEST_BYTES
+        self.filled = 0
+        self.read_answer = _ADD_ANSWER + 32 + size
+        # As many answers as requests of the least size fit, made at once and sent at once.
+        self.answers_limit = 1 << 20
+        answers = bytearray(self.answers_limit + self.read_answer)
+        self.answers = answers
+        self.answers_view = memoryview(answers)
+        self.start = 0
+        self.end = 0
+
+    @property
+    def has_unsent(self) -> bool:
+        """Whether answers wait for room in the socket."""
+        return self.start < self.end
+
+    def receive(self) -> bool:
+        """Take what the peer has sent; False if it has closed the connection."""
+        size = self.link.recv_into(self.requests_view[self.filled :])
+        self.filled += size
+        return size > 0
+
+    def store(self) -> bool:
+        """Do what the whole frames that are there ask for, unless earlier answers wait; whether there is something to
+        send. Raises FrameError."""
+        if self.start == self.end:
+            done = self._take()
+            if done:
+                if self.file >= 0:
+                    os.write(self.file, self.requests_view[:done])
+                self.requests_view[: self.filled - done] = self.requests_view[done : self.filled]
+                self.filled -= done
+        return self.start < self.end
+
+    def send(self) -> bool:
+        """Send answers, as far as the socket takes them; whether all are sent."""
+        with contextlib.suppress(BlockingIOError):
+            self.start += self.link.send(self.answers_view[self.start : self.end])
+        return self.start == self.end
+
+    def _take(self) -> int:
+        at = 0
+        end = 0
+        while self.filled - at >= 24 and end < self.answers_limit:
+            length = memory.u32(self.requests, at) + 4
+            if length > self.limit or length < 24:
+                raise FrameError(f"a request of {length} bytes")
+            if length > self.filled - at:
+                break
+            if memory.u16(self.requests, at + 4) & 0xFF == _OP_ADD:
+                memory.put_u32(self.answers, end, _ADD_ANSWER - 4)
+                memory.copy(self.answers, end + 12, self.requests, at + 28, at + 44)
+                memory.put_u32(self.answers, end + 4, memory.u32(self.requests, at + 4))
+                memory.put_u32(self.answers, end + 8, 0)
+                end += _ADD_ANSWER
+            else:
+                memory.put_u32(self.answers, end, self.read_answer - 4)
+                memory.copy(self.answers, end + 12, self.requests, at + 8, at + 24)
+                memory.copy(self.answers, end + 28, self.requests, at + 8, at + 24)
+                memory.put_u32(self.answers, end + 4, memory.u32(self.requests, at + 4))
+                memory.put_u32(self.answers, end + 8, 0)
+                end += self.read_answer
+            at += length
+        self.start = 0
+        self.end = end
+        return at

@@ -1,0 +1,283 @@
+"""The load generator: one connection's closed loop of v2 requests, and the loop over connections.
+
+A stream has at most ``window`` requests on their way. It interleaves its ledgers request by request,
+as brokers do: the n-th request is for ledger ``n % ledgers`` and entry ``n // ledgers`` of the
+stream, so that an answer's ids say which request it belongs to, whatever the order of the answers.
+Requests are kept ready in a chunk, in which only the ids are patched; so an add costs its headers,
+and the copy into the socket.
+
+Entries are those of a ledger with the DUMMY digest: a header of 32 bytes and the payload, no sum.
+Layouts: wire/v2.py, wire/digest.py. Times are nanoseconds of ``perf_counter_ns``.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from array import array
+from time import perf_counter_ns
+
+from bkbox.errors import FrameError
+from bkbox.native import memory
+from bkbox.native.histogram import Histogram
+
+ADD = 1
+READ = 2
+
+ENDLESS = 1 << 62
+"""As ``entries`` of a stream: adds end when they are told to."""
+
+ADD_BYTES = 60
+"""An add without its payload: length 4, packet header 4, master key 20, entry header 32."""
+
+READ_BYTES = 24
+"""A read: length 4, packet header 4, ledger 8, entry 8."""
+
+ANSWER_BYTES = 28
+"""What every answer begins with: length 4, packet header 4, code 4, ledger 8, entry 8."""
+
+ENTRY_HEADER_BYTES = 32
+
+_ADD = ADD
+_READ = READ
+_ENDLESS = ENDLESS
+_ADD_HEADERS = ADD_BYTES
+_ANSWER_HEADERS = ANSWER_BYTES
+_ENTRY_HEADER = ENTRY_HEADER_BYTES
+_CODES = 256
+
+_VERSION = 2 << 24
+_CHUNK_BYTES = 192 << 10
+_ANSWERS_BYTES = 512 << 10
+
+
+class Stream:
+    """The requests of one connection: ``ledgers`` ledgers from ``first_ledger`` on.
+
+    ``entries`` is what each ledger holds: reads begin again from 0 after it. ``size`` is the
+    payload of an entry in bytes.
+    """
+
+    def __init__(
+        self,
+        kind: int,
+        first_ledger: int,
+        ledgers: int,
+        entries: int,
+        window: int,
+        size: int,
+        master_key: bytes,
+    ) -> None:
+        self.kind = kind
+        self.first_ledger = first_ledger
+        self.ledgers = ledgers
+        self.total = entries * ledgers if entries < ENDLESS // ledgers else ENDLESS
+        self.window = window
+        self.size = size
+        self.frame_bytes = _ADD_HEADERS + size if kind == ADD else READ_BYTES
+        self.count()
+        self.outstanding = 0
+        self.end = ENDLESS
+        self.next = 0
+        self.next_ledger = 0
+        self.next_entry = 0
+        self.oldest = 0
+        slots = 1
+        while slots < 4 * window:
+            slots *= 2
+        self.mask = slots - 1
+        self.sent_at = array("q", bytes(8 * slots))
+        self.chunk_frames = max(min(window, _CHUNK_BYTES // self.frame_bytes), 1)
+        chunk = bytearray(self.chunk_frames * self.frame_bytes)
+        self.chunk = chunk
+        self.chunk_view = memoryview(chunk)
+        self.chunk_start = 0
+        self.chunk_end = 0
+        self._prepare_chunk(master_key)
+        answer = _ANSWER_HEADERS + _ENTRY_HEADER + size
+        answers = bytearray(max(_ANSWERS_BYTES, 2 * answer))
+        self.answers = answers
+        self.answers_view = memoryview(answers)
+        self.filled = 0
+
+    def _prepare_chunk(self, master_key: bytes) -> None:
+        payload = bytes(number * 31 + 7 & 0xFF for number in range(self.size))
+        for number in range(self.chunk_frames):
+            at = number * self.frame_bytes
+            memory.put_i32(self.chunk, at, self.frame_bytes - 4)
+            memory.put_i32(self.chunk, at + 4, _VERSION | self.kind << 16)
+            if self.kind == _ADD:
+                self.chunk_view[at + 8 : at + 28] = master_key
+                self.chunk_view[at + _ADD_HEADERS : at + self.frame_bytes] = payload
+
+    def count(self) -> None:
+        """Count from here on; what is on its way counts too, with the whole time it takes."""
+        self.latency = Histogram()
+        self.codes = array("q", bytes(8 * _CODES))
+        self._codes = self.codes
+        self.answered = 0
+
+    def fill(self, now: int) -> None:
+        """Make the chunk of as many requests as the window has room for; the last chunk is sent."""
+        room = self.window - self.outstanding
+        if room > self.chunk_frames:
+            room = self.chunk_frames
+        if room > self.end - self.next:
+            room = self.end - self.next
+        if room > self.oldest + self.mask + 1 - self.next:
+            room = self.oldest + self.mask + 1 - self.next
+        at = 0
+        for _ in range(room):
+            ledger = self.first_ledger + self.next_ledger
+            if self.kind == _ADD:
+                memory.put_i64(self.chunk, at + 28, ledger)
+                memory.put_i64(self.chunk, at + 36, self.next_entry)
+                memory.put_i64(self.chunk, at + 44, self._confirmed())
+                memory.put_i64(self.chunk, at + 52, (self.next_entry + 1) * self.size)
+            else:
+                memory.put_i64(self.chunk, at + 8, ledger)
+                memory.put_i64(self.chunk, at + 16, self.next_entry)
+            self.sent_at[self.next & self.mask] = now
+            at += self.frame_bytes
+            self.next += 1
+            self.next_ledger += 1
+            if self.next_ledger == self.ledgers:
+                self.next_ledger = 0
+                self.next_entry += 1
+                if self.next_entry * self.ledgers >= self.total:
+                    self.next_entry = 0
+        self.outstanding += max(room, 0)
+        self.chunk_start = 0
+        self.chunk_end = at
+
+    def _confirmed(self) -> int:
+        """The last entry of the next ledger before which nothing is unanswered; -1 if none."""
+        done = self.oldest - 1 - self.next_ledger
+        return done // self.ledgers if done >= 0 else -1
+
+    def take(self, size: int, now: int) -> None:
+        """``size`` bytes more lie in ``answers``. Raises FrameError for what cannot be an answer."""
+        end = self.filled + size
+        limit = len(self.answers_view)
+        at = 0
+        while end - at >= _ANSWER_HEADERS:
+            length = memory.u32(self.answers, at) + 4
+            if length > limit or length < _ANSWER_HEADERS:
+                raise FrameError(f"an answer of {length} bytes")
+            if length > end - at:
+                break
+            self._take_one(at, length, now)
+            at += length
+        if at:
+            self.answers_view[: end - at] = self.answers_view[at:end]
+        self.filled = end - at
+
+    def _take_one(self, at: int, length: int, now: int) -> None:
+        code = memory.i32(self.answers, at + 8)
+        index = memory.i64(self.answers, at + 12) - self.first_ledger
+        entry = memory.i64(self.answers, at + 20)
+        number = entry * self.ledgers + index
+        if self.total < _ENDLESS:
+            number += self.oldest - self.oldest % self.total  # reads go round
+            if number < self.oldest:
+                number += self.total
+        if (
+            not 0 <= index < self.ledgers
+            or not self.oldest <= number < self.next
+            or self.sent_at[number & self.mask] == 0
+        ):
+            raise FrameError(
+                f"an answer for ledger {index + self.first_ledger}, entry {entry}, which nothing asked for"
+            )
+        if code == 0 and self.kind == _READ:
+            body = at + _ANSWER_HEADERS
+            if (
+                length != _ANSWER_HEADERS + _ENTRY_HEADER + self.size
+                or memory.i64(self.answers, body) != index + self.first_ledger
+                or memory.i64(self.answers, body + 8) != entry
+            ):
+                raise FrameError(
+                    f"ledger {index + self.first_ledger}, entry {entry} was answered by another entry"
+                )
+        self.latency.record(now - self.sent_at[number & self.mask])
+        self._codes[code if 0 <= code < _CODES else _CODES - 1] += 1
+        self.answered += 1
+        self.outstanding -= 1
+        self.sent_at[number & self.mask] = 0
+        while self.oldest < self.next and self.sent_at[self.oldest & self.mask] == 0:
+            self.oldest += 1
+
+
+class Link:
+    """A stream and its socket, which does not block."""
+
+    def __init__(self, stream: Stream, link: socket.socket, poll: select.epoll) -> None:
+        self.stream = stream
+        self.link = link
+        self.poll = poll
+        self.number = link.fileno()
+        self.waits = False
+        poll.register(self.number, select.EPOLLIN)
+
+    def receive(self) -> None:
+        """What the peer has sent. Raises ConnectionError if it has closed the connection."""
+        stream = self.stream
+        room = stream.answers_view[stream.filled :] if stream.filled else stream.answers_view
+        size = self.link.recv_into(room)
+        if size == 0:
+            raise ConnectionResetError("the bookie closed the connection")
+        stream.take(size, perf_counter_ns())
+
+    def send(self) -> None:
+        """Requests, until the window is full or the socket takes no more."""
+        stream = self.stream
+        while True:
+            if stream.chunk_start == stream.chunk_end:
+                stream.fill(perf_counter_ns())
+                if stream.chunk_end == 0:
+                    break
+            try:
+                sent = self.link.send(stream.chunk_view[stream.chunk_start : stream.chunk_end])
+            except BlockingIOError:
+                sent = 0
+            stream.chunk_start += sent
+            if stream.chunk_start < stream.chunk_end:
+                if not self.waits:
+                    self.waits = True
+                    self.poll.modify(self.number, select.EPOLLIN | select.EPOLLOUT)
+                return
+        if self.waits:
+            self.waits = False
+            self.poll.modify(self.number, select.EPOLLIN)
+
+
+def turn(poll: select.epoll, links: dict[int, Link], until: int, silence: int) -> bool:
+    """Send and receive until ``until``, or until nothing is outstanding.
+
+    False if nothing was received for ``silence`` nanoseconds. Raises ConnectionError, FrameError.
+    """
+    heard = perf_counter_ns()
+    for link in links.values():
+        link.send()
+    while True:
+        events = poll.poll(0.05)
+        now = perf_counter_ns()
+        if events:
+            heard = now
+        elif now - heard > silence:
+            return False
+        for number, event in events:
+            link = links[number]
+            if event & ~select.EPOLLOUT:
+                link.receive()
+            link.send()
+        if now >= until or not _outstanding(links):
+            return True
+
+
+def _outstanding(links: dict[int, Link]) -> bool:
+    # Not any(): compiled, a generator would cost more than all the rest of a turn.
+    for link in links.values():  # noqa: SIM110
+        if link.stream.outstanding:
+            return True
+    return False

@@ -1,0 +1,106 @@
+cimport cython
+
+from bkbox.native cimport memory
+from bkbox.bookie.response_writer cimport AnswerWriter
+from bkbox.storage.index.memtable cimport Recent
+from bkbox.storage.log.ledger_counts cimport Tally
+from bkbox.wire.v3_fast_path cimport add_answer_size, put_add_answer
+
+cdef unsigned long long NO_TXN
+cdef unsigned long long NOT_ANSWERED
+cdef Py_ssize_t _RECORD_HEADER_BYTES
+cdef int _RECORD_MARK
+cdef int _RECORD_ENTRY
+cdef Py_ssize_t _V2_ANSWER_BYTES
+cdef unsigned int _V2_ADD
+cdef Py_ssize_t _TOGETHER_MAX
+cdef Py_ssize_t _CAPACITY
+
+
+@cython.final
+cdef class HotLedger:
+    cdef readonly long long ledger
+    cdef long long key_start
+    cdef long long key_middle
+    cdef int key_end
+    cdef readonly long long lac
+    cdef readonly Py_ssize_t count
+    cdef readonly long long bytes
+    cdef Py_ssize_t first
+    cdef Py_ssize_t last
+
+
+@cython.final
+cdef class AddBatch:
+    cdef readonly list groups
+    cdef readonly Py_ssize_t entries
+    cdef readonly Py_ssize_t record_bytes
+    cdef readonly Py_ssize_t recovered
+    cdef const unsigned char[::1] _data
+    cdef object _own
+    cdef Py_ssize_t _used
+    cdef Py_ssize_t _capacity
+    cdef long long[::1] _at
+    cdef long long[::1] _size
+    cdef long long[::1] _after
+    cdef long long[::1] _connection
+    cdef unsigned long long[::1] _txn
+    cdef long long[::1] _offset
+
+    cpdef begin(self, object area)
+
+    @cython.locals(group=HotLedger)
+    cpdef ungroup(self)
+
+    @cython.locals(capacity=Py_ssize_t)
+    cdef _grow(self)
+
+    cpdef take(self, HotLedger group, long long connection, unsigned long long txn, Py_ssize_t at, Py_ssize_t size)
+
+    @cython.locals(at=Py_ssize_t)
+    cpdef put(self, HotLedger group, object entry)
+
+    @cython.locals(index=Py_ssize_t)
+    cdef _link(
+        self, HotLedger group, long long connection, unsigned long long txn, Py_ssize_t at, Py_ssize_t size, long long lac
+    )
+
+    @cython.locals(index=Py_ssize_t)
+    cpdef mark(self, long long connection, unsigned long long number)
+
+    @cython.locals(
+        out="unsigned char[::1]",
+        area="const unsigned char[::1]",
+        own="const unsigned char[::1]",
+        group=HotLedger,
+        index=Py_ssize_t,
+        source="long long",
+        size=Py_ssize_t,
+        body=Py_ssize_t,
+        crc="unsigned int",
+    )
+    cpdef Py_ssize_t pack(
+        self, object room, Py_ssize_t at, unsigned int seed, unsigned int segment, long long offset
+    ) except -1
+
+    @cython.locals(group=HotLedger, index=Py_ssize_t)
+    cpdef index(self, Recent recent, Tally tally, long long segment)
+
+    @cython.locals(source="long long")
+    cpdef Py_ssize_t entry_id(self, Py_ssize_t index) except -2
+
+    @cython.locals(source="long long")
+    cpdef Py_ssize_t ledger_id(self, Py_ssize_t index) except -2
+
+    @cython.locals(
+        index=Py_ssize_t,
+        end=Py_ssize_t,
+        at=Py_ssize_t,
+        size=Py_ssize_t,
+        connection="long long",
+        txn="unsigned long long",
+        ledger="long long",
+        entry="long long",
+        room="unsigned char[::1]",
+    )
+    cpdef answer(self, AnswerWriter out, int code_v2, int code_v3, object marked)

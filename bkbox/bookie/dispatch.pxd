@@ -1,0 +1,58 @@
+cimport cython
+
+from bkbox.native cimport memory
+from bkbox.bookie.add_group cimport AddBatch, HotLedger
+from bkbox.bookie.read_group cimport ReadBatch
+from bkbox.wire.v3_fast_path cimport PlainV3
+
+cdef Py_ssize_t _PREFIX_BYTES
+cdef unsigned char _V3_FIRST_BYTE_MIN
+cdef unsigned int _V2_ADD
+cdef unsigned int _V2_READ
+cdef unsigned int _V2_RECOVERY_ADD
+cdef Py_ssize_t _V2_KEY_AT
+cdef Py_ssize_t _V2_ENTRY_AT
+cdef Py_ssize_t _V2_READ_BYTES
+cdef Py_ssize_t _ENTRY_BYTES_MIN
+cdef unsigned long long _NO_TXN
+cdef unsigned long long _NOT_ANSWERED
+cdef int _PLAIN_ADD
+cdef int _PLAIN_READ
+
+
+@cython.final
+cdef class Walk:
+    cdef readonly dict hot
+    cdef readonly dict filled
+    cdef PlainV3 _plain
+
+    @cython.locals(
+        data="const unsigned char[::1]",
+        plain=PlainV3,
+        body=Py_ssize_t,
+        head="unsigned int",
+        kind=int,
+    )
+    cpdef over(
+        self,
+        object area,
+        Py_ssize_t start,
+        Py_ssize_t end,
+        long long connection,
+        AddBatch adds,
+        ReadBatch reads,
+        object slow,
+    )
+
+    @cython.locals(group=HotLedger)
+    cdef bint _add(
+        self,
+        const unsigned char[::1] data,
+        AddBatch adds,
+        long long connection,
+        unsigned long long txn,
+        Py_ssize_t key_at,
+        Py_ssize_t entry_at,
+        Py_ssize_t entry_end,
+        bint recovers,
+    ) except -1

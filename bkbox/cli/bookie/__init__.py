@@ -1,0 +1,1 @@
+"""Commands on one bookie: its configuration, its run, its state, its jobs."""

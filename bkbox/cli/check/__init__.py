@@ -1,0 +1,1 @@
+"""Commands that check or show bkbox itself: doctor, self-test, benchmark, demo."""

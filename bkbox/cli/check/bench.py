@@ -1,0 +1,432 @@
+"""``bkbox bench …``: how fast a bookie and its client are here."""
+
+from __future__ import annotations
+
+import random
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from typing import Literal
+
+import click
+
+from bkbox.api.admin.client import fetch_status
+from bkbox.api.admin.socket_path import SOCKET_NAME
+from bkbox.bench import bookie as bookie_bench
+from bkbox.bench import client as client_bench
+from bkbox.bench import memory
+from bkbox.bench import sink as sink_bench
+from bkbox.bench.bookie import Plan, Result, Target
+from bkbox.bench.client import ClientPlan
+from bkbox.bench.load import Measured, Shape
+from bkbox.bench.server import Bookie, running, temporary_folder
+from bkbox.cli.lib.exit_codes import ExitCode
+from bkbox.cli.lib.output import (
+    Format,
+    message,
+    output_option,
+    print_document,
+    print_fields,
+    print_operations,
+    print_stages,
+    print_table,
+    prints,
+)
+from bkbox.cli.lib.output import size as bytes_text
+from bkbox.config.values import split_address
+
+_COLUMNS = ("", "per second", "p50 ms", "p99 ms", "p99.9 ms", "max ms", "requests", "MB/s")
+_STATUS_S = 10.0
+_DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
+
+
+@click.group()
+def bench() -> None:
+    """Measure a bookie, the client, and the load generator itself.
+
+    \b
+    Example:
+      bkbox bench bookie --ack-after write --window 16
+    """
+
+
+@bench.command("bookie")
+@click.argument("address", metavar="[HOST:PORT]", required=False)
+@click.option(
+    "--load",
+    type=click.Choice(["adds", "reads", "catchup", "mixed"]),
+    default="adds",
+    show_default=True,
+    help="Add new entries, read new ones, read old ones from a cold cache, or add while others read old ones.",
+)
+@click.option(
+    "--ledgers",
+    type=click.IntRange(1),
+    default=16,
+    show_default=True,
+    help="Ledgers, shared out over the connections.",
+)
+@click.option(
+    "--connections", type=click.IntRange(1), default=4, show_default=True, help="Connections."
+)
+@click.option(
+    "--window",
+    type=click.IntRange(1, 1 << 20),
+    default=256,
+    show_default=True,
+    help="Requests on their way per connection.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(0, 4 << 20),
+    default=1024,
+    show_default=True,
+    help="Bytes of payload of an entry.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.01),
+    default=5.0,
+    show_default=True,
+    help="How long it counts.",
+)
+@click.option(
+    "--entries",
+    type=click.IntRange(1),
+    help="Adds: so many instead of --seconds. Reads: so many are written before [default: 400000].",
+)
+@click.option(
+    "--warmup",
+    type=click.FloatRange(0),
+    default=1.0,
+    show_default=True,
+    help="Seconds of load before it counts.",
+)
+@click.option(
+    "--settle",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="Seconds to wait for a bookie that holds entries in memory before it writes them; also "
+    "measures what was written per byte.",
+)
+@click.option(
+    "--silence",
+    type=click.FloatRange(0.1),
+    default=10.0,
+    show_default=True,
+    help="Seconds without any answer that are a failure.",
+)
+@click.option(
+    "--prime",
+    type=click.FloatRange(0),
+    default=0.0,
+    show_default=True,
+    help="GiB of memory to touch first: where a host takes unused memory back from this machine, the "
+    "first touch of a page costs more than an add.",
+)
+@click.option(
+    "--ack-after",
+    type=click.Choice(["sync", "write", "journal"]),
+    default="sync",
+    show_default=True,
+    help="Of the bookie that is started here.",
+)
+@click.option(
+    "--dir",
+    "folder",
+    type=_DIRECTORY,
+    default=".",
+    help="Where that bookie has its files while it runs [default: this folder].",
+)
+@click.option(
+    "--pid",
+    type=click.IntRange(1),
+    help="Process of the bookie at HOST:PORT, to tell what it uses.",
+)
+@click.option(
+    "--data", type=_DIRECTORY, help="Data folder of the bookie at HOST:PORT, for catch-up reads."
+)
+@output_option
+@prints(Result)
+@click.pass_context
+def bookie(
+    ctx: click.Context,
+    address: str | None,
+    *,
+    load: bookie_bench.Kind,
+    ledgers: int,
+    connections: int,
+    window: int,
+    size: int,
+    seconds: float,
+    entries: int | None,
+    warmup: float,
+    settle: float,
+    silence: float,
+    prime: float,
+    ack_after: str,
+    folder: Path,
+    pid: int | None,
+    data: Path | None,
+    output: Format,
+) -> None:
+    """Load a bookie with requests of protocol version 2, in a closed loop.
+
+    Without HOST:PORT a bookie is started for this, in a temporary folder. The bookie at HOST:PORT
+    keeps the ledgers that are made here: use one that may be thrown away.
+
+    \b
+    Example:
+      bkbox bench bookie --ack-after write --window 16
+      bkbox bench bookie --load catchup 127.0.0.1:3181 --data .
+    """
+    rng = random.Random()  # noqa: S311 - ids of ledgers and ports
+    if entries is None and load != "adds":
+        entries = 400_000
+    plan = Plan(
+        load, Shape(ledgers, connections, window, size), seconds, warmup, entries, settle, silence
+    )
+    with ExitStack() as stack:
+        if address is None:
+            root = stack.enter_context(temporary_folder(folder))
+            settings = {"ack_after": ack_after}
+            own = Bookie(root, f"sqlite:{root / 'metadata.db'}", settings, rng)
+            stack.enter_context(running(own))
+            target = Target(own.address, own.pid, own.disk)
+        else:
+            place = split_address(address)
+            if place is None:
+                raise click.BadParameter("has to be HOST:PORT", param_hint="HOST:PORT")
+            target = Target(place, pid, data)
+        memory.prime(int(prime * (1 << 30)))
+        result = bookie_bench.run(target, plan, rng)
+        if address is None:
+            [disk] = fetch_status(own.disk / SOCKET_NAME, _STATUS_S).disks
+            result = replace(result, stages=disk.stages, operations=disk.operations)
+    if output != "table":
+        print_document(result.to_json(), output)
+    else:
+        _show(result)
+    if result.errors:
+        message(f"error: answers with a wrong code: {result.errors}")
+        ctx.exit(ExitCode.FAILED)
+
+
+@bench.command("client")
+@click.option(
+    "--metadata",
+    metavar="URI",
+    help="Metadata store of a running cluster [default: bookies started here].",
+)
+@click.option(
+    "--bookies",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="How many are started here.",
+)
+@click.option(
+    "--ack-after",
+    type=click.Choice(["sync", "write", "journal"]),
+    default="sync",
+    show_default=True,
+    help="Of the bookies that are started here.",
+)
+@click.option(
+    "--dir",
+    "folder",
+    type=_DIRECTORY,
+    default=".",
+    help="Where those have their files while they run [default: this folder].",
+)
+@click.option(
+    "-e",
+    "--ensemble",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Bookies of the ledger.",
+)
+@click.option(
+    "-w",
+    "--write-quorum",
+    type=click.IntRange(1),
+    default=3,
+    show_default=True,
+    help="Copies of an entry.",
+)
+@click.option(
+    "-a",
+    "--ack-quorum",
+    type=click.IntRange(1),
+    default=2,
+    show_default=True,
+    help="Copies that acknowledge it.",
+)
+@click.option(
+    "--window",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Entries on their way.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(0, 4 << 20),
+    default=1024,
+    show_default=True,
+    help="Bytes of payload of an entry.",
+)
+@click.option(
+    "--seconds",
+    type=click.FloatRange(0.01),
+    default=5.0,
+    show_default=True,
+    help="How long appends count, and reads.",
+)
+@click.option(
+    "--warmup",
+    type=click.FloatRange(0),
+    default=1.0,
+    show_default=True,
+    help="Seconds before each that do not count.",
+)
+@click.option(
+    "--protocol",
+    type=click.Choice(["v2", "v3"]),
+    default="v2",
+    show_default=True,
+    help="Protocol version of adds and reads.",
+)
+@output_option
+@prints(client_bench.ClientResult)
+def client(
+    metadata: str | None,
+    *,
+    bookies: int,
+    ack_after: str,
+    folder: Path,
+    ensemble: int,
+    write_quorum: int,
+    ack_quorum: int,
+    window: int,
+    size: int,
+    seconds: float,
+    warmup: float,
+    protocol: Literal["v2", "v3"],
+    output: Format,
+) -> None:
+    """Append to a ledger and read it back through bkbox's own client.
+
+    Without --metadata a cluster of bookies is started here, in a temporary folder. The ledger is deleted at the
+    end; its bookies give back the room when they collect. Reads have no latencies: entries are asked for ahead.
+
+    \b
+    Example:
+      bkbox bench client --window 100 --size 100
+    """
+    plan = ClientPlan(ensemble, write_quorum, ack_quorum, window, size, seconds, warmup, protocol)
+    rng = random.Random()  # noqa: S311 - ports
+    with ExitStack() as stack:
+        if metadata is None:
+            root = stack.enter_context(temporary_folder(folder))
+            metadata = f"sqlite:{root / 'metadata.db'}"
+            for number in range(bookies):
+                own = Bookie(root / f"bookie{number}", metadata, {"ack_after": ack_after}, rng)
+                stack.enter_context(running(own))
+        result = client_bench.run(metadata, plan)
+    if output != "table":
+        print_document(result.to_json(), output)
+        return
+    print_table(_COLUMNS, [_row("appends", result.appends), _row("reads", result.reads)])
+    used = (
+        f"{result.client_cpu_s_per_million:.2f} CPU seconds per million appends, "
+        f"{result.read_cpu_s_per_million:.2f} per million reads"
+    )
+    print_fields([("client", used)])
+
+
+@bench.command("sink")
+@click.option(
+    "--listen",
+    default="127.0.0.1:0",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to take connections; port 0 takes a free one.",
+)
+@click.option(
+    "--size",
+    type=click.IntRange(0, 4 << 20),
+    default=1024,
+    show_default=True,
+    help="Bytes of payload of the entries that reads are answered with.",
+)
+@click.option(
+    "--append",
+    "file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Append what comes to this file.",
+)
+@click.option("--sync", is_flag=True, help="With --append: sync the file before each answer.")
+def sink(listen: str, size: int, file: Path | None, sync: bool) -> None:
+    """Answer everything and keep nothing: what the load generator can do.
+
+    With --append the limit of any bookie that writes to one file: only the length of a request is
+    looked at. Nothing is synced, or, with --sync, all that has come meanwhile at once.
+
+    \b
+    Example:
+      bkbox bench sink --listen 127.0.0.1:3999
+      bkbox bench bookie 127.0.0.1:3999
+    """
+    place = split_address(listen)
+    if place is None:
+        raise click.BadParameter("has to be HOST:PORT", param_hint="--listen")
+    if sync and file is None:
+        raise click.UsageError("--sync needs --append FILE: there is nothing to sync")
+    try:
+        sink_bench.serve(*place, size, file, lambda text: click.echo(f"ready {text}"), sync=sync)
+    except KeyboardInterrupt:
+        return
+
+
+def _show(result: Result) -> None:
+    parts = (("adds", result.adds), ("reads", result.reads))
+    print_table(
+        _COLUMNS,
+        [_row(name, part) for name, part in parts if part is not None],
+    )
+    fields: list[tuple[str, object]] = [
+        ("load generator", f"{result.load_cpu_s_per_million:.2f} CPU seconds per million requests")
+    ]
+    cost = result.cost
+    if cost is not None:
+        fields += [
+            ("bookie", f"{cost.cpu_s_per_million:.2f} CPU seconds per million requests"),
+            ("memory", f"{bytes_text(cost.rss_bytes)} RSS, {bytes_text(cost.pss_bytes)} PSS"),
+        ]
+        if cost.written_per_byte is not None:
+            fields.append(("written", f"{cost.written_per_byte:.2f} bytes per byte of entries"))
+        if cost.device_written_per_byte is not None:
+            fields.append(("the device", f"{cost.device_written_per_byte:.2f} bytes, everybody's"))
+    print_fields(fields)
+    operations = [("", each) for each in result.operations if each.count]
+    if operations:
+        print_operations(operations, "as the bookie measures it, warm-up included")
+    if any(stage.count for stage in result.stages):
+        print_stages(
+            [("", stage) for stage in result.stages],
+            "where the time of adds went, warm-up included",
+        )
+
+
+def _row(name: str, part: Measured) -> tuple[object, ...]:
+    latencies = (part.p50_us, part.p99_us, part.p999_us, part.max_us)
+    return (
+        name,
+        f"{part.per_s:,.0f}",
+        *("-" if each is None else f"{each / 1000:,.3f}" for each in latencies),
+        f"{part.requests:,}",
+        f"{part.bytes / part.seconds / 1e6:,.0f}",
+    )

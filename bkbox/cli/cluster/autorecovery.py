@@ -1,0 +1,351 @@
+"""``bkbox autorecovery …``: bring back the copies that lost bookies had, and see how that goes."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import click
+
+from bkbox import metadata as stores
+from bkbox.base import logs
+from bkbox.base.ids import BookieId, LedgerId, bookie_id
+from bkbox.cli.lib.options import bytes_per_second, duration_s, metadata_option
+from bkbox.cli.lib.output import (
+    Format,
+    message,
+    outcome_option,
+    output_option,
+    print_document,
+    print_fields,
+    print_table,
+    prints,
+    watch_option,
+)
+from bkbox.client.options import ClientOptions
+from bkbox.errors import MetadataError, NoSuchLedgerError
+from bkbox.metadata.base import MetadataStore
+from bkbox.protocol.audit import live_copies
+from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
+
+_WAIT_S = 10.0
+
+
+@click.group(no_args_is_help=True)
+def autorecovery() -> None:
+    """Bring back the copies that lost bookies had, and see how that goes.
+
+    An auditor, elected among all that take part, marks the ledgers that lost copies; workers copy them to other
+    bookies. Bookies take part with autorecovery_enabled = true, as jobs of their own; "run" does it without a bookie.
+    In ZooKeeper BookKeeper's own auditors and workers share the work.
+
+    \b
+    Example:
+      bkbox autorecovery status --metadata zk://zk1.example.com:2181/ledgers
+    """
+
+
+@autorecovery.command(no_args_is_help=True)
+@metadata_option
+@click.option("--name", metavar="ID", help="Name in the election [default: host:autorecovery].")
+@click.option(
+    "--lost-bookie-delay",
+    "delay_s",
+    type=duration_s,
+    default="60s",
+    show_default=True,
+    metavar="TIME",
+    help="Wait so long for a single lost bookie, unless the cluster says otherwise.",
+)
+@click.option(
+    "--open-ledger-grace",
+    "grace_s",
+    type=duration_s,
+    default="30s",
+    show_default=True,
+    metavar="TIME",
+    help="Give writers so long to replace a lost bookie before they are fenced.",
+)
+@click.option(
+    "--full-check-every",
+    "full_check_s",
+    type=duration_s,
+    default="168h",
+    show_default=True,
+    metavar="TIME",
+    help="Check all entries of all ledgers so often; 0s for never.",
+)
+@click.option(
+    "--ledgers-at-once",
+    type=click.IntRange(1, 1024),
+    default=4,
+    show_default=True,
+    help="Ledgers that are copied at the same time.",
+)
+@click.option(
+    "--rate", default="none", metavar="RATE", help="Copy at most so much a second, as 50MiB."
+)
+@click.option(
+    "--topology-script",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Program that tells the racks of hosts.",
+)
+@click.option("--rack-map", metavar="MAP", help="Racks from a JSON map: a file, or znode:PATH.")
+def run(
+    metadata: str,
+    name: str | None,
+    delay_s: int,
+    grace_s: int,
+    full_check_s: int,
+    ledgers_at_once: int,
+    rate: str,
+    topology_script: Path | None,
+    rack_map: str | None,
+) -> None:
+    """Run an auditor and a replication worker in the foreground until they are told to stop.
+
+    Prints one line, "ready NAME", on standard output; the log goes to standard error. SIGTERM or SIGINT (Ctrl-C) stops
+    them in order.
+
+    \b
+    Example:
+      bkbox autorecovery run --metadata zk://zk1.example.com:2181/ledgers --rate 50MiB
+    """
+    from bkbox.repair.replication import standalone
+    from bkbox.repair.replication.auditor import AuditorSettings
+    from bkbox.repair.replication.replication_worker import ReplicationSettings
+
+    logs.begin("autorecovery", logs.LogSettings())
+    called = str(bookie_id(name or f"{standalone.host_name()}:autorecovery"))
+    limit = bytes_per_second(rate)
+    options = ClientOptions(
+        topology_script=str(topology_script) if topology_script else None, rack_map=rack_map
+    )
+
+    async def go(found: standalone.Alone) -> None:
+        await standalone.autorecovery(
+            found,
+            called,
+            AuditorSettings(delay_s, full_check_s=full_check_s),
+            ReplicationSettings(ledgers_at_once, grace_s),
+            limit,
+            lambda: click.echo(f"ready {called}"),
+        )
+
+    asyncio.run(standalone.in_cluster(metadata, options, go))
+
+
+# ---- status -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """``recovery_delay_s`` and ``last_full_check_ms``: None where nobody has said, or never."""
+
+    enabled: bool
+    auditor: str | None
+    under_replicated: int
+    at_work: int
+    recovery_delay_s: int | None
+    last_full_check_ms: int | None
+
+
+@autorecovery.command(no_args_is_help=True)
+@metadata_option
+@watch_option
+@output_option
+@prints(State)
+def status(metadata: str, output: Format) -> None:
+    """Show whether re-replication is enabled, who the auditor is, and how much is left.
+
+    \b
+    Example:
+      bkbox autorecovery status --metadata sqlite:cluster.db
+    """
+
+    async def go() -> State:
+        async with await stores.connect(metadata, _WAIT_S) as store:
+            tree = store.under_replication
+            delay = await tree.recovery_delay()
+            return State(
+                await tree.enabled(),
+                await tree.auditor(),
+                await tree.count(),
+                len(await tree.locked()),
+                None if delay is None else delay.seconds,
+                await tree.last_full_check_ms(),
+            )
+
+    found = asyncio.run(go())
+    if output != "table":
+        print_document(asdict(found), output)
+        return
+    checked = found.last_full_check_ms
+    print_fields(
+        [
+            ("enabled", found.enabled),
+            ("auditor", found.auditor),
+            ("ledgers that lack copies", found.under_replicated),
+            ("being worked on", found.at_work),
+            ("delay for a lost bookie", _seconds(found.recovery_delay_s)),
+            ("last full check", "never" if checked is None else f"{_age(checked)} ago"),
+        ]
+    )
+
+
+@autorecovery.command(no_args_is_help=True)
+@metadata_option
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@outcome_option
+def enable(metadata: str, dry_run: bool) -> None:
+    """Let auditors and workers of the whole cluster work, those of Java too.
+
+    \b
+    Example:
+      bkbox autorecovery enable --metadata sqlite:cluster.db
+    """
+    _switch(metadata, enabled=True, dry_run=dry_run)
+
+
+@autorecovery.command(no_args_is_help=True)
+@metadata_option
+@click.option("--dry-run", is_flag=True, help="Say what would be done, and do nothing.")
+@outcome_option
+def disable(metadata: str, dry_run: bool) -> None:
+    """Pause auditors and workers of the whole cluster, until "enable".
+
+    What is being copied is finished. For a single bookie that is down for a while there is "bkbox maintenance".
+
+    \b
+    Example:
+      bkbox autorecovery disable --metadata sqlite:cluster.db
+    """
+    _switch(metadata, enabled=False, dry_run=dry_run)
+
+
+def _switch(metadata: str, *, enabled: bool, dry_run: bool) -> None:
+    async def go() -> bool:
+        async with await stores.connect(metadata, _WAIT_S) as store:
+            before = await store.under_replication.enabled()
+            if before is not enabled and not dry_run:
+                await store.under_replication.set_enabled(enabled)
+            return before
+
+    word = "enabled" if enabled else "disabled"
+    if asyncio.run(go()) is enabled:
+        message(f"re-replication is {word} already")
+    elif dry_run:
+        message(f"re-replication would be {word}; nothing was changed")
+    else:
+        message(f"re-replication is {word}")
+
+
+# ---- list -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Marked:
+    """A ledger that is marked. ``live_copies``: of the write set that has fewest; None if the ledger was deleted.
+    ``worker``: who holds its lock."""
+
+    ledger: int
+    missing: list[str]
+    marked_ms: int | None
+    live_copies: int | None
+    write_quorum: int | None
+    worker: str | None
+    why: str
+
+
+@autorecovery.command("list", no_args_is_help=True)
+@metadata_option
+@click.option("--missing", metavar="BOOKIE", help="Only ledgers whose mark names this bookie.")
+@output_option
+@prints(list[Marked])
+def list_marked(metadata: str, missing: str | None, output: Format) -> None:
+    """List the ledgers that lack copies: which bookies they miss, since when, why, and who is at work.
+
+    \b
+    Example:
+      bkbox autorecovery list --metadata sqlite:cluster.db
+    """
+
+    async def go() -> list[Marked]:
+        async with await stores.connect(metadata, _WAIT_S) as store:
+            registered = frozenset(await store.bookies())
+            found = []
+            async for ledger in store.under_replication.ledgers():
+                each = await _marked(store, ledger, registered)
+                if each is not None and (missing is None or missing in each.missing):
+                    found.append(each)
+            return found
+
+    if missing is not None:
+        missing = bookie_id(missing)
+    found = asyncio.run(go())
+    if output != "table":
+        print_document([asdict(each) for each in found], output)
+        return
+    print_table(
+        ["ledger", "missing on", "marked for", "copies alive", "of", "worker", "why"],
+        [
+            (
+                each.ledger,
+                each.missing,
+                None if each.marked_ms is None else _age(each.marked_ms),
+                each.live_copies,
+                each.write_quorum,
+                each.worker,
+                each.why,
+            )
+            for each in found
+        ],
+    )
+
+
+async def _marked(
+    store: MetadataStore, ledger: LedgerId, registered: frozenset[BookieId]
+) -> Marked | None:
+    try:
+        mark = await store.under_replication.find(ledger)
+    except MetadataError as error:
+        return Marked(ledger, [], None, None, None, None, str(error))
+    if mark is None:  # finished since
+        return None
+    copies = quorum = None
+    try:
+        found = (await store.read_ledger(ledger)).value
+    except NoSuchLedgerError:
+        why = "the ledger was deleted"
+    except MetadataError as error:
+        why = str(error)
+    else:
+        gone = found.bookies() - registered
+        copies, quorum = live_copies(found, gone), found.write_quorum
+        why = _why(mark, gone)
+    worker = await store.under_replication.holder(ledger)
+    return Marked(ledger, list(mark.replicas), mark.ctime_ms, copies, quorum, worker, why)
+
+
+def _why(mark: UnderreplicatedLedger, gone: frozenset[BookieId]) -> str:
+    if not mark.replicas:
+        return "Java's auditor asks for another placement"
+    down = sorted(gone)
+    if down:
+        return f"not registered: {', '.join(down)}"
+    return "its bookies are registered: entries are missing, or a bookie is back"
+
+
+def _seconds(value: int | None) -> str | None:
+    return None if value is None else f"{value} s"
+
+
+def _age(since_ms: int) -> str:
+    seconds = max(0, time.time_ns() // 1_000_000 - since_ms) // 1000
+    for unit, size in (("d", 86_400), ("h", 3_600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds // size} {unit}"
+    return f"{seconds} s"

@@ -1,0 +1,1 @@
+"""Commands on all data of a cluster: audit, repair, export, import."""

@@ -1,0 +1,1 @@
+"""Commands on the disks of a bookie: add, drain, replace; collection, compaction, scrub, index."""

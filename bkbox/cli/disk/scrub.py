@@ -1,0 +1,147 @@
+"""``bkbox scrub …``: reading every record before somebody needs one that has gone bad."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+
+import click
+
+from bkbox.api.admin import client
+from bkbox.api.admin import space as admin
+from bkbox.api.admin.socket_path import admin_socket_path
+from bkbox.api.admin.space import DiskSpace
+from bkbox.cli.bookie.job import print_jobs
+from bkbox.cli.disk.gc import SpaceReport, last_jobs, moment, told
+from bkbox.cli.lib.options import config_option
+from bkbox.cli.lib.output import (
+    Format,
+    output_option,
+    print_document,
+    print_table,
+    prints,
+    size,
+    watch_option,
+)
+from bkbox.config.schema import Config
+from bkbox.jobs.job import Job, JobKind
+
+
+@click.group(no_args_is_help=True)
+def scrub() -> None:
+    """Verify every record on the disks, and refill what is bad from other bookies.
+
+    A scrub runs by itself once in scrub_interval_s, and goes on where it was interrupted.
+
+    \b
+    Example:
+      bkbox scrub status --config bookie.toml
+    """
+
+
+@dataclass(frozen=True, slots=True)
+class ScrubPlan:
+    """What a scrub of a disk would read, and where it would go on."""
+
+    disk: str
+    segments: int
+    bytes: int
+    ledgers: int
+    from_segment: int
+
+
+@scrub.command(no_args_is_help=True)
+@config_option
+@click.option("--restart", is_flag=True, help="From the beginning, wherever the last one has come.")
+@click.option("--disks-only", is_flag=True, help="Do not compare with what other bookies have.")
+@click.option("--dry-run", is_flag=True, help="Say how much there is to read; start nothing.")
+@output_option
+@prints(Job, list[ScrubPlan])
+def run(config: Config, restart: bool, disks_only: bool, dry_run: bool, output: Format) -> None:
+    """Start a scrub of all disks, or go on with one. It is a job: see "bkbox job watch".
+
+    Every record is read and its checksum verified; then every entry of a closed ledger is compared with the copies of
+    the other bookies.
+
+    \b
+    Example:
+      bkbox scrub run --config bookie.toml
+    """
+    if dry_run:
+        _print_plan(admin.space(admin_socket_path(config)), restart=restart, output=output)
+        return
+    chosen = {"restart": restart, "disks_only": disks_only}
+    arguments = {name: "true" for name, wanted in chosen.items() if wanted}
+    told(client.start_job(admin_socket_path(config), JobKind.SCRUB, arguments), config, output)
+
+
+def _print_plan(disks: Sequence[DiskSpace], *, restart: bool, output: Format) -> None:
+    plan = [
+        ScrubPlan(
+            disk=disk.path,
+            segments=disk.segments,
+            bytes=disk.segment_bytes,
+            ledgers=disk.ledgers,
+            from_segment=0 if restart else disk.scrub_segment,
+        )
+        for disk in disks
+    ]
+    if output != "table":
+        print_document([asdict(each) for each in plan], output)
+        return
+    print_table(
+        ["disk", "segments", "to read, at most", "ledgers to compare", "goes on at segment"],
+        [
+            (
+                each.disk,
+                each.segments,
+                size(each.bytes),
+                each.ledgers,
+                each.from_segment or "the first",
+            )
+            for each in plan
+        ],
+    )
+
+
+@scrub.command(no_args_is_help=True)
+@config_option
+@watch_option
+@output_option
+@prints(SpaceReport)
+def status(config: Config, output: Format) -> None:
+    """Show when each disk was last read whole, and what was found.
+
+    \b
+    Example:
+      bkbox scrub status --config bookie.toml
+    """
+    path = admin_socket_path(config)
+    disks = admin.space(path)
+    jobs = last_jobs(client.jobs(path), JobKind.SCRUB)
+    if output != "table":
+        print_document(asdict(SpaceReport(tuple(disks), tuple(jobs))), output)
+        return
+    print_table(
+        ["disk", "last complete", "under way since", "segments with bad parts"],
+        [
+            (
+                disk.path,
+                moment(disk.scrub_completed_ms),
+                _under_way(disk),
+                ", ".join(map(str, disk.quarantined)),
+            )
+            for disk in disks
+        ],
+    )
+    if jobs:
+        print_jobs(jobs, title="last runs")
+
+
+def _under_way(disk: DiskSpace) -> str:
+    if not disk.scrub_segment:
+        return ""
+    began = moment(disk.scrub_began_ms)
+    if disk.scrub_ledger:
+        return f"{began}, comparing, at ledger {disk.scrub_ledger}"
+    return f"{began}, at segment {disk.scrub_segment}"

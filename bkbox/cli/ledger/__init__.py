@@ -1,0 +1,1 @@
+"""Commands on ledgers: list, show, read, write, end, repair."""

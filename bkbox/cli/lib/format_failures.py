@@ -1,0 +1,22 @@
+"""What commands that work on many ledgers say of those that they could not do."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bkbox.cli.lib.output import print_table
+
+
+@dataclass(frozen=True, slots=True)
+class NotDone:
+    """A ledger, and why it is not done."""
+
+    ledger: int
+    why: str
+
+
+def print_not_done(found: Sequence[NotDone]) -> None:
+    """As a table; nothing where there are none."""
+    if found:
+        print_table(["ledger", "why it is not done"], [(each.ledger, each.why) for each in found])

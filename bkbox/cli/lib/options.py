@@ -1,0 +1,184 @@
+"""Options that several commands share."""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from bkbox.base.ids import LedgerId, ledger_id
+from bkbox.base.words import quoted, rate_of
+from bkbox.config import load as configuration
+from bkbox.config import metadata_uri
+from bkbox.errors import InvalidIdError
+from bkbox.wire.metadata.ledger import ACK_AFTER, DigestType
+
+PASSWORD_VARIABLE = "BKBOX_LEDGER_PASSWORD"  # noqa: S105 - a name, not a password
+FILE = click.Path(dir_okay=False, path_type=Path)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def bytes_per_second(text: str) -> int:
+    """The type of an option or argument that is a rate (rate_of): 50MiB, 800KiB; none or 0 is no limit, and 0 here."""
+    try:
+        return rate_of(text)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+_DURATION = re.compile(r"(\d+)([smh])")
+_SECONDS = {"s": 1, "m": 60, "h": 3600}
+
+
+def duration_s(text: str) -> int:
+    """The type of an option that is a time in seconds: 90s, 10m, 2h."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        raise click.BadParameter(f"{quoted(text)} is not a time: write it as 90s, 10m or 2h")
+    return int(found[1]) * _SECONDS[found[2]]
+
+
+def ledger_argument(command: F) -> F:
+    """The argument LEDGER, an id, passed to the command as ``ledger_id``."""
+    return click.argument("ledger_id", metavar="LEDGER", type=_parse_ledger)(command)
+
+
+def optional_ledger_argument(command: F) -> F:
+    """The same where the command has another way to say which; None: not given."""
+    return click.argument("ledger_id", metavar="[LEDGER]", required=False, type=_parse_ledger)(
+        command
+    )
+
+
+def config_option(command: F) -> F:
+    """``--config FILE``, passed to the command as the ``config`` that it holds."""
+
+    @functools.wraps(command)
+    def load_first(*args: Any, config_file: Path, **kwargs: Any) -> Any:
+        return command(*args, config=configuration.load(config_file, os.environ), **kwargs)
+
+    return click.option(
+        "--config",
+        "config_file",
+        type=FILE,
+        required=True,
+        metavar="FILE",
+        help="Configuration of the bookie.",
+    )(load_first)  # type: ignore[return-value]
+
+
+def metadata_option(command: F) -> F:
+    """``--metadata URI`` or ``--config FILE``, passed to the command as ``metadata``, the URI."""
+
+    @functools.wraps(command)
+    def choose(*args: Any, metadata: str | None, config_file: Path | None, **kwargs: Any) -> Any:
+        if (metadata is None) == (config_file is None):
+            raise click.UsageError("give either --metadata or --config")
+        if config_file is not None:
+            metadata = configuration.load(config_file, os.environ).metadata
+        return command(*args, metadata=metadata, **kwargs)
+
+    with_config = click.option(
+        "--config",
+        "config_file",
+        type=FILE,
+        metavar="FILE",
+        help="Take the metadata store from a bookie's configuration.",
+    )(choose)
+    return click.option(
+        "--metadata",
+        metavar="URI",
+        help=f"Metadata store of the cluster: {metadata_uri.FORMS}.",
+    )(with_config)  # type: ignore[return-value]
+
+
+def password_option(command: F) -> F:
+    """``--password-file FILE`` or the environment, passed as ``password``: bytes, or None."""
+
+    @functools.wraps(command)
+    def read_first(*args: Any, password_file: Path | None, **kwargs: Any) -> Any:
+        return command(*args, password=_password(password_file), **kwargs)
+
+    return click.option(
+        "--password-file",
+        type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        metavar="FILE",
+        help=f"File with the ledger's password (else: environment variable {PASSWORD_VARIABLE}).",
+    )(read_first)  # type: ignore[return-value]
+
+
+def quorum_options(command: Any) -> Any:
+    """``-e``, ``-w``, ``-a``, ``--digest`` and ``--ack-after`` of a ledger to be created."""
+    for option in (
+        click.option(
+            "--ack-after",
+            type=click.Choice(["sync"]),
+            help="Have every bookie sync an entry before it acknowledges it, whatever its own setting.",
+        ),
+        click.option(
+            "--digest",
+            type=click.Choice([kind.name for kind in DigestType], case_sensitive=False),
+            default="CRC32C",
+            show_default=True,
+            help="How entries are protected.",
+        ),
+        click.option(
+            "-a", "--ack-quorum", type=int, help="Answers before an entry counts [default: w//2+1]."
+        ),
+        click.option(
+            "-w", "--write-quorum", type=int, help="Copies of each entry [default: ensemble]."
+        ),
+        click.option(
+            "-e",
+            "--ensemble",
+            type=int,
+            default=3,
+            show_default=True,
+            help="Bookies that the ledger is spread over.",
+        ),
+    ):
+        command = option(command)
+    return command
+
+
+def custom_of(ack_after: str | None) -> dict[str, bytes]:
+    """The custom metadata of a ledger with this ``--ack-after``."""
+    return {} if ack_after is None else {ACK_AFTER: ack_after.encode()}
+
+
+def dry_run_option(command: F) -> F:
+    """``--dry-run``, passed as ``dry_run``: change nothing."""
+    return click.option(
+        "--dry-run", is_flag=True, help="Say what would be done, and change nothing."
+    )(command)
+
+
+def yes_option(command: F) -> F:
+    """``--yes``, passed as ``yes``: do it without asking."""
+    return click.option("--yes", is_flag=True, help="Do not ask.")(command)
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask on standard error; ends the command with exit code 1 unless the answer is yes."""
+    if not yes:
+        click.confirm(question, abort=True, err=True)
+
+
+def _parse_ledger(text: str) -> LedgerId:
+    try:
+        return ledger_id(text)
+    except InvalidIdError as error:
+        raise click.BadParameter(str(error)) from None
+
+
+def _password(file: Path | None) -> bytes | None:
+    if file is not None:
+        return file.read_bytes().removesuffix(b"\n")
+    text = os.environ.get(PASSWORD_VARIABLE)
+    return None if text is None else text.encode()

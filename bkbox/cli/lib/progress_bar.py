@@ -1,0 +1,94 @@
+"""How far a pipeline is, for a person: a bar at a terminal, elsewhere a line now and then, both on standard error."""
+
+from __future__ import annotations
+
+import sys
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from bkbox.base.words import counted
+from bkbox.cli.lib.output import message, size
+
+_EVERY_S = 10.0
+
+
+class ProgressBar:
+    """Stages, ledgers, bytes, and how long it will take (bkbox/audit/run.py, Progress)."""
+
+    def __init__(self, *, shown: bool = True) -> None:
+        self._shown = shown
+        self._bar: Any = None
+        self._task: Any = None
+        self._stage = ""
+        self._ledgers = self._size = 0
+        self._total: int | None = None
+        self._told_s = self._began_s = time.monotonic()
+
+    def __enter__(self) -> Self:
+        if self._shown and sys.stderr.isatty():
+            from rich.console import Console
+            from rich.progress import Progress
+
+            self._bar = Progress(*_columns(), console=Console(stderr=True))
+            self._bar.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._bar is not None:
+            self._bar.stop()
+
+    def stage(self, name: str, ledgers: int | None) -> None:
+        self._stage, self._total = name, ledgers
+        self._ledgers = self._size = 0
+        self._began_s = time.monotonic()
+        if self._bar is not None:
+            self._task = self._bar.add_task(name, total=ledgers, bytes="")
+
+    def did(self, ledgers: int, size: int) -> None:
+        self._ledgers += ledgers
+        self._size += size
+        if self._bar is not None:
+            self._bar.update(self._task, advance=ledgers, bytes=_bytes(self._size))
+        elif self._shown and time.monotonic() - self._told_s >= _EVERY_S:
+            self._told_s = time.monotonic()
+            message(self._line())
+
+    def _line(self) -> str:
+        done = counted(self._ledgers, "ledger")
+        if self._total is not None:
+            done = f"{self._ledgers:,} of {counted(self._total, 'ledger')}"
+        line = f"{self._stage}: {done}, {_bytes(self._size)}"
+        passed_s = time.monotonic() - self._began_s
+        if self._total and self._ledgers:
+            left_s = passed_s * (self._total - self._ledgers) / self._ledgers
+            line += f", about {left_s:,.0f} s left"
+        return line
+
+
+def _columns() -> list[Any]:
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    return [
+        TextColumn("{task.description}", markup=False),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TextColumn("{task.fields[bytes]}", markup=False),
+        TimeElapsedColumn(),
+        TimeRemainingColumn(),
+    ]
+
+
+def _bytes(count: int) -> str:
+    return size(count)

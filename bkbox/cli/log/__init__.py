@@ -1,0 +1,1 @@
+"""Commands on logs: append, read, follow, forget."""

@@ -1,0 +1,192 @@
+"""Logs for programs without an event loop: a part of bkbox.client.blocking.client."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator
+from concurrent.futures import Future
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from bkbox.client.blocking.loop_thread import LoopThread
+from bkbox.client.ledger.writer import LedgerWriter as AsyncWriter
+from bkbox.client.log.log import Log as AsyncLog
+from bkbox.client.log.log import LogInfo, LostLedger
+from bkbox.client.log.options import LogOptions
+from bkbox.client.log.position import Position
+from bkbox.client.log.reader import Record
+from bkbox.client.log.writer import LogWriter as AsyncLogWriter
+from bkbox.errors import HandleClosedError
+
+T = TypeVar("T")
+W = TypeVar("W", bound=AsyncWriter | AsyncLogWriter)
+
+
+class BlockingWriter(Generic[W]):
+    """What writers of ledgers and of logs have in common."""
+
+    def __init__(self, thread: LoopThread, writer: W) -> None:
+        self._thread = thread
+        self._writer = writer
+
+    @property
+    def failure(self) -> BaseException | None:
+        return self._writer.failure
+
+    def abort(self, *, timeout_s: float | None = None) -> None:
+        self._thread.call(self._writer.abort(), timeout_s)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._thread.is_here:
+            self._thread.call(self._writer.__aexit__(kind, error, traceback), None)
+
+
+async def handed_over(
+    has_room: Callable[[], Awaitable[None]], append: Callable[[], asyncio.Future[T]]
+) -> Future[T]:
+    """What an append comes to, for other threads, once there is room for it. What was handed over cannot be taken
+    back, so the future cannot be cancelled."""
+    await has_room()
+    appended = append()
+    future: Future[T] = Future()
+    future.set_running_or_notify_cancel()
+
+    def done(_: asyncio.Future[T]) -> None:
+        if appended.cancelled():
+            future.set_exception(HandleClosedError("the client was closed meanwhile"))
+            return
+        error = appended.exception()
+        if error is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(appended.result())
+
+    appended.add_done_callback(done)
+    return future
+
+
+class Log:
+    """See bkbox.client.log.Log."""
+
+    def __init__(self, thread: LoopThread, log: AsyncLog) -> None:
+        self._thread = thread
+        self._log = log
+
+    @property
+    def name(self) -> str:
+        return self._log.name
+
+    def open_writer(
+        self, options: LogOptions | None = None, *, timeout_s: float | None = None
+    ) -> LogWriter:
+        return LogWriter(self._thread, self._thread.call(self._log.open_writer(options), timeout_s))
+
+    def read(self, start: Position | None = None, end: Position | None = None) -> Iterator[Record]:
+        return self._thread.iterate(self._log.read(start, end))
+
+    def __iter__(self) -> Iterator[Record]:
+        return self.read()
+
+    def tail(self, start: Position | None = None) -> Iterator[Record]:
+        return self._thread.iterate(self._log.tail(start))
+
+    def last(self, count: int, *, timeout_s: float | None = None) -> list[Record]:
+        return self._thread.call(self._log.last(count), timeout_s)
+
+    def end(self, *, timeout_s: float | None = None) -> Position:
+        return self._thread.call(self._log.end(), timeout_s)
+
+    def info(self, *, timeout_s: float | None = None) -> LogInfo:
+        return self._thread.call(self._log.info(), timeout_s)
+
+    def truncate(self, before: Position, *, timeout_s: float | None = None) -> LogInfo:
+        return self._thread.call(self._log.truncate(before), timeout_s)
+
+    def delete(self, *, timeout_s: float | None = None) -> None:
+        self._thread.call(self._log.delete(), timeout_s)
+
+    def lost(self, *, timeout_s: float | None = None) -> list[LostLedger]:
+        return self._thread.call(self._log.lost(), timeout_s)
+
+    def forget(self, ledger: int, *, timeout_s: float | None = None) -> LostLedger:
+        return self._thread.call(self._log.forget(ledger), timeout_s)
+
+
+class LogWriter(BlockingWriter[AsyncLogWriter]):
+    """See bkbox.client.log.LogWriter."""
+
+    @property
+    def name(self) -> str:
+        return self._writer.name
+
+    @property
+    def epoch(self) -> int:
+        return self._writer.epoch
+
+    @property
+    def payload_bytes_max(self) -> int:
+        return self._writer.payload_bytes_max
+
+    def append(
+        self,
+        payload: bytes,
+        *,
+        timestamp_ms: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Position:
+        return self._thread.call(self._writer.append(payload, timestamp_ms=timestamp_ms), timeout_s)
+
+    def append_once(
+        self,
+        payload: bytes,
+        writer_id: str,
+        sequence: int,
+        *,
+        timestamp_ms: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Position | None:
+        return self._thread.call(
+            self._writer.append_once(payload, writer_id, sequence, timestamp_ms=timestamp_ms),
+            timeout_s,
+        )
+
+    def append_many(
+        self,
+        payloads: Iterable[bytes],
+        *,
+        timestamps_ms: Iterable[int] | None = None,
+        timeout_s: float | None = None,
+    ) -> list[Position]:
+        return self._thread.call(
+            self._writer.append_many(payloads, timestamps_ms=timestamps_ms), timeout_s
+        )
+
+    def append_nowait(self, payload: bytes, *, timestamp_ms: int | None = None) -> Future[Position]:
+        """Waits where the window is full, and only for that; the future gives the position, and cannot be cancelled."""
+        writer = self._writer
+        return self._thread.call(
+            handed_over(
+                writer.drain, lambda: writer.append_nowait(payload, timestamp_ms=timestamp_ms)
+            ),
+            None,
+        )
+
+    def last_sequence(self, writer_id: str) -> int | None:
+        async def ask() -> int | None:
+            return self._writer.last_sequence(writer_id)
+
+        return self._thread.call(ask(), None)
+
+    def flush(self, *, timeout_s: float | None = None) -> None:
+        self._thread.call(self._writer.flush(), timeout_s)
+
+    def close(self, *, timeout_s: float | None = None) -> None:
+        self._thread.call(self._writer.close(), timeout_s)

@@ -1,0 +1,127 @@
+"""``logging.Handler`` that writes to a log: each line of Python's logging is a record.
+
+It never holds up who logs: lines go to a thread of its own by way of a bounded queue; when that is full they are
+counted and dropped, which the next line that gets through says. A writer that ends (somebody else opens the log, the
+cluster is away) is opened again, with growing pauses.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+import time
+from typing import Unpack
+
+from bkbox.client import arguments
+from bkbox.client.blocking.client import LogWriter, connect
+from bkbox.client.log.options import LogOptions
+from bkbox.client.options import ClientOptions, ConnectOptions
+from bkbox.errors import BkboxError
+from bkbox.metadata.loglists import log_name
+
+LINES_MAX = 10_000
+"""Lines that wait."""
+
+_BATCH_LINES = 1_000
+_PAUSE_S_MAX = 10.0
+
+
+class BookKeeperHandler(logging.Handler):
+    """Writes to the log ``name`` of the cluster at ``uri``; ``options``: those of its writer, ``client``: the fields of
+    ClientOptions. ``dropped``: lines that were lost. Give the log one process: a second one that opens it ends the
+    first as its writer. Raises InvalidArgumentError, InvalidIdError, ConfigError."""
+
+    def __init__(
+        self,
+        uri: str,
+        name: str,
+        options: LogOptions | None = None,
+        **client: Unpack[ConnectOptions],
+    ) -> None:
+        super().__init__()
+        arguments.instance("uri", uri, str, "text, such as sqlite:PATH")
+        self._options = LogOptions() if options is None else options
+        arguments.instance("options", self._options, LogOptions, "LogOptions(...)")
+        arguments.made_of(ClientOptions, client)
+        self.dropped = 0
+        self._told = 0
+        self._uri = uri
+        self._name = log_name(name)
+        self._client = client
+        self._lines: queue.Queue[tuple[bytes, int] | None] = queue.Queue(LINES_MAX)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"log {name}", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if threading.current_thread() is self._thread or record.name.startswith("bkbox."):
+            return  # what the client says about writing this must not be written here
+        try:
+            text = self.format(record).encode(errors="backslashreplace")
+            line = (text, arguments.integer("time in ms", int(record.created * 1000)))
+        except Exception:  # noqa: BLE001 - a line that cannot be formatted must not end who logs
+            self.handleError(record)
+            return
+        try:
+            self._lines.put_nowait(line)
+        except queue.Full:
+            self.dropped += 1
+
+    def flush(self, timeout_s: float = 10.0) -> None:
+        """Wait until what was logged is in the log, for so long at most."""
+        deadline = time.monotonic() + timeout_s
+        while self._lines.unfinished_tasks and time.monotonic() < deadline:
+            if self._ended.wait(0.01):
+                return
+
+    def close(self) -> None:
+        """Write what waits, for ten seconds at most, and end."""
+        if not self._ended.is_set():
+            self.flush()
+            self._ended.set()
+            self._lines.put(None)
+            self._thread.join(10.0)
+        super().close()
+
+    # ---- in the thread ----------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        pause_s, batch = 0.1, [self._lines.get()]
+        while not self._ended.is_set():
+            try:
+                with (
+                    connect(self._uri, **self._client) as client,
+                    client.log(self._name).open_writer(self._options) as writer,
+                ):
+                    while not self._ended.is_set():
+                        self._write(writer, batch)
+                        pause_s, batch = 0.1, self._next()
+            except BkboxError:
+                if self._ended.wait(pause_s):
+                    return
+                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
+
+    def _next(self) -> list[tuple[bytes, int] | None]:
+        batch = [self._lines.get()]
+        while len(batch) < _BATCH_LINES:
+            try:
+                batch.append(self._lines.get_nowait())
+            except queue.Empty:
+                break
+        return batch
+
+    def _write(self, writer: LogWriter, batch: list[tuple[bytes, int] | None]) -> None:
+        given = [line for line in batch if line is not None]
+        # One that is too long for an entry would be tried again for ever, and with it all behind it.
+        lines = [line for line in given if len(line[0]) <= writer.payload_bytes_max]
+        self.dropped += len(given) - len(lines)
+        dropped = self.dropped
+        if dropped > self._told and lines:
+            lines.insert(0, (b"%d lines were dropped" % (dropped - self._told), lines[0][1]))
+        writer.append_many(
+            [line for line, _ in lines], timestamps_ms=[created_ms for _, created_ms in lines]
+        )
+        self._told = dropped
+        for _ in batch:
+            self._lines.task_done()

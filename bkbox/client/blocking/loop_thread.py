@@ -1,0 +1,157 @@
+"""An event loop in a thread of its own, for callers that block: what bkbox.client.blocking.client stands on.
+
+A call that is interrupted, by Ctrl-C or a time-out, is cancelled in the loop; an iteration that is interrupted is ended
+there before its generator is closed. At the end everything that is still under way is cancelled, so that no thread
+waits for a loop that has stopped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import AsyncGenerator, Coroutine, Iterator
+from concurrent.futures import CancelledError, Future
+from contextlib import suppress
+from typing import Any, Generic, TypeVar
+
+from bkbox.client import arguments
+from bkbox.errors import ForkedError, HandleClosedError, WrongLoopError
+
+T = TypeVar("T")
+
+_END_S = 10.0
+"""How long what is cancelled at the end may take to end."""
+
+
+class LoopThread:
+    """An event loop in a thread."""
+
+    def __init__(self) -> None:
+        self._pid = os.getpid()
+        self._closed = False
+        self._closing = threading.RLock()  # an iterator may be collected while it is held
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="bkbox-client", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether this is the process that the thread is in."""
+        return os.getpid() == self._pid
+
+    def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
+        """Raises HandleClosedError, ForkedError."""
+        try:
+            with self._closing:  # what is begun before the loop is told to end is ended there
+                self._must_be_usable()
+                return asyncio.run_coroutine_threadsafe(work, self._loop)
+        except BaseException:
+            work.close()
+            raise
+
+    def _must_be_usable(self) -> None:
+        if not self.is_here:
+            raise ForkedError(
+                f"the client was made in process {self._pid} and is used in {os.getpid()}, which was forked from it: "
+                "connect again there"
+            )
+        if self._closed:
+            raise HandleClosedError("the client is closed")
+
+    def _must_not_wait_for_itself(self) -> None:
+        if threading.current_thread() is self._thread:
+            raise WrongLoopError(
+                "the client's own thread calls, as in a callback of one of its futures, and would wait for itself: "
+                "call from another thread"
+            )
+
+    def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
+        """What the work comes to. Raises TimeoutError, what ``work`` raises, InvalidArgumentError (the time-out),
+        WrongLoopError where the client's own thread calls, and as ``begin``."""
+        try:
+            limit_s = arguments.timeout(timeout_s)
+            self._must_not_wait_for_itself()
+
+            async def within() -> T:
+                async with asyncio.timeout(limit_s):
+                    return await work
+
+            future = self.begin(within())
+        except BaseException:
+            work.close()
+            raise
+        try:
+            return future.result()
+        except CancelledError:
+            raise HandleClosedError("the client was closed meanwhile") from None
+        except BaseException:
+            future.cancel()  # where this thread was interrupted
+            raise
+
+    def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
+        iteration = _Iteration(items)
+        try:
+            while True:
+                try:
+                    item = self.call(iteration.next(), None)
+                except StopAsyncIteration:
+                    return
+                yield item
+        finally:
+            self._end(iteration)
+
+    def _end(self, iteration: _Iteration[T]) -> None:
+        """Also when an iterator is collected as garbage, in whatever thread, or after the client was closed."""
+        if not self.is_here or self._closed:
+            return
+        with suppress(HandleClosedError):
+            if threading.current_thread() is self._thread:
+                self.begin(iteration.end())
+            else:
+                self.call(iteration.end(), None)
+
+    def close(self) -> None:
+        """End what is under way, and the thread; doing so twice is allowed."""
+        if not self.is_here:
+            return
+        with self._closing:
+            is_first, self._closed = not self._closed, True
+        if not is_first:
+            return
+        ending = asyncio.run_coroutine_threadsafe(self._end_all(), self._loop)
+        try:
+            ending.result()
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    async def _end_all(self) -> None:
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=_END_S)
+        await self._loop.shutdown_asyncgens()
+
+
+class _Iteration(Generic[T]):
+    """An asynchronous generator that another thread steps through. Used in the loop alone."""
+
+    def __init__(self, items: AsyncGenerator[T, None]) -> None:
+        self._items = items
+        self._step: asyncio.Task[Any] | None = None
+
+    async def next(self) -> T:
+        self._step = asyncio.current_task()
+        return await anext(self._items)
+
+    async def end(self) -> None:
+        """End the step that is under way, as that of a thread that was interrupted, and then the generator."""
+        if self._step is not None and not self._step.done():
+            self._step.cancel()
+            await asyncio.wait([self._step])
+        await self._items.aclose()

@@ -1,0 +1,1 @@
+"""Connections to bookies: addresses, handshake, frames, matching of responses, health."""

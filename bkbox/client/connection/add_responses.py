@@ -1,0 +1,255 @@
+"""Answers to adds on one connection: matched to what was sent, run by run.
+
+What one connection is owed for one ledger is a sequence of *slots* in the order of sending. A slot has a key: the entry
+id in version 2, the transaction id in version 3. Bookies answer mostly in order, so that the next slot is looked at
+first. Equal keys (an entry that was sent again) are answered in the order of sending.
+
+Layout of the answer of version 2: length 4, packet header 4, code 4, ledger 8, entry 8. Version 3: v3_fast_path.py.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections import deque
+from typing import Any
+
+from bkbox.errors import FrameError
+from bkbox.native import memory
+from bkbox.native.memory import Data
+from bkbox.wire.v3_fast_path import PlainAnswerV3
+
+_PREFIX = 4
+_V2_ANSWER = 28
+_V2_LENGTH = 24
+_V2_ADD = 0x0201
+_V3_ADD = 1  # as v3plain says it
+_SLOTS = 64
+
+
+class Owed:
+    """The slots of one ledger on one connection; slot numbers go up and never come back.
+
+    ``sends`` belongs to whoever sends: what it has sent, in order.
+    """
+
+    __slots__ = (
+        "_done",
+        "_head",
+        "_highest",
+        "_keys",
+        "_mask",
+        "_next",
+        "_sorted",
+        "sends",
+        "tail",
+    )
+
+    def __init__(self) -> None:
+        self.sends: deque[Any] = deque()
+        self._keys = memoryview(array("q", bytes(8 * _SLOTS)))
+        self._done = memoryview(bytearray(_SLOTS))
+        self._mask = _SLOTS - 1
+        self._head = 0
+        self.tail = 0
+        """The slot of what is sent next."""
+        self._next = 0
+        self._highest = -1
+        self._sorted = True
+
+    def push(self, first: int, count: int) -> None:
+        """Sent: ``count`` keys from ``first`` on."""
+        self._make_room(count)
+        for key in range(first, first + count):
+            self._push(key)
+
+    def push_each(self, keys: tuple[int, ...]) -> None:
+        """Sent: these keys, ascending."""
+        self._make_room(len(keys))
+        for key in keys:
+            self._push(key)
+
+    def _push(self, key: int) -> None:
+        if self._head == self.tail:
+            self._sorted = True
+        elif key <= self._highest:
+            self._sorted = False
+        self._highest = key
+        self._keys[self.tail & self._mask] = key
+        self._done[self.tail & self._mask] = 0
+        self.tail += 1
+
+    def _make_room(self, count: int) -> None:
+        capacity = self._mask + 1
+        while self.tail - self._head + count > capacity:
+            capacity *= 2
+        if capacity == self._mask + 1:
+            return
+        keys = memoryview(array("q", bytes(8 * capacity)))
+        done = memoryview(bytearray(capacity))
+        for slot in range(self._head, self.tail):
+            keys[slot & (capacity - 1)] = self._keys[slot & self._mask]
+            done[slot & (capacity - 1)] = self._done[slot & self._mask]
+        self._keys = keys
+        self._done = done
+        self._mask = capacity - 1
+
+    def is_open(self, slot: int) -> bool:
+        """Whether its answer has not come."""
+        return slot >= self._head and not self._done[slot & self._mask]
+
+    def close(self, first: int, last: int) -> None:
+        """These have their answers, or will never get one."""
+        for slot in range(first, last + 1):
+            self._close(slot)
+
+    def take(self, key: int) -> int:
+        """The slot that an answer with this key is for, which is closed by it; -1 if there is none."""
+        slot = self._find(key)
+        if slot >= 0:
+            self._close(slot)
+        return slot
+
+    def _close(self, slot: int) -> None:
+        if slot < self._head:
+            return
+        self._done[slot & self._mask] = 1
+        self._next = slot + 1
+        while self._head < self.tail and self._done[self._head & self._mask]:
+            self._head += 1
+
+    def _find(self, key: int) -> int:
+        slot = self._next
+        if (
+            self._sorted
+            and self._head <= slot < self.tail
+            and self._keys[slot & self._mask] == key
+            and not self._done[slot & self._mask]
+        ):
+            return slot
+        slot = self._lower(key) if self._sorted else self._head
+        while slot < self.tail:
+            if self._keys[slot & self._mask] == key and not self._done[slot & self._mask]:
+                return slot
+            if self._sorted:
+                return -1
+            slot += 1
+        return -1
+
+    def _lower(self, key: int) -> int:
+        low = self._head
+        high = self.tail
+        while low < high:
+            middle = (low + high) // 2
+            if self._keys[middle & self._mask] < key:
+                low = middle + 1
+            else:
+                high = middle
+        return low
+
+
+class _Runs:
+    """Gathers consecutive slots with the same code into tuples (owed, first slot, last slot, code)."""
+
+    __slots__ = ("code", "first", "found", "last", "owed")
+
+    def __init__(self, found: list[tuple[Owed, int, int, int]]) -> None:
+        self.found = found
+        self.owed: Owed | None = None
+        self.first = 0
+        self.last = 0
+        self.code = 0
+
+    def add(self, owed: Owed, slot: int, code: int) -> None:
+        if owed is self.owed and slot == self.last + 1 and code == self.code:
+            self.last = slot
+            return
+        self.end()
+        self.owed = owed
+        self.first = slot
+        self.last = slot
+        self.code = code
+
+    def end(self) -> None:
+        if self.owed is not None:
+            self.found.append((self.owed, self.first, self.last, self.code))
+        self.owed = None
+
+
+def take_v2(
+    data: Data,
+    start: int,
+    end: int,
+    adds: dict[int, Owed],
+    found: list[tuple[Owed, int, int, int]],
+) -> int:
+    """Match answers of version 2 from data[start] on; the offset of the first frame that is not one to an add.
+
+    ``adds``: what is owed, by ledger. ``found`` gets what was answered, with the code's number in version 2. Raises
+    FrameError for an answer that nobody asked for; what was found before it counts.
+    """
+    runs = _Runs(found)
+    owed = None
+    ledger = -1
+    while (
+        end - start >= _V2_ANSWER
+        and memory.u32(data, start) == _V2_LENGTH
+        and memory.u16(data, start + 4) == _V2_ADD
+    ):
+        if owed is None or memory.i64(data, start + 12) != ledger:
+            ledger = memory.i64(data, start + 12)
+            owed = adds.get(ledger)
+        slot = -1 if owed is None else owed.take(memory.i64(data, start + 20))
+        if slot < 0 or owed is None:
+            runs.end()
+            entry = memory.i64(data, start + 20)
+            raise FrameError(
+                f"an answer that nobody asked for: add of entry {entry}, ledger {ledger}"
+            )
+        runs.add(owed, slot, memory.i32(data, start + 8))
+        start += _V2_ANSWER
+    runs.end()
+    return start
+
+
+def take_v3(
+    data: Data,
+    start: int,
+    end: int,
+    adds: dict[int, Owed],
+    found: list[tuple[Owed, int, int, int]],
+    answer: PlainAnswerV3,
+) -> int:
+    """The same for plain answers of version 3, and codes of that. What was not asked for is left for the caller."""
+    runs = _Runs(found)
+    owed = None
+    ledger = -1
+    while end - start > _PREFIX:
+        size = memory.i32(data, start)
+        if size <= 0 or size > end - start - _PREFIX:
+            break
+        if answer.parse(data, start + _PREFIX, start + _PREFIX + size) != _V3_ADD:
+            break
+        if owed is None or answer.ledger != ledger:
+            ledger = answer.ledger
+            owed = adds.get(ledger)
+        if owed is None:
+            break
+        slot = owed.take(answer.txn)
+        if slot < 0:
+            break
+        runs.add(owed, slot, answer.code)
+        start += _PREFIX + size
+    runs.end()
+    return start
+
+
+def whole_frames(data: Data, start: int, end: int, limit: int) -> int:
+    """Where the last whole frame ends. Raises FrameError for one that is empty or larger than ``limit``."""
+    while end - start >= _PREFIX:
+        size = memory.i32(data, start)
+        if size <= 0 or size > limit - _PREFIX:
+            raise FrameError(f"frame of {size} bytes: 1 to {limit - _PREFIX} are allowed")
+        if size > end - start - _PREFIX:
+            break
+        start += _PREFIX + size
+    return start

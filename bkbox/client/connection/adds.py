@@ -1,0 +1,280 @@
+"""Adds on their way: the frames of a run of entries, and one sending of it to one bookie.
+
+Frames are made once for all bookies of the ensemble. Version 3 numbers them, and a number has to be
+unique on its connection only, so that even those are the same everywhere.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Sequence
+from itertools import accumulate
+
+from bkbox.client.connection.add_frames import AddFramer
+from bkbox.client.connection.add_responses import Owed
+from bkbox.protocol.effects import SendAdds
+from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.wire import v2, v3
+from bkbox.wire.digest import IN_KERNEL, DigestManager
+from bkbox.wire.v3_format import Operation
+
+Buffer = bytes | bytearray | memoryview
+
+
+class Add:
+    """One add of an entry that is packaged already (digest.py), to one bookie."""
+
+    __slots__ = (
+        "deferred_sync",
+        "entry",
+        "entry_id",
+        "ledger_id",
+        "master_key",
+        "recovery",
+        "synced",
+    )
+
+    def __init__(
+        self,
+        ledger_id: int,
+        entry_id: int,
+        master_key: bytes,
+        entry: bytes | memoryview,
+        *,
+        recovery: bool = False,
+        deferred_sync: bool = False,
+        synced: bool = False,
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.entry_id = entry_id
+        self.master_key = master_key
+        self.entry = entry
+        self.recovery = recovery
+        self.deferred_sync = deferred_sync
+        self.synced = synced
+
+    @property
+    def needs_v3(self) -> bool:
+        """Whether it says what version 2 has no word for."""
+        return self.deferred_sync or self.synced
+
+    def v2_frame(self) -> bytes:
+        flags = _V2_RECOVERY if self.recovery else 0
+        request = v2.AddRequest(v2.CURRENT_VERSION, flags, self.master_key, self.entry)
+        return v2.encode_request(request)
+
+    def v3_frame(self, number: int) -> bytes:
+        priority = v3.HIGH_PRIORITY if self.recovery else 0
+        header = v3.Header(Operation.ADD_ENTRY, number, priority)
+        return v3.encode_request(
+            v3.AddRequest(
+                header,
+                self.ledger_id,
+                self.entry_id,
+                self.master_key,
+                self.entry,
+                recovery=self.recovery,
+                deferred_sync=self.deferred_sync,
+                synced=self.synced,
+            )
+        )
+
+
+_V2_RECOVERY = v2.FLAG_RECOVERY_ADD | v2.FLAG_HIGH_PRIORITY
+
+
+class AddFrames:
+    """Frames of adds of one ledger, by ascending entry id.
+
+    ``offsets``: where each begins, counted from anywhere, and where the last one ends. ``keys``: by
+    what the answers name them, entry ids in version 2 and numbers in version 3.
+    """
+
+    __slots__ = ("data", "entries", "keys", "ledger_id", "offsets")
+
+    def __init__(
+        self,
+        ledger_id: int,
+        data: Buffer,
+        offsets: Sequence[int],
+        entries: Sequence[int],
+        keys: Sequence[int],
+    ) -> None:
+        self.ledger_id = ledger_id
+        self.data = data
+        self.offsets = offsets
+        self.entries = entries
+        self.keys = keys
+
+    def of(self, entries: Sequence[int]) -> AddFrames:
+        """The frames of some of the entries of a run without gaps; not copied if these have none."""
+        if len(entries) == len(self.entries):
+            return self
+        first = entries[0] - self.entries[0]
+        data, offsets = memoryview(self.data), self.offsets
+        if isinstance(entries, range):
+            end = first + len(entries)
+            part = data[offsets[first] : offsets[end]]
+            return AddFrames(
+                self.ledger_id, part, offsets[first : end + 1], entries, self.keys[first:end]
+            )
+        places = [entry - self.entries[0] for entry in entries]
+        frames = [data[offsets[place] : offsets[place + 1]] for place in places]
+        return AddFrames(
+            self.ledger_id,
+            b"".join(frames),
+            [0, *accumulate(map(len, frames))],
+            entries,
+            tuple(self.keys[place] for place in places),
+        )
+
+
+class Numbers:
+    """Numbers of the requests of version 3, from 1."""
+
+    __slots__ = ("_next",)
+
+    def __init__(self) -> None:
+        self._next = 1
+
+    def take(self, count: int = 1) -> int:
+        """The first of so many."""
+        first = self._next
+        self._next += count
+        return first
+
+
+class AddPacker:
+    """Makes the frames of one ledger's adds; ``numbers`` for version 3, None for version 2."""
+
+    def __init__(
+        self,
+        digests: DigestManager,
+        master_key: bytes,
+        numbers: Numbers | None,
+        *,
+        recovery: bool,
+        deferred_sync: bool,
+        synced: bool = False,
+    ) -> None:
+        self._digests = digests
+        self._master_key = master_key
+        self._numbers = numbers
+        self._recovery = recovery
+        self._deferred_sync = deferred_sync
+        self._synced = synced
+        self._framer = AddFramer(
+            digests.ledger_id,
+            master_key,
+            _V2_RECOVERY if recovery else 0,
+            digests.digest_size,
+            None if digests.digest_type in IN_KERNEL else digests.digest,
+        )
+
+    def pack(self, run: SendAdds) -> AddFrames:
+        """All of the run."""
+        ledger, numbers, framer = self._digests.ledger_id, self._numbers, self._framer
+        payloads = list(run.payloads)
+        entries = range(run.first, run.first + len(payloads))
+        if numbers is None:
+            data: Buffer = framer.v2(run.first, run.lac, run.length, payloads)
+            return AddFrames(ledger, data, framer.offsets, entries, entries)
+        number = numbers.take(len(payloads))
+        keys = range(number, number + len(payloads))
+        if self._recovery or self._deferred_sync or self._synced:
+            frames = [
+                self.single(run, entry).v3_frame(key)
+                for entry, key in zip(entries, keys, strict=True)
+            ]
+            offsets = array("q", [0, *accumulate(map(len, frames))])
+            return AddFrames(ledger, b"".join(frames), offsets, entries, keys)
+        data = framer.v3(number, run.first, run.lac, run.length, payloads)
+        return AddFrames(ledger, data, framer.offsets, entries, keys)
+
+    def single(self, run: SendAdds, entry: int) -> Add:
+        """One entry of the run; the same bytes as in all other frames."""
+        index = entry - run.first
+        length = run.length + sum(map(len, run.payloads[: index + 1]))
+        return Add(
+            self._digests.ledger_id,
+            entry,
+            self._master_key,
+            self._digests.package(entry, run.lac, length, run.payloads[index]),
+            recovery=self._recovery,
+            deferred_sync=self._deferred_sync,
+            synced=self._synced,
+        )
+
+
+OnAnswer = Callable[[int, int, Answer, int], None]
+"""Takes the answer to the frames from a first to a last index of a sending, and the connection as in
+Reply. Each frame is answered exactly once."""
+
+
+class AddSend:
+    """Frames on their way to one bookie. Over (``is_over``) when it was answered, or nobody waits
+    for the rest any more: those that time out or lose their connection are answered by that."""
+
+    __slots__ = (
+        "_on_answer",
+        "deadline",
+        "first_slot",
+        "frame",
+        "frames",
+        "is_over",
+        "left",
+        "owed",
+        "was_held_up",
+    )
+
+    def __init__(self, frames: AddFrames, on_answer: OnAnswer) -> None:
+        self.frames = frames
+        self.frame: Buffer = frames.data
+        self.deadline = 0.0
+        self.was_held_up = False
+        self.left = len(frames.entries)
+        """Frames that are not answered by the bookie."""
+        self.owed: Owed | None = None
+        self.first_slot = 0
+        self.is_over = False
+        self._on_answer = on_answer
+
+    @property
+    def last_slot(self) -> int:
+        return self.first_slot + len(self.frames.entries) - 1
+
+    def enlist(self, owed: Owed) -> None:
+        """They are sent, or will be, after all that ``owed`` has."""
+        self.owed = owed
+        self.first_slot = owed.tail
+        keys = self.frames.keys
+        if isinstance(keys, range):
+            owed.push(keys[0], len(keys))
+        else:
+            owed.push_each(tuple(keys))
+        owed.sends.append(self)
+
+    def answered(self, first_slot: int, last_slot: int, answer: Answer, connection: int) -> None:
+        self.left -= last_slot - first_slot + 1
+        if not self.is_over:
+            self.is_over = self.left == 0
+            self._on_answer(
+                first_slot - self.first_slot, last_slot - self.first_slot, answer, connection
+            )
+
+    def fail(self, answer: NoAnswer) -> None:
+        """This stands in for all answers that have not come."""
+        if self.is_over:
+            return
+        self.is_over = True
+        begin = -1
+        slots = range(self.first_slot, self.last_slot + 1)
+        for index, slot in enumerate(slots):
+            is_open = self.owed is None or self.owed.is_open(slot)
+            if is_open and begin < 0:
+                begin = index
+            if not is_open and begin >= 0:
+                self._on_answer(begin, index - 1, answer, 0)
+                begin = -1
+        if begin >= 0:
+            self._on_answer(begin, len(slots) - 1, answer, 0)

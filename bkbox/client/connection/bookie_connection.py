@@ -1,0 +1,241 @@
+"""The way to one bookie: one connection at a time, made when there is something to send.
+
+Nothing is sent twice on this level. The next request after a loss connects again. Requests made
+while connecting wait for it; those made within the back-off after a failed attempt fail at once
+(NOT_REACHED). Whatever happens, each request ends in exactly one Reply: what went wrong is an
+answer too, as the machines of bkbox/protocol want it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable
+from enum import Enum
+from math import inf
+
+from bkbox.base.ids import BookieId
+from bkbox.base.words import error_text
+from bkbox.client.connection.adds import AddSend
+from bkbox.client.connection.flush_batcher import TurnEnd
+from bkbox.client.connection.framed_connection import Stream
+from bkbox.client.connection.handshake import Greeting
+from bkbox.client.connection.response_matcher import (
+    Decode,
+    Key,
+    Reply,
+    Request,
+    Waiting,
+    decode_batch,
+    decode_v2,
+    decode_v3,
+)
+from bkbox.client.options import Backoff, ClientOptions
+from bkbox.errors import AuthenticationError
+from bkbox.protocol.events import NoAnswer
+from bkbox.wire.metadata.service_info import HostPort
+
+log = logging.getLogger(__name__)
+
+_SOON_S = 0.01
+"""What times out within this does so with what times out now."""
+
+_HELD_UP_S = 0.5
+"""A timer that is so late tells that this process was held up: answers may be there that nobody has looked at. What
+would time out then gets as much time again, once."""
+
+Resolve = Callable[[BookieId], Awaitable[HostPort | None]]
+
+
+class Lane(Enum):
+    """What a connection carries; each lane to a bookie is a connection of its own."""
+
+    V2 = "adds and reads of version 2"
+    V2_FENCING = "fencing reads of version 2"
+    V2_BATCH = "batch reads of version 2"
+    V3 = "everything of version 3"
+
+
+_DECODE: dict[Lane, Decode] = {
+    Lane.V2: decode_v2,
+    Lane.V2_FENCING: decode_v2,
+    Lane.V2_BATCH: decode_batch,
+    Lane.V3: decode_v3,
+}
+
+
+class BookieLink:
+    """One lane to one bookie."""
+
+    def __init__(
+        self,
+        bookie: BookieId,
+        lane: Lane,
+        resolve: Resolve,
+        options: ClientOptions,
+        rng: random.Random,
+        turn_end: TurnEnd,
+        greeting: Greeting | None = None,
+    ) -> None:
+        """``greeting``: how connections begin; None: with the first request."""
+        self._bookie = bookie
+        self._greeting = greeting
+        self._lane = lane
+        self._resolve = resolve
+        self._options = options
+        self._turn_end = turn_end
+        self._backoff = Backoff(options, rng)
+        self._not_before = 0.0
+        self._connections = 0
+        self._stream: Stream | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._backlog: list[Request | AddSend] = []
+        self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
+
+    @property
+    def suspect(self) -> bool:
+        """Whether the last connection came to nothing, a moment ago."""
+        return asyncio.get_running_loop().time() < self._not_before
+
+    def request(self, key: Key, frame: bytes, timeout_s: float) -> asyncio.Future[Reply]:
+        """Send a frame. Cancelling the future forgets the request."""
+        request = Request(key, frame, asyncio.get_running_loop().create_future())
+        self.send(request, timeout_s)
+        return request.reply
+
+    def send(self, item: Request | AddSend, timeout_s: float) -> None:
+        """Send a request or a run of adds."""
+        loop = asyncio.get_running_loop()
+        stream = self._stream
+        if self._closed or (stream is None and self._connecting is None and self.suspect):
+            item.fail(NoAnswer.NOT_REACHED)
+            return
+        item.deadline = loop.time() + timeout_s
+        if self._sweep is None or item.deadline < self._sweep.when():
+            self._sweep_at(item.deadline)
+        if stream is not None:
+            stream.send(item)
+        else:
+            self._backlog.append(item)
+            if self._connecting is None:
+                self._connecting = loop.create_task(self._connect())
+
+    def refuse(self) -> None:
+        """Answer everything from now on with NOT_REACHED."""
+        self._closed = True
+
+    async def close(self) -> None:
+        """Answer what is outstanding and close the connection."""
+        self.refuse()
+        if self._sweep is not None:
+            self._sweep.cancel()
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        if self._stream is not None:
+            self._stream.abort()
+            await asyncio.wait([self._stream.closed])
+
+    # ---- time-outs ------------------------------------------------------------------------------
+
+    def _sweep_at(self, when: float) -> None:
+        if self._sweep is not None:
+            self._sweep.cancel()
+        self._sweep = asyncio.get_running_loop().call_at(when, self._expire)
+
+    def _expire(self) -> None:
+        """One timer for all: it goes off at the deadline of what waited longest when it was set."""
+        assert self._sweep is not None
+        stream = self._stream
+        now = asyncio.get_running_loop().time() + _SOON_S
+        late_s = now - self._sweep.when()
+        self._sweep = None
+        left = inf
+        for item in self._backlog if stream is None else [*stream.waiting.items()]:
+            if item.is_over:
+                continue
+            if item.deadline <= now and late_s > _HELD_UP_S and not item.was_held_up:
+                item.was_held_up = True
+                item.deadline = now + late_s
+            if item.deadline > now:
+                left = min(left, item.deadline)
+                continue
+            item.fail(NoAnswer.TIMEOUT)
+            if stream is not None:
+                stream.forget(item)
+        if stream is not None:
+            stream.waiting.tidy()
+        if left < inf:
+            self._sweep_at(left)
+
+    # ---- connections ----------------------------------------------------------------------------
+
+    async def _connect(self) -> None:
+        stream = None
+        try:
+            stream = await self._opened()
+        except (OSError, TimeoutError, AuthenticationError) as error:
+            if self._greeting is not None:
+                log.warning("bookie %s: %s", self._bookie, error_text(error))
+        finally:
+            self._connecting = None
+            backlog, self._backlog = self._backlog, []
+            if stream is None:
+                self._back_off()
+                for item in backlog:
+                    item.fail(NoAnswer.NOT_REACHED)
+        if stream is not None:
+            self._stream = stream
+            try:
+                for item in backlog:
+                    if not item.is_over:
+                        stream.send(item)
+            except BaseException:
+                for item in backlog:
+                    item.fail(NoAnswer.CONNECTION_LOST)
+                stream.abort()
+                raise
+
+    async def _opened(self) -> Stream | None:
+        """A connection, None where nobody knows the address. Raises OSError, TimeoutError, AuthenticationError."""
+        loop, timeout_s = asyncio.get_running_loop(), self._options.connect_timeout_s
+        begin = loop.time()
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await self._open()
+        except TimeoutError:
+            if loop.time() - begin < timeout_s + _HELD_UP_S:
+                raise
+        async with asyncio.timeout(timeout_s):
+            return await self._open()
+
+    async def _open(self) -> Stream | None:
+        address = await self._resolve(self._bookie)
+        if address is None:
+            return None
+        if self._greeting is not None:
+            return await self._greeting.connect(address, self._new_stream)
+        loop = asyncio.get_running_loop()
+        _, stream = await loop.create_connection(self._new_stream, address.host, address.port)
+        return stream
+
+    def _new_stream(self) -> Stream:
+        self._connections += 1
+        waiting = Waiting(numbered=self._lane in (Lane.V2_BATCH, Lane.V3))
+        decode = _DECODE[self._lane]
+        frame_bytes_max = self._options.frame_bytes_max
+        return Stream(
+            self._connections, decode, waiting, frame_bytes_max, self._turn_end, self._lost
+        )
+
+    def _lost(self, stream: Stream) -> None:
+        self._stream = None
+        if stream.has_answered:
+            self._backoff.reset()
+        else:
+            self._back_off()
+
+    def _back_off(self) -> None:
+        self._not_before = asyncio.get_running_loop().time() + self._backoff.next_s()

@@ -1,0 +1,174 @@
+"""One established connection to a bookie: frames out, answers in.
+
+Frames of one turn of the event loop leave in one write. While the socket takes no more they wait
+here, by reference, not as copies in the transport's buffer. What bounds them is the window of each
+writer. Answers are read into one buffer, which grows to the largest answer. A lost connection
+answers everything outstanding on it (CONNECTION_LOST).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import cast
+
+from bkbox.client.connection.add_responses import whole_frames
+from bkbox.client.connection.adds import AddSend
+from bkbox.client.connection.flush_batcher import TurnEnd
+from bkbox.client.connection.response_matcher import Buffer, Decode, Request, Waiting
+from bkbox.errors import FrameError
+from bkbox.wire.frames import LENGTH, PREFIX_BYTES
+
+_READ_BYTES = 64 << 10
+_READ_BYTES_MAX = 1 << 20
+"""What is read at once: the first buffer, and the one after reads that filled it. A larger answer
+has a larger buffer."""
+
+_WRITE_BYTES_MAX = 256 << 10
+_FORGOTTEN_MAX = 256
+"""Requests that timed out and are still owed an answer; a connection with more is given up."""
+
+
+class Stream(asyncio.BufferedProtocol):
+    """A connection from connection_made to connection_lost; ``number`` is that of its replies."""
+
+    def __init__(
+        self,
+        number: int,
+        decode: Decode,
+        waiting: Waiting,
+        frame_bytes_max: int,
+        turn_end: TurnEnd,
+        on_lost: Callable[[Stream], None],
+    ) -> None:
+        self.closed = asyncio.get_running_loop().create_future()
+        self.has_answered = False
+        self.waiting = waiting
+        self._number = number
+        self._decode = decode
+        self._on_lost = on_lost
+        self._frame_bytes_max = frame_bytes_max
+        self._turn_end = turn_end
+        self._transport: asyncio.Transport | None = None
+        self._paused = False
+        self._outbox: deque[Request | AddSend] = deque()
+        self._rest = memoryview(b"")
+        """What is left to write of a frame, or frames, that were begun."""
+        self._read = memoryview(bytearray(_READ_BYTES))
+        self._filled = 0
+
+    # ---- out ------------------------------------------------------------------------------------
+
+    def send(self, item: Request | AddSend) -> None:
+        self.waiting.add(item)
+        self._outbox.append(item)
+        self._turn_end.write(self._flush)
+
+    def forget(self, item: Request | AddSend) -> None:
+        """It has timed out."""
+        self.waiting.forget(item)
+        if self.waiting.forgotten > _FORGOTTEN_MAX:
+            self.abort()
+
+    def abort(self) -> None:
+        if self._transport is not None:
+            self._transport.abort()
+
+    def _flush(self) -> None:
+        try:
+            while not self._paused and self._transport is not None and (pieces := self._pieces()):
+                # Not writelines: Python 3.12's does not tell the protocol when to pause.
+                self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+        except BaseException:
+            self.abort()  # what was taken off the outbox is not on the wire
+            raise
+
+    def _pieces(self) -> list[Buffer]:
+        """What is to be written next, nothing if all is."""
+        pieces: list[Buffer] = []
+        room = _WRITE_BYTES_MAX
+        while room > 0:
+            if not self._rest:
+                if not self._outbox:
+                    break
+                item = self._outbox.popleft()
+                if item.is_over:
+                    self.waiting.take_back(item)
+                    continue
+                self._rest = memoryview(item.frame)
+                item.frame = b""
+            pieces.append(self._rest[:room])
+            self._rest = self._rest[room:]
+            room -= len(pieces[-1])
+        return pieces
+
+    # ---- in -------------------------------------------------------------------------------------
+
+    def get_buffer(self, _hint: int) -> memoryview:
+        return self._read[self._filled :]
+
+    def buffer_updated(self, size: int) -> None:
+        self._filled += size
+        try:
+            self._take()
+        except FrameError:
+            self.abort()
+
+    def _take(self) -> None:
+        data, filled = self._read, self._filled
+        end = whole_frames(data, 0, filled, self._frame_bytes_max)
+        start = 0
+        while start < end:
+            start = self.waiting.take_adds(data, start, end, self._number)
+            if start < end:
+                start = self._take_one(data, start)
+        self.has_answered = self.has_answered or end > 0
+        self._make_room(end)
+
+    def _take_one(self, data: memoryview, start: int) -> int:
+        (size,) = LENGTH.unpack_from(data, start)
+        end: int = start + PREFIX_BYTES + size
+        # A copy: replies outlive the buffer's contents.
+        body = memoryview(bytes(data[start + PREFIX_BYTES : end]))
+        self.waiting.answered(*self._decode(body, self._number), self._number)
+        return end
+
+    def _make_room(self, end: int) -> None:
+        """Keep what is there from ``end`` on, in a buffer that the frame it begins fits into."""
+        data, filled = self._read, self._filled
+        rest = filled - end
+        needed = len(data)
+        if rest >= PREFIX_BYTES:
+            needed = max(needed, PREFIX_BYTES + LENGTH.unpack_from(data, end)[0])
+        elif filled == len(data):
+            needed = min(2 * needed, max(needed, _READ_BYTES_MAX))
+        if needed > len(data):
+            self._read = memoryview(bytearray(needed))
+        if rest and (end or needed > len(data)):
+            self._read[:rest] = data[end:filled]
+        self._filled = rest
+
+    # ---- the transport's calls ------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+        link: socket.socket = transport.get_extra_info("socket")
+        link.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        link.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def pause_writing(self) -> None:
+        self._paused = True
+
+    def resume_writing(self) -> None:
+        self._paused = False
+        self._flush()
+
+    def connection_lost(self, _exception: Exception | None) -> None:
+        self._transport = None
+        self._outbox.clear()
+        self._rest = memoryview(b"")
+        self.waiting.end_all()
+        self._on_lost(self)
+        self.closed.set_result(None)

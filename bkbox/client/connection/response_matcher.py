@@ -1,0 +1,273 @@
+"""Requests that wait for their answers, and which answer belongs to which request.
+
+- Version 3 and batch reads of version 2 number their requests: an answer names its request, and one
+  that names none of those waiting is dropped.
+- Every other answer of version 2 names only (opcode, ledger, entry). Equal requests are answered in
+  the order they were sent in; an answer to what nobody asked for breaks the protocol.
+
+A request that times out, or that nobody waits for any more, keeps its place until its answer comes,
+so that this late answer is not taken for that of a later, equal request.
+
+Source: PerChannelBookieClient.java, CompletionKey subclasses there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+from bkbox.base.ids import MAX_ID
+from bkbox.client.connection import add_responses
+from bkbox.client.connection.add_responses import Owed
+from bkbox.client.connection.adds import AddSend
+from bkbox.errors import EncodingError, FrameError
+from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.wire import batch_reads, v2, v3
+from bkbox.wire.codes import Code, code_from_v2, code_from_v3
+from bkbox.wire.v3_fast_path import PlainAnswerV3
+from bkbox.wire.v3_format import Operation
+
+Buffer = bytes | bytearray | memoryview
+Key = tuple[int, ...]
+"""(opcode, ledger, entry), or (operation, number) where requests are numbered."""
+
+
+BATCH_ENTRIES_AT = 32
+"""Packet header, code, ledger, entry and number stand before the entries of a batch."""
+
+
+class Reply(NamedTuple):
+    """How a request ended.
+
+    ``entry``: what came back of a read, not verified yet; there exactly for an EOK, and beside
+    EUNKNOWNLEDGERSTATE where a bookie in limbo sends what it has. ``response``: the answer itself,
+    for what has more to say than that; of a batch read with EOK the body, with entries from
+    BATCH_ENTRIES_AT on. ``connection``: which one of the connections that this lane
+    to the bookie has had brought the answer, counted from 1; 0 where there is no answer.
+    """
+
+    answer: Answer
+    entry: memoryview | None = None
+    connection: int = 0
+    response: bytes | v3.Response | None = None
+
+
+class Request:
+    """One request: its frame until it is sent, and the future of its end."""
+
+    __slots__ = ("deadline", "frame", "key", "reply", "was_held_up")
+
+    def __init__(self, key: Key, frame: bytes, reply: asyncio.Future[Reply]) -> None:
+        self.key = key
+        self.frame: Buffer = frame
+        self.reply = reply
+        self.deadline = 0.0
+        self.was_held_up = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for it any more."""
+        return self.reply.done()
+
+    def end(self, reply: Reply) -> None:
+        if not self.reply.done():
+            self.reply.set_result(reply)
+
+    def fail(self, answer: NoAnswer) -> None:
+        """This stands in for its answer."""
+        self.end(Reply(answer))
+
+
+class Answered(NamedTuple):
+    """What a body says, and of which request."""
+
+    key: Key
+    reply: Reply
+
+
+Decode = Callable[[memoryview, int], Answered]
+"""From a body and the number of its connection. Raises FrameError."""
+
+
+def decode_v2(body: memoryview, connection: int) -> Answered:
+    """Answers to single reads."""
+    match v2.decode_response(body):
+        case v2.ReadResponse(_, code, ledger, entry, data):
+            view = None if data is None else memoryview(data)
+            return Answered((v2.OP_READ, ledger, entry), Reply(code, view, connection))
+    raise FrameError("an answer to an opcode that is never sent here")
+
+
+def decode_batch(body: memoryview, connection: int) -> Answered:
+    """Answers to batch reads."""
+    head = v2.decode_response(body[:BATCH_ENTRIES_AT])
+    if not isinstance(head, v2.BatchReadResponse):
+        raise FrameError("an answer to an opcode that is never sent here")
+    batch = bytes(body)
+    batch_reads.check_sizes(batch, BATCH_ENTRIES_AT)
+    reply = Reply(head.code, None, connection, batch if head.code is Code.EOK else None)
+    return Answered((v2.OP_BATCH_READ, head.request_id), reply)
+
+
+def decode_v3(body: memoryview, connection: int) -> Answered:
+    """Answers of version 3."""
+    try:
+        response = v3.decode_response(body)
+    except EncodingError as error:
+        raise FrameError(str(error)) from None
+    match response:
+        case v3.Refused(header, code) | v3.AuthResponse(header, code):
+            if code is Code.EOK:
+                raise FrameError(f"{header.operation.name} was answered EOK and nothing else")
+            return Answered((header.operation, header.txn_id), Reply(code, None, connection))
+        case v3.StartTlsResponse():
+            raise FrameError("an answer to an operation that is never sent here")
+        case v3.ReadResponse(entry=data):
+            view = None if data is None else memoryview(data)
+            reply = Reply(response.code, view, connection, response)
+        case _:
+            reply = Reply(response.code, None, connection, response)
+    return Answered((_OPERATIONS[type(response)], response.txn_id), reply)
+
+
+_OPERATIONS: dict[type[v3.Response], Operation] = {
+    v3.AddResponse: Operation.ADD_ENTRY,
+    v3.ReadResponse: Operation.READ_ENTRY,
+    v3.WriteLacResponse: Operation.WRITE_LAC,
+    v3.ReadLacResponse: Operation.READ_LAC,
+    v3.ForceResponse: Operation.FORCE_LEDGER,
+    v3.ListEntriesResponse: Operation.GET_LIST_OF_ENTRIES_OF_LEDGER,
+    v3.BookieInfoResponse: Operation.GET_BOOKIE_INFO,
+}
+
+
+class Waiting:
+    """What one connection is owed answers for: adds by ledger, in runs, and single requests."""
+
+    __slots__ = ("_answer", "_by_key", "_found", "_numbered", "adds", "forgotten")
+
+    def __init__(self, *, numbered: bool) -> None:
+        self.adds: dict[int, Owed] = {}
+        self.forgotten = 0
+        """Requests that timed out and still wait."""
+        self._numbered = numbered
+        self._by_key: dict[Key, deque[Request]] = {}
+        self._found: list[tuple[Owed, int, int, int]] = []
+        self._answer = PlainAnswerV3()
+
+    def add(self, item: Request | AddSend) -> None:
+        if isinstance(item, Request):
+            self._by_key.setdefault(item.key, deque()).append(item)
+            return
+        owed = self.adds.get(item.frames.ledger_id)
+        if owed is None:
+            owed = self.adds[item.frames.ledger_id] = Owed()
+        item.enlist(owed)
+
+    def take_back(self, item: Request | AddSend) -> None:
+        """It ended before it was sent, so no answer will come."""
+        if isinstance(item, Request):
+            self.forgotten -= not item.reply.cancelled()
+            queue = self._by_key[item.key]
+            queue.remove(item)
+            if not queue:
+                del self._by_key[item.key]
+        elif item.owed is not None:
+            self.forgotten -= item.left
+            item.left = 0
+            item.owed.close(item.first_slot, item.last_slot)
+
+    def forget(self, item: Request | AddSend) -> None:
+        """It has timed out, and keeps its place."""
+        self.forgotten += 1 if isinstance(item, Request) else item.left
+
+    def items(self) -> Iterator[Request | AddSend]:
+        """All that were not answered yet."""
+        for queue in self._by_key.values():
+            yield from queue
+        for owed in self.adds.values():
+            yield from owed.sends
+
+    def tidy(self) -> None:
+        """Drop what ledgers leave behind that are not written any more."""
+        self.adds = {ledger: owed for ledger, owed in self.adds.items() if owed.sends}
+
+    # ---- answers --------------------------------------------------------------------------------
+
+    def take_adds(self, data: memoryview, start: int, end: int, connection: int) -> int:
+        """Take the answers to adds that lie in data[start:end], whole frames, before anything else;
+        where that begins. Raises FrameError."""
+        found = self._found
+        try:
+            if self._numbered:
+                start = add_responses.take_v3(data, start, end, self.adds, found, self._answer)
+            else:
+                start = add_responses.take_v2(data, start, end, self.adds, found)
+        finally:
+            unknown = None
+            for owed, first, last, number in found:
+                code = code_from_v3(number) if self._numbered else code_from_v2(number)
+                if code is None:  # they are owed no other answer, and the connection ends
+                    unknown = number
+                    self._adds_answered(owed, first, last, NoAnswer.CONNECTION_LOST, 0)
+                else:
+                    self._adds_answered(owed, first, last, code, connection)
+            found.clear()
+        if unknown is not None:
+            raise FrameError(f"a response with the unknown code {unknown}")
+        return start
+
+    def _adds_answered(
+        self, owed: Owed, first: int, last: int, answer: Answer, connection: int
+    ) -> None:
+        sends: deque[AddSend] = owed.sends
+        for send in sends:
+            if first > send.last_slot:
+                continue
+            end = min(last, send.last_slot)
+            if send.is_over:
+                self.forgotten -= end - first + 1
+            send.answered(first, end, answer, connection)
+            if end == last:
+                break
+            first = end + 1
+        while sends and sends[0].left == 0:
+            sends.popleft()
+
+    def answered(self, key: Key, reply: Reply, connection: int) -> None:
+        """End the request that this answers. Raises FrameError."""
+        queue = self._by_key.get(key)
+        if queue is None:
+            if self._numbered:
+                self._add_answered(key, reply, connection)
+                return
+            raise FrameError(f"an answer that nobody asked for: {key}")
+        request = queue.popleft()
+        if not queue:
+            del self._by_key[key]
+        if request.reply.done() and not request.reply.cancelled():
+            self.forgotten -= 1
+        request.end(reply)
+
+    def _add_answered(self, key: Key, reply: Reply, connection: int) -> None:
+        """One of version 3 that is not plain: it may name nothing but its number."""
+        operation, number = key
+        if operation != Operation.ADD_ENTRY or not isinstance(reply.answer, Code):
+            return
+        if number > MAX_ID:  # it was never given to a request
+            return
+        for owed in self.adds.values():
+            slot = owed.take(number)
+            if slot >= 0:
+                self._adds_answered(owed, slot, slot, reply.answer, connection)
+                return
+
+    def end_all(self) -> None:
+        """The connection is lost."""
+        outstanding = [*self.items()]
+        self._by_key = {}
+        self.adds = {}
+        for item in outstanding:
+            item.fail(NoAnswer.CONNECTION_LOST)

@@ -1,0 +1,1 @@
+"""Ledgers: writer, reader, recovery, inspection."""

@@ -1,0 +1,241 @@
+"""Ends a ledger with loss accepted (protocol/force_close_plan.py): what an operator has seen and said, and no more than
+that.
+
+1. Recovery is tried once more: what it can close needs nobody's word.
+2. Every bookie of the ledger that can be reached is fenced, and asked again. Would more be lost now than was agreed to,
+   nothing is closed.
+3. What was given up is kept in the ledger's custom metadata (wire/metadata/loss.py): before no-op entries are written,
+   else with step 5.
+4. What was found behind the LAC, and the no-op entries, are written in order to all of their write sets that take
+   them, one at least.
+5. The ledger is closed by CAS from IN_RECOVERY.
+
+It may be interrupted anywhere: the ledger is then in recovery, and recovery or another ending goes on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
+from bkbox.client.connection.pool import Add
+from bkbox.client.ledger.driver import LedgerAccess
+from bkbox.client.ledger.ledger_inspection import Survey, Surveyor
+from bkbox.errors import NothingToEndError, RecoveryAbortedError, VersionConflictError
+from bkbox.metadata.versioned import Versioned
+from bkbox.protocol.events import describe
+from bkbox.protocol.force_close_plan import Ending, count_of, ending, text_of
+from bkbox.protocol.inspection import write_set_of
+from bkbox.wire.codes import Code, Evidence
+from bkbox.wire.digest import VerifiedEntry
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+from bkbox.wire.metadata.loss import LossRecord, with_loss
+
+log = logging.getLogger(__name__)
+
+_RANGES_KEPT = 1000
+"""Ranges of entries that a record lists, of each kind."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """``thin``: entries written on fewer bookies than the ack quorum; ``unfenced``: bookies that were not reached.
+    ``record``: what was given up; None where recovery closed the ledger, by this or by another client."""
+
+    metadata: LedgerMetadata
+    thin: int
+    unfenced: tuple[BookieId, ...]
+    record: LossRecord | None = None
+
+
+class Ender:
+    """Ends one ledger. ``recover``: the client's recovery of it."""
+
+    def __init__(
+        self,
+        access: LedgerAccess,
+        read: Callable[[], Awaitable[Versioned[LedgerMetadata]]],
+        recover: Callable[[], Awaitable[LedgerMetadata]],
+        *,
+        plug: bool,
+    ) -> None:
+        self._access = access
+        self._read = read
+        self._recover = recover
+        self._plug = plug
+
+    async def plan(self) -> tuple[Ending, Survey]:
+        """What it would come to now; nothing is changed."""
+        return await self._look(await self._read())
+
+    async def end(self, agreed: Ending, at_ms: int, by: str = "", run: str = "") -> Ended:
+        """Do what was agreed to. ``at_ms``, ``by`` and ``run`` are for the record (LossRecord).
+
+        Raises NothingToEndError; RecoveryAbortedError: nothing was closed, because more would be lost, or no bookie
+        takes an entry; MetadataError.
+        """
+        if agreed.nothing_to_do:
+            raise NothingToEndError(agreed.nothing_to_do)
+        if agreed.closes:
+            try:
+                closed = await self._recover()
+            except RecoveryAbortedError as error:
+                log.info("ledger %d: %s", self._access.ledger_id, error)
+            else:
+                if not self._plug:
+                    return Ended(closed, 0, ())
+        found = await self._read()
+        unfenced = await self._fence(found.value)
+        plan, survey = await self._look(found)
+        if found.value.state is LedgerState.CLOSED and not plan.holes:
+            return Ended(found.value, 0, ())  # somebody was faster
+        if plan.gives_up_more_than(agreed):
+            raise RecoveryAbortedError(
+                f"ledger {self._access.ledger_id} was not ended: more would be lost by now than was agreed to (it "
+                f"would end at entry {plan.end}); run the command again to see it"
+            )
+        record = record_of(plan, survey, at_ms, by, run)
+        is_noted = plan.plug and bool(plan.holes)
+        if is_noted:
+            # First: a no-op entry that is there looks like one that was found.
+            found = await self._store(with_loss(found.value, record), found.version)
+        thin, length = await self._write(plan, survey)
+        if not plan.closes:
+            return Ended(found.value, thin, unfenced, record)
+        noted = found.value if is_noted else with_loss(found.value, record)
+        closed = replace(
+            noted.with_state(LedgerState.CLOSED), last_entry=EntryId(plan.end), length=length
+        )
+        try:
+            found = await self._store(closed, found.version)
+        except RecoveryAbortedError:
+            now = await self._read()
+            if now.value.state is not LedgerState.CLOSED:
+                raise
+            return Ended(now.value, thin, unfenced)  # another recovery was faster: its end counts
+        log.warning("ledger %d was ended with loss accepted: %s", closed.ledger_id, record.text)
+        return Ended(found.value, thin, unfenced, record)
+
+    async def _look(self, found: Versioned[LedgerMetadata]) -> tuple[Ending, Survey]:
+        """A hole is one only where every bookie of its write set was asked for that very entry."""
+        surveyor = Surveyor(self._access, found.value, found.version)
+        survey = await surveyor.survey(whole_tail=True)
+        while True:
+            plan = ending(survey.metadata, survey.reports, plug=self._plug)
+            if not await surveyor.read_unread(plan.holes):
+                return plan, survey
+
+    async def _fence(self, metadata: LedgerMetadata) -> tuple[BookieId, ...]:
+        if metadata.state is LedgerState.CLOSED:
+            return ()
+        surveyor = Surveyor(self._access, metadata, 0)
+        bookies = sorted(metadata.bookies())
+        answers = await asyncio.gather(
+            *(surveyor.read(bookie, NO_ENTRY, fence=True) for bookie in bookies)
+        )
+        # A bookie in limbo is fenced, and says EIO or 'unknown' about its last entry.
+        return tuple(
+            bookie
+            for bookie, (answer, _) in zip(bookies, answers, strict=True)
+            if not isinstance(answer, Code) or answer is Code.EUA
+        )
+
+    # ---- entries --------------------------------------------------------------------------------
+
+    async def _write(self, plan: Ending, survey: Survey) -> tuple[int, int]:
+        """Write back and plug, in order; the number of thin entries, and the length of the ledger up to its end."""
+        holes = {entry for hole in plan.holes for entry in hole} if plan.plug else set()
+        behind = range(plan.diagnosis.lac + 1, plan.end + 1) if plan.closes else range(0)
+        thin = 0
+        length, length_upto = plan.metadata.length, -2
+        for entry in sorted(holes.union(behind)):
+            if entry in holes:
+                if length_upto != entry - 1:
+                    length = await self._length_before(survey, entry)
+                lac = min(plan.diagnosis.lac, entry - 1) if plan.closes else entry - 1
+                data = self._access.digests.package(entry, lac, length, b"")
+            else:
+                found = await self._find(survey, entry)
+                length = found.length
+                data = self._access.digests.package(entry, found.lac, found.length, found.payload)
+            length_upto = entry
+            took = await self._add(plan.metadata, entry, data)
+            thin += took < plan.metadata.ack_quorum
+        if plan.closes:
+            length = await self._length_before(survey, plan.end + 1)
+        return thin, length
+
+    async def _add(self, metadata: LedgerMetadata, entry: int, data: bytes) -> int:
+        access = self._access
+        bookies = list(dict.fromkeys(write_set_of(metadata, entry)))
+        replies = await asyncio.gather(
+            *(
+                access.pool.add(
+                    bookie, Add(access.ledger_id, entry, access.master_key, data, recovery=True)
+                )
+                for bookie in bookies
+            )
+        )
+        took = sum(reply.answer is Code.EOK for reply in replies)
+        if took == 0:
+            said = describe((b, r.answer) for b, r in zip(bookies, replies, strict=True))
+            raise RecoveryAbortedError(
+                f"ledger {access.ledger_id} was not closed: entry {entry} could be written nowhere: {said}"
+            )
+        return took
+
+    async def _find(self, survey: Survey, entry: int) -> VerifiedEntry:
+        """An entry that the survey has seen."""
+        surveyor = Surveyor(self._access, survey.metadata, survey.version)
+        for bookie in write_set_of(survey.metadata, entry):
+            if survey.reports[bookie].evidence(entry) is Evidence.POSITIVE:
+                _, found = await surveyor.read(bookie, entry)
+                if found is not None:
+                    return found
+        raise RecoveryAbortedError(
+            f"ledger {self._access.ledger_id} was not closed: entry {entry} was there a moment ago and cannot be read"
+        )
+
+    async def _length_before(self, survey: Survey, entry: int) -> int:
+        """Payload bytes up to the last entry before this one that is found."""
+        for before in range(entry - 1, -1, -1):
+            bookies = write_set_of(survey.metadata, before)
+            if any(survey.reports[b].evidence(before) is Evidence.POSITIVE for b in bookies):
+                return (await self._find(survey, before)).length
+        return 0
+
+    # ---- the end --------------------------------------------------------------------------------
+
+    async def _store(self, metadata: LedgerMetadata, version: int) -> Versioned[LedgerMetadata]:
+        try:
+            return await self._access.store.write_ledger(metadata, version)
+        except VersionConflictError:
+            raise RecoveryAbortedError(
+                f"ledger {metadata.ledger_id} was not ended: its metadata changed meanwhile; run the command again"
+            ) from None
+
+
+def record_of(plan: Ending, survey: Survey, at_ms: int, by: str, run: str) -> LossRecord:
+    """What carrying out the plan gives up."""
+    silent = {
+        str(report.bookie): report.silence
+        for report in survey.reports.values()
+        if not report.alive or report.limbo
+    }
+    return LossRecord(
+        at_ms=at_ms,
+        end=plan.end,
+        lost=text_of(plan.acknowledged, most=_RANGES_KEPT),
+        dropped=text_of(plan.dropped, most=_RANGES_KEPT),
+        plugged=text_of(plan.holes, most=_RANGES_KEPT) if plan.plug else "",
+        by=by,
+        run=run,
+        last_add_confirmed=plan.diagnosis.lac if plan.closes else plan.end,
+        lost_entries=count_of(plan.acknowledged),
+        doubtful=text_of(plan.doubtful, most=_RANGES_KEPT),
+        unknown_after=plan.unknown_after,
+        silent=silent,
+    )

@@ -1,0 +1,204 @@
+"""Asks every bookie of a ledger what it has, disturbing nobody: no fence, no write.
+
+Each is asked for its last entry, as a recovery does when it fences, for the LAC, which in the answer of a bkbox bookie
+comes with the ledger's state there, and for its list of entries. Then the entries from the LAC on are read from their
+whole write sets, as a recovery reads them, so that the answers that decide are real ones and every copy is checked by
+its digest. A bookie that gives no list is asked by reads, of so many entries at both ends of what it has to hold.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
+from bkbox.client.connection.response_matcher import Reply
+from bkbox.client.ledger.driver import LedgerAccess
+from bkbox.errors import DigestError
+from bkbox.protocol.diagnosis import Diagnosis, diagnose
+from bkbox.protocol.events import Answer, NoAnswer
+from bkbox.protocol.inspection import Report, Reports, highest_entry, highest_lac, write_set_of
+from bkbox.protocol.repair import expected_entries
+from bkbox.wire import v3
+from bkbox.wire.codes import Code, Evidence
+from bkbox.wire.digest import VerifiedEntry
+from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
+
+READS_AT_ONCE = 64
+"""Entries that are read at the same time."""
+
+_TAIL_READS = 1_024
+"""Entries of the tail that are read before what they say is looked at, at most."""
+
+_UNLISTED_READS = 1_000
+"""Entries that are read at each end from a bookie that does not list them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What was found out about a ledger. ``metadata`` is older than all reports."""
+
+    metadata: LedgerMetadata
+    version: int
+    reports: Reports
+
+    @property
+    def diagnosis(self) -> Diagnosis:
+        return diagnose(self.metadata, self.reports)
+
+    def write_set(self, entry: int) -> tuple[BookieId, ...]:
+        """The bookies that are to hold an entry, each once."""
+        return tuple(dict.fromkeys(write_set_of(self.metadata, entry)))
+
+
+class Surveyor:
+    """Asks the bookies of one ledger."""
+
+    def __init__(self, access: LedgerAccess, metadata: LedgerMetadata, version: int) -> None:
+        self._access = access
+        self._metadata = metadata
+        self._version = version
+        self._slots = asyncio.Semaphore(READS_AT_ONCE)
+        self._reads: dict[BookieId, dict[int, Answer]] = {}
+        self._reports: dict[BookieId, Report] = {}
+
+    async def survey(self, *, whole_tail: bool = False) -> Survey:
+        """``whole_tail``: read on behind where a recovery would stop, to the last entry that anybody is known to have,
+        and as far as there is one after the other.
+        """
+        bookies = sorted(self._metadata.bookies())
+        self._reads = {bookie: {} for bookie in bookies}
+        answers = await asyncio.gather(*map(self._ask, bookies))
+        reports = self._reports = dict(zip(bookies, answers, strict=True))
+        await asyncio.gather(*(self._read_unlisted(report) for report in answers))
+        if self._metadata.state is not LedgerState.CLOSED:
+            await self._read_tail(reports, whole=whole_tail)
+        return Survey(self._metadata, self._version, reports)
+
+    # ---- single entries -------------------------------------------------------------------------
+
+    async def read(
+        self, bookie: BookieId, entry: int, *, fence: bool = False
+    ) -> tuple[Answer, VerifiedEntry | None]:
+        """Read an entry (-1: the last one) from one bookie and check it."""
+        key = self._access.master_key if fence else None
+        reply = await self._access.pool.read(bookie, self._access.ledger_id, entry, key)
+        if reply.entry is None:
+            # An EOK without an entry says nothing.
+            answer = reply.answer
+            return (NoAnswer.NOT_UNDERSTOOD if answer is Code.EOK else answer), None
+        try:
+            wanted = None if entry == NO_ENTRY else entry
+            return Code.EOK, self._access.digests.verify(reply.entry, wanted)
+        except DigestError:
+            return NoAnswer.BAD_DIGEST, None
+
+    async def read_unread(self, ranges: Iterable[range]) -> bool:
+        """Read those of these entries from their whole write sets that were not; whether there were any."""
+        unread = [
+            entry
+            for entries in ranges
+            for entry in entries
+            if any(entry not in self._reads[b] for b in write_set_of(self._metadata, entry))
+        ]
+        for start in range(0, len(unread), _TAIL_READS):
+            await self._read_everywhere(unread[start : start + _TAIL_READS])
+        return bool(unread)
+
+    async def _note(self, bookie: BookieId, entry: int) -> None:
+        async with self._slots:
+            answer, found = await self.read(bookie, entry)
+        self._reads[bookie][entry] = answer
+        if found is not None and found.lac > self._reports[bookie].lac:
+            # The last entry says most, but where it cannot be read another one has to.
+            self._reports[bookie] = replace(self._reports[bookie], lac=found.lac)
+
+    async def _read_everywhere(self, entries: Iterable[int]) -> None:
+        wanted = [
+            (bookie, entry)
+            for entry in entries
+            for bookie in dict.fromkeys(write_set_of(self._metadata, entry))
+            if entry not in self._reads[bookie]
+        ]
+        await asyncio.gather(*(self._note(bookie, entry) for bookie, entry in wanted))
+
+    async def _read_tail(self, reports: Reports, *, whole: bool) -> None:
+        """Read what a recovery would, as far as it would."""
+        known_end = highest_entry(self._metadata, reports)
+        cursor, ahead = max(highest_lac(self._metadata, reports), 0), 1
+        while True:
+            # The first entry that ends it, or leaves it stuck, by the answers that are there.
+            stop = diagnose(self._metadata, reports).found.stop
+            if whole:
+                stop = max(stop, known_end)
+            if cursor > stop:
+                return
+            chunk = range(cursor, min(cursor + ahead, max(stop, known_end) + 1))
+            await self._read_everywhere(chunk)
+            cursor, ahead = chunk.stop, min(2 * ahead, _TAIL_READS)
+
+    async def _read_unlisted(self, report: Report) -> None:
+        if report.listed is not None or not isinstance(report.answer, Code) or report.can_deny:
+            return
+        end = highest_entry(self._metadata, {report.bookie: report})
+        # What it has to hold if the ledger ends there; behind the settled ones the last fragment goes on.
+        closed = replace(self._metadata, state=LedgerState.CLOSED, last_entry=end)
+        entries = [entry for run in expected_entries(closed, report.bookie, end) for entry in run]
+        if len(entries) > 2 * _UNLISTED_READS:
+            entries = entries[:_UNLISTED_READS] + entries[-_UNLISTED_READS:]
+        await asyncio.gather(*(self._note(report.bookie, entry) for entry in entries))
+
+    # ---- a bookie -------------------------------------------------------------------------------
+
+    async def _ask(self, bookie: BookieId) -> Report:
+        pool, ledger = self._access.pool, self._access.ledger_id
+        lac_reply, listing, (answer, last) = await asyncio.gather(
+            pool.read_lac(bookie, ledger), pool.listing(bookie, ledger), self.read(bookie, -1)
+        )
+        lacs = [NO_ENTRY, *self._lacs(lac_reply)]
+        fenced = limbo = None
+        response = lac_reply.response
+        if isinstance(response, v3.ReadLacResponse):
+            fenced, limbo = response.fenced, response.limbo
+        if limbo is None:
+            limbo = _limbo(answer, lac_reply.answer, listing.answer)
+        lasts = [NO_ENTRY]
+        if last is not None:
+            lasts.append(last.entry_id)
+            lacs.append(last.lac)
+        if listing.available is not None:
+            lasts += [EntryId(group.end - 1) for group in listing.available.groups]
+        if limbo and answer is Code.EIO:
+            answer = Code.EUNKNOWNLEDGERSTATE  # version 2 has no word for it
+        return Report(
+            bookie,
+            answer,
+            fenced,
+            limbo,
+            listing.available,
+            self._reads[bookie],
+            EntryId(max(lacs)),
+            EntryId(max(lasts)),
+        )
+
+    def _lacs(self, reply: Reply) -> Iterable[EntryId]:
+        """What a good digest proves in the answer to a read of the LAC, whatever its code."""
+        if not isinstance(reply.response, v3.ReadLacResponse):
+            return
+        digests = self._access.digests
+        if reply.response.lac_body is not None:
+            with suppress(DigestError):
+                yield digests.verify_lac(reply.response.lac_body)
+        if reply.response.last_entry is not None:
+            with suppress(DigestError):
+                yield digests.verify(reply.response.last_entry, None).lac
+
+
+def _limbo(answer: Answer, *others: Answer) -> bool | None:
+    """What the answers to a read of the last entry, and to others, say of a bookie that does not say so itself: in
+    limbo Java's never gives its last entry. None: nothing."""
+    if Code.EUNKNOWNLEDGERSTATE in (answer, *others):
+        return True
+    return None if answer.evidence is Evidence.UNKNOWN else False

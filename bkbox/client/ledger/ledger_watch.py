@@ -1,0 +1,86 @@
+"""Work that is given up when the metadata of its ledger changes.
+
+Whoever waits for an entry of an open ledger has to hear of it from the metadata store when the ledger
+is closed or its ensemble changes: the bookies that were asked never will.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from types import TracebackType
+from typing import Any, Self, TypeVar
+
+from bkbox.base.ids import LedgerId
+from bkbox.client.inner import Inner
+from bkbox.errors import HandleClosedError, NoSuchLedgerError
+from bkbox.metadata.base import MetadataStore
+from bkbox.wire.metadata.ledger import LedgerMetadata
+
+T = TypeVar("T")
+
+
+class LedgerWatch:
+    """Tells ``adopt`` of every change from ``version`` on, as long as the context lasts."""
+
+    def __init__(
+        self,
+        store: MetadataStore,
+        ledger: LedgerId,
+        version: int,
+        adopt: Callable[[LedgerMetadata, int], None],
+    ) -> None:
+        self._store = store
+        self._ledger = ledger
+        self._version = version
+        self._adopt = adopt
+        self._changed = asyncio.Event()
+        self._following: asyncio.Task[None]
+
+    async def __aenter__(self) -> Self:
+        self._following = asyncio.get_running_loop().create_task(self._follow())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._following.cancel()
+        await asyncio.gather(self._following, return_exceptions=True)
+
+    async def unless_changed(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What ``work`` comes to, None if the metadata changed before or meanwhile.
+
+        Raises what ``work`` raises, NoSuchLedgerError once the ledger is deleted, MetadataError,
+        HandleClosedError.
+        """
+        loop = asyncio.get_running_loop()
+        working = loop.create_task(work)
+        change = loop.create_task(self._changed.wait())
+        try:
+            await asyncio.wait(
+                (working, change, self._following), return_when=asyncio.FIRST_COMPLETED
+            )
+            if self._following.done():
+                self._following.result()
+            if working.done():
+                return working.result()
+            self._changed.clear()
+            return None
+        finally:
+            for task in (working, change):
+                task.cancel()
+            await asyncio.gather(working, change, return_exceptions=True)
+
+    async def _follow(self) -> None:
+        async with Inner(self._store.watch_ledger(self._ledger)) as changes:
+            async for found in changes:
+                if found is None:
+                    raise NoSuchLedgerError(f"ledger {self._ledger} was deleted")
+                if found.version > self._version:
+                    self._version = found.version
+                    self._adopt(found.value, found.version)
+                    self._changed.set()
+        raise HandleClosedError("the metadata store was closed")

@@ -1,0 +1,405 @@
+"""The handle of the one writer of a ledger.
+
+- Entries get their ids in the order of the calls, or come with ids of the caller's own; either way they are
+  acknowledged in the order of their ids.
+- The window bounds, in bytes, what is appended and not acknowledged, and likewise per copy what
+  bookies have not answered: it is full from ``window_bytes`` on, so that one entry fits always.
+  A bookie that lags holds the writer up only when it is that far behind.
+- With deferred sync an append is acknowledged before it is on disk; ``force`` and ``close`` see to it
+  that it is (bkbox/protocol/force.py).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import warnings
+from collections import deque
+from collections.abc import Callable, Iterable
+
+from bkbox.base.ids import EntryId, LedgerId
+from bkbox.client import arguments
+from bkbox.client.closing import ClosedAtEnd
+from bkbox.client.connection.pool import ADD_FRAME_OVERHEAD_BYTES
+from bkbox.client.ledger.append_queue import Pending
+from bkbox.client.ledger.driver import Driver, LedgerAccess
+from bkbox.client.ledger.durable_copies import must_be_durable
+from bkbox.client.ledger.payload import payload_of
+from bkbox.client.ledger.writer_background import Tending
+from bkbox.errors import (
+    BkboxError,
+    BugError,
+    EntryTooLargeError,
+    HandleClosedError,
+    WindowFullError,
+)
+from bkbox.protocol import writer
+from bkbox.protocol.effects import Acked, Closed, CloseFailed, Failed, Forced, Outcome
+from bkbox.protocol.events import Append, Close, Force
+from bkbox.wire.digest import HEADER_BYTES
+from bkbox.wire.metadata.ledger import LedgerMetadata
+
+_APPENDS_PER_TURN = 256
+"""Appends of append_many between two turns of the event loop, where they are sent and answers are
+taken in."""
+
+
+class LedgerWriter(ClosedAtEnd):
+    """Writes one ledger; made by ``Client.create_ledger``. As a context manager it closes the
+    ledger at its end."""
+
+    def __init__(
+        self,
+        access: LedgerAccess,
+        machine: writer.LedgerWriter,
+        on_end: Callable[[LedgerWriter], None],
+        explicit_lac_interval_s: float = 0.0,
+    ) -> None:
+        options = access.options
+        self._access = access
+        self._machine = machine
+        self._on_end = on_end
+        self._driver = Driver(machine.handle, access)
+        self._forces: deque[asyncio.Future[EntryId]] = deque()
+        self._room = asyncio.Event()
+        self._closing: asyncio.Future[LedgerMetadata] | None = None
+        self._is_closed = False
+        self._was_left = False
+        self._end: BaseException | None = None
+        needs_v3 = machine.deferred_sync or access.synced
+        overhead = ADD_FRAME_OVERHEAD_BYTES["v3" if needs_v3 else options.protocol]
+        self._payload_bytes_max = (
+            options.frame_bytes_max - overhead - HEADER_BYTES - access.digests.digest_size
+        )
+        self._window_bytes = options.window_bytes
+        self._unanswered_bytes_max = options.window_bytes * access.write_quorum
+        loop = asyncio.get_running_loop()
+        self._pending = Pending(access.ledger_id, loop)
+        self._tending = Tending(access, machine, self._driver, explicit_lac_interval_s)
+        self._task = loop.create_task(self._run())
+        self._task.add_done_callback(self._ended)
+
+    @property
+    def ledger_id(self) -> LedgerId:
+        """The ledger's id."""
+        return self._access.ledger_id
+
+    @property
+    def metadata(self) -> LedgerMetadata:
+        """The metadata as this writer knows it."""
+        return self._machine.metadata
+
+    @property
+    def last_add_confirmed(self) -> EntryId:
+        """The last entry acknowledged, with deferred sync the last one forced; -1 for none."""
+        return self._machine.last_add_confirmed
+
+    @property
+    def length(self) -> int:
+        """Payload bytes of the entries up to the last one confirmed."""
+        return self._machine.length
+
+    @property
+    def deferred_sync(self) -> bool:
+        """Whether entries are acknowledged before they are on disk."""
+        return self._machine.deferred_sync
+
+    @property
+    def payload_bytes_max(self) -> int:
+        """The largest entry that it takes."""
+        return self._payload_bytes_max
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What ended the writer; None: nothing yet."""
+        return self._machine.failure
+
+    # ---- append ---------------------------------------------------------------------------------
+
+    async def append(self, payload: bytes, *, entry_id: int | None = None) -> EntryId:
+        """Append an entry and wait until it is acknowledged; returns its id.
+
+        ``entry_id``: an id of the caller's own (Java's LedgerHandleAdv). Such entries may be appended in any order, and
+        are sent, and acknowledged, when all before them were appended. The window holds as much again of those that
+        are early. The entries of a ledger come all with an id or none.
+
+        Cancelled, the entry may be in the ledger all the same. Raises EntryTooLargeError, PayloadTypeError,
+        HandleClosedError, EntryIdError (the id was appended before), and what ended the writer: LedgerFencedError,
+        LedgerClosedError, AddFailedError, UnauthorizedError, MetadataError.
+        """
+        if self._is_full() or entry_id is not None:
+            payload = self._checked(payload)
+            await self.drain(entry_id=entry_id)
+        return await self.append_nowait(payload, entry_id=entry_id)
+
+    async def append_many(self, payloads: Iterable[bytes]) -> list[EntryId]:
+        """Append entries without waiting in between; returns their ids once all are acknowledged.
+
+        Raises as ``append``; those before the one that failed are in the ledger.
+        """
+        pending = self._pending
+        pending.must_have_no_ids()
+        first_to_come = pending.next_entry
+        entries: list[EntryId] = []
+        futures: list[asyncio.Future[EntryId]] = []
+        held = 0
+        try:
+            for payload in arguments.iterable("payloads", payloads):
+                if self._is_full() or pending.next_entry - first_to_come >= _APPENDS_PER_TURN:
+                    if held:
+                        futures.append(pending.promise(held))
+                    held = 0
+                    await asyncio.sleep(0)
+                    await self.drain()
+                    first_to_come = pending.next_entry
+                entries.append(EntryId(pending.next_entry))
+                held += self._gather(payload)
+            if held:
+                futures.append(pending.promise(held))
+            held = 0
+            for future in futures:
+                await future
+            return entries
+        finally:
+            if held:
+                futures.append(pending.promise(held))
+            for future in futures:
+                if not future.cancel() and not future.cancelled():
+                    future.exception()
+
+    def append_nowait(
+        self, payload: bytes, *, entry_id: int | None = None
+    ) -> asyncio.Future[EntryId]:
+        """Append an entry; the future gives its id when it is acknowledged.
+
+        Entries of one turn of the event loop are sent together at its end. Raises WindowFullError
+        (then ``await drain()``), else as ``append``, at once or by the future.
+        """
+        pending = self._pending
+        if entry_id is not None:
+            return self._append_as(entry_id, payload)
+        if pending.has_own_ids:
+            pending.must_have_no_ids()
+        if self._is_full():
+            raise self._window_is_full()
+        return pending.promise(self._gather(payload))
+
+    def _append_as(self, entry_id: int, payload: bytes) -> asyncio.Future[EntryId]:
+        self._access.binding.check()
+        self._must_be_open()
+        pending = self._pending
+        is_early = not pending.is_next(entry_id)
+        if self._is_full(is_early=is_early):
+            raise self._window_is_full()
+        if is_early:
+            return pending.put_early(entry_id, self._checked(payload))
+        future = pending.promise(self._gather(payload))
+        pending.follow()
+        self._room.set()  # there is another that is not early any more
+        return future
+
+    def _gather(self, payload: bytes) -> int:
+        """Append an entry; returns what it counts for in the window, of which a promise follows
+        before anything else happens."""
+        if self._machine.failure is not None or self._was_left:
+            self._must_be_open()
+        if not self._pending.gathered:
+            self._access.binding.check()
+            self._access.pool.turn_end.gather(self._hand_over)
+        if type(payload) is not bytes or len(payload) > self._payload_bytes_max:
+            payload = self._checked(payload)
+        return self._pending.put(payload)
+
+    def _checked(self, payload: bytes) -> bytes:
+        payload = payload_of(payload)
+        size = len(payload)
+        if size > self._payload_bytes_max:
+            frame_bytes_max = self._access.options.frame_bytes_max
+            raise EntryTooLargeError(
+                f"an entry of {size} bytes makes a frame of "
+                f"{size - self._payload_bytes_max + frame_bytes_max}, "
+                f"{frame_bytes_max} are allowed (ledger {self.ledger_id})"
+            )
+        return payload
+
+    def _hand_over(self) -> None:
+        """Have what was appended sent."""
+        gathered = self._pending.take()
+        if gathered and self._machine.failure is None:
+            self._feed(Append(gathered))
+
+    def _feed(self, event: Append | Force | Close) -> None:
+        """Have the machine handle an event; what it breaks at ends the task, and with it everything that waits."""
+        try:
+            self._driver.feed(event)
+        except Exception as error:  # noqa: BLE001 - the task raises it
+            self._driver.crash(error)
+
+    def _must_be_open(self) -> None:
+        if self._machine.failure is not None:
+            raise self._machine.failure
+        if self._was_left:
+            raise self._end or HandleClosedError(f"the writer of ledger {self.ledger_id} is closed")
+
+    async def force(self) -> EntryId:
+        """Have every entry acknowledged so far on the disks of its bookies; returns the LAC, which
+        is then the last of them.
+
+        Without deferred sync that is what being acknowledged means already. Raises as ``append``:
+        a bookie that cannot be forced, or that was disconnected since it answered an add and may
+        have lost it, ends the writer with AddFailedError.
+        """
+        self._access.binding.check()
+        self._must_be_open()
+        future: asyncio.Future[EntryId] = asyncio.get_running_loop().create_future()
+        self._forces.append(future)
+        self._hand_over()
+        self._feed(Force())
+        return await future
+
+    async def drain(self, *, entry_id: int | None = None) -> None:
+        """Wait until the window has room, for the entry with this id if it is given, or the writer has failed."""
+        if entry_id is not None:
+            arguments.entry(entry_id)
+        self._access.binding.check_place()
+        while self._is_full(is_early=entry_id is not None and entry_id > self._pending.next_entry):
+            self._room.clear()
+            await self._room.wait()
+
+    def _is_full(self, *, is_early: bool = False) -> bool:
+        """For an entry that can be sent, or one that is early. Those that are do not count for those that can be: they
+        may be waiting for just these."""
+        pending = self._pending
+        if (
+            pending.held_bytes < self._window_bytes
+            and self._driver.unanswered_bytes < self._unanswered_bytes_max
+            and not (is_early and pending.early_bytes >= self._window_bytes)
+        ):
+            return False
+        return self._machine.failure is None and not self._was_left
+
+    def _window_is_full(self) -> WindowFullError:
+        return WindowFullError(
+            f"the writer of ledger {self.ledger_id} holds "
+            f"{self._pending.held_bytes + self._pending.early_bytes} bytes that are not acknowledged"
+        )
+
+    # ---- end ------------------------------------------------------------------------------------
+
+    async def close(self, *, durable: bool = False) -> LedgerMetadata:
+        """Close the ledger at its last acknowledged entry; returns the metadata.
+
+        ``durable``: only once every entry is on the disks of an ack quorum of bookies, which are made
+        to sync it; raises NotDurableError, with the ledger not closed, where that is not certain. It
+        may be tried again, or closed without.
+
+        Waits for all appends, and then until each copy was written or failed (add time-out). With
+        deferred sync it forces what is acknowledged first; Java's client closes at the last force
+        and cuts off the rest. Doing so twice is allowed.
+
+        Raises LedgerFencedError, LedgerClosedError or MetadataError if the ledger could not be
+        closed: what was confirmed is in it all the same; ForkedError, WrongLoopError.
+        """
+        arguments.flag("durable", durable)
+        self._access.binding.check_place()
+        if self._end is not None:
+            raise self._end
+        self._was_left = True
+        self._room.set()
+        self._pending.closed()
+        if durable and not self._is_closed and self._closing is None:
+            self._hand_over()
+            if self._pending.last is not None:
+                await asyncio.wait([self._pending.last])
+            if not self.deferred_sync:  # which forces before it closes
+                await must_be_durable(self._access, self.metadata, self.last_add_confirmed)
+        if self._closing is None:
+            self._closing = asyncio.get_running_loop().create_future()
+            self._hand_over()
+            self._feed(Close())
+        return await asyncio.shield(self._closing)
+
+    async def abort(self) -> None:
+        """Leave the ledger as it is, not closed; what is not acknowledged yet fails with
+        HandleClosedError, and may be in the ledger. Raises ForkedError, WrongLoopError."""
+        if self._task.done():
+            self._was_left = True
+            return  # wherever that is said: nothing is left to be ended
+        self._access.binding.check_place()
+        self._was_left = True
+        self._task.cancel()
+        await asyncio.wait([self._task])
+
+    @property
+    def was_left(self) -> bool:
+        """Whether somebody has closed or abandoned it: no more appends are taken."""
+        return self._was_left
+
+    # ---- the task that drives the machine -------------------------------------------------------
+
+    async def _run(self) -> None:
+        while not (self._is_closed and self._driver.unanswered_bytes == 0):
+            for outcome in await self._driver.step():
+                self._take(outcome)
+            if not self._is_full():
+                self._room.set()
+            self._tending.look()
+
+    def _take(self, outcome: Outcome) -> None:
+        match outcome:
+            case Acked(_, last):
+                self._pending.acked(last)
+            case Forced(lac):
+                forced = self._forces.popleft()
+                if not forced.done():
+                    forced.set_result(lac)
+            case Failed(error):
+                self._fail_pending(error)
+            case Closed():
+                self._is_closed = True
+                self._tending.stop()
+            case CloseFailed(error):
+                self._end_close(error)
+
+    def _fail_pending(self, error: BaseException) -> None:
+        self._pending.failed(error)
+        while self._forces:
+            forced = self._forces.popleft()
+            if not forced.done():
+                forced.set_exception(error)
+        self._room.set()
+
+    def _end_close(self, error: BaseException) -> None:
+        closing, self._closing = self._closing, None
+        if closing is not None and not closing.done():
+            closing.set_exception(error)
+            closing.exception()
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        was_lost = task.cancelled() and not self._was_left
+        self._driver.stop()
+        self._tending.stop()
+        self._was_left = True
+        if self._is_closed:
+            if self._closing is not None and not self._closing.done():
+                self._closing.set_result(self._machine.metadata)
+        else:
+            self._end = self._why_ended(task)
+            self._fail_pending(self._end)
+            self._end_close(self._end)
+        self._on_end(self)
+        if was_lost:
+            text = (
+                f"the writer of ledger {self.ledger_id} was not closed before its event loop ended"
+            )
+            warnings.warn(text, ResourceWarning, source=self, stacklevel=2)  # may be an error: last
+
+    def _why_ended(self, task: asyncio.Task[None]) -> BaseException:
+        crash = None if task.cancelled() else task.exception()
+        if crash is None:
+            return HandleClosedError(f"the writer of ledger {self.ledger_id} was abandoned")
+        if isinstance(crash, BkboxError):
+            return crash
+        text = f"the writer of ledger {self.ledger_id} broke: {type(crash).__name__}: {crash}"
+        bug = BugError(text)
+        bug.__cause__ = crash
+        return bug

@@ -1,0 +1,110 @@
+"""What a ledger's writer does beside appending: it tries bookies again that failed, and tells readers its LAC.
+
+- While members of the ensemble are failed and were not replaced, each is tried again after a pause, with the last add
+  it was sent. Only if it takes that does the machine hear of it: a bookie that lost its host fences its open ledgers
+  when it starts, and must not end the writer by that. (A recovery by another client fences the others too, and they
+  will say so.)
+- The explicit LAC is for readers of a writer that pauses: no later entry has told the bookies. It is sent as often as
+  the options say, if it has moved, to the bookies of the entry that it names, and again until an ack quorum of them has
+  it. That it fails harms nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
+from bkbox.client.ledger.driver import Driver, LedgerAccess
+from bkbox.client.options import Backoff
+from bkbox.protocol import writer
+from bkbox.protocol.events import BookieBack
+from bkbox.wire.codes import Code
+from bkbox.wire.write_set import write_set
+
+
+class Tending:
+    """Of one writer, until ``stop``. ``explicit_lac_interval_s`` 0: the LAC is not told."""
+
+    def __init__(
+        self,
+        access: LedgerAccess,
+        machine: writer.LedgerWriter,
+        driver: Driver,
+        explicit_lac_interval_s: float,
+    ) -> None:
+        self._access = access
+        self._machine = machine
+        self._driver = driver
+        self._is_over = False
+        self._mending: asyncio.Task[None] | None = None
+        self._telling: asyncio.Task[None] | None = None
+        if explicit_lac_interval_s > 0:
+            loop = asyncio.get_running_loop()
+            self._telling = loop.create_task(self._tell_lac(explicit_lac_interval_s))
+
+    def look(self) -> None:
+        """Something may have failed."""
+        if self._mending is None and self._needs_mending():
+            self._mending = asyncio.get_running_loop().create_task(self._mend())
+
+    def stop(self) -> None:
+        self._is_over = True
+        for task in (self._mending, self._telling):
+            if task is not None:
+                task.cancel()
+
+    # ---- bookies that failed and were not replaced ----------------------------------------------
+
+    def _needs_mending(self) -> bool:
+        machine = self._machine
+        return bool(machine.failed_bookies) and machine.failure is None and not self._is_over
+
+    async def _mend(self) -> None:
+        backoff = Backoff(self._access.options, self._access.rng)
+        while self._needs_mending():
+            await asyncio.sleep(backoff.next_s())
+            for bookie in sorted(self._machine.failed_bookies):
+                if await self._takes_adds(BookieId(bookie)):
+                    self._driver.post(BookieBack(BookieId(bookie)))
+            ensemble = self._machine.metadata.last_fragment.ensemble
+            failed = [bookie for bookie in ensemble if bookie in self._machine.failed_bookies]
+            for spare in await self._access.placer.replacements(
+                failed[:1], ensemble, self._access.write_quorum
+            ):
+                self._driver.post(BookieBack(spare))
+        self._mending = None
+
+    async def _takes_adds(self, bookie: BookieId) -> bool:
+        """Send the bookie once more what it was sent last."""
+        last = self._driver.last_add(bookie)
+        if last is None:
+            return False
+        reply = await self._access.pool.add(bookie, last)
+        return reply.answer is Code.EOK
+
+    # ---- readers that would know no better ------------------------------------------------------
+
+    async def _tell_lac(self, interval_s: float) -> None:
+        told = NO_ENTRY
+        while True:
+            await asyncio.sleep(interval_s)
+            lac = self._machine.last_add_confirmed
+            if lac > told and await self._written(lac):
+                told = lac
+
+    async def _written(self, lac: EntryId) -> bool:
+        """Whether an ack quorum of bookies took this as the explicit LAC."""
+        access, metadata = self._access, self._machine.metadata
+        ensemble = metadata.last_fragment.ensemble
+        packet = access.digests.package_lac(lac)
+        positions = write_set(lac, metadata.ensemble_size, metadata.write_quorum)
+        replies = await asyncio.gather(
+            *(
+                access.pool.write_lac(
+                    ensemble[position], access.ledger_id, lac, access.master_key, packet
+                )
+                for position in positions
+            )
+        )
+        stored = sum(reply.answer is Code.EOK for reply in replies)
+        return stored >= metadata.ack_quorum

@@ -1,0 +1,202 @@
+"""Opening a log as its writer, and adding the next ledger to it.
+
+1. The newest list is read.
+2. Its last two ledgers are recovered: whoever writes them can write no more, and where they end is settled.
+3. A ledger is created, and
+4. added to the list by compare-and-set, with a new epoch. If somebody else was faster, all begins again after a pause.
+5. The state for exactly-once appends is read from the ledgers before, and written to the new one as its first entry.
+   Where these are truncated meanwhile, somebody else has opened the log since, or all begins again.
+
+Only then anything is written. Two that open a log at the same time fence each other's ledgers and make each other begin
+again; what was acknowledged to either is in the log. Source: the protocol of logs over ledgers in BookKeeper's
+documentation ("From ledgers to logs").
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from dataclasses import dataclass
+
+from bkbox.base.ids import LedgerId
+from bkbox.base.words import error_text
+from bkbox.client.client import Client
+from bkbox.client.inner import Inner
+from bkbox.client.ledger.writer import LedgerWriter
+from bkbox.client.log.entry import Kind, decode, encode_state
+from bkbox.client.log.ledger_list import LedgerList
+from bkbox.client.log.options import LogOptions
+from bkbox.client.log.position import Position
+from bkbox.client.log.sequences import Sequences
+from bkbox.client.log.stored import StoredList
+from bkbox.client.options import jittered
+from bkbox.errors import (
+    BugError,
+    EncodingError,
+    LedgerClosedError,
+    LedgerFencedError,
+    LogTruncatedError,
+    NoSuchLedgerError,
+    NotLeaderError,
+    VersionConflictError,
+)
+
+log = logging.getLogger(__name__)
+
+LOG_NAME = "bkbox.log"
+"""Custom metadata of a log's ledgers: the log's name."""
+
+_PAUSE_S = 0.05
+_IDS_MAX = 100
+"""Ids that are drawn until one is above those in the list."""
+
+
+@dataclass(slots=True)
+class Opened:
+    """A log that this process writes: the epoch, the ledger, and what is known of writer ids."""
+
+    epoch: int
+    ledger: LedgerWriter
+    sequences: Sequences
+
+
+async def open_as_writer(client: Client, stored: StoredList, options: LogOptions) -> Opened:
+    """Become the log's writer; a log that does not exist is made.
+
+    Raises LogLedgerLostError, and what recovery and creation raise (RecoveryAbortedError, NotEnoughBookiesError,
+    UnauthorizedError, MetadataError, …): the log is as it was then, or has an empty ledger more; and NotLeaderError
+    where somebody else has opened it right after.
+    """
+    pause_s = _PAUSE_S
+    while True:
+        found = await stored.find(latest=True)
+        present = found.value if found is not None else await stored.new()
+        version = found.version if found is not None else None
+        await stored.bury(present)
+        if present.doomed:
+            continue  # it has another version now
+        try:
+            for ledger in reversed(present.may_be_open):
+                await client.recover(ledger, options.password)
+        except NoSuchLedgerError:
+            again = await stored.find(latest=True)
+            if again is not None and again.version != version:
+                continue  # it was deleted by whoever changed the list
+            raise await stored.why_gone(ledger) from None
+        writer = await create_next(client, stored, present, options)
+        try:
+            await stored.write(present.opened(writer.ledger_id), version)
+        except VersionConflictError:
+            await discard(client, stored, writer)
+            log.info("log %s: somebody else opens it at the same time", stored.name)
+            pause_s = min(2 * pause_s, 1.0)
+            await asyncio.sleep(jittered(pause_s, client.rng))
+            continue
+        except asyncio.CancelledError:
+            client.leave(discard(client, stored, writer))
+            raise
+        except BaseException:
+            await writer.abort()
+            raise
+        try:
+            sequences = await read_state(client, stored, present, options)
+            await begin(writer, sequences, options)
+        except BaseException as error:
+            await writer.abort()
+            if isinstance(error, LogTruncatedError):
+                found = await stored.find(latest=True)
+                if found is not None and found.value.epoch == present.epoch + 1:
+                    continue  # nobody else has opened it: what is left of it has the state
+            if isinstance(error, (LedgerFencedError, LedgerClosedError, LogTruncatedError)):
+                text = f"somebody else has opened the log {stored.name} as its writer: {error_text(error)}"
+                raise NotLeaderError(text) from error
+            raise
+        return Opened(present.epoch + 1, writer, sequences)
+
+
+async def create_next(
+    client: Client, stored: StoredList, present: LedgerList, options: LogOptions
+) -> LedgerWriter:
+    """A ledger that may be added to this list. Raises as Client.create_ledger."""
+    for _ in range(_IDS_MAX):
+        writer = await client.create_ledger(
+            options.ensemble_size,
+            options.write_quorum,
+            options.ack_quorum,
+            options.digest_type,
+            options.password,
+            {LOG_NAME: stored.name.encode()},
+            explicit_lac_interval_s=options.idle_lac_s,
+        )
+        if present.takes(writer.ledger_id):
+            return writer
+        await writer.abort()
+        await client.delete_ledger(writer.ledger_id)
+    raise BugError(
+        f"the metadata store gives ids of ledgers below {present.ledgers[-1]}, the last one of log {stored.name}"
+    )
+
+
+async def add(stored: StoredList, epoch: int, ledger: LedgerId) -> None:
+    """Add the next ledger of this epoch to the list, which others may have truncated.
+
+    Raises NotLeaderError; MetadataError: it may have been added, and doing this again finds out.
+    """
+
+    def change(present: LedgerList) -> LedgerList:
+        if present.epoch != epoch or present.deleted:
+            raise NotLeaderError(f"somebody else has opened the log {stored.name} as its writer")
+        if ledger in present.ledgers:
+            return present
+        return present.rolled(ledger)
+
+    await stored.change(change)
+
+
+async def discard(client: Client, stored: StoredList, writer: LedgerWriter) -> None:
+    """A ledger that could not be added. It may be in the list all the same, if an answer was lost and somebody has
+    changed the list since."""
+    await writer.abort()
+    found = await stored.find(latest=True)
+    if found is None or writer.ledger_id not in (*found.value.ledgers, *found.value.doomed):
+        await client.delete_ledger(writer.ledger_id)
+
+
+async def begin(writer: LedgerWriter, sequences: Sequences, options: LogOptions) -> None:
+    """The first entry of a ledger. Raises as LedgerWriter.append."""
+    await writer.append(encode_state(sequences.encode(), 0, options.compression))
+
+
+async def read_state(
+    client: Client, stored: StoredList, present: LedgerList, options: LogOptions
+) -> Sequences:
+    """The state at the end of a list whose ledgers are all closed. Raises as LedgerReader.read, EncodingError,
+    LogLedgerLostError."""
+    for ledger in reversed(present.ledgers):
+        try:
+            reader = await client.open_ledger(ledger, options.password, recovery=False)
+        except NoSuchLedgerError:
+            raise await stored.why_gone(ledger) from None
+        last = await reader.read_last()
+        if last is None:
+            continue  # nothing was ever written to it
+        sequences = Sequences()
+        async with Inner(reader.read(_state_entry(last.payload))) as entries:
+            async for entry in entries:
+                found = decode(entry.payload)
+                if found.kind is Kind.STATE:
+                    sequences = Sequences.decode(found.state)
+                for number, record in enumerate(found.records):
+                    if record.writer_id:
+                        position = Position(ledger, entry.entry_id, number)
+                        sequences.note(record.writer_id, record.sequence, position)
+        return sequences
+    return Sequences()
+
+
+def _state_entry(payload: bytes) -> int:
+    """Raises EncodingError."""
+    number = decode(payload).state_entry
+    if number < 0:
+        raise EncodingError(f"an entry of a log says that its state is in entry {number}")
+    return number

@@ -1,0 +1,1 @@
+"""Which bookies get a ledger: topology, free space, the choice."""

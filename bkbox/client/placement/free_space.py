@@ -1,0 +1,52 @@
+"""How much room bookies have, from themselves: a hint for placement, never waited for long.
+
+Each bookie is asked at most once in ASK_EVERY_S, whatever it answered; one that has not answered
+within ANSWER_TIMEOUT_S counts as not known until it is asked again. Java asks once a day
+(getBookieInfoIntervalSeconds) and again after a minute where it failed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection
+
+from bkbox.base.ids import BookieId
+from bkbox.client.connection.pool import DiskSpace
+from bkbox.protocol.events import Answer
+
+ASK_EVERY_S = 60.0
+ANSWER_TIMEOUT_S = 1.0
+
+Ask = Callable[[BookieId], Awaitable[DiskSpace | Answer]]
+"""What BookiePool.bookie_info does."""
+
+
+class FreeSpace:
+    """Remembers what bookies said."""
+
+    def __init__(self, ask: Ask) -> None:
+        self._ask = ask
+        self._asked_at: dict[BookieId, float] = {}
+        self._free: dict[BookieId, int] = {}
+
+    def known(self, bookie: BookieId) -> int | None:
+        """What the bookie said when it was asked last, in bytes."""
+        return self._free.get(bookie)
+
+    async def refresh(self, bookies: Collection[BookieId]) -> None:
+        """Ask those whose turn it is, all at the same time."""
+        now = asyncio.get_running_loop().time()
+        due = [b for b in bookies if now - self._asked_at.get(b, -ASK_EVERY_S) >= ASK_EVERY_S]
+        self._asked_at.update(dict.fromkeys(due, now))
+        await asyncio.gather(*map(self._learn, due))
+
+    async def _learn(self, bookie: BookieId) -> None:
+        said = None
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(ANSWER_TIMEOUT_S):
+                said = await self._ask(bookie)
+        if isinstance(said, DiskSpace):
+            self._free[bookie] = said.free_bytes
+        else:
+            self._free.pop(bookie, None)

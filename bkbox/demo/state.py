@@ -1,0 +1,94 @@
+"""What the steps of the demo share, and what each leaves for the table at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
+
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.client import Client, connect
+from bkbox.demo.cluster import Stage
+from bkbox.demo.output import Show
+from bkbox.demo.source import Source, Stored
+from bkbox.demo.writing import Writing
+from bkbox.errors import DemoFailedError
+from bkbox.protocol.events import Answer
+
+_NOT_YET = LedgerId(0)
+_ASKED_AT_ONCE = 64
+
+
+@dataclass(slots=True)
+class Scene:
+    """The stage, the audience and the ledger that the story is about."""
+
+    stage: Stage
+    show: Show
+    source: Source
+    rng: random.Random
+    open: AsyncExitStack
+    """What one step leaves open for the next."""
+
+    ledger: LedgerId = _NOT_YET
+    """The ledger that the input is written to."""
+
+    writing: Writing | None = None
+    """While the ledger is being written."""
+
+    manifest: list[Stored] = field(default_factory=list)
+    """The files that are in it."""
+
+    acknowledged: int = 0
+    """Entries of it that its writer was told are safe."""
+
+    missed: range = range(0)
+    """Those of them that were written while bookie 1 was dead."""
+
+    def client(self) -> AbstractAsyncContextManager[Client]:
+        """A client of the three bookies."""
+        return connect(self.stage.metadata, rng=self.rng)
+
+    def sample(self, entries: range, size: int) -> list[int]:
+        """At most so many of these entries, ascending."""
+        return sorted(self.rng.sample(entries, min(size, len(entries))))
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A step's line in the table."""
+
+    entries: int
+    size: int
+    what: str
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What one bookie, asked alone, says of an entry."""
+
+    answer: Answer
+    data: bytes | None
+
+
+async def ask(
+    client: Client, bookie: BookieId, ledger: LedgerId, entries: Sequence[int]
+) -> list[Said]:
+    """Ask one bookie for entries, without fencing."""
+    said: list[Said] = []
+    for start in range(0, len(entries), _ASKED_AT_ONCE):
+        some = entries[start : start + _ASKED_AT_ONCE]
+        replies = await asyncio.gather(
+            *(client.pool.read(bookie, ledger, entry, None) for entry in some)
+        )
+        for reply in replies:
+            said.append(Said(reply.answer, None if reply.entry is None else bytes(reply.entry)))
+    return said
+
+
+def must(holds: bool, text: str) -> None:
+    """Raises DemoFailedError unless it holds. ``text`` says what is the case if it does not."""
+    if not holds:
+        raise DemoFailedError(text)

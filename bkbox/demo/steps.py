@@ -1,0 +1,95 @@
+"""The story: the steps in their order, and the table at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import shutil
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+
+from bkbox.demo import fenced, killed, lost_disk, readback
+from bkbox.demo.cluster import Stage
+from bkbox.demo.output import Show, amount
+from bkbox.demo.source import Source
+from bkbox.demo.state import Scene, Told
+from bkbox.errors import CallerError
+
+_COPIES = 3
+_ROOM_BYTES = 50_000_000
+"""For indexes, logs and metadata."""
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step of the story."""
+
+    title: str
+    play: Callable[[Scene], Awaitable[Told]]
+
+
+STEPS = (
+    Step("Append real data to a ledger", killed.append),
+    Step("SIGKILL a bookie in the middle of the writing", killed.kill),
+    Step("Take a whole disk away from another bookie", lost_disk.lose),
+    Step("Recover a ledger while its writer hangs", fenced.fence),
+    Step("Stop the third bookie and read everything back", readback.read_back),
+)
+
+
+async def tell(stage: Stage, show: Show, source: Source, rng: random.Random) -> None:
+    """Tell it all. Where a step fails this says which, and the error goes on."""
+    rows: list[tuple[str, ...]] = []
+    count = len(STEPS) + 1
+    began = time.monotonic()
+    doing = "the start of the bookies"
+    try:
+        _must_have_room(stage, source)
+        await _start_bookies(stage, show)
+        async with AsyncExitStack() as stack:
+            scene = Scene(stage, show, source, rng, stack)
+            for number, step in enumerate(STEPS, 1):
+                doing = f"step {number}, {step.title}"
+                show.heading(f"Step {number} of {count}: {step.title}")
+                step_began = time.monotonic()
+                told = await step.play(scene)
+                seconds = f"{time.monotonic() - step_began:.1f}"
+                rows.append(
+                    (str(number), seconds, f"{told.entries:,}", amount(told.size), told.what)
+                )
+    except BaseException:
+        show.failed(f"{doing}, did not come to its end")
+        raise
+    show.heading(f"Step {count} of {count}: What happened")
+    show.table(("step", "seconds", "entries", "bytes", "what was shown"), rows)
+    show.proved(f"all of it in {time.monotonic() - began:.1f} s, and nothing acknowledged was lost")
+
+
+def _must_have_room(stage: Stage, source: Source) -> None:
+    needed = source.size * _COPIES + _ROOM_BYTES
+    free = shutil.disk_usage(stage.root).free
+    if free < needed:
+        raise CallerError(
+            f"the demo needs about {amount(needed)} in {stage.root}, and {amount(free)} are free: choose "
+            f"another folder with --keep or the environment variable TMPDIR"
+        )
+
+
+async def _start_bookies(stage: Stage, show: Show) -> None:
+    show.say(
+        "Three bookies (storage servers of Apache BookKeeper) start on this machine, each with two disks "
+        "(folders here) and five processes: a supervisor, a front-end, a worker per disk, a repair "
+        f"worker. They share one metadata file. Everything lies in {stage.root}."
+    )
+    bookies = [stage.add_bookie() for _ in range(3)]
+    # A bookie that counts real disks would refuse entries on a machine whose disk is nearly full.
+    await asyncio.gather(
+        *(
+            bookie.init(ack_after="write", disk_usage_max=1.0, disk_reserve_bytes=0)
+            for bookie in bookies
+        )
+    )
+    await asyncio.gather(*(bookie.start() for bookie in bookies))
+    show.proved("ready: " + ", ".join(f"{bookie.name} on {bookie.id}" for bookie in bookies))

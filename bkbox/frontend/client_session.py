@@ -1,0 +1,92 @@
+"""One client connection: its slow path (frontend/loop/connection.py has the rest).
+
+Every frame that is not a fast-path request for a known ledger goes through Intake, one at a time and in the order of
+arrival. A connection that sends a frame which cannot be decoded is closed, as BookKeeper's bookie does.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from typing import Protocol
+
+from bkbox.base.logs.trace import UNDER_WAY
+from bkbox.frontend.access.authorization import Guard
+from bkbox.frontend.disk_link import DiskLink
+from bkbox.frontend.loop.connection import Common, Stream
+from bkbox.frontend.loop.routing import Waiter
+from bkbox.frontend.overload.overload_responses import without_entries
+from bkbox.frontend.request_router import Intake, Router
+from bkbox.wire.frames import PREFIX_BYTES
+
+
+class Holder(Router, Protocol):
+    """A router on which a session can wait."""
+
+    def await_place(self, waiter: Waiter) -> None:
+        """Registers a waiter: its ``has_slot`` is called when ``route`` may have another result."""
+
+
+class Session(Stream):
+    """A connection, from its admission to its close. ``guard``: what its client may do, None for everything;
+    ``watched``: see connection_timeouts.py."""
+
+    __slots__ = ("_intake", "_router", "guard", "host", "watched", "watched_since")
+
+    def __init__(
+        self,
+        number: int,
+        sock: socket.socket,
+        peer: str,
+        poll: select.epoll,
+        common: Common,
+        router: Holder,
+        frame_bytes_max: int,
+        inflight_bytes_max: int,
+        host: str = "",
+        guard: Guard | None = None,
+    ) -> None:
+        super().__init__(number, sock, peer, poll, common, frame_bytes_max, inflight_bytes_max)
+        self._intake = Intake(router, guard, number)
+        self._router = router
+        self.host = host
+        self.guard = guard
+        self.watched = (0, 0)
+        self.watched_since = 0.0
+        self.regard()
+
+    def regard(self) -> None:
+        """Refreshes what its client may do."""
+        if self.guard is not None:
+            self.allows = self.guard.plain
+
+    def take_slowly(self, frame: memoryview) -> bool:
+        body = frame[PREFIX_BYTES:]
+        UNDER_WAY.set(self._numbers)
+        try:
+            target = self._intake.take(body)
+        finally:  # later log lines must not name a connection that this frame has closed
+            UNDER_WAY.set(None)
+        self.speaks3 = self._intake.tries_v3
+        if target is None:
+            self._router.await_place(self)
+            return False
+        if isinstance(target, bytes):
+            if target:
+                self.send(memoryview(target))
+            return True
+        if not target.link.submit(self.number, frame, target.poll):
+            target.link.lane.waiting.append(self)
+            return False
+        self.charge(len(body) if target.weighs else 0)
+        return True
+
+    def _numbers(self) -> list[int]:
+        return [self.number]
+
+    def moved(self, ledger: int, before: DiskLink, after: DiskLink) -> None:
+        """A ledger has migrated from the disk of one link to that of another."""
+        self._intake.moved(ledger, before, after)
+
+    def lighten(self, frames: memoryview) -> bytes:
+        return without_entries(frames)

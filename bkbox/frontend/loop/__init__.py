@@ -1,0 +1,1 @@
+"""The compiled parts: event loop, connections, routing, requests to the workers."""

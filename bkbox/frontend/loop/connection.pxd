@@ -1,0 +1,168 @@
+cimport cython
+
+from bkbox.native cimport memory
+from bkbox.frontend.loop.routing cimport Lane, Routes
+from bkbox.wire.v3_fast_path cimport PlainV3
+
+cdef Py_ssize_t _PREFIX
+cdef Py_ssize_t _SEGMENT_HEADER
+cdef Py_ssize_t _ROOM_BYTES
+cdef Py_ssize_t _LARGE_BYTES
+cdef Py_ssize_t _UNSENT_HIGH
+cdef Py_ssize_t _UNSENT_LOW
+cdef Py_ssize_t _UNSENT_MAX
+cdef long long _READ_COST_LEAST
+cdef long long _READ_COST_FIRST
+cdef Py_ssize_t _PARTS_MAX
+cdef unsigned int _IN
+cdef unsigned int _OUT
+cdef int _SLOTS
+cdef int _INFLIGHT
+cdef int _WRITING
+cdef int _YIELDING
+cdef int _SLOW_FRAMES_MAX
+cdef int _SLOW_FRAMES_ALL_MAX
+cdef int _V2_ADD
+cdef int _V2_READ
+cdef int _RECOVERY_ADD
+cdef int _DO_FENCING
+cdef Py_ssize_t _V2_ADD_BYTES
+cdef Py_ssize_t _V2_READ_BYTES
+cdef unsigned char _V3_FIRST
+cdef int _ADD
+cdef int _READ
+cdef int _RECOVERY
+
+
+@cython.final
+cdef class Common:
+    cdef readonly Routes routes
+    cdef public long long held
+    cdef public long long held_max
+    cdef long long collected
+    cdef readonly list due
+    cdef readonly list resumed
+    cdef readonly list yielded
+    cdef public int slow_left
+    cdef public double slow_s
+    cdef double slow_since_s
+    cdef object cpu_s
+    cdef public bint has_plain
+    cdef PlainV3 plain3
+    cdef bytearray room
+    cdef object room_view
+    cdef bytearray spare
+
+    cpdef bint is_full(self) noexcept
+    cpdef bint is_tight(self) noexcept
+    cdef bint has_room(self, Py_ssize_t size) noexcept
+    cdef bint has_much(self) noexcept
+
+    @cython.locals(spare=bytearray)
+    cdef bytearray buffer(self, Py_ssize_t size)
+
+    cdef keep_spare(self, bytearray buffer)
+
+
+cdef class Stream:
+    cdef readonly unsigned int number
+    cdef readonly object sock
+    cdef readonly str peer
+    cdef readonly bint closed
+    cdef public bint speaks3
+    cdef public int allows
+    cdef readonly object tls
+    cdef readonly unsigned int taken
+    cdef readonly unsigned int sent
+    cdef Py_ssize_t _sealed
+    cdef object _poll
+    cdef Common _common
+    cdef Py_ssize_t _frame_bytes_max
+    cdef long long _inflight_bytes_max
+    cdef bytearray _kept
+    cdef object _kept_view
+    cdef Py_ssize_t _kept_size
+    cdef Py_ssize_t _kept_capacity
+    cdef int _blocked
+    cdef long long _pending
+    cdef long long _cost
+    cdef long long _read_cost
+    cdef long long _ledger
+    cdef list _parts
+    cdef object _unsent
+    cdef Py_ssize_t _unsent_size
+    cdef bint _is_due
+    cdef bint _resumes
+    cdef unsigned int _interest
+
+    cpdef close(self)
+    cdef ready(self, unsigned int events)
+    cdef resume(self)
+    cdef _drain(self)
+    cdef go_on_yielded(self)
+
+    @cython.locals(interest="unsigned int", unsent=Py_ssize_t)
+    cdef end_turn(self)
+
+    cdef Py_ssize_t _note_sealed(self, Py_ssize_t sealed) noexcept
+    cdef void _be_due(self)
+    cdef void _go_on(self)
+    cdef void _unblock(self, int reason)
+
+    @cython.locals(size=Py_ssize_t, before=Py_ssize_t, kept=bytearray)
+    cdef _receive(self)
+
+    @cython.locals(size=Py_ssize_t)
+    cdef Py_ssize_t _receive_into(self, object view) except -1
+
+    @cython.locals(common=Common)
+    cdef _work(self, bytearray data, Py_ssize_t filled, bint is_kept)
+
+    @cython.locals(at=Py_ssize_t)
+    cdef _take(self, bytearray data, Py_ssize_t filled, bint is_kept)
+
+    @cython.locals(rest=Py_ssize_t)
+    cdef bint _move_up(self, bytearray data, Py_ssize_t at, Py_ssize_t filled) except -1
+
+    @cython.locals(common=Common, size=Py_ssize_t, capacity=Py_ssize_t, begun=Py_ssize_t, kept=bytearray)
+    cdef _keep(self, bytearray data, Py_ssize_t at, Py_ssize_t filled)
+
+    cdef _drop_kept(self)
+
+    @cython.locals(
+        common=Common,
+        octets_of="const unsigned char[::1]",
+        at=Py_ssize_t,
+        end=Py_ssize_t,
+        length=Py_ssize_t,
+        kind=int,
+        slow=int,
+        lane=Lane,
+    )
+    cdef Py_ssize_t _hand_on(self, bytearray data, Py_ssize_t filled) except -1
+
+    @cython.locals(size=Py_ssize_t, operation=int, flags=int, kind=int, plain3=PlainV3)
+    cdef int _plain(self, const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end) noexcept
+
+    cdef void _charge(self, long long cost) noexcept
+    cdef _settle(self, long long count)
+
+    @cython.locals(size="long long")
+    cdef _answered(self, object frames, long long count)
+
+    @cython.locals(common=Common, size=Py_ssize_t)
+    cdef _send(self, object frames)
+
+    @cython.locals(common=Common, parts=list, sent=Py_ssize_t, size=Py_ssize_t)
+    cdef _send_parts(self)
+
+    cdef Py_ssize_t _send_at_once(self, list parts) except -1
+
+    @cython.locals(sent=Py_ssize_t)
+    cdef _send_unsent(self)
+
+
+@cython.locals(
+    data="const unsigned char[::1]", at=Py_ssize_t, size=Py_ssize_t, start=Py_ssize_t, stream=Stream
+)
+cpdef deliver(object slot, Py_ssize_t used, dict streams)

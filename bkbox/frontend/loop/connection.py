@@ -1,0 +1,685 @@
+"""A client's connection, as far as every byte and every frame passes: bytes in, whole frames to the disks, answers out.
+
+Bytes are read into a buffer that all connections share. Whole frames are found in place; an ordinary add or read of a
+known ledger is copied to its disk's slot of requests at once, every other frame is given to ``take_slowly``. What is
+no whole frame yet, or has to wait, is kept until more comes or the wait is over. Answers are collected while the event
+loop makes one turn and go to the socket at its end, with one call, straight from the memory that they came in.
+
+Bounds, per connection:
+
+- what is kept is a part of one frame of the largest size, or what one read of the shared buffer left over;
+- requests that wait for an answer have a cost (their own bytes; for a read the size that answers lately had), and
+  while their sum is over the limit nothing more is read;
+- while the client does not take its answers nothing more is read; what was asked before is answered without entries
+  (too many requests) once too much waits for the client;
+- a long poll costs as much as a read until it is known whether it has to wait; from then on it costs nothing, and
+  holds up nothing.
+
+And for all connections together: ``Common.held`` is what they keep and what waits for their clients. Over three
+quarters of its limit whoever holds some of it gets no more: answers lose their entries at once where others wait
+already, nobody who has an answer waiting is read from, and a connection that begins a large frame is closed. Over seven
+eighths new reads are refused (too many requests), whoever sends them; adds, whose answers are small, are not. The
+limit itself is never passed by what was asked before, either: answers without room lose their entries, and
+whoever sends a part of a frame for which there is none is closed.
+"""
+
+from __future__ import annotations
+
+import select
+import socket
+from collections import deque
+from collections.abc import Callable
+from typing import Protocol
+
+from bkbox.base.limits import CONNECTION_UNSENT_BYTES_MAX
+from bkbox.errors import BugError, FrameError
+from bkbox.frontend.loop.routing import Routes
+from bkbox.native import memory
+from bkbox.wire.v3_fast_path import PlainV3
+
+_PREFIX = 4
+_SEGMENT_HEADER = 12
+_ROOM_BYTES = 256 * 1024
+_LARGE_BYTES = _ROOM_BYTES // 2
+"""A frame of this size gets a buffer of its own, so that the part that is there is not copied again and again."""
+
+_UNSENT_HIGH = 1 << 20
+_UNSENT_LOW = 256 * 1024
+_UNSENT_MAX = CONNECTION_UNSENT_BYTES_MAX
+_READ_COST_LEAST = 16 * 1024
+_READ_COST_FIRST = 64 * 1024
+_PARTS_MAX = 512  # buffers in one call; the kernel's limit is 1024
+
+_IN = select.EPOLLIN
+_OUT = select.EPOLLOUT
+
+SLOTS = 1
+INFLIGHT = 2
+WRITING = 4
+"""Why nothing more is read from a connection; several may hold."""
+
+_SLOTS = SLOTS
+_INFLIGHT = INFLIGHT
+_WRITING = WRITING
+_YIELDING = 8
+
+SLOW_FRAMES_MAX = 16
+"""Frames that are not ordinary, taken from one connection in one turn, and from all of them SLOW_FRAMES_ALL_MAX: each
+takes tens of microseconds, and whoever sends many of them does not hold up the others. While ordinary requests come
+there are only SLOW_FRAMES_BESIDE_MAX a turn, and whoever has more rests for a while (event_loop.py)."""
+SLOW_FRAMES_ALL_MAX = 128
+SLOW_FRAMES_BESIDE_MAX = 8
+_SLOW_FRAMES_MAX = SLOW_FRAMES_MAX
+_SLOW_FRAMES_ALL_MAX = SLOW_FRAMES_ALL_MAX
+
+NOTHING = 0
+UNTAKEN = 1
+PARTIAL = 2
+IDLE = 3
+"""What a connection waits for: for us; for its client to take answers, to send the rest of a frame, to ask."""
+
+_V2_ADD = 0x0201  # version and opcode
+_V2_READ = 0x0202
+_RECOVERY_ADD = 2
+_DO_FENCING = 1
+_V2_ADD_BYTES = 40  # header, master key, ledger and entry
+_V2_READ_BYTES = 20
+_V3_FIRST = 0x0A
+
+_ADD = 1
+_READ = 2
+_RECOVERY = 4
+
+PLAIN_ADDS = _ADD
+PLAIN_READS = _READ
+PLAIN_RECOVERIES = _RECOVERY
+"""What ``Stream.allows`` is made of."""
+
+
+class Tls(Protocol):
+    """TLS over the socket of a stream. ``pending``: something has been read from the socket that may be a request, and
+    epoll does not know of it; ``unsent``: bytes that the socket has not taken yet."""
+
+    pending: bool
+    unsent: int
+
+    def recv_into(self, view: memoryview) -> int:
+        """Bytes read, 0 at the end of the connection. Raises BlockingIOError if there are none yet, and OSError."""
+
+    def send(self, parts: list[memoryview]) -> int:
+        """Bytes taken, of the parts in their order. Raises BlockingIOError if none can be now, and OSError."""
+
+    def flush(self) -> None:
+        """Send what is unsent, as far as the socket takes it. Raises OSError."""
+
+
+class Common:
+    """What all connections of a front-end share.
+
+    ``held`` and ``held_max``: bytes; ``collected``: bytes of answers that go to sockets at the end of the turn, or have
+    to be held then; ``due``: connections that have something to send, or to ask of the event loop, at the end of the
+    turn; ``resumed``: those that no longer wait for a slot or for answers; ``yielded``: those that
+    go on in the next turn or after a rest; ``slow_left``: see SLOW_FRAMES_MAX, ``slow_s``: what those of this turn took
+    of the processor, by ``cpu_s``, with what is kept behind them, ``slow_since_s``: when the first of those that are
+    being taken began, 0 for none; ``has_plain``: an ordinary request has come in this turn.
+    """
+
+    __slots__ = (
+        "collected",
+        "cpu_s",
+        "due",
+        "has_plain",
+        "held",
+        "held_max",
+        "plain3",
+        "resumed",
+        "room",
+        "room_view",
+        "routes",
+        "slow_left",
+        "slow_s",
+        "slow_since_s",
+        "spare",
+        "yielded",
+    )
+
+    def __init__(self, held_max: int, cpu_s: Callable[[], float]) -> None:
+        self.cpu_s = cpu_s
+        self.routes = Routes()
+        self.held = 0
+        self.held_max = held_max
+        self.collected = 0
+        self.due: list[Stream] = []
+        self.resumed: list[Stream] = []
+        self.yielded: list[Stream] = []
+        self.slow_left = _SLOW_FRAMES_ALL_MAX
+        self.slow_s = 0.0
+        self.slow_since_s = 0.0
+        self.has_plain = False
+        self.plain3 = PlainV3()
+        self.spare = bytearray()
+        self.room = bytearray(_ROOM_BYTES)
+        self.room_view = memoryview(self.room)
+
+    def is_full(self) -> bool:
+        """Whether so much is held that nobody may ask for more of what might have to be held."""
+        return self.held > self.held_max - self.held_max // 8
+
+    def is_tight(self) -> bool:
+        """Whether so much is held that those who hold it get no more: what is left is for everybody else."""
+        return self.held > self.held_max - self.held_max // 4
+
+    def has_room(self, size: int) -> bool:
+        """Whether so much more can be held, also if no socket takes anything in this turn."""
+        return self.held + self.collected + size <= self.held_max
+
+    def buffer(self, size: int) -> bytearray:
+        """One of this size or larger, with anything in it."""
+        spare = self.spare
+        if len(spare) >= size > _LARGE_BYTES:
+            self.spare = bytearray()
+            return spare
+        return bytearray(size)
+
+    def keep_spare(self, buffer: bytearray) -> None:
+        """Nobody needs it any more. The largest one is kept for the next large frame: to get so much memory anew, and
+        to touch it for the first time, takes longer than to copy a frame. One that may hold more than one frame is
+        not, as what is left of it is still to be copied."""
+        if len(buffer) > max(len(self.spare), _ROOM_BYTES):
+            self.spare = buffer
+
+    def has_much(self) -> bool:
+        """Whether so many answers have come in this turn that it should end."""
+        return self.collected > self.held_max // 4
+
+
+class Stream:
+    """One connection. Whoever calls it closes it after EOFError, OSError or FrameError.
+
+    ``speaks3``: it is taken for a client of version 3. ``allows``: PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES (adds),
+    the requests that need no look at who sends them. ``tls``: what the bytes go through on their way, None for
+    nothing. ``taken`` and ``sent`` grow whenever whole frames have come, and whenever answers that waited have gone.
+    """
+
+    __slots__ = (
+        "_blocked",
+        "_common",
+        "_cost",
+        "_frame_bytes_max",
+        "_inflight_bytes_max",
+        "_interest",
+        "_is_due",
+        "_kept",
+        "_kept_capacity",
+        "_kept_size",
+        "_kept_view",
+        "_ledger",
+        "_parts",
+        "_pending",
+        "_poll",
+        "_read_cost",
+        "_resumes",
+        "_sealed",
+        "_unsent",
+        "_unsent_size",
+        "allows",
+        "closed",
+        "number",
+        "peer",
+        "sent",
+        "sock",
+        "speaks3",
+        "taken",
+        "tls",
+    )
+
+    def __init__(
+        self,
+        number: int,
+        sock: socket.socket,
+        peer: str,
+        poll: select.epoll,
+        common: Common,
+        frame_bytes_max: int,
+        inflight_bytes_max: int,
+    ) -> None:
+        """Register a socket that does not block. ``peer``: its address, for people."""
+        self.number = number
+        self.sock = sock
+        self.peer = peer
+        self.closed = False
+        self.speaks3 = True
+        self.allows = _ADD | _READ | _RECOVERY
+        self.tls: Tls | None = None
+        self.taken = 0
+        self.sent = 0
+        self._sealed = 0
+        self._poll = poll
+        self._common = common
+        self._frame_bytes_max = frame_bytes_max
+        self._inflight_bytes_max = inflight_bytes_max
+        self._kept: bytearray | None = None
+        self._kept_capacity = 0  # which may be less than its length
+        self._kept_view = memoryview(b"")
+        self._kept_size = 0
+        self._blocked = 0
+        self._pending = 0
+        self._cost = 0
+        self._read_cost = _READ_COST_FIRST
+        self._ledger = 0
+        self._parts: list[memoryview] = []
+        self._unsent: deque[memoryview] = deque()
+        self._unsent_size = 0
+        self._is_due = False
+        self._resumes = False
+        self._interest = _IN
+        poll.register(sock, _IN)
+
+    def take_slowly(self, frame: memoryview) -> bool:
+        """Do what a frame needs that is not ordinary. Raises FrameError.
+
+        False if it has to wait for a slot; ``has_slot`` is called then when there may be one.
+        """
+        raise NotImplementedError
+
+    def lighten(self, frames: memoryview) -> bytes:
+        """The same answers without entries."""
+        raise NotImplementedError
+
+    def close(self) -> None:
+        """Close at once; answers that were not sent are lost, as with BookKeeper's SO_LINGER 0."""
+        if not self.closed:
+            self.closed = True
+            self._common.held -= self._unsent_size + self._sealed
+            self._unsent_size = 0
+            self._sealed = 0
+            self._unsent.clear()
+            for part in self._parts:
+                self._common.collected -= len(part)
+            self._parts.clear()
+            self._drop_kept()
+            self.sock.close()
+
+    def begin_with(self, data: bytes, tls: Tls | None) -> None:
+        """Take what was read from the socket before, at the end of the turn; ``tls`` has been agreed on. OSError where
+        there is no room for it."""
+        self.tls = tls
+        if data:
+            self._keep(bytearray(data), 0, len(data))
+        self._go_on()
+
+    def waits_for(self) -> int:
+        """NOTHING, UNTAKEN, PARTIAL or IDLE."""
+        if self._unsent_size or self._sealed:
+            return UNTAKEN
+        if self._blocked or self._resumes or self._pending:
+            return NOTHING
+        return IDLE if self._kept is None else PARTIAL
+
+    def holds(self) -> int:
+        """Bytes of ``Common.held`` that are this connection's."""
+        return self._kept_capacity + self._unsent_size + self._sealed
+
+    # ---- the event loop's side ----------------------------------------------------------------------
+
+    def ready(self, events: int) -> None:
+        """What epoll has seen."""
+        if events & _OUT:
+            self._send_unsent()
+        if events & ~_OUT and not self.closed:
+            if events & _IN and not self._blocked and not self._resumes:
+                self._receive()
+                if self.tls is not None:
+                    self._drain()
+            elif events & ~(_IN | _OUT):
+                raise EOFError("the connection is broken")
+
+    def resume(self) -> None:
+        """Go on with what was kept; at the end of the turn."""
+        self._resumes = False
+        if not self.closed and not self._blocked and self._kept is not None:
+            self._work(self._kept, self._kept_size, True)
+        if self.tls is not None:
+            self._drain()
+
+    def _drain(self) -> None:
+        """Take what TLS has read already."""
+        tls = self.tls
+        assert tls is not None
+        while tls.pending and not self._blocked and not self._resumes and not self.closed:
+            self._receive()
+        if tls.unsent:
+            self._be_due()
+
+    def go_on_yielded(self) -> None:
+        """It has yielded in a turn before."""
+        self._unblock(_YIELDING)
+
+    def end_turn(self) -> None:
+        """Send what was collected, and tell epoll what to look for."""
+        self._is_due = False
+        if self.closed:
+            return
+        if self._parts:
+            self._send_parts()
+        if self._unsent_size > (0 if self._common.is_tight() else _UNSENT_HIGH):
+            self._blocked |= _WRITING
+        unsent = self._unsent_size
+        if self.tls is not None:
+            unsent += self._note_sealed(self.tls.unsent)
+        interest = (0 if self._blocked else _IN) | (_OUT if unsent else 0)
+        if interest != self._interest:
+            self._interest = interest
+            self._poll.modify(self.sock, interest)
+
+    def _note_sealed(self, sealed: int) -> int:
+        """Count what TLS holds of answers."""
+        self._common.held += sealed - self._sealed
+        self._sealed = sealed
+        return sealed
+
+    def _be_due(self) -> None:
+        if not self._is_due:
+            self._is_due = True
+            self._common.due.append(self)
+
+    def _unblock(self, reason: int) -> None:
+        if self._blocked & reason:
+            self._blocked &= ~reason
+            if not self._blocked:
+                self._go_on()
+
+    def _go_on(self) -> None:
+        if not self._resumes:
+            self._resumes = True
+            self._common.resumed.append(self)
+            self._be_due()
+
+    def has_slot(self) -> None:
+        """A slot that was waited for may be free."""
+        self._unblock(_SLOTS)
+
+    # ---- requests -----------------------------------------------------------------------------------
+
+    def _receive(self) -> None:
+        kept = self._kept
+        if kept is not None and self._kept_capacity > self._kept_size:
+            size = self._receive_into(self._kept_view[self._kept_size : self._kept_capacity])
+            self._kept_size += size
+            if size:
+                self._work(kept, self._kept_size, True)
+            return
+        before = 0
+        if kept is not None:
+            before = self._kept_size
+            memory.copy(self._common.room, 0, kept, 0, before)
+        size = self._receive_into(
+            self._common.room_view[before:] if before else self._common.room_view
+        )
+        if size:
+            self._drop_kept()
+            self._work(self._common.room, before + size, False)
+
+    def _receive_into(self, view: memoryview) -> int:
+        """Bytes read; 0 if there are none yet."""
+        try:
+            size = self.sock.recv_into(view) if self.tls is None else self.tls.recv_into(view)
+        except BlockingIOError:
+            return 0
+        if not size:
+            raise EOFError("the client has closed the connection")
+        return size
+
+    def _work(self, data: bytearray, filled: int, is_kept: bool) -> None:
+        """Take what is there, and count what that takes where not all of it is ordinary."""
+        common = self._common
+        common.slow_since_s = 0.0
+        self._take(data, filled, is_kept)
+        if common.slow_since_s:
+            common.slow_s += common.cpu_s() - common.slow_since_s
+
+    def _take(self, data: bytearray, filled: int, is_kept: bool) -> None:
+        """Hand on the whole frames, as far as nothing blocks, and keep the rest."""
+        at = self._hand_on(data, filled)
+        if self.closed:
+            return
+        if at:
+            self.taken += 1
+        if self._blocked:
+            self._be_due()
+        if is_kept:
+            if at == 0 or self._move_up(data, at, filled):
+                return
+            self._drop_kept()
+        if at < filled:
+            self._keep(data, at, filled)
+
+    def _move_up(self, data: bytearray, at: int, filled: int) -> bool:
+        """Keep the rest of what is kept where it is, as long as it fills half of that and the frame that it begins with
+        fits: whoever yields again and again does not get as much memory anew each time."""
+        rest = filled - at
+        if 2 * rest < self._kept_capacity or rest < _PREFIX:
+            return False
+        if memory.u32(data, at) + _PREFIX > self._kept_capacity:
+            return False
+        memory.move(data, 0, at, filled)
+        self._kept_size = rest
+        return True
+
+    def _keep(self, data: bytearray, at: int, filled: int) -> None:
+        """Keep data[at:filled]; room for a large frame that has begun is made at once."""
+        common = self._common
+        size = filled - at
+        capacity = size
+        if size >= _PREFIX:
+            begun = memory.u32(data, at) + _PREFIX
+            # While something blocks, nobody has looked at this length yet.
+            if _LARGE_BYTES < begun <= self._frame_bytes_max and begun > size:
+                capacity = begun
+                if common.held + capacity > common.held_max - common.held_max // 4:
+                    raise ConnectionAbortedError(f"no room for a frame of {begun} bytes now")
+        if common.held + capacity > common.held_max:
+            raise ConnectionAbortedError(f"no room for {size} bytes now")
+        kept = common.buffer(capacity)
+        memory.copy(kept, 0, data, at, filled)
+        self._kept = kept
+        self._kept_view = memoryview(kept)
+        self._kept_size = size
+        self._kept_capacity = capacity
+        common.held += capacity
+
+    def _drop_kept(self) -> None:
+        if self._kept is not None:
+            self._common.held -= self._kept_capacity
+            self._common.keep_spare(self._kept)
+            self._kept = None
+            self._kept_view = memoryview(b"")
+            self._kept_size = self._kept_capacity = 0
+
+    def _hand_on(self, data: bytearray, filled: int) -> int:
+        """Bytes taken from the start of the data. Raises FrameError."""
+        common = self._common
+        octets_of = data
+        view = None
+        at = 0
+        slow = 0
+        while not self._blocked and not self.closed and filled - at >= _PREFIX:
+            length = memory.i32(octets_of, at)
+            if length <= 0 or length > self._frame_bytes_max - _PREFIX:
+                raise FrameError(
+                    f"frame of {length} bytes: 1 to {self._frame_bytes_max - _PREFIX} are allowed"
+                )
+            end = at + _PREFIX + length
+            if end > filled:
+                break
+            kind = self._plain(octets_of, at + _PREFIX, end)
+            lane = None
+            if (
+                kind & self.allows
+                and (kind != _READ or not common.is_full())
+                and (kind != _ADD or not common.routes.is_over(self._ledger))
+            ):
+                lane = common.routes.lane(self._ledger)
+            if lane is None:
+                if view is None:
+                    view = memoryview(data)
+                if slow == _SLOW_FRAMES_MAX or (slow and common.slow_left <= 0):
+                    self._blocked |= _YIELDING
+                    common.yielded.append(self)
+                    break
+                if not slow:
+                    common.slow_since_s = common.cpu_s()
+                slow += 1
+                common.slow_left -= 1
+                if not self.take_slowly(view[at:end]):
+                    self._blocked |= _SLOTS
+                    break
+            elif lane.put(self.number, octets_of, at, end):
+                self._charge(self._read_cost if kind == _READ else length)
+                common.has_plain = True
+            else:
+                self._blocked |= _SLOTS
+                lane.waiting.append(self)
+                break
+            at = end
+        return at
+
+    def _plain(self, data: bytearray, start: int, end: int) -> int:
+        """Whether a body is an ordinary add or read, and of which ledger; 0 if it is anything else."""
+        size = end - start
+        if self.speaks3:
+            if data[start] != _V3_FIRST:
+                return 0
+            plain3 = self._common.plain3
+            kind = plain3.parse(data, start, end)
+            self._ledger = plain3.ledger
+            return kind
+        if size < _V2_READ_BYTES:
+            return 0
+        operation = memory.u16(data, start)
+        flags = memory.u16(data, start + 2)
+        if operation == _V2_ADD:
+            if size < _V2_ADD_BYTES:
+                return 0
+            self._ledger = memory.i64(data, start + 24)
+            return _RECOVERY if flags & _RECOVERY_ADD else _ADD
+        if operation == _V2_READ and not flags & _DO_FENCING:
+            self._ledger = memory.i64(data, start + 4)
+            return _READ
+        return 0
+
+    # ---- what waits for an answer -------------------------------------------------------------------
+
+    def charge(self, own_bytes: int) -> None:
+        """One more request is on its way; it costs so much, or (0) as much as a read."""
+        self._charge(own_bytes if own_bytes else self._read_cost)
+
+    def _charge(self, cost: int) -> None:
+        self._pending += 1
+        self._cost += cost
+        if self._cost > self._inflight_bytes_max:
+            self._blocked |= _INFLIGHT
+
+    def settle(self, count: int) -> None:
+        """``count`` requests cost nothing any more."""
+        self._settle(count)
+
+    def _settle(self, count: int) -> None:
+        if count >= self._pending:
+            self._cost = 0
+            self._pending = 0
+        else:
+            self._cost -= self._cost // self._pending * count
+            self._pending -= count
+        if self._blocked & _INFLIGHT and self._cost <= self._inflight_bytes_max // 2:
+            self._unblock(_INFLIGHT)
+
+    # ---- answers ------------------------------------------------------------------------------------
+
+    def answered(self, frames: memoryview, count: int) -> None:
+        """Answers to ``count`` requests; they have to stay as they are until the end of the turn."""
+        self._answered(frames, count)
+
+    def _answered(self, frames: memoryview, count: int) -> None:
+        size = len(frames) // max(count, 1)
+        self._read_cost = max(_READ_COST_LEAST, size, (self._read_cost * 3 + size) // 4)
+        self._send(frames)
+        self._settle(count)
+
+    def send(self, frames: memoryview) -> None:
+        """Answers to requests that cost nothing; they have to stay as they are until the end of the turn."""
+        self._send(frames)
+
+    def _send(self, frames: memoryview) -> None:
+        if self.closed:
+            return
+        common = self._common
+        size = len(frames)
+        if not common.has_room(size) or (
+            self._unsent_size and (self._unsent_size > _UNSENT_MAX or common.is_tight())
+        ):
+            frames = memoryview(self.lighten(frames))
+            size = len(frames)
+        self._parts.append(frames)
+        common.collected += size
+        self._be_due()
+
+    def _send_parts(self) -> None:
+        common = self._common
+        parts = self._parts
+        sent = 0 if self._unsent_size else self._send_at_once(parts)
+        for part in parts:
+            size = len(part)
+            common.collected -= size
+            if sent >= size:
+                sent -= size
+                continue
+            rest = memoryview(bytes(part[sent:]))
+            sent = 0
+            self._unsent.append(rest)
+            self._unsent_size += len(rest)
+            common.held += len(rest)
+        parts.clear()
+
+    def _send_at_once(self, parts: list[memoryview]) -> int:
+        """Bytes that the socket has taken."""
+        try:
+            if self.tls is not None:
+                return self.tls.send(parts)
+            if len(parts) == 1:
+                return self.sock.send(parts[0])
+            return self.sock.sendmsg(parts[:_PARTS_MAX])
+        except BlockingIOError:
+            return 0
+
+    def _send_unsent(self) -> None:
+        unsent = self._unsent
+        self.sent += 1  # the socket has room again: somebody takes what it holds
+        if self.tls is not None:
+            self.tls.flush()
+        while unsent:
+            sent = self._send_at_once([unsent[0]])
+            self._unsent_size -= sent
+            self._common.held -= sent
+            if sent < len(unsent[0]):
+                unsent[0] = unsent[0][sent:]
+                break
+            unsent.popleft()
+        if self._unsent_size <= (0 if self._common.is_tight() else _UNSENT_LOW):
+            self._unblock(_WRITING)
+        self._be_due()
+
+
+def deliver(slot: memoryview, used: int, streams: dict[int, Stream]) -> None:
+    """Hand the answers in the first ``used`` bytes of a slot to their connections, as far as these are there."""
+    data = slot
+    at = 0
+    while at < used:
+        size = memory.u32(data, at + 4)
+        start = at + _SEGMENT_HEADER
+        stream = streams.get(memory.u32(data, at))
+        if stream is not None:
+            stream._answered(slot[start : start + size], memory.u32(data, at + 8))
+        at = start + size
+    if at != used:
+        raise BugError("a slot of answers ends within a segment")

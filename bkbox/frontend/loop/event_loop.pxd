@@ -1,0 +1,33 @@
+cimport cython
+
+from bkbox.frontend.loop.request_sender cimport RequestSender
+from bkbox.native.spin_poll cimport next_events
+from bkbox.frontend.loop.connection cimport Common, Stream
+
+cdef int _REST_TIMES
+cdef int _PLAIN_TURNS
+
+
+@cython.final
+cdef class Turns:
+    cdef readonly object poll
+    cdef readonly Common common
+    cdef readonly dict streams
+    cdef dict _handlers
+    cdef readonly list links
+    cdef object _end
+    cdef object _now_s
+    cdef readonly int plain_turns
+    cdef double _rests_until_s
+
+    @cython.locals(common=Common, stream=Stream)
+    cpdef turn(self, object wait_s)
+
+    @cython.locals(common=Common, stream=Stream, rest_s=double)
+    cdef double _go_on_yielded(self, object wait_s) except -1
+
+    @cython.locals(common=Common, stream=Stream, link=RequestSender)
+    cdef _end_turn(self)
+
+    @cython.locals(common=Common)
+    cdef _share_next_turn(self)

@@ -1,0 +1,1 @@
+"""Bounds on what connections cost: memory, time, CPU, errors."""

@@ -1,0 +1,122 @@
+"""Connection time-outs: finds connections whose clients keep the bookie waiting for too long, a batch at a time.
+
+No timer runs per request. About once a second each connection is polled; if it has made progress since the last poll,
+its time starts again. A frame that has begun must be complete within its time-out, however slowly its bytes arrive. A
+client with unsent responses must read some of them within its time-out. The front-end's own stalls are not charged to
+clients: after a late tick one round is skipped, so that data which arrived meanwhile is read before any connection is
+judged.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable, Iterable
+from typing import Generic, Protocol, TypeVar
+
+from bkbox.base.values import value
+from bkbox.frontend.loop.connection import IDLE, NOTHING, PARTIAL, UNTAKEN
+
+LOOK_EVERY_S = 1.0
+_SLICE = 500
+_SLICE_PAUSE_S = 0.01
+"""Connections polled per tick, which takes a fraction of a millisecond."""
+
+
+@value
+class Patience:
+    """Time-outs in seconds; 0 means none. ``frame_s`` also applies to a connection's first frame."""
+
+    frame_s: float = 0.0
+    answers_s: float = 0.0
+    idle_s: float = 0.0
+
+
+def ask_whether_there(listener: socket.socket) -> None:
+    """Enables TCP keep-alive: the kernel probes each client that has been silent for a minute. Idle clients are not
+    closed, so nothing else detects a client whose host has vanished. Accepted sockets inherit the options from the
+    listener.
+    """
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for option, number in (
+        (socket.TCP_KEEPIDLE, 60),
+        (socket.TCP_KEEPINTVL, 15),
+        (socket.TCP_KEEPCNT, 4),
+    ):
+        listener.setsockopt(socket.IPPROTO_TCP, option, number)
+
+
+class Watched(Protocol):
+    """A connection. ``watched`` and ``watched_since`` belong to Deadlines."""
+
+    taken: int
+    sent: int
+    watched: tuple[int, int]
+    watched_since: float
+
+    def waits_for(self) -> int: ...
+
+
+_W = TypeVar("_W", bound=Watched)
+
+
+class Deadlines(Generic[_W]):
+    """Polls connections for time-outs. ``connections``: returns all that are open; ``end``: closes one, with the
+    reason."""
+
+    def __init__(
+        self,
+        connections: Callable[[], Iterable[_W]],
+        end: Callable[[_W, str], None],
+        now_s: Callable[[], float],
+    ) -> None:
+        self.patience = Patience()
+        self._connections = connections
+        self._end = end
+        self._now_s = now_s
+        self._left: list[_W] = []
+        self._next_s = 0.0
+        self._was_held_up = False
+
+    def wait_s(self) -> float:
+        """Seconds until ``tick`` must be called."""
+        return max(0.0, self._next_s - self._now_s())
+
+    def tick(self) -> None:
+        """Checks the next batch of connections, if it is due."""
+        now_s = self._now_s()
+        if now_s < self._next_s:
+            return
+        is_late = now_s - self._next_s > LOOK_EVERY_S
+        if is_late and not self._was_held_up:
+            self._was_held_up = True
+            self._next_s = now_s
+            return
+        self._was_held_up = False
+        if not self._left:
+            self._left = list(self._connections())
+        some, self._left = self._left[-_SLICE:], self._left[:-_SLICE]
+        for connection in some:
+            reason = self._overdue(connection, now_s)
+            if reason is not None:
+                self._end(connection, reason)
+        self._next_s = now_s + (_SLICE_PAUSE_S if self._left else LOOK_EVERY_S)
+
+    def _overdue(self, connection: _W, now_s: float) -> str | None:
+        waits_for = connection.waits_for()
+        mark = waits_for, connection.sent if waits_for == UNTAKEN else connection.taken
+        if waits_for == NOTHING or mark != connection.watched:
+            connection.watched, connection.watched_since = mark, now_s
+            return None
+        return self._verdict(waits_for, connection.taken, now_s - connection.watched_since)
+
+    def _verdict(self, waits_for: int, taken: int, waited_s: float) -> str | None:
+        patience = self.patience
+        if waits_for == UNTAKEN and 0 < patience.answers_s < waited_s:
+            return f"its client has taken nothing of its answers for {waited_s:.0f} s"
+        if waits_for == PARTIAL and 0 < patience.frame_s < waited_s:
+            return f"a frame has begun and not ended for {waited_s:.0f} s"
+        if waits_for == IDLE and not taken and 0 < patience.frame_s < waited_s:
+            return f"it has asked for nothing for {waited_s:.0f} s"
+        if waits_for == IDLE and 0 < patience.idle_s < waited_s:
+            return f"it was idle for {waited_s:.0f} s"
+        return None

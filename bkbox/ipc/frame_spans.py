@@ -1,0 +1,59 @@
+"""The frames in the slots of the link between the front-end and a disk worker; slots.py has the format of a slot."""
+
+from __future__ import annotations
+
+from bkbox.native import memory
+
+_HEADER_BYTES = 12
+_HEAD_BYTES = 32
+"""Both versions have what tells answers apart in so many bytes: ids, or a header with a transaction id."""
+
+Segment = tuple[int, int, memoryview]
+"""Connection, number of frames, the frames."""
+
+FrameSpan = tuple[int, int, int, int]
+"""Connection, number of frames, where in an area of slots the frames begin and end."""
+
+
+def segments(slot: memoryview, used: int) -> list[Segment]:
+    """The segments in the first ``used`` bytes of a slot."""
+    found = []
+    located: list[FrameSpan] = []
+    locate(slot, 0, used, located)
+    for connection, count, start, end in located:
+        found.append((connection, count, slot[start:end]))
+    return found
+
+
+def heads(slot: memoryview, used: int) -> bytes:
+    """Segments like those in the first ``used`` bytes of a slot, but of each answer only the first bytes: as many as
+    say to which request it is the answer."""
+    kept = bytearray(used)
+    room = kept
+    data = slot
+    at = 0
+    to = 0
+    while at < used:
+        end = at + _HEADER_BYTES + memory.u32(data, at + 4)
+        memory.copy(room, to, data, at, at + _HEADER_BYTES)
+        segment = to
+        to += _HEADER_BYTES
+        at += _HEADER_BYTES
+        while at < end:
+            length = memory.u32(data, at)
+            size = min(length, _HEAD_BYTES)
+            memory.put_u32(room, to, size)
+            memory.copy(room, to + 4, data, at + 4, at + 4 + size)
+            to += 4 + size
+            at += 4 + length
+        memory.put_u32(room, segment + 4, to - segment - _HEADER_BYTES)
+    return bytes(kept[:to])
+
+
+def locate(data: memoryview, at: int, used: int, found: list[FrameSpan]) -> None:
+    """Append the spans of the segments in ``data`` from ``at`` to ``used``."""
+    while at < used:
+        start = at + _HEADER_BYTES
+        end = start + memory.u32(data, at + 4)
+        found.append((memory.u32(data, at), memory.u32(data, at + 8), start, end))
+        at = end

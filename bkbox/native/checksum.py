@@ -1,0 +1,10 @@
+"""CRC32C of bytes that lie in one piece, for everybody outside the kernel."""
+
+from __future__ import annotations
+
+from bkbox.native import memory
+
+
+def crc32c(data: bytes | bytearray | memoryview, crc: int = 0) -> int:
+    """The CRC32C ``crc`` continued over ``data``."""
+    return memory.crc32c(data, 0, len(data), crc)

@@ -1,0 +1,85 @@
+"""Loads, stores, copies and the checksum: what the rest of the kernel does with bytes.
+
+When compiled, ``octets.pxd`` has these as inline C and this file is not used. All integers are big-endian, as on the
+wire and on the disk. Nothing is checked: the caller knows that the bytes are there. ``start`` and ``end`` are offsets.
+"""
+
+from __future__ import annotations
+
+from struct import Struct
+
+from bkbox.native.compiled import COMPILED
+
+if not COMPILED:  # else it is not used, and takes longer to import than the rest of the kernel
+    from crc32c import crc32c as _crc32c
+
+_U16 = Struct(">H")
+_U32 = Struct(">I")
+_I32 = Struct(">i")
+_I64 = Struct(">q")
+
+Data = bytes | bytearray | memoryview
+Room = bytearray | memoryview
+
+
+def u16(data: Data, at: int) -> int:
+    value: int = _U16.unpack_from(data, at)[0]
+    return value
+
+
+def u32(data: Data, at: int) -> int:
+    value: int = _U32.unpack_from(data, at)[0]
+    return value
+
+
+def i32(data: Data, at: int) -> int:
+    value: int = _I32.unpack_from(data, at)[0]
+    return value
+
+
+def i64(data: Data, at: int) -> int:
+    value: int = _I64.unpack_from(data, at)[0]
+    return value
+
+
+def put_u16(room: Room, at: int, value: int) -> None:
+    _U16.pack_into(room, at, value)
+
+
+def put_u32(room: Room, at: int, value: int) -> None:
+    _U32.pack_into(room, at, value)
+
+
+def put_i32(room: Room, at: int, value: int) -> None:
+    _I32.pack_into(room, at, value)
+
+
+def put_i64(room: Room, at: int, value: int) -> None:
+    _I64.pack_into(room, at, value)
+
+
+def copy(room: Room, at: int, data: Data, start: int, end: int) -> None:
+    """data[start:end] to ``room`` from ``at`` on; the two do not overlap."""
+    room[at : at + end - start] = memoryview(data)[start:end]
+
+
+def move(room: bytearray, at: int, start: int, end: int) -> None:
+    """room[start:end] to ``at``; the two may overlap."""
+    room[at : at + end - start] = room[start:end]
+
+
+def same(one: Data, at: int, other: Data, start: int, end: int) -> bool:
+    """Whether ``one`` from ``at`` on has the bytes of other[start:end]."""
+    return bytes(memoryview(one)[at : at + end - start]) == bytes(memoryview(other)[start:end])
+
+
+def crc32c(data: Data, start: int, end: int, crc: int) -> int:
+    """The CRC32C ``crc`` continued over data[start:end]."""
+    value: int = _crc32c(memoryview(data)[start:end], crc)
+    return value
+
+
+def copy_crc32c(room: Room, at: int, data: Data, start: int, end: int, crc: int) -> int:
+    """copy() and crc32c() in one pass."""
+    copy(room, at, data, start, end)
+    return crc32c(data, start, end, crc)

@@ -1,0 +1,1 @@
+"""Copying entries: read from other bookies, written to one bookie."""

@@ -1,0 +1,1 @@
+"""Autorecovery: auditor, replication worker, copies of single ledgers."""

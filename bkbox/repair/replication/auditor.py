@@ -1,0 +1,264 @@
+"""The auditor: one elected process of the cluster detects lost bookies and marks the ledgers that lost copies.
+
+The election is in metadata/underreplication.py. While elected it does three things, all of which only mark:
+
+- It watches the registrations. A bookie that the cluster knows and that is not registered is *lost*. A single lost
+  bookie is given the recovery delay to come back. Where several are lost, or the delay is zero, all ledgers are
+  scanned at once, and those that name a lost bookie are marked.
+- At the beginning of its term, and every day, it scans all ledgers for bookies that are not registered, known or not:
+  marks of a former auditor may have been lost with it.
+- Once a week it asks every bookie for its list of entries of every ledger, and marks where entries are missing. A
+  bookie that does not respond lacks nothing.
+
+Nothing is done while the switch is off, and nothing for bookies in a maintenance window (metadata/maintenance.py).
+Writing the recovery delay again, unchanged or as zero, is the signal to scan the ledgers at once, whatever is
+awaited. Any other delay applies to the bookies that are awaited, counted from the moment they were lost. Source:
+Auditor.java, AuditorBookieCheckTask.java, AuditorCheckAllLedgersTask.java.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.client.client import Client
+from bkbox.errors import MetadataError, NoSuchLedgerError
+from bkbox.jobs.context import Work
+from bkbox.metadata.base import MetadataStore, RegisteredBookie
+from bkbox.metadata.maintenance import end_those_over, resting
+from bkbox.metadata.underreplication import Candidacy, RecoveryDelay
+from bkbox.protocol.audit import audit
+from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.cancellable_wait import rest
+from bkbox.repair.context import Environment
+from bkbox.repair.replication.entry_inventory import Holdings
+from bkbox.repair.replication.lost_bookie_tracker import LostBookies
+from bkbox.wire.metadata.ledger import LedgerMetadata
+
+log = logging.getLogger(__name__)
+
+LOOK_EVERY_S = 2.0
+_STAND_BY_S = 30.0
+_METADATA_AT_ONCE = 32
+_ASKED_AT_ONCE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class AuditorSettings:
+    """Times in seconds. ``lost_bookie_delay_s`` is written to the store where it has none yet; ``full_check_s`` 0:
+    never.
+    """
+
+    lost_bookie_delay_s: int = 60
+    bookie_check_s: float = 86_400.0
+    full_check_s: float = 604_800.0
+
+
+class Auditor:
+    """One process's candidacy and its work as auditor. ``name``: the bookie id under which it stands for election."""
+
+    def __init__(
+        self,
+        work: Work,
+        store: MetadataStore,
+        client: Client,
+        settings: AuditorSettings,
+        *,
+        name: str,
+        rng: random.Random,
+        wall_ms: Callable[[], int],
+        monotonic_s: Callable[[], float],
+    ) -> None:
+        self._work = work
+        self._store = store
+        self._tree = store.under_replication
+        self._settings = settings
+        self._name = name
+        self._rng = rng
+        self._wall_ms = wall_ms
+        self._now_s = monotonic_s
+        self._holdings = Holdings(client.pool)
+
+    async def run(self) -> None:
+        """Stand for election, serve, and repeat, for ever. Raises JobCancelledError."""
+        candidacy = self._tree.candidacy(self._name)
+        try:
+            while True:
+                await self._work.turn()
+                try:
+                    if await candidacy.is_elected():
+                        log.info("%s is the auditor", self._name)
+                        await self._term(candidacy)
+                    else:
+                        text = f"standing by: the auditor is {await self._tree.auditor()}"
+                        self._work.say(text, standing_by=True)
+                        await rest(self._work, candidacy.changed(_STAND_BY_S))
+                except MetadataError as error:
+                    log.warning("the auditor waits for the metadata store: %s", error)
+                    self._work.say(f"waiting for the metadata store: {error}")
+                    pause_s = LOOK_EVERY_S * self._rng.uniform(0.5, 1.0)
+                    await rest(self._work, asyncio.sleep(pause_s))
+        finally:
+            with suppress(MetadataError):  # the vote ends with the session then
+                await candidacy.close()
+
+    async def _term(self, candidacy: Candidacy) -> None:
+        """Serve until another auditor is elected or this one loses its session. Raises MetadataError,
+        JobCancelledError.
+        """
+        delay = await self._recovery_delay()
+        lost = LostBookies()
+        checked_s: float | None = None
+        while await candidacy.is_elected():
+            await self._work.turn(metadata_calls=4)
+            if not await self._tree.enabled():
+                self._work.say(
+                    "paused: re-replication is disabled (bkbox autorecovery enable)",
+                    standing_by=True,
+                )
+                await rest(self._work, candidacy.changed(LOOK_EVERY_S))
+                continue
+            before, delay = delay, await self._recovery_delay()
+            registered = await self._store.bookies()
+            await end_those_over(self._store.rests, self._wall_ms())
+            exempt = await resting(self._store.rests, self._wall_ms())
+            lost.see(await self._store.cookies(), registered, exempt, self._now_s())
+            is_day_over = (
+                checked_s is None or self._now_s() - checked_s >= self._settings.bookie_check_s
+            )
+            at_once = delay != before and delay.seconds in (before.seconds, 0)
+            if at_once or is_day_over or lost.due(delay.seconds, self._now_s()):
+                await self.check_bookies(lost, delay.seconds, at_once=at_once)
+                checked_s = self._now_s()
+            elif await self._is_full_check_due():
+                await self.check_all_ledgers()
+            away = ", ".join(lost.away())
+            text = f"this is the auditor; bookies that are lost: {away or 'none'}"
+            self._work.say(text, standing_by=not away)
+            await rest(self._work, candidacy.changed(LOOK_EVERY_S))
+
+    async def _recovery_delay(self) -> RecoveryDelay:
+        """The delay that is in the store. Where there is none, ours is written there, for all auditors."""
+        while (found := await self._tree.recovery_delay()) is None:
+            await self._tree.set_recovery_delay_s(self._settings.lost_bookie_delay_s)
+        return found
+
+    # ---- which bookies are gone ---------------------------------------------------------------
+
+    async def check_bookies(self, lost: LostBookies, delay_s: int, *, at_once: bool) -> int:
+        """Scan the metadata of all ledgers for lost bookies; returns how many ledgers were marked.
+
+        ``at_once``: do not wait for the recovery delay.
+        """
+        self._work.say("looking through all ledgers for bookies that are lost")
+        if at_once:
+            delay_s = 0
+        now_s = self._now_s()
+        awaited, spared = lost.awaited(delay_s, now_s), lost.spared(delay_s, now_s)
+
+        async def mark(metadata: LedgerMetadata, registered: Mapping[BookieId, object]) -> bool:
+            gone = metadata.bookies() - registered.keys() - spared
+            if gone:
+                await self._mark(metadata.ledger_id, gone)
+            return bool(gone)
+
+        marked = await self._for_all_ledgers(mark, _METADATA_AT_ONCE)
+        lost.audited(awaited)
+        if marked:
+            log.warning("%d ledgers name bookies that are lost, and are marked", marked)
+        return marked
+
+    # ---- which entries are missing ------------------------------------------------------------
+
+    async def _is_full_check_due(self) -> bool:
+        if not self._settings.full_check_s:
+            return False
+        last_ms = await self._tree.last_full_check_ms()
+        now_ms = self._wall_ms()
+        if last_ms is None or last_ms > now_ms:
+            return True
+        return now_ms - last_ms >= self._settings.full_check_s * 1000
+
+    async def check_all_ledgers(self) -> int:
+        """Ask all bookies for their entries of every ledger; returns how many ledgers were marked."""
+        self._work.say("asking every bookie what it has of every ledger")
+
+        async def mark(
+            metadata: LedgerMetadata, registered: Mapping[BookieId, RegisteredBookie]
+        ) -> bool:
+            findings = audit(metadata, await self._holdings.ask(metadata, registered.keys()))
+            # Bookies that are gone are left to the other check, which knows the delay.
+            if findings.lacking:
+                await self._mark(metadata.ledger_id, findings.lacking)
+            return bool(findings.lacking)
+
+        marked = await self._for_all_ledgers(mark, _ASKED_AT_ONCE)
+        await self._tree.set_last_full_check_ms(self._wall_ms())
+        log.log(
+            logging.WARNING if marked else logging.INFO,
+            "all ledgers were checked: %d lack entries, and are marked",
+            marked,
+        )
+        return marked
+
+    # ---- both -----------------------------------------------------------------------------------
+
+    async def _for_all_ledgers(
+        self,
+        do: Callable[[LedgerMetadata, Mapping[BookieId, RegisteredBookie]], Awaitable[bool]],
+        at_once: int,
+    ) -> int:
+        """Returns for how many ledgers ``do`` returned True. A ledger that cannot be read does not stop the others."""
+        count = 0
+        async for page in self._store.ledger_ranges():
+            registered = await self._store.bookies()
+
+            async def one(
+                ledger: LedgerId,
+                registered: Mapping[BookieId, RegisteredBookie] = registered,
+            ) -> bool:
+                await self._work.turn(metadata_calls=1)
+                try:
+                    metadata = (await self._store.read_ledger(ledger)).value
+                    said = await do(metadata, registered)
+                except NoSuchLedgerError:
+                    said = False
+                except MetadataError as error:
+                    if error.may_have_taken_effect:
+                        raise  # the store is unavailable: this is not about the ledger
+                    log.error("ledger %d is not checked: %s", ledger, error)
+                    self._work.block(ledger, str(error), "see what is stored for it")
+                    return False
+                self._work.unblock(ledger)
+                self._work.did(ledgers=1)
+                return said
+
+            count += sum(await in_parallel(page, one, at_once))
+        return count
+
+    async def _mark(self, ledger: LedgerId, bookies: Collection[BookieId]) -> None:
+        await self._tree.mark(ledger, sorted(bookies), self._wall_ms())
+        self._work.count("ledgers_marked")
+
+
+async def watch_over(work: Work, environment: Environment, _arguments: dict[str, str]) -> None:
+    """The job: runs for as long as the bookie runs and takes part in autorecovery."""
+    order = environment.order
+    if not order.autorecovery:
+        return
+    auditor = Auditor(
+        work,
+        environment.store,
+        environment.client,
+        AuditorSettings(order.lost_bookie_delay_s, full_check_s=order.full_check_interval_s),
+        name=str(environment.me),
+        rng=environment.rng,
+        wall_ms=environment.wall_ms,
+        monotonic_s=environment.monotonic_s,
+    )
+    await auditor.run()

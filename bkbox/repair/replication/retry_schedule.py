@@ -1,0 +1,79 @@
+"""The retry schedule of ledgers that could not be replicated.
+
+After a failure that may pass by itself (a time-out, a busy bookie) a ledger is retried with exponential back-off.
+After one that does not pass by itself (an entry that no bookie has, no bookie to copy to) it is *quarantined*: it is
+retried only when the situation has changed, that is the mark, the ledger's metadata or the bookies of the cluster.
+
+Pure: clock and randomness are passed in.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection, Hashable
+from dataclasses import dataclass
+
+from bkbox.base.ids import LedgerId
+from bkbox.repair.rate_limits import retry_wait_s
+
+
+@dataclass(slots=True)
+class _Wait:
+    tries: int
+    until_s: float
+    situation: Hashable | None = None
+
+
+class Waits:
+    """The ledgers that wait, by id."""
+
+    def __init__(self, initial_s: float, longest_s: float, rng: random.Random) -> None:
+        self._initial_s = initial_s
+        self._longest_s = longest_s
+        self._rng = rng
+        self._waits: dict[LedgerId, _Wait] = {}
+
+    def is_due(self, ledger: LedgerId, now_s: float) -> bool:
+        """True if its back-off is over."""
+        wait = self._waits.get(ledger)
+        return wait is None or wait.until_s <= now_s
+
+    def is_quarantined(self, ledger: LedgerId, situation: Hashable) -> bool:
+        """True if a retry in this situation is of no use."""
+        wait = self._waits.get(ledger)
+        return wait is not None and wait.situation is not None and wait.situation == situation
+
+    def has_quarantined(self, ledger: LedgerId) -> bool:
+        """True if it is quarantined, in whatever situation."""
+        wait = self._waits.get(ledger)
+        return wait is not None and wait.situation is not None
+
+    def quarantined(self) -> int:
+        """The number of quarantined ledgers."""
+        return sum(wait.situation is not None for wait in self._waits.values())
+
+    def failed(self, ledger: LedgerId, now_s: float) -> None:
+        """Record a failure: it is retried after a back-off."""
+        before = self._waits.get(ledger)
+        tries = 0 if before is None else before.tries
+        pause_s = retry_wait_s(tries, self._initial_s, self._longest_s, self._rng)
+        self._waits[ledger] = _Wait(tries + 1, now_s + pause_s)
+
+    def later(self, ledger: LedgerId, until_s: float) -> None:
+        """Retry at this time; it does not count as a failure."""
+        self._waits[ledger] = _Wait(0, until_s)
+
+    def quarantine(self, ledger: LedgerId, situation: Hashable) -> None:
+        """Retry only when the situation has changed."""
+        self._waits[ledger] = _Wait(0, 0.0, situation)
+
+    def forget(self, ledger: LedgerId) -> None:
+        """Drop a ledger that is done."""
+        self._waits.pop(ledger, None)
+
+    def keep_only(self, marked: Collection[LedgerId]) -> list[LedgerId]:
+        """Drop the ledgers that are not marked any more; returns them."""
+        gone = [ledger for ledger in self._waits if ledger not in marked]
+        for ledger in gone:
+            del self._waits[ledger]
+        return gone

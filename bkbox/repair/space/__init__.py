@@ -1,0 +1,1 @@
+"""Garbage collection, compaction, scrub, refill, quotas."""

@@ -1,0 +1,49 @@
+"""Small documents on disk: one line of JSON, one line with its CRC32C. For what people may want to
+read with ``cat``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from bkbox.errors import DamagedError, FormatVersionError
+from bkbox.native.checksum import crc32c
+from bkbox.storage.files import Files, write_atomic
+
+
+def write_document(files: Files, path: Path, version: int, fields: dict[str, Any]) -> None:
+    """Replace the document at path durably."""
+    line = json.dumps({"format": version, **fields}, sort_keys=True).encode() + b"\n"
+    write_atomic(files, path, line + b"%08x\n" % crc32c(line))
+
+
+def read_document(files: Files, path: Path, version: int) -> dict[str, Any] | None:
+    """The fields of the document at path, None where there is none.
+
+    Raises DamagedError where the checksum or the form is wrong, FormatVersionError for a newer
+    format, DiskError where it cannot be read.
+    """
+    data = files.read_bytes(path)
+    if data is None:
+        return None
+    line, _, checksum = data.partition(b"\n")
+    if checksum != b"%08x\n" % crc32c(line + b"\n"):
+        raise DamagedError(f"{path}: wrong checksum")
+    try:
+        fields = json.loads(line)
+        found = int(fields.pop("format"))
+    except (
+        ValueError,
+        KeyError,
+        AttributeError,
+        TypeError,
+        OverflowError,
+        RecursionError,
+    ) as error:
+        raise DamagedError(f"{path}: not a document of bkbox") from error
+    if found > version:
+        raise FormatVersionError(f"{path}: format {found}, this version reads up to {version}")
+    assert isinstance(fields, dict)
+    return fields

@@ -1,0 +1,1 @@
+"""One disk: open, checkpoint, dirty marker, identity, replay, rebuild."""

@@ -1,0 +1,158 @@
+"""``<disk>/DIRTY``: which runs have touched this disk since it was last known to hold all that was
+acknowledged.
+
+Rules:
+
+- It is written, file and name synced, before a run does anything else to the disk, and removed
+  last of all by a clean stop. No marker means: nothing can be missing.
+- A run never replaces what earlier runs left: it adds itself. Only when the boot's phase one
+  (fence, limbo) is durable does ``settle`` leave the present run alone in it; until then a second
+  crash has to come to the same conclusion.
+- A process that died lost nothing that write(2) took if the kernel is still the same (boot id) and
+  has had the file system mounted ever since, on the same device (base/host/mounts.py). A difference in any
+  of these, a recorded failure (a failed sync for one) or a marker that cannot be read mean that what
+  was not synced may be lost: a loss is what cannot be excluded.
+- An error while looking is not 'no marker': it is the worst marker.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+from bkbox.errors import DiskError
+from bkbox.storage.checksummed_document import read_document, write_document
+from bkbox.storage.files import Files, unlink_durably
+from bkbox.storage.log.records import AckAfter
+
+MARKER_NAME = "DIRTY"
+_FORMAT = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One run of a bookie on a disk: the kernel's boot id, when it acknowledged, an id of its own, the identity of the
+    mount, and whether it marked ledgers active before it acknowledged without a sync (versions before did not).
+    """
+
+    boot_id: str
+    ack_after: AckAfter
+    run_id: str
+    mount: str = ""
+    marks_active: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Marker:
+    """Runs since the last safe moment, oldest first; failures in words; whether the disk replaces
+    a lost one.
+    """
+
+    runs: tuple[Run, ...] = ()
+    failures: tuple[str, ...] = ()
+    replaced: bool = False
+
+    def is_host_crash(self, boot_id: str, mount: str = "") -> bool:
+        """Whether what was not synced may be lost, seen from a boot with this id and a mount with this identity."""
+        if self.failures or self.replaced or not self.runs:
+            return True
+        return any((run.boot_id, run.mount) != (boot_id, mount) for run in self.runs)
+
+    @property
+    def acked_unsynced(self) -> bool:
+        """Whether a run acknowledged before it synced (or might have): a host crash then lost
+        acknowledged entries.
+        """
+        return not self.runs or any(run.ack_after is AckAfter.WRITE for run in self.runs)
+
+
+def read_marker(files: Files, disk: Path) -> Marker | None:
+    """The marker; None = clean. Never raises for a marker that cannot be read: that one has a
+    failure saying so.
+    """
+    path = disk / MARKER_NAME
+    try:
+        fields = read_document(files, path, _FORMAT)
+        if fields is None:
+            return None
+        runs = tuple(
+            Run(
+                str(run["boot_id"]),
+                AckAfter(run["ack_after"]),
+                str(run["run_id"]),
+                str(run.get("mount", "")),
+                bool(run.get("marks_active", False)),
+            )
+            for run in fields["runs"]
+        )
+        failures = tuple(str(reason) for reason in fields["failures"])
+        return Marker(runs, failures, bool(fields["replaced"]))
+    except (DiskError, KeyError, ValueError, TypeError) as error:
+        return Marker(failures=(f"the dirty marker cannot be read: {error}",))
+
+
+def begin_run(files: Files, disk: Path, run: Run) -> Marker | None:
+    """Add a run durably and return what was there before it (None = clean).
+
+    Of runs that differ in their ids alone the last one stays: a bookie that never gets as far as ``settle`` may be
+    started without end.
+    """
+    before = read_marker(files, disk)
+    marker = before or Marker()
+    others = {replace(each, run_id=""): each for each in marker.runs}
+    _write(files, disk, replace(marker, runs=(*others.values(), run)))
+    return before
+
+
+def record_failure(files: Files, disk: Path, reason: str) -> None:
+    """Note that the disk cannot be trusted to hold what was not synced, so that the next start
+    treats it so.
+    """
+    marker = read_marker(files, disk) or Marker()
+    _write(files, disk, replace(marker, failures=(*marker.failures, reason)))
+
+
+def carry_failure(files: Files, disk: Path, before: Marker | None, reason: str) -> Marker:
+    """Note a failure of before this run that the marker has not heard of; what was there ``before``, with it."""
+    found = before or Marker()
+    if reason in found.failures:
+        return found
+    marker = read_marker(files, disk) or Marker()
+    kept = len(found.failures)
+    failures = (*marker.failures[:kept], reason, *marker.failures[kept:])
+    _write(files, disk, replace(marker, failures=failures))
+    return replace(found, failures=(*found.failures, reason))
+
+
+def mark_replaced(files: Files, disk: Path) -> None:
+    """Note that this disk stands in for a lost one: nothing that the lost one had acknowledged is
+    on it.
+    """
+    _write(files, disk, replace(read_marker(files, disk) or Marker(), replaced=True))
+
+
+def settle(files: Files, disk: Path, run: Run, before: Marker | None) -> None:
+    """Phase one is durable: drop what was there ``before`` this run; its own failures, if any,
+    stay.
+    """
+    marker = read_marker(files, disk) or Marker()
+    own = marker.failures[len(before.failures) if before else 0 :]
+    settled = Marker(runs=(run,), failures=own)
+    if settled != marker:
+        _write(files, disk, settled)
+
+
+def clear(files: Files, disk: Path, run: Run) -> bool:
+    """The last act of a clean stop, once the disk holds, synced, all that was acknowledged.
+
+    False, and the marker stays, where it says more than this run: unsettled earlier runs, a
+    failure, a replaced disk.
+    """
+    if read_marker(files, disk) not in (None, Marker(runs=(run,))):
+        return False
+    unlink_durably(files, disk / MARKER_NAME)
+    return True
+
+
+def _write(files: Files, disk: Path, marker: Marker) -> None:
+    write_document(files, disk / MARKER_NAME, _FORMAT, asdict(marker))

@@ -1,0 +1,84 @@
+"""``<disk>/RESERVE``: room that is kept back, so that a disk that is full to the last byte can still be tidied.
+
+Nothing is ever read from it. It is made a piece at a time, while there is room. A start on a full disk takes a part of
+it, so that the next one has some, too; a checkpoint, a collection or a compaction without room all of it, at once.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from bkbox.storage.files import Files, unlink_durably
+
+RESERVE_NAME = "RESERVE"
+
+_PIECE_BYTES = 1 << 20
+
+START_BYTES = 8 << 20
+"""A start with less free space spends at most so much of the reserve, and at most a quarter: the rest is for the next
+starts."""
+
+_START_BYTES_MIN = 64 << 10
+
+
+class Reserve:
+    """That of one disk. ``bytes_max``: how large it is to be."""
+
+    def __init__(self, files: Files, disk: Path, bytes_max: int) -> None:
+        """DiskError."""
+        self._files = files
+        self._path = disk / RESERVE_NAME
+        self.bytes_max = bytes_max
+        self.bytes = _size_of(files, self._path)
+
+    @property
+    def is_whole(self) -> bool:
+        return self.bytes >= self.bytes_max
+
+    def grow(self, free: int) -> None:
+        """Make one more piece, if as much as the whole stays free beside it. DiskError."""
+        piece = min(_PIECE_BYTES, self.bytes_max - self.bytes)
+        if piece <= 0 or free < self.bytes_max + piece:
+            return
+        file = self._files.open_append(self._path)
+        try:
+            file.append(bytes(piece))
+        finally:
+            file.close()
+        self.bytes += piece
+
+    def spend(self) -> bool:
+        """Give its room to whoever needs it now; False where there is none. DiskError."""
+        spent = self.bytes > 0
+        if spent:
+            unlink_durably(self._files, self._path)
+            self.bytes = 0
+        return spent
+
+
+def make_room(files: Files, disk: Path) -> None:
+    """Before a start writes anything: spend some of the reserve where there is hardly any room. DiskError."""
+    path = disk / RESERVE_NAME
+    if not files.exists(path) or files.space(disk).free >= START_BYTES:
+        return
+    size = _size_of(files, path)
+    spent = min(START_BYTES, size // 4)
+    if spent < _START_BYTES_MIN:
+        unlink_durably(files, path)
+        return
+    file = files.open_append(path)
+    try:
+        file.truncate(size - spent)
+        file.fdatasync()
+    finally:
+        file.close()
+
+
+def _size_of(files: Files, path: Path) -> int:
+    if not files.exists(path):
+        return 0
+    file = files.open_read(path)
+    try:
+        return file.size()
+    finally:
+        file.close()

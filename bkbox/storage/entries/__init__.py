@@ -1,0 +1,1 @@
+"""Entry log and index together: append, look up, read, replay."""

@@ -1,0 +1,322 @@
+"""Entries on their way from the log to their places in an answer slot.
+
+Many are fetched together: they are put in the order in which they lie in the log, and records that are neighbours or
+nearly so are read with one call, into a buffer that stays in the processor's cache. The checksum is computed while the
+entry is copied to its place, so the one copy costs nothing. A read of the disk thus serves as many requests as
+possible, whoever asked and in whatever order.
+
+What is in memory is read first; what is not is asked for all at once, and waited for then, or left to be fetched later.
+"""
+
+from __future__ import annotations
+
+from array import array
+from typing import Protocol
+
+from bkbox.errors import DiskError
+from bkbox.native import memory
+from bkbox.storage.index.memtable import Place
+
+TOGETHER_MAX = 1_024
+"""Entries that are fetched together."""
+
+BROKEN, FETCHED, LATE = range(3)
+"""What may come of a fetch."""
+
+Range = tuple[int, int, int]
+"""Bytes of a segment: its id, offset, length."""
+
+_BROKEN, _FETCHED, _LATE = BROKEN, FETCHED, LATE
+_RECORD_HEADER_BYTES = 16
+_RECORD_MARK = 0xB5
+_RECORD_ENTRY = 1
+_ENTRY_IDS_BYTES = 16
+_TOGETHER_MAX = TOGETHER_MAX
+
+_STAGE_BYTES = 256 << 10
+"""The buffer, and so the most that one call reads for several entries; it should fit into a core's cache."""
+
+_HOLE_BYTES = 8 << 10
+"""What may lie between two records that are read with one call: reading this much costs less than another call."""
+
+
+class Source(Protocol):
+    """The segments of a log; all raise DiskError."""
+
+    def seed_of(self, segment: int) -> int:
+        """What the checksums of a segment's records begin with."""
+
+    def read_cached(self, segment: int, offset: int, room: memoryview) -> int:
+        """Fill ``room`` as far as that needs no waiting for the disk; the number of bytes."""
+
+    def read_into(self, segment: int, offset: int, room: memoryview) -> int:
+        """Fill ``room``; fewer bytes only where the segment ends."""
+
+
+class Follower(Protocol):
+    """Whoever wants to know what is read, so that it is there when it is asked for: storage/entries/readahead.py."""
+
+    following: bool
+    """Whether it wants to know of reads that did not have to wait for the disk, too."""
+
+    def missed(self, segment: int, offset: int, size: int) -> None:
+        """These bytes are not in memory, and will be read at once. DiskError."""
+
+    def read(
+        self, ledger: int, first: int, last: int, segment: int, start: int, end: int, waited: bool
+    ) -> None:
+        """Entries from ``first`` to ``last`` of a ledger, perhaps not all of them, were read in bytes [start, end) of a
+        segment; ``waited``: for the disk."""
+
+
+class Fetch:
+    """Gathers up to TOGETHER_MAX entries (``count`` so far), and fetches them.
+
+    ``fetched``: how many were, since the start; ``waited``: what is to be fetched now was waited for before.
+    """
+
+    __slots__ = (
+        "_at",
+        "_entry",
+        "_follower",
+        "_key",
+        "_ledger",
+        "_length",
+        "_offset",
+        "_order",
+        "_run_bytes",
+        "_scratch",
+        "_seed",
+        "_seed_segment",
+        "_segment",
+        "_source",
+        "_spare",
+        "_stage",
+        "_stage_view",
+        "count",
+        "fetched",
+        "waited",
+    )
+
+    def __init__(self, source: Source, follower: Follower) -> None:
+        self._source = source
+        self._follower = follower
+        self.count = 0
+        self.fetched = 0
+        self.waited = False
+        stage = bytearray(_STAGE_BYTES)
+        self._stage = stage
+        self._stage_view = memoryview(stage)
+        self._run_bytes = 0
+        self._scratch = bytearray(8)
+        self._seed_segment = -1
+        self._seed = 0
+        self._ledger = _column()
+        self._entry = _column()
+        self._segment = _column()
+        self._offset = _column()
+        self._length = _column()
+        self._at = _column()
+        self._key = _column()
+        self._order = _column()
+        self._spare = _column()
+
+    def add(self, ledger: int, entry: int, place: Place, at: int) -> None:
+        """An entry, where its record lies, and where in the slot it has to be. There is room for one more."""
+        index = self.count
+        self._ledger[index] = ledger
+        self._entry[index] = entry
+        self._segment[index] = place.segment
+        self._offset[index] = place.offset
+        self._length[index] = place.length
+        self._at[index] = at
+        self._key[index] = (place.segment & 0x7FFFFF) << 40 | place.offset
+        self._order[index] = index
+        self.count = index + 1
+
+    def fetch(self, slot: memoryview, late: list[Range] | None = None) -> int:
+        """Fetch what was added: FETCHED; BROKEN where a record cannot be read or is not the one that it should be;
+        LATE, unless ``late`` is None, where something is not in memory: ``late`` has got where it lies, and ``is_late``
+        says what it is.
+
+        Whatever comes out, nothing is left to be fetched.
+        """
+        self._sort()
+        done = self._load(slot, late)
+        if done == _FETCHED:
+            self.fetched += self.count
+        self.count = 0
+        return done
+
+    def is_late(self, number: int) -> bool:
+        """Whether the entry that was added as this one has to be fetched later; right after a fetch said LATE."""
+        return self._at[number] < 0
+
+    # ---- reading ------------------------------------------------------------------------------------
+
+    def _load(self, room: memoryview, late: list[Range] | None) -> int:
+        missed = []
+        start = 0
+        try:
+            while start < self.count:
+                end = self._run_end(start)
+                if not self._read_run(start, False):
+                    missed.append(start)
+                elif not self._check_run(room, start, end):
+                    return _BROKEN
+                elif self.waited or self._follower.following:
+                    self._tell(start, end, self.waited)
+                start = end
+            for start in missed:
+                end = self._run_end(start)
+                if late is not None:
+                    self._leave_run(start, end, late)
+                    continue
+                if not self._read_run(start, True) or not self._check_run(room, start, end):
+                    return _BROKEN
+                self._tell(start, end, True)
+        except DiskError:
+            return _BROKEN
+        return _LATE if missed and late is not None else _FETCHED
+
+    def _leave_run(self, start: int, end: int, late: list[Range]) -> None:
+        index = self._order[start]
+        late.append((self._segment[index], self._offset[index], self._run_bytes))
+        for number in range(start, end):
+            self._at[self._order[number]] = -1
+
+    def _run_end(self, start: int) -> int:
+        """Up to where, in the order of the log, records are read with one call; ``_run_bytes`` is how much that is."""
+        index = self._order[start]
+        segment = self._segment[index]
+        first = self._offset[index]
+        self._run_bytes = _RECORD_HEADER_BYTES + self._length[index]
+        for end in range(start + 1, self.count):
+            index = self._order[end]
+            offset = self._offset[index] - first
+            record_end = offset + _RECORD_HEADER_BYTES + self._length[index]
+            if (
+                self._segment[index] != segment
+                or offset < 0
+                or offset > self._run_bytes + _HOLE_BYTES
+                or record_end > _STAGE_BYTES
+            ):
+                return end
+            if record_end > self._run_bytes:
+                self._run_bytes = record_end
+        return self.count
+
+    def _read_run(self, start: int, wait: bool) -> bool:
+        """Read the run that begins at ``start`` of the order into the buffer; False where there is less of it.
+
+        What is not in memory is asked for unless ``wait``.
+        """
+        size = self._run_bytes
+        index = self._order[start]
+        if size > len(self._stage_view):
+            # One large record. The buffer stays as large as the largest so far.
+            self._stage = bytearray(size)
+            self._stage_view = memoryview(self._stage)
+        segment = self._segment[index]
+        offset = self._offset[index]
+        stage = self._stage_view[:size]
+        if wait:
+            return self._source.read_into(segment, offset, stage) == size
+        if self._source.read_cached(segment, offset, stage) == size:
+            return True
+        self._follower.missed(segment, offset, size)
+        return False
+
+    def _check_run(self, room: memoryview, start: int, end: int) -> bool:
+        """Check the records that lie in the buffer, and copy their entries to their places."""
+        index = self._order[start]
+        segment = self._segment[index]
+        first = self._offset[index]
+        if segment != self._seed_segment:
+            self._seed = self._source.seed_of(segment)
+            self._seed_segment = segment
+        for number in range(start, end):
+            index = self._order[number]
+            if not self._copy(room, index, self._offset[index] - first):
+                return False
+        return True
+
+    def _copy(self, room: memoryview, index: int, at: int) -> bool:
+        """Check the record at ``at`` of the buffer (storage/log/segment.py has its layout) and copy its entry."""
+        stage = self._stage
+        length = self._length[index]
+        to = self._at[index]
+        memory.put_i64(self._scratch, 0, self._offset[index])
+        crc = memory.crc32c(self._scratch, 0, 8, self._seed)
+        crc = memory.crc32c(stage, at + 4, at + 14, crc)
+        if (
+            length < _ENTRY_IDS_BYTES
+            or memory.u32(stage, at + 4) != length
+            or memory.u32(stage, at + 8) != self._segment[index]
+            or stage[at + 12] != _RECORD_MARK
+            or stage[at + 13] != _RECORD_ENTRY
+            or memory.u16(stage, at + 14) != crc & 0xFFFF
+        ):
+            return False
+        body = at + _RECORD_HEADER_BYTES
+        crc = memory.copy_crc32c(room, to, stage, body, body + length, crc)
+        return (
+            crc == memory.u32(stage, at)
+            and memory.i64(room, to) == self._ledger[index]
+            and memory.i64(room, to + 8) == self._entry[index]
+        )
+
+    def _tell(self, start: int, end: int, waited: bool) -> None:
+        """Tell the follower of a run that was read, a stretch of one ledger at a time."""
+        number = start
+        while number < end:
+            index = self._order[number]
+            ledger = self._ledger[index]
+            segment = self._segment[index]
+            begin = self._offset[index]
+            first = last = self._entry[index]
+            while number < end and self._ledger[self._order[number]] == ledger:
+                index = self._order[number]
+                entry = self._entry[index]
+                first = min(first, entry)
+                last = max(last, entry)
+                number += 1
+            reach = self._offset[index] + _RECORD_HEADER_BYTES + self._length[index]
+            self._follower.read(ledger, first, last, segment, begin, reach, waited)
+
+    # ---- the order of the log -----------------------------------------------------------------------
+
+    def _sort(self) -> None:
+        """Put the order of arrival into that of the log: a merge sort, which costs nothing where it is that already."""
+        count = self.count
+        width = 1
+        for number in range(1, count):
+            if self._key[self._order[number - 1]] > self._key[self._order[number]]:
+                break
+        else:
+            width = count
+        while width < count:
+            start = 0
+            while start < count:
+                self._merge(start, min(start + width, count), min(start + 2 * width, count))
+                start += 2 * width
+            self._order, self._spare = self._spare, self._order
+            width *= 2
+
+    def _merge(self, start: int, middle: int, end: int) -> None:
+        """Merge order[start:middle] and order[middle:end] into spare[start:end]."""
+        one = start
+        other = middle
+        for to in range(start, end):
+            if other >= end or (
+                one < middle and self._key[self._order[one]] <= self._key[self._order[other]]
+            ):
+                self._spare[to] = self._order[one]
+                one += 1
+            else:
+                self._spare[to] = self._order[other]
+                other += 1
+
+
+def _column() -> memoryview:
+    return memoryview(array("q", bytes(8 * _TOGETHER_MAX)))

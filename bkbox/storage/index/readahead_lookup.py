@@ -1,0 +1,46 @@
+"""Where the next entries of a ledger lie: what storage/entries/readahead.py asks the disk for."""
+
+from __future__ import annotations
+
+from bkbox.storage.index.memtable import Finder, Place
+
+_RECORD_HEADER_BYTES = 16
+
+GAP_MAX = 16
+"""Entries in a row that may be missing: other bookies have them, if the ledger is striped."""
+
+_GAP_MAX = GAP_MAX
+_HOLE_BYTES = 32 << 10
+"""What may lie between two records of a range: for a disk it is less work to read it than to look for the next."""
+
+
+def stretch(
+    finder: Finder, ledger: int, entry: int, last: int, size: int
+) -> tuple[int, int, list[tuple[int, int, int]]]:
+    """The records of a ledger from ``entry`` to ``last``, of ``size`` bytes or a little more if there are as many.
+
+    The entry id after the last one (``entry`` if there is none), bytes of the records, ranges (segment, start, end) in
+    which they lie. Raises DiskError.
+    """
+    place = Place()
+    ranges: list[tuple[int, int, int]] = []
+    after = entry
+    total = 0
+    segment = -1
+    start = end = 0
+    while entry <= last and entry - after <= _GAP_MAX and total < size:
+        if finder.find(ledger, entry, place):
+            record_end = place.offset + _RECORD_HEADER_BYTES + place.length
+            if place.segment != segment or not start <= place.offset <= end + _HOLE_BYTES:
+                if segment >= 0:
+                    ranges.append((segment, start, end))
+                segment = place.segment
+                start = end = place.offset
+            if record_end > end:
+                end = record_end
+            total += _RECORD_HEADER_BYTES + place.length
+            after = entry + 1
+        entry += 1
+    if segment >= 0:
+        ranges.append((segment, start, end))
+    return after, total, ranges

@@ -1,0 +1,1 @@
+"""The files of a log: records, segments, the journal. No index."""

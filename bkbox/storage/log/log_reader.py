@@ -1,0 +1,114 @@
+"""The reading side of a log: single records of its segments, by location.
+
+Segments stay open, OPEN_SEGMENTS_MAX of them. Nobody reads ahead of what was asked for but those who know the index
+(readahead.py): the next bytes of a segment are as a rule another ledger's.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+from bkbox.base.limits import OPEN_SEGMENTS_MAX
+from bkbox.errors import DamagedError, DiskError
+from bkbox.storage.files import Files, ReadFile
+from bkbox.storage.log.records import Location, Record
+from bkbox.storage.log.segment import RECORD_HEADER_BYTES, SegmentName, decode_record
+
+_ROOM_BYTES = 64 << 10
+
+
+class LogReader:
+    """The segments of one log. What reads raises DiskError; DamagedError where the segment is missing."""
+
+    def __init__(
+        self, files: Files, path_of: Callable[[int], Path], name_of: Callable[[int], SegmentName]
+    ) -> None:
+        self._files = files
+        self._path_of = path_of
+        self._name_of = name_of
+        self._room = memoryview(bytearray(_ROOM_BYTES))
+        self._probe = self._room[:1]
+        self._open: OrderedDict[int, tuple[ReadFile, int]] = OrderedDict()
+
+    def read(self, location: Location) -> Record:
+        """The record at a location. DamagedError if it does not verify."""
+        segment, offset, length = location
+        file, seed = self._segment(segment)
+        data = file.pread(offset, RECORD_HEADER_BYTES + length)
+        record = decode_record(data, seed, segment, offset)
+        if record is None or len(record.body) != length:
+            raise DamagedError(
+                f"{self._path_of(segment)}: no good record of {length} bytes at offset {offset}"
+            )
+        return record
+
+    def length_at(self, segment: int, offset: int) -> int:
+        """What the header of a record says of the length of its body; not verified."""
+        file, _ = self._segment(segment)
+        return int.from_bytes(file.pread(offset, RECORD_HEADER_BYTES)[4:8], "big")
+
+    def seed_of(self, segment: int) -> int:
+        """What the checksums of a segment's records begin with."""
+        return self._segment(segment)[1]
+
+    def read_into(self, segment: int, offset: int, room: memoryview) -> int:
+        """Fill ``room``; the number of bytes, fewer only where the segment ends."""
+        return self._segment(segment)[0].read_into(offset, room)
+
+    def read_cached(self, segment: int, offset: int, room: memoryview) -> int:
+        """As read_into, but only as far as that needs no waiting for the disk."""
+        return self._segment(segment)[0].read_cached(offset, room)
+
+    def await_read(self, segment: int, offset: int, size: int) -> None:
+        """Wait until bytes are in memory. An error is for those to find who read them."""
+        end = offset + size
+        with suppress(DiskError):
+            while offset < end:
+                room = self._room[: end - offset]
+                self._segment(segment)[0].read_into(offset, room)
+                offset += len(room)
+
+    def is_cached(self, segment: int, offset: int) -> bool:
+        """Whether a byte is in memory."""
+        return self._segment(segment)[0].read_cached(offset, self._probe) > 0
+
+    def want(self, segment: int, offset: int, size: int) -> None:
+        """Have bytes read into memory, without waiting."""
+        self._segment(segment)[0].want(offset, size)
+
+    def release(self, segment: int, offset: int, size: int) -> None:
+        """Bytes that need not stay in memory."""
+        self._segment(segment)[0].release(offset, size)
+
+    def _segment(self, segment: int) -> tuple[ReadFile, int]:
+        if (found := self._open.get(segment)) is not None:
+            self._open.move_to_end(segment)
+            return found
+        path = self._path_of(segment)
+        if not self._files.exists(path):
+            raise DamagedError(f"{path} is missing")
+        while len(self._open) >= OPEN_SEGMENTS_MAX:
+            _, (oldest, _) = self._open.popitem(last=False)
+            oldest.close()
+        found = self._files.open_read(path), self._name_of(segment).seed
+        self._open[segment] = found
+        return found
+
+    def size_of(self, segment: int) -> int:
+        """Bytes of a segment's file."""
+        return self._segment(segment)[0].size()
+
+    def leave(self, segment: int) -> None:
+        """Close a segment, if it is open."""
+        found = self._open.pop(segment, None)
+        if found is not None:
+            found[0].close()
+
+    def close(self) -> None:
+        """Close all files."""
+        for file, _ in self._open.values():
+            file.close()
+        self._open.clear()

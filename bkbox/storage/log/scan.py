@@ -1,0 +1,183 @@
+"""Reading back a segment after a start: its records, and which of its bad regions had been durable.
+
+What a bad region means depends on what SYNCED records prove and on how the last run ended:
+
+- A SYNCED record in a segment proves that all before the offset that it names was durable, and that every segment
+  before this one was, as a whole: a bad region there is *lost*.
+- After a host crash, what nothing proves to have been durable need not have reached the disk, in any order: a bad
+  region there is merely *torn*, if its first record can be: some sector of it holds what was there before, filler,
+  zeros (where the file had not been filled), or lies beyond the end of the file. Then the sync that it waited for never
+  ended, and nothing that was promised after a sync is in it. A record that was written whole, and is wrong, is *lost*.
+- After a process crash all that write(2) took is there: only a tail of the last segment that ends inside a record, as a
+  killed write leaves it, is torn, or one that begins with filler, as a start leaves it that was killed while it made
+  filler of a torn tail.
+- A GAP record repeats the judgement of an earlier start.
+
+A SEAL says that a segment was left for the next one. It proves nothing by itself, but where it is missing from a
+segment of which all was durable, the end of that segment is lost.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+from bkbox.errors import DamagedError
+from bkbox.storage.files import Files
+from bkbox.storage.log.records import GAP_BODY, OFFSET, SYNCED_BODY, Kind, is_sound
+from bkbox.storage.log.segment import (
+    SEGMENT_HEADER_BYTES,
+    ScannedRecord,
+    SegmentName,
+    TornTail,
+    Untouched,
+    Unwritten,
+    check_segment_header,
+    scan,
+)
+
+OnRecord = Callable[[ScannedRecord], None]
+
+TakeEntries = Callable[[bytes, int, int, OnRecord], tuple[int, int]]
+"""As segment.Take, with a place to give the records to that are not to be kept."""
+
+
+class Region(NamedTuple):
+    """Bytes [start, end) of a segment without a good record; ``lost`` = they had been durable."""
+
+    start: int
+    end: int
+    lost: bool
+
+
+@dataclass(slots=True)
+class SegmentFindings:
+    """What a scan of one segment found.
+
+    ``format`` of the segment, 0 where its header is bad; ``size`` of the file without filler, ``file_bytes`` with it;
+    ``bound`` up to which its SYNCED records prove it durable (0: there is none), and what the last of them says beside
+    that: ``filled`` up to which the file was durably filled, ``synced_ms`` when (0 not known); ``footer`` = offset of
+    the last footer seen (0 none); ``seal_end`` = where the last SEAL ends; ``bad`` = (start, end) of bad regions, each
+    with what of its first record may never have been written; ``tail`` = the last of them if only filler follows.
+    """
+
+    segment: int
+    size: int
+    file_bytes: int
+    bound: int = 0
+    filled: int = 0
+    synced_ms: int = 0
+    format: int = 0
+    footer: int = 0
+    seal_end: int = 0
+    header_problem: str | None = None
+    bad: dict[tuple[int, int], Untouched] = field(default_factory=dict)
+    tail: TornTail | None = None
+    gaps: dict[tuple[int, int], bool] = field(default_factory=dict)
+
+    @property
+    def is_sealed(self) -> bool:
+        """Whether it ends with a SEAL."""
+        return self.seal_end == self.size
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is no byte of a record in it: the crash came when it was made, or soon after."""
+        return self.size <= SEGMENT_HEADER_BYTES
+
+    @property
+    def proves(self) -> bool:
+        """Whether it says that all segments before it are durable."""
+        return self.bound > 0
+
+    def note(self, record: ScannedRecord) -> None:
+        """Take in what a record says about its segment."""
+        if record.kind is Kind.SYNCED:
+            self.bound = max(self.bound, OFFSET.unpack_from(record.body)[0])
+            if len(record.body) == SYNCED_BODY.size:
+                _, self.filled, self.synced_ms, _ = SYNCED_BODY.unpack(record.body)
+        elif record.kind is Kind.FOOTER:
+            self.footer = record.offset
+        elif record.kind is Kind.SEAL:
+            self.seal_end = record.end
+        elif record.kind is Kind.GAP:
+            start, end, lost = GAP_BODY.unpack(record.body)
+            self.gaps[start, end] = bool(lost)
+
+    def judge(
+        self, *, is_last: bool, is_proven: bool, host_crash: bool, may_rot: bool = False
+    ) -> list[Region]:
+        """The bad regions, each with whether it had been durable. ``is_proven``: something later says that all of this
+        segment was. ``may_rot``: what nothing proves may be rotten, because all of it is somewhere else as well.
+        """
+        regions = []
+        for (start, end), untouched in self.bad.items():
+            lost = self.gaps.get((start, end))
+            if lost is None and host_crash:
+                torn = untouched.filler or untouched.zeros_at >= self.filled
+                lost = is_proven or start < self.bound or not (torn or may_rot)
+            elif lost is None:
+                cut = self.tail is not None and self.tail.start == start and untouched.filler
+                lost = not (is_last and cut)
+            regions.append(Region(start, end, lost))
+        return regions
+
+
+def distrust_memory(files: Files, path: Path) -> None:
+    """Have what is read next of a segment come from the disk. After a failed sync the system may take for written what
+    it has in memory and could not write: later syncs would not write it either, and the next loss of the host takes it.
+    DiskError."""
+    file = files.open_read(path)
+    file.release(0, 0)
+    file.close()
+
+
+def read_segment(
+    files: Files,
+    path: Path,
+    name: SegmentName,
+    start: int,
+    on_record: OnRecord,
+    take: TakeEntries | None = None,
+) -> SegmentFindings:
+    """Scan a segment from ``start``, and hand on its good records in order, but for those that ``take`` keeps.
+
+    These do not get into the findings. Raises FormatVersionError for a newer format, DiskError where the file cannot be
+    read, DamagedError for a good record that cannot have been written. A wrong header is noted, and does not keep the
+    records from being read: they do not depend on it.
+    """
+
+    def note(record: ScannedRecord) -> None:
+        if not is_sound(record.kind, record.body):
+            raise DamagedError(
+                f"{path}: the record at {record.offset} is of kind {record.kind.name} and cannot be"
+            )
+        findings.note(record)
+        on_record(record)
+
+    def take_noting(chunk: bytes, base: int, at: int) -> tuple[int, int]:
+        assert take is not None
+        return take(chunk, base, at, note)
+
+    file = files.open_read(path)
+    try:
+        size = file.size()
+        findings = SegmentFindings(name.segment, size, size)
+        try:
+            header = file.pread(0, SEGMENT_HEADER_BYTES)
+            findings.format = check_segment_header(header, name, path)
+        except DamagedError as error:
+            findings.header_problem = str(error)
+        for item in scan(file, name, start, take_noting if take is not None else None):
+            if isinstance(item, ScannedRecord):
+                note(item)
+            elif isinstance(item, Unwritten):
+                findings.size = item.start
+            else:
+                findings.bad[item.start, item.end] = item.untouched
+                findings.tail = item if isinstance(item, TornTail) else None
+        return findings
+    finally:
+        file.close()

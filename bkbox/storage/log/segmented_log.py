@@ -1,0 +1,464 @@
+"""Appending to a log made of segments: what the entry log and the journal have in common.
+
+Rules:
+
+- A segment exists, with its header and its name synced, before the first record goes into it.
+- An append is one write. If it fails, the segment is cut back to where it was. No room alone
+  leaves the log usable; any other failure, or a cut that fails, ends it: ``failed`` says why and
+  every later call raises DiskFailedError.
+- A sync is begun and ended on the log's thread and may run on another one, while more is appended;
+  one at a time. What was appended before it began is durable once it has ended.
+- A failed sync ends the log too. It is never tried again: the kernel reports it once and may have
+  dropped the pages.
+- The first append after a sync starts with a SYNCED record that says how far the segment is
+  durable, so that a later start knows what must be intact and what may be torn. Where no append
+  follows, ``prove`` writes one: a log that rests proves its own end, once that record is synced.
+- A full segment gets a last record, SEAL (entry log only), and is left for the next one without
+  waiting. The next sync syncs it before anything else. So a SYNCED record in a segment proves that
+  all segments before it are whole; a SEAL proves nothing. Ids count from 1 without holes.
+- While syncs are small, the segment is filled ahead of its records: to sync what overwrites blocks that are there takes
+  a file system half as long as to sync what it has to find new blocks for. It costs another write of each byte, which
+  is why large syncs do without. Filler is cut off behind a SEAL, or by the next start (segment.py): elsewhere a lost
+  host could leave zeros of the cut where a record may have been.
+- A sync also makes the segment after the present one, once that is nearly full, so that no append
+  waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Lock
+from typing import NoReturn, Protocol
+from uuid import UUID
+
+from bkbox.errors import BugError, DiskError, DiskFailedError, DiskFullError
+from bkbox.storage.files import AppendFile, Files
+from bkbox.storage.log.records import OFFSET, SYNCED_BODY, Kind, Location, Record
+from bkbox.storage.log.segment import (
+    FILLED_BYTES_MAX,
+    RECORD_HEADER_BYTES,
+    SEGMENT_HEADER_BYTES,
+    SegmentName,
+    encode_segment_header,
+    filler,
+    parse_segment_file_name,
+    put_record,
+    segment_file_name,
+)
+
+
+class RecordBatch(Protocol):
+    """Records that are appended together (bookie/add_group.py). ``record_bytes``: their size."""
+
+    record_bytes: int
+
+    def pack(self, room: bytearray, at: int, seed: int, segment: int, offset: int, /) -> int:
+        """Write the records to ``room`` from ``at``; ``offset`` is their location in the segment; returns the end."""
+        ...
+
+
+Part = Record | RecordBatch
+"""What is appended: a record, or a batch of entries."""
+
+_SYNCED_BYTES = RECORD_HEADER_BYTES + SYNCED_BODY.size
+_ROOM_KEPT_BYTES = 4 << 20
+"""A larger buffer for an append is given back after it."""
+
+_SMALL_SYNC_BYTES = 96 << 10
+_FILL_BYTES = 256 << 10
+_BLOCK_BYTES = 4 << 10
+assert _SMALL_SYNC_BYTES + _FILL_BYTES <= FILLED_BYTES_MAX
+
+
+def list_segments(files: Files, directory: Path) -> list[int]:
+    """Ids of the segments in a directory, ascending."""
+    ids = (parse_segment_file_name(name) for name in files.listdir(directory))
+    return sorted(segment for segment in ids if segment is not None)
+
+
+def record_bytes(parts: Sequence[Part]) -> int:
+    """Bytes of parts in a segment."""
+    size = 0
+    for part in parts:
+        if isinstance(part, Record):
+            size += RECORD_HEADER_BYTES + len(part.body)
+        else:
+            size += part.record_bytes
+    return size
+
+
+@dataclass(slots=True)
+class LogSync:
+    """One sync under way; ``run`` may be called on another thread, once. ``filled``: up to where the file was filled
+    when it began, at ``begun_ms`` since 1970.
+    """
+
+    segment: int
+    offset: int
+    filled: int
+    begun_ms: int
+    left: list[tuple[int, AppendFile]]
+    file: AppendFile | None
+    make_next: Callable[[], AppendFile] | None
+    error: DiskError | None = None
+    _made: AppendFile | None = None
+    _making: Lock = field(default_factory=Lock)
+
+    def run(self) -> None:
+        """Sync; a failure is raised by ``end_sync``."""
+        if self.error is not None:
+            return
+        try:
+            for _, file in self.left:
+                file.fdatasync()
+                file.close()
+            if self.file is not None:
+                self.file.fdatasync()
+        except DiskError as error:
+            self.error = error
+            return
+        with self._making:
+            if self.make_next is not None:
+                try:
+                    self._made = self.make_next()
+                except DiskFullError:
+                    pass  # the append that needs the segment will say so
+                except DiskError as error:
+                    self.error = error
+                self.make_next = None
+
+    def take_next(self) -> AppendFile | None:
+        """The next segment, if this has made it; it will not make it any more."""
+        with self._making:
+            made, self._made, self.make_next = self._made, None, None
+            return made
+
+
+class SegmentLog:
+    """Appends records to the last segment of ``directory``."""
+
+    def __init__(
+        self,
+        files: Files,
+        directory: Path,
+        magic: bytes,
+        disk: UUID,
+        segment_bytes_max: int,
+        now_ms: Callable[[], int],
+    ) -> None:
+        self._files = files
+        self._directory = directory
+        self._magic = magic
+        self._disk = disk
+        self._segment_bytes_max = segment_bytes_max
+        self._now_ms = now_ms
+        self._file: AppendFile | None = None
+        self._left: list[tuple[int, AppendFile]] = []
+        self._next: AppendFile | None = None
+        self._syncing: LogSync | None = None
+        self._room = bytearray()
+        self._written_back = SEGMENT_HEADER_BYTES
+        self._filled = 0
+        self._seed = 0
+        self._synced = self._announced = SEGMENT_HEADER_BYTES
+        self._synced_filled = self._synced_ms = 0
+        self._unproven = 0
+        """Where the last record ends that a SYNCED record has to prove; 0 where the present segment has none."""
+        self._left_unproven = False
+        self._durable_end = 0, 0, 0
+        self.generation = 0
+        """Of the start that appends; SYNCED records say it."""
+        self.segment = 1
+        self.offset = SEGMENT_HEADER_BYTES
+        self.failed: str | None = None
+
+    def path_of(self, segment: int) -> Path:
+        return self._directory / segment_file_name(segment)
+
+    def name_of(self, segment: int) -> SegmentName:
+        return SegmentName(self._magic, self._disk, segment)
+
+    # ---- which segment ---------------------------------------------------------------
+
+    def continue_in(self, segment: int, end: int, torn_end: int) -> None:
+        """Append to an existing segment behind its last record, at ``end``; how much of it is durable is not
+        known. What a write that was cut has left, up to ``torn_end``, becomes filler again; filler stays. DiskError.
+        """
+        self.close()
+        file = self._file = self._files.open_append(self.path_of(segment))
+        self._files.fsync_dir(self._directory)  # its maker may have been killed before it did
+        self._enter(segment, end)
+        self._synced, self._announced = 0, end
+        if file.size() - end > FILLED_BYTES_MAX:
+            self._cut(file)
+            return
+        file.seek(end)
+        if torn_end > end:
+            file.fill(end, filler(self._seed, end, torn_end))
+        self._filled = file.size()
+
+    def start_at(self, segment: int) -> None:
+        """The next append makes this segment."""
+        self.close()
+        self._enter(segment, SEGMENT_HEADER_BYTES)
+        self._synced = self._announced = SEGMENT_HEADER_BYTES
+
+    def create(self) -> None:
+        """Make the segment that comes now, header and name synced, unless a sync has made it."""
+        self.require_healthy()
+        file, self._next = self._next, None
+        if file is None and self._syncing is not None:
+            file = self._syncing.take_next()
+        if file is None:
+            try:
+                file = self._make(self.segment)
+            except DiskFullError:
+                raise
+            except DiskError as error:
+                self._fail(error)
+        self._file = file
+        self._synced = self._announced = SEGMENT_HEADER_BYTES
+
+    def _make(self, segment: int) -> AppendFile:
+        """A new segment; what is left of it where that fails is no segment."""
+        path = self.path_of(segment)
+        file = self._files.open_append(path)
+        try:
+            if file.size() > SEGMENT_HEADER_BYTES:
+                raise BugError(f"{path} exists already")
+            file.truncate(0)  # what an attempt on a full disk may have left
+            file.append(encode_segment_header(self.name_of(segment), self._now_ms()))
+            file.fdatasync()
+            self._files.fsync_dir(self._directory)
+        except DiskError as error:
+            file.close()
+            if isinstance(error, DiskFullError):
+                with suppress(DiskError):
+                    self._files.unlink(path)
+            raise
+        return file
+
+    def _enter(self, segment: int, offset: int) -> None:
+        self.segment, self.offset = segment, offset
+        self._written_back = self._filled = offset
+        self._synced_filled = self._unproven = 0
+        self._seed = self.name_of(segment).seed
+
+    # ---- writing ---------------------------------------------------------------
+
+    def is_full_for(self, size: int) -> bool:
+        """Whether parts of this size belong into the next segment."""
+        return self.offset > SEGMENT_HEADER_BYTES and self.offset + size > self._segment_bytes_max
+
+    def append(self, parts: Sequence[Part], size: int) -> list[Location]:
+        """Write parts, of ``size`` bytes, unsynced, in one piece; where each begins. DiskFullError:
+        nothing of them is there; DiskFailedError.
+        """
+        if self.failed is not None:
+            self.require_healthy()
+        if self._file is None:
+            self.create()
+        if len(self._room) < size + _SYNCED_BYTES:
+            self._room = bytearray(size + _SYNCED_BYTES)
+        at = 0
+        announce = self._synced > self._announced
+        if announce:
+            at = self._put_synced()
+        locations = []
+        for part in parts:
+            offset = self.offset + at
+            if isinstance(part, Record):
+                locations.append(Location(self.segment, offset, len(part.body)))
+                at = put_record(self._room, at, part, self._seed, self.segment, offset)
+            else:
+                locations.append(Location(self.segment, offset, part.record_bytes))
+                at = part.pack(self._room, at, self._seed, self.segment, offset)
+        with memoryview(self._room) as room, room[:at] as packed:
+            self._write(packed)
+        if len(self._room) > _ROOM_KEPT_BYTES:
+            self._room = bytearray()
+        self._unproven = self.offset
+        if announce:
+            self._announced = self._synced
+            self._left_unproven = False  # a sync of this segment covers those that were left before
+        return locations
+
+    def _put_synced(self) -> int:
+        """Pack a SYNCED record about the last sync; bytes of it."""
+        body = SYNCED_BODY.pack(self._synced, self._synced_filled, self._synced_ms, self.generation)
+        record = Record(Kind.SYNCED, body)
+        return put_record(self._room, 0, record, self._seed, self.segment, self.offset)
+
+    @property
+    def is_proven(self) -> bool:
+        """Whether SYNCED records say of all that was appended that it is durable."""
+        return self._unproven <= self._announced and not self._left_unproven
+
+    def prove(self) -> None:
+        """Append, unsynced, the SYNCED record that the next append would begin with. All that was appended has to be
+        durable. DiskFullError: it is not there; DiskFailedError.
+        """
+        self.require_healthy()
+        if not self.is_durable:
+            raise BugError("a proof that a log is durable, which it is not")
+        if self._file is None:
+            self.create()
+        if len(self._room) < _SYNCED_BYTES:
+            self._room = bytearray(_SYNCED_BYTES)
+        size = self._put_synced()
+        with memoryview(self._room) as room, room[:size] as packed:
+            self._write(packed)
+        self._announced = self._synced
+        self._left_unproven = False
+
+    def _write(self, data: memoryview) -> None:
+        assert self._file is not None
+        size = len(data)
+        try:
+            self._file.append(data)
+        except DiskError as error:
+            self._cut(self._file)
+            if isinstance(error, DiskFullError):
+                raise
+            self._fail(error)
+        self.offset += size
+
+    def _cut(self, file: AppendFile) -> None:
+        """Take off what lies beyond the last record."""
+        try:
+            file.truncate(self.offset)
+        except DiskError as error:
+            self._fail(error)
+        self._filled = self.offset
+
+    def _fill(self, file: AppendFile) -> None:
+        """Fill ahead, if there is little left of what was filled before."""
+        if self._filled - self.offset >= _SMALL_SYNC_BYTES:
+            return
+        start = max(self._filled, self.offset)
+        end = min(start + _FILL_BYTES, self._segment_bytes_max) // _BLOCK_BYTES * _BLOCK_BYTES
+        if end <= start:
+            return
+        try:
+            file.fill(start, filler(self._seed, start, end))
+            self._filled = end
+        except DiskError as error:
+            self._cut(file)
+            if not isinstance(error, DiskFullError):
+                self._fail(error)
+
+    def roll(self, footer: int | None) -> None:
+        """Leave the segment, whose last footer lies at ``footer`` (0 none, None: it is a journal's,
+        gets no seal and keeps its filler); the next append goes into the next one. DiskFullError: it goes on.
+        """
+        self.require_healthy()
+        if footer is not None:
+            seal = [Record(Kind.SEAL, OFFSET.pack(footer))]
+            self.append(seal, record_bytes(seal))
+            if self._file is not None and self._filled > self.offset:
+                self._cut(self._file)
+        if self._file is not None:
+            self._left.append((self.segment, self._file))
+            self._file = None
+            self._left_unproven = True
+        self._enter(self.segment + 1, SEGMENT_HEADER_BYTES)
+        self._synced = self._announced = SEGMENT_HEADER_BYTES
+
+    def drop(self, before: int) -> None:
+        """The segments before ``before`` need not become durable any more."""
+        for segment, file in self._left:
+            if segment < before:
+                file.close()
+        self._left = [left for left in self._left if left[0] >= before]
+
+    # ---- durability ---------------------------------------------------------------
+
+    @property
+    def is_durable(self) -> bool:
+        """Whether all that was appended is."""
+        return self._syncing is None and not self._left and self._synced == self.offset
+
+    def begin_sync(self) -> LogSync:
+        """Everything appended so far; ``run`` it, then ``end_sync``. One at a time."""
+        self.require_healthy()
+        if self._syncing is not None:
+            raise BugError("two syncs of a log at once")
+        failure: DiskError | None = None
+        if self._file is not None and self.offset - self._synced <= _SMALL_SYNC_BYTES:
+            try:
+                self._fill(self._file)
+            except DiskFailedError as error:
+                failure = error  # of this sync: those who wait for it have to hear of it
+        nearly_full = self.offset > self._segment_bytes_max // 4 * 3
+        following = self.segment + 1
+        self._syncing = LogSync(
+            self.segment,
+            self.offset,
+            self._filled,
+            self._now_ms(),
+            self._left,
+            self._file,
+            (lambda: self._make(following)) if nearly_full and self._next is None else None,
+            failure,
+        )
+        self._left = []
+        return self._syncing
+
+    def end_sync(self, sync: LogSync) -> None:
+        """It has run. DiskFailedError ends the log."""
+        self._syncing = None
+        made = sync.take_next()
+        if made is not None:
+            # Of this segment or the next one: whoever enters a segment before takes what a sync has made of it.
+            self._next = made
+        if sync.error is not None:
+            self._fail(sync.error)
+        self._synced_ms = sync.begun_ms
+        self._durable_end = sync.segment, sync.offset, sync.begun_ms
+        if sync.segment == self.segment:
+            self._synced = max(self._synced, sync.offset)
+            self._synced_filled = min(sync.filled, self._filled)
+
+    @property
+    def durable_end(self) -> tuple[int, int, int]:
+        """Segment and offset up to which the last sync made the log durable, and when it began, ms since 1970."""
+        return self._durable_end
+
+    def begin_writeback(self, size: int) -> Callable[[], None] | None:
+        """If ``size`` bytes of the segment were not written back yet: what has them written back, on
+        any thread.
+        """
+        if self._file is None or self.offset - self._written_back < size:
+            return None
+        start, self._written_back = self._written_back, self.offset
+        return self._file.writeback(start, self.offset - start)
+
+    def sync(self) -> None:
+        """Make everything appended durable, now. DiskFailedError ends the log."""
+        self.require_healthy()
+        if not self.is_durable:
+            sync = self.begin_sync()
+            sync.run()
+            self.end_sync(sync)
+
+    # ---- the end ---------------------------------------------------------------
+
+    def require_healthy(self) -> None:
+        """Raises DiskFailedError once the log has failed."""
+        if self.failed is not None:
+            raise DiskFailedError(f"no writes after a failure: {self.failed}")
+
+    def _fail(self, error: DiskError) -> NoReturn:
+        self.failed = str(error)
+        raise DiskFailedError(str(error)) from error
+
+    def close(self) -> None:
+        """Close the files without syncing them."""
+        for file in (self._file, self._next, *(file for _, file in self._left)):
+            if file is not None:
+                file.close()
+        self._file = self._next = None
+        self._left = []

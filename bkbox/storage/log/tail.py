@@ -1,0 +1,113 @@
+"""``<disk>/TAIL``: how far the log was durable, written beside the log, so that a log that was cut short is noticed.
+
+A log proves with SYNCED records that what lies before them was durable. Cut off behind one, it looks like a log that
+was never longer. The tail mark is the witness: at most a second after a sync, and when the log rests, a mark is
+appended here and synced. A start that finds the log, or the journal, to end before the last mark has lost something.
+
+Marks are appended, 48 bytes each; the last good one counts. Losing this file costs the witness, never data.
+"""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+from pathlib import Path
+
+from bkbox.base.values import value
+from bkbox.errors import DiskError
+from bkbox.native.checksum import crc32c
+from bkbox.storage.files import AppendFile, Files, write_atomic
+
+TAIL_NAME = "TAIL"
+_FILE_BYTES_MAX = 64 << 10
+_MARK = struct.Struct(">4sIQIQQQ")
+_MAGIC = b"TAL1"
+_CRC = struct.Struct(">I")
+_MARK_BYTES = _MARK.size + _CRC.size
+
+
+@value
+class TailMark:
+    """The entry log was durable up to (segment, offset), and the journal, in use or not (0), up to
+    (journal_segment, journal_offset), by a sync that began at ``ms`` since 1970; ``generation`` of the start that wrote
+    it.
+    """
+
+    segment: int
+    offset: int
+    journal_segment: int
+    journal_offset: int
+    ms: int
+    generation: int
+
+    def reaches(self, segment: int) -> int:
+        """Up to which offset a segment of the entry log has to be there: 0 where the mark says nothing of it."""
+        return self.offset if segment == self.segment else 0
+
+
+def read_tail(files: Files, disk: Path) -> TailMark | None:
+    """The last mark, None where there is none that can be read. DiskError."""
+    data = files.read_bytes(disk / TAIL_NAME) or b""
+    for end in range(len(data) - len(data) % _MARK_BYTES, 0, -_MARK_BYTES):
+        mark = _decoded(data[end - _MARK_BYTES : end])
+        if mark is not None:
+            return mark
+    return None
+
+
+class TailFile:
+    """Appends marks. ``write`` may run on any thread, one call at a time."""
+
+    def __init__(self, files: Files, disk: Path) -> None:
+        self._files = files
+        self._path = disk / TAIL_NAME
+        self._file: AppendFile | None = None
+        self._bytes = 0
+        self.last: TailMark | None = None
+
+    def replace(self, mark: TailMark) -> None:
+        """Make this the only mark, durably: of a log that begins anew behind a loss, too. DiskError."""
+        self.close()
+        write_atomic(self._files, self._path, _encoded(mark))
+        self._bytes = _MARK_BYTES
+        self.last = mark
+
+    def write(self, mark: TailMark) -> None:
+        """Append a mark, durably. DiskError."""
+        if self._bytes == 0 or self._bytes + _MARK_BYTES > _FILE_BYTES_MAX:
+            self.replace(mark)
+            return
+        if self._file is None:
+            self._file = self._files.open_append(self._path)
+            self._file.truncate(self._bytes)
+        self._file.append(_encoded(mark))
+        self._file.fdatasync()
+        self._bytes += _MARK_BYTES
+        self.last = mark
+
+    def close(self) -> None:
+        file, self._file = self._file, None
+        if file is not None:
+            with suppress(DiskError):
+                file.close()
+
+
+def _encoded(mark: TailMark) -> bytes:
+    data = _MARK.pack(
+        _MAGIC,
+        mark.segment,
+        mark.offset,
+        mark.journal_segment,
+        mark.journal_offset,
+        mark.ms,
+        mark.generation,
+    )
+    return data + _CRC.pack(crc32c(data))
+
+
+def _decoded(data: bytes) -> TailMark | None:
+    fields, checksum = data[: _MARK.size], data[_MARK.size :]
+    if _CRC.unpack(checksum)[0] != crc32c(fields):
+        return None
+    magic, *values = _MARK.unpack(fields)
+    return TailMark(*values) if magic == _MAGIC else None

@@ -1,0 +1,1 @@
+"""Background work on a disk: compaction, scrub, scan of the index."""

@@ -1,0 +1,1 @@
+"""The start: configuration, cookies, disks, phase one."""

@@ -1,0 +1,357 @@
+"""Cookies: compares disks, metadata store and configuration, and plans the repair where they differ.
+
+A cookie in BookKeeper's own format (wire/metadata/cookie.py) is kept in the metadata store and in every directory of a
+bookie (disk_inspection.py). Pure functions judge the evidence and make the plan; cookie_repair.py carries it out. The
+rules of repair:
+
+- a directory that the stored cookie names and that is empty now was lost: it is prepared again and marked 'replaced',
+  so that the next start goes through phase one and stamps ``VERSION`` only afterwards;
+- an empty directory that the stored cookie does not name is new: nothing was lost with it;
+- any other possible loss (a ``VERSION`` that vanished alone, a disk taken out of the configuration, a journal that is
+  gone under disks that were not stopped cleanly) is recorded in the dirty markers first, which makes the next start a
+  host crash;
+- a directory of another bookie or another cluster, one that is out of date, or one that holds something else, is never
+  written to.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from bkbox.base.ids import BookieId
+from bkbox.base.values import replaced
+from bkbox.config.schema import Config
+from bkbox.errors import EncodingError
+from bkbox.metadata.base import MetadataStore
+from bkbox.metadata.versioned import Versioned
+from bkbox.storage.files import Files
+from bkbox.supervisor.boot.witnessing import checkpoint_number, read_record, read_witness
+from bkbox.supervisor.disks.disk_inspection import (
+    NEVER_WRITTEN_TO,
+    OURS,
+    Directory,
+    DirState,
+    in_time,
+    look_at,
+)
+from bkbox.supervisor.disks.witness import NOTHING, BookieRecord, disk_behind, store_behind
+from bkbox.wire.metadata import cookie as cookies
+from bkbox.wire.metadata.cookie import Cookie
+
+_ACCEPT_OLDER_METADATA = "bkbox cookie repair --accept-older-metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A field of the cookie that is not what it should be, and where."""
+
+    where: str
+    field: str
+    expected: str
+    found: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.field} is {self.found}, expected {self.expected}"
+
+
+@dataclass(frozen=True, slots=True)
+class DiskCookie:
+    """A directory's part of the report."""
+
+    path: str
+    text: str | None
+    problem: str | None
+    fix: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class CookieReport:
+    """The whole comparison. ``ok`` means that the bookie may start."""
+
+    ok: bool
+    metadata: str | None
+    disks: list[DiskCookie]
+    differences: list[Difference]
+    advice: str
+
+
+@dataclass(frozen=True, slots=True)
+class RepairPlan:
+    """What a repair would do, in words; ``refusal`` says why it must not be done."""
+
+    steps: list[str] = field(default_factory=list)
+    refusal: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything that the judging functions take as input."""
+
+    expected: Cookie
+    instance_id: str
+    stored: Versioned[bytes] | None
+    disks: tuple[Directory, ...]
+    journal: Directory | None
+    let_go: frozenset[str] = frozenset()
+    """Paths of empty disks, as `bkbox disk remove` has noted on them."""
+    record: BookieRecord = NOTHING
+    record_version: int | None = None
+    """The stored disk record's version; the record is empty where this is None."""
+    store_behind: str = ""
+    """Why the metadata store is an older copy of itself; empty without evidence of that."""
+
+    @property
+    def directories(self) -> tuple[Directory, ...]:
+        return (*self.disks, self.journal) if self.journal is not None else self.disks
+
+
+def expected_cookie(config: Config, instance_id: str) -> Cookie:
+    """The cookie of this configuration."""
+    return cookies.cookie_of(
+        config.bookie_id,
+        [str(config.journal)] if config.journal else [],
+        [str(disk) for disk in config.disks],
+        None,
+        instance_id,
+    )
+
+
+async def gather(config: Config, store: MetadataStore, files: Files) -> Evidence:
+    """Gather the evidence from disks, configuration and metadata store."""
+    instance_id = await store.instance_id()
+    bookie = BookieId(config.bookie_id)
+    stored = await store.read_cookie(bookie)
+    record, version = await read_record(store, bookie)
+    found = look_at_disks(config, files, instance_id, stored)
+    return _in_present(replace(found, record=record, record_version=version), files)
+
+
+def _in_present(evidence: Evidence, files: Files) -> Evidence:
+    """Add the findings about older copies, of a disk or of the metadata store (witness.py)."""
+    record = evidence.record
+    ours = {
+        str(item.identity.uuid): item
+        for item in evidence.disks
+        if item.identity is not None and item.state in OURS
+    }
+    witnesses = {uuid: read_witness(files, item.path) for uuid, item in ours.items()}
+    behind = store_behind(record, witnesses)
+    if behind:
+        return replace(evidence, store_behind=behind)
+    details = {
+        item.path: disk_behind(record, uuid, witnesses[uuid], checkpoint_number(files, item.path))
+        for uuid, item in ours.items()
+    }
+    disks = tuple(
+        replaced(item, state=DirState.PAST, detail=details[item.path])
+        if details.get(item.path)
+        else item
+        for item in evidence.disks
+    )
+    return replace(evidence, disks=disks)
+
+
+def look_at_disks(
+    config: Config, files: Files, instance_id: str, stored: Versioned[bytes] | None
+) -> Evidence:
+    """The part of gather() that waits for disks. ``stored``: the cookie in the metadata store."""
+    expected = expected_cookie(config, instance_id)
+    paths = (*config.disks, *((config.journal,) if config.journal else ()))
+    found = in_time([look_at(files, path, expected, instance_id) for path in paths], stored)
+    count = len(config.disks)
+    journal = next(iter(found[count:]), None)
+    named = _named_before(stored) - {str(disk) for disk in config.disks}
+    let_go = frozenset(
+        path
+        for path in named
+        if look_at(files, Path(path), expected, instance_id).state is DirState.REMOVED
+    )
+    return Evidence(expected, instance_id, stored, found[:count], journal, let_go)
+
+
+def _named_before(stored: Versioned[bytes] | None) -> set[str]:
+    try:
+        return (
+            set(cookies.directories(cookies.decode(stored.value).ledger_dirs)) if stored else set()
+        )
+    except EncodingError:
+        return set()
+
+
+# ---- judging ----------------------------------------------------------------------------------------
+
+
+def judge(evidence: Evidence, config_path: str) -> CookieReport:
+    """Compare metadata, directories and configuration."""
+    found: list[Difference] = []
+    stored_text = None
+    if evidence.stored is None:
+        found.append(Difference("metadata", "cookie", "a cookie of this bookie", "(none)"))
+    else:
+        stored_text = evidence.stored.value.decode("utf-8", "replace")
+        found += _metadata_differences(evidence.expected, evidence.stored.value)
+    if evidence.store_behind:
+        found.append(
+            Difference(
+                "metadata", "age", "not behind the disks", f"behind: {evidence.store_behind}"
+            )
+        )
+    for directory in evidence.directories:
+        found += _directory_differences(evidence, directory)
+    ok = not found
+    plan = plan_of(evidence)
+    disks = [
+        DiskCookie(
+            str(item.path),
+            item.version.decode("utf-8", "replace") if item.version is not None else None,
+            None
+            if item.state in (DirState.GOOD, DirState.REPLACED)
+            else item.detail or item.state.value,
+            None if item.state is DirState.GOOD else _fix(item, plan, config_path),
+        )
+        for item in evidence.directories
+    ]
+    return CookieReport(
+        ok, stored_text, disks, found, "" if ok else _advice(evidence, plan, config_path)
+    )
+
+
+def _metadata_differences(expected: Cookie, stored: bytes) -> list[Difference]:
+    try:
+        cookie = cookies.decode(stored)
+    except EncodingError as error:
+        return [Difference("metadata", "cookie", "a cookie", f"unreadable ({error})")]
+    return [
+        Difference("metadata", item.field, item.config, item.stored)
+        for item in cookies.differences(expected, cookie)
+    ]
+
+
+def _directory_differences(evidence: Evidence, directory: Directory) -> list[Difference]:
+    if directory.state in (DirState.GOOD, DirState.REPLACED):
+        return []
+    where = str(directory.path)
+    if directory.state is DirState.PAST:
+        found_age = f"an older copy of the disk: {directory.detail}"
+        return [Difference(where, "age", "not behind the metadata store", found_age)]
+    if directory.state in (DirState.BYPASSED, DirState.OUTDATED):
+        assert evidence.stored is not None
+        versions = (str(evidence.stored.version), f"{directory.epoch} ({directory.detail})")
+        return [Difference(where, "EPOCH", *versions)]
+    if directory.version is not None:
+        try:
+            found = cookies.differences(evidence.expected, cookies.decode(directory.version))
+        except EncodingError:
+            found = []
+        if found:
+            return [Difference(where, item.field, item.config, item.stored) for item in found]
+    listed = "journalDir" if directory is evidence.journal else "ledgerDirs"
+    expected = (
+        evidence.expected.journal_dir
+        if directory is evidence.journal
+        else evidence.expected.ledger_dirs
+    )
+    return [
+        Difference(
+            where, listed, (expected or "").replace("\t", " "), f"missing: {directory.detail}"
+        )
+    ]
+
+
+def _fix(directory: Directory, plan: RepairPlan, config_path: str) -> str:
+    if directory.state is DirState.REPLACED:
+        return "start the bookie: phase one fences its ledgers, then VERSION is stamped"
+    if plan.refusal is not None:
+        return _with_config(plan.refusal, config_path)
+    return f"bkbox cookie repair --config {config_path}"
+
+
+def _advice(evidence: Evidence, plan: RepairPlan, config_path: str) -> str:
+    if plan.refusal is not None:
+        return _with_config(plan.refusal, config_path)
+    return f"run: bkbox cookie repair --config {config_path}"
+
+
+def _with_config(refusal: str, config_path: str) -> str:
+    """Complete the command that a refusal names, so that it can be run as it stands."""
+    command = f"{_ACCEPT_OLDER_METADATA} --config {config_path}"
+    return refusal.replace(_ACCEPT_OLDER_METADATA, command)
+
+
+def plan_of(evidence: Evidence) -> RepairPlan:
+    """Plan the repair, or say why there must be none."""
+    if evidence.stored is None:
+        if all(item.state is DirState.EMPTY for item in evidence.directories):
+            return RepairPlan(refusal="this bookie is not known yet: run bkbox init")
+        return RepairPlan(
+            refusal=f"the metadata store has no cookie of {evidence.expected.bookie_host}: is `metadata` in the "
+            "configuration right, and does the bookie have the id and the address that it always had? If it was "
+            "decommissioned, empty its disks and run bkbox init"
+        )
+    try:
+        stored = cookies.decode(evidence.stored.value)
+    except EncodingError as error:
+        return RepairPlan(refusal=f"the cookie in the metadata store cannot be read: {error}")
+    for name, ours, theirs in (
+        ("instanceId", evidence.instance_id, stored.instance_id),
+        ("bookieHost", evidence.expected.bookie_host, stored.bookie_host),
+    ):
+        if ours != theirs:
+            return RepairPlan(
+                refusal=f"{name} of the cookie in the metadata store is {theirs}, expected {ours}"
+            )
+    if evidence.store_behind:
+        return RepairPlan(
+            refusal=f"the metadata store is an older copy of itself: {evidence.store_behind}. Put the newest one back. "
+            "If there is none, ledgers that were made or closed since are not in it, and what it does not name is "
+            f"collected; to go on with it: {_ACCEPT_OLDER_METADATA}"
+        )
+    steps: list[str] = []
+    for item in evidence.directories:
+        if item.state in NEVER_WRITTEN_TO:
+            return RepairPlan(
+                refusal=f"{item.path} is not a disk of this bookie: {item.detail}. Mount the right disk there, or "
+                "empty the directory if nothing in it is needed"
+            )
+        steps += _steps_for(evidence, stored, item)
+    for path in removed(evidence, stored):
+        steps.append(f"treat {path} as lost: it is not in the configuration any more")
+    if cookies.differences(evidence.expected, stored) or steps:
+        steps.append(
+            "write the cookie of the configuration to the disks that have one and to the metadata store"
+        )
+    return RepairPlan(steps)
+
+
+def _steps_for(evidence: Evidence, stored: Cookie, item: Directory) -> list[str]:
+    if item.state is DirState.BYPASSED:
+        return [
+            f"take {item.path} in again as if its host had crashed: at the next start its ledgers are fenced and in "
+            f"limbo until every entry was compared with peers ({item.detail})"
+        ]
+    if item.state is DirState.PAST:
+        return [
+            f"take {item.path} in as a lost disk, with what is on it: at the next start its ledgers, and every ledger "
+            f"that may have been on it, are fenced and in limbo until their entries are back from peers ({item.detail})"
+        ]
+    if item.state is DirState.STALE:
+        return [f"rewrite VERSION on {item.path} ({item.detail})"]
+    if item.state is not DirState.EMPTY:
+        return []
+    if item is evidence.journal:
+        return [
+            f"prepare the journal directory {item.path}; disks that were not stopped cleanly count as damaged"
+        ]
+    if str(item.path) in cookies.directories(stored.ledger_dirs):
+        return [
+            f"prepare {item.path} as the replacement of a lost disk: at the next start every ledger that may "
+            "have been on it is fenced and in limbo until its entries are back from peers"
+        ]
+    return [f"prepare {item.path} as a new disk"]
+
+
+def removed(evidence: Evidence, stored: Cookie) -> list[str]:
+    """Disks that the stored cookie names, the configuration does not, and with which data may have been lost."""
+    known = {str(item.path) for item in evidence.disks} | evidence.let_go
+    return [path for path in cookies.directories(stored.ledger_dirs) if path not in known]

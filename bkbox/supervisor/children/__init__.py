@@ -1,0 +1,1 @@
+"""Child processes: spawn, heartbeat, restart."""

@@ -1,0 +1,124 @@
+"""The progress of one child process: detects whether its main loop turns.
+
+The evidence of progress is an answer on the control channel. Every child reads that channel in the loop that does its
+work, between two pieces of work, so an answer proves that the loop turns. A separate heartbeat thread would not prove
+it. One question is in flight at a time.
+
+Without an answer three cases are told apart:
+
+===================  ===========================================================================================
+it waits for a disk  a thread is in state D of the kernel. A sync takes as long as the device needs; killing the
+                     child gains nothing, and the kill would not come through. Slow, not dead
+it computes          its processor time grows, or it waits for a processor. Progress while it starts, as a worker that
+                     replays its log answers once it is done; else a busy host, a long computation or an endless loop
+neither              it is stopped, or deadlocked
+===================  ===========================================================================================
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from pathlib import Path
+
+from bkbox.errors import BkboxError
+from bkbox.ipc import messages
+from bkbox.supervisor.children.process import Child
+
+_UTIME, _STIME = 11, 12  # fields of /proc/PID/stat after the name
+WAITS_FOR_DISK = "it waits for its disk"
+STOPPED = "it is stopped"
+COMPUTES = "it computes and does not answer"
+IDLE = "it neither computes nor answers"
+
+_STEPS_COUNTED = 2
+"""A poll that comes later than this many steps is the supervisor's own fault, and is not charged to the child."""
+
+
+class Pulse:
+    """The progress of one child; ``look`` polls it every ``step_s``. Time is ``now_s``'s, in seconds, counted in polls.
+
+    ``unanswered_s``: since its last answer, 0 while it answers. ``silent_s``: since its last sign of life: an answer, a
+    wait for a disk, or computing before it served. ``idle_s``: the same, but computing is always a sign of life.
+    ``serves``: it has begun to serve, after which no work of its own takes long.
+    """
+
+    def __init__(self, child: Child, step_s: float, now_s: Callable[[], float]) -> None:
+        self.child = child
+        self.unanswered_s = self.silent_s = self.idle_s = 0.0
+        self._step_s = step_s
+        self._now_s = now_s
+        self._looked_s = now_s()
+        self._ticks = 0
+        self._question: asyncio.Task[None] | None = None
+        self._answered = False
+        self.serves = False
+        self.doing = ""
+        """Its activity while it does not answer."""
+
+    def look(self, *, serves: bool | None) -> None:
+        """Poll the child. ``serves``: None if it serves from its first answer on."""
+        self.serves = self._answered if serves is None else serves
+        now_s = self._now_s()
+        passed_s = min(now_s - self._looked_s, _STEPS_COUNTED * self._step_s)
+        self._looked_s = now_s
+        if not self.child.running or self._question is None or self._question.done():
+            self.unanswered_s = self.silent_s = self.idle_s = 0.0
+            self._ticks = processor_ticks(self.child.pid) if self.child.running else 0
+            if self.child.running:  # an ended child is its keeper's
+                self._question = asyncio.ensure_future(self._ask())
+            return
+        before, self._ticks = self._ticks, processor_ticks(self.child.pid)
+        waits, states = waits_for_disk(self.child.pid), thread_states(self.child.pid)
+        computes = self._ticks != before or "R" in states
+        self.unanswered_s += passed_s
+        alive = waits or (computes and not self.serves)
+        self.silent_s = 0.0 if alive else self.silent_s + passed_s
+        self.idle_s = 0.0 if alive or computes else self.idle_s + passed_s
+        self.doing = _doing(states, waits=waits, computes=computes)
+
+    def forget(self) -> None:
+        """Stop asking."""
+        if self._question is not None:
+            self._question.cancel()
+
+    async def _ask(self) -> None:
+        # A refusal is an answer, too.
+        with contextlib.suppress(BkboxError):
+            await self.child.control.call(messages.GetStats())
+        self._answered = True
+
+
+def _doing(states: set[str], *, waits: bool, computes: bool) -> str:
+    if waits:
+        return WAITS_FOR_DISK
+    if states & {"T", "t"}:
+        return STOPPED
+    return COMPUTES if computes else IDLE
+
+
+def waits_for_disk(pid: int) -> bool:
+    """True if a thread of the process is in a kernel wait that no signal ends."""
+    return "D" in thread_states(pid)
+
+
+def thread_states(pid: int) -> set[str]:
+    """States of a process's threads, as the kernel's letters: D in a wait that no signal ends, R computing or waiting
+    for a processor, T stopped."""
+    found = (_stat(path)[:1] for path in Path(f"/proc/{pid}/task").glob("*/stat"))
+    return {state for states in found for state in states}
+
+
+def processor_ticks(pid: int) -> int:
+    """Processor time of the process in clock ticks; 0 for a process that is gone."""
+    fields = _stat(Path(f"/proc/{pid}/stat"))
+    return int(fields[_UTIME]) + int(fields[_STIME]) if fields else 0
+
+
+def _stat(path: Path) -> list[str]:
+    """The fields after the name, which may contain spaces and brackets. Empty if the process is gone."""
+    try:
+        return path.read_text(errors="replace").rpartition(")")[2].split()
+    except OSError:
+        return []

@@ -1,0 +1,103 @@
+"""Taking over a changed configuration while the bookie runs.
+
+Which keys can change is in the schema (``live``). Values that children hold are sent to them; the supervisor
+reads its own from its configuration whenever it uses them, and so does every child that is started later.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Protocol
+
+from bkbox.base import logs
+from bkbox.base.words import quoted
+from bkbox.config import changes as config_changes
+from bkbox.config import load as configuration
+from bkbox.config.changes import Change
+from bkbox.config.schema import SCHEMA, is_live
+from bkbox.errors import BkboxError
+from bkbox.ipc import messages
+from bkbox.supervisor.boot.other_writers import refuse_other_writers
+
+if TYPE_CHECKING:
+    from bkbox.config.schema import Config
+    from bkbox.supervisor.access_policy import Credentials
+    from bkbox.supervisor.children.child_pool import Nursery
+    from bkbox.supervisor.children.process import Child
+    from bkbox.supervisor.disks.disks import Disk
+    from bkbox.supervisor.quotas import QuotaNews
+
+    class ReloadingBookie(Protocol):
+        """Who has to hear of a configuration that changed."""
+
+        config: Config
+
+        @property
+        def credentials(self) -> Credentials: ...
+        @property
+        def disks(self) -> list[Disk]: ...
+        @property
+        def frontend(self) -> Child | None: ...
+        @property
+        def nursery(self) -> Nursery: ...
+        @property
+        def quotas(self) -> QuotaNews: ...
+        @property
+        def repair(self) -> Child | None: ...
+        def tell_credentials(self) -> None: ...
+
+
+log = logging.getLogger(__name__)
+
+
+def reload(
+    bookie: ReloadingBookie, environ: Mapping[str, str], *, dry_run: bool = False
+) -> list[Change]:
+    """Read the configuration anew and take over what changed, and the files of certificates and users. Raises
+    ConfigError and BootError; then nothing has changed.
+
+    ``dry_run``: only look.
+    """
+    found = configuration.load(bookie.config.path, environ)
+    refuse_other_writers(found, os.geteuid())
+    changes = config_changes.between(bookie.config, found)
+    changed = config_changes.applied(bookie.config, found, changes)
+    if dry_run:
+        return changes
+    bookie.credentials.take(changed)
+    bookie.tell_credentials()
+    bookie.config = changed
+    if changes:
+        logs.set_level(bookie.config.log_level)
+        bookie.nursery.log = logs.LogSettings(bookie.config.log_level, bookie.config.log_format)
+        _tell_children(bookie)
+        bookie.quotas.configured()
+    for change in changes:
+        log.warning(
+            "%s is now %s (%s), was %s",
+            change.key,
+            quoted(change.after),
+            change.source,
+            quoted(change.before),
+        )
+    return changes
+
+
+def on_hangup(bookie: ReloadingBookie, environ: Mapping[str, str]) -> None:
+    """As ``reload``, for a signal: nobody waits for an answer, the log has it."""
+    try:
+        if not reload(bookie, environ):
+            log.info("SIGHUP: the configuration has not changed")
+    except BkboxError as error:
+        reason = "; ".join(str(error).splitlines())
+        log.error("SIGHUP: the configuration is not taken over: %s", reason)
+
+
+def _tell_children(bookie: ReloadingBookie) -> None:
+    values = bookie.config.values()
+    live = {name: values[name] for name, item in SCHEMA.items() if is_live(item)}
+    for child in (*(disk.child for disk in bookie.disks), bookie.frontend, bookie.repair):
+        if child is not None:
+            child.control.send(messages.Settings(values=live))

@@ -1,0 +1,1 @@
+"""The disks of a running bookie: state, drain, migration of ledgers, witnesses."""

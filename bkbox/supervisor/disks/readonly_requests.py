@@ -1,0 +1,134 @@
+"""Read-only requests: an operator, or a decommission, wants the bookie or one of its disks to take no more entries.
+
+A request persists until it is revoked, unlike a disk's condition (full, failed). Requests and conditions have distinct
+names, none of which ends with another. A request is noted on the disks (``<disk>/READONLY``) before it takes effect:
+one for the whole bookie is noted on every disk, also on disks that join later, and one disk's note is enough for it to
+hold. So requests outlive restarts and lost disks. Where a note cannot be read, the disk is read-only.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from bkbox.base.words import error_text
+from bkbox.bookie.readonly import INTENTS, OPERATOR
+from bkbox.errors import BkboxError, DiskChangeError, DiskError
+from bkbox.ipc import messages
+from bkbox.storage.checksummed_document import read_document, write_document
+from bkbox.storage.files import Files, unlink_durably
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.disks.disks import Disk
+
+    class ReadOnlyBookie(Protocol):
+        """The part of the supervisor that read-only requests use."""
+
+        disks: list[Disk]
+
+        def allow_new_ledgers(self) -> None: ...
+
+        async def tell_mode(self) -> None: ...
+
+
+log = logging.getLogger(__name__)
+
+READONLY_NAME = "READONLY"
+_FORMAT = 1
+_ANSWER_S = 30.0
+
+
+def read_mark(files: Files, path: Path) -> tuple[frozenset[str], frozenset[str]]:
+    """Read a disk's note: the reasons for the whole bookie, and the reasons for this disk."""
+    try:
+        fields = read_document(files, path / READONLY_NAME, _FORMAT)
+        if fields is None:
+            return frozenset(), frozenset()
+        return INTENTS.intersection(fields["bookie"]), INTENTS.intersection(fields["disk"])
+    except (DiskError, KeyError, TypeError) as error:
+        log.error(
+            "%s cannot be read: the disk takes no entries: %s",
+            path / READONLY_NAME,
+            error_text(error),
+        )
+        return frozenset(), frozenset({OPERATOR})
+
+
+class Intents:
+    """The read-only requests of one bookie."""
+
+    def __init__(self, bookie: ReadOnlyBookie, files: Files) -> None:
+        self._bookie = bookie
+        self._files = files
+        self._one = asyncio.Lock()
+        self.of_bookie: frozenset[str] = frozenset()
+
+    def load(self) -> None:
+        """Read the notes of all disks. Called at the start, before any disk is opened."""
+        for disk in self._bookie.disks:
+            of_bookie, disk.intents = read_mark(self._files, disk.path)
+            self.of_bookie |= of_bookie
+
+    def of(self, disk: Disk) -> list[str]:
+        """The reasons that hold for a disk."""
+        return sorted(self.of_bookie | disk.intents)
+
+    def carry_over(self, disk: Disk) -> None:
+        """Note the bookie's requests on a disk that is taken into use."""
+        if self.of_bookie and read_mark(self._files, disk.path) != (self.of_bookie, disk.intents):
+            try:
+                self._note(disk, self.of_bookie, disk.intents)
+            except DiskError as error:  # the other disks have the note
+                log.warning("%s: %s", disk.path, error)
+
+    # ---- changes ------------------------------------------------------------------------------------
+
+    async def set_for_bookie(self, reasons: Collection[str], *, wanted: bool) -> list[str]:
+        """Set or revoke ``reasons`` for the whole bookie. When this returns it is in force: no ordinary add is
+        accepted, or adds are accepted again as far as ``reasons`` forbade them. Returns notes for the operator. Raises
+        DiskChangeError where no disk could take the note."""
+        async with self._one:
+            after = self.of_bookie.union(reasons) if wanted else self.of_bookie.difference(reasons)
+            if after == self.of_bookie:
+                return []
+            said = []
+            for disk in self._bookie.disks:
+                try:
+                    await asyncio.to_thread(self._note, disk, after, disk.intents)
+                except DiskError as error:
+                    said.append(f"warning: it could not be noted on {disk.path}: {error}")
+            if len(said) == len(self._bookie.disks):
+                raise DiskChangeError("; ".join(said))
+            self.of_bookie = after
+            await self._take_effect()
+            return said
+
+    async def set_for_disk(self, disk: Disk, *, wanted: bool) -> None:
+        """The same for one disk, at an operator's request. On DiskError nothing has changed."""
+        async with self._one:
+            after = frozenset({OPERATOR}) if wanted else frozenset()
+            if after == disk.intents:
+                return
+            await asyncio.to_thread(self._note, disk, self.of_bookie, after)
+            disk.intents = after
+            await self._take_effect()
+
+    def _note(self, disk: Disk, of_bookie: frozenset[str], of_disk: frozenset[str]) -> None:
+        path = disk.path / READONLY_NAME
+        if of_bookie or of_disk:
+            fields = {"bookie": sorted(of_bookie), "disk": sorted(of_disk)}
+            write_document(self._files, path, _FORMAT, fields)
+        else:
+            unlink_durably(self._files, path)
+
+    async def _take_effect(self) -> None:
+        self._bookie.allow_new_ledgers()
+        for disk in self._bookie.disks:
+            if disk.usable:
+                with contextlib.suppress(BkboxError, TimeoutError):  # else told when linked
+                    await disk.call(messages.StayReadOnly(reasons=self.of(disk)), _ANSWER_S)
+        await self._bookie.tell_mode()

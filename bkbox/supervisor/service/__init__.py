@@ -1,0 +1,1 @@
+"""The bookie towards its host: systemd, mDNS, service info, progress of children."""

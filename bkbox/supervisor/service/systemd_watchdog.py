@@ -1,0 +1,204 @@
+"""What a service manager hears of a bookie: how the start goes, that it serves, that it lives, how the stop goes.
+
+=========  ==========================================================================================
+while it   it is told
+=========  ==========================================================================================
+starts     STATUS with the phase and the time left; more time (EXTEND_TIMEOUT_USEC), as long as every child
+           that has begun shows life
+runs       READY once the port answers; WATCHDOG as long as this loop turns and every child lives
+stops      STOPPING; more time, as the stop bounds itself (stop_timeout_s)
+=========  ==========================================================================================
+
+A child that has *ended* does not end the signs of life: the keeper brings it back, and everything else serves
+on meanwhile. One that runs and shows no life (child_progress.py) for half of the manager's time does, unless it was
+killed and started again before.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Protocol
+
+from bkbox.base.words import counted
+from bkbox.storage.files import Files
+from bkbox.supervisor.service.child_progress import LOOK_EVERY_S, Progress, children_of
+from bkbox.supervisor.service.sd_notify import ServiceManager
+
+if TYPE_CHECKING:
+    from bkbox.supervisor.service.child_progress import ParentOfChildren
+    from bkbox.supervisor.service.replay_progress import Replays
+
+    class AttendedBookie(ParentOfChildren, Protocol):
+        """What a service manager is told of."""
+
+        phase: str
+        listen: str
+
+        @property
+        def writable(self) -> bool: ...
+
+        @property
+        def takes_new_ledgers(self) -> bool: ...
+
+
+log = logging.getLogger(__name__)
+
+_EXTEND_EVERY_S = 5.0
+_EXTENSION_S = 30
+"""How much longer a start or stop may take from each time on that the manager is told so."""
+_LOOKS_PER_QUIET = 8
+_LONG_S = 3.0
+"""A phase that takes longer is worth an estimate."""
+
+
+class Attendance:
+    """One bookie and the manager that watches it. A context: inside it the manager is told."""
+
+    def __init__(
+        self, bookie: AttendedBookie, manager: ServiceManager, files: Files, progress: Progress
+    ) -> None:
+        self._bookie = bookie
+        self._files = files
+        self._manager = manager
+        self._progress = progress
+        self._task: asyncio.Task[None] | None = None
+        self._replays: Replays | None = None
+        self._said: set[str] = set()
+        self._status = ""
+        self._phase, self._phase_s = "", 0.0
+        self._extended_s = self._pinged_s = -1e9
+        self._quiet_s = quiet_s(manager)
+        self._ping_every_s = 0.0 if manager.watchdog_s is None else self._quiet_s / 2
+        self._look_every_s = min(LOOK_EVERY_S, self._ping_every_s or LOOK_EVERY_S)
+
+    async def __aenter__(self) -> Attendance:
+        if self._manager.listens:
+            self._task = asyncio.ensure_future(self._attend())
+            self._task.add_done_callback(_log_failure)
+        return self
+
+    async def __aexit__(self, *_how: object) -> None:
+        if self._task is not None:
+            self._task.cancel()
+            await asyncio.gather(self._task, return_exceptions=True)
+
+    async def _attend(self) -> None:
+        while True:
+            self.look()
+            await asyncio.sleep(self._look_every_s)
+
+    def look(self) -> None:
+        """Tell what is new now; the state has changed, or it is time for a sign of life."""
+        if not self._manager.listens:
+            return
+        now = time.monotonic()
+        state = self._bookie.state
+        if self._bookie.phase != self._phase:
+            self._phase, self._phase_s = self._bookie.phase, now
+        if state == "stopping" or (state == "running" and self._manager.watchdog_s is None):
+            silent = []  # nobody wants to know
+        else:
+            silent = self._silent()
+        self._tell_status(now, silent)
+        if state == "running":
+            self._once("READY")
+            if self._manager.watchdog_s is not None and not silent:
+                self._ping(now)
+            return
+        if state == "stopping":
+            self._once("STOPPING")
+        if not silent and now - self._extended_s >= _EXTEND_EVERY_S:
+            self._extended_s = now
+            self._manager.tell(EXTEND_TIMEOUT_USEC=_EXTENSION_S * 1_000_000)
+
+    def _once(self, name: str) -> None:
+        if name not in self._said and self._manager.tell(**{name: 1}):
+            self._said.add(name)
+
+    def _ping(self, now: float) -> None:
+        # A look that comes a little early counts: the next one would come a whole look late.
+        if now - self._pinged_s >= self._ping_every_s - self._look_every_s / 2:
+            self._pinged_s = now
+            self._manager.tell(WATCHDOG=1)
+
+    # ---- children -----------------------------------------------------------------------------------
+
+    def _silent(self) -> list[str]:
+        """Children that have shown no life for too long, in words; also in the log, once each."""
+        found = []
+        for what, child, _serves in children_of(self._bookie):
+            seconds = self._progress.silent_s(child)
+            if seconds > self._quiet_s:
+                found.append(f"{what} (pid {child.pid}) has shown no life for {seconds:.0f} s")
+                if f"silent {child.pid}" not in self._said:
+                    self._said.add(f"silent {child.pid}")
+                    log.error("%s: the service manager's watchdog is not fed", found[-1])
+            else:
+                self._said.discard(f"silent {child.pid}")
+        return found
+
+    # ---- words --------------------------------------------------------------------------------------
+
+    def _tell_status(self, now: float, silent: list[str]) -> None:
+        status = "; ".join(silent) or self._words(now)
+        if status != self._status and self._manager.tell(STATUS=status):
+            self._status = status
+
+    def _words(self, now: float) -> str:
+        bookie = self._bookie
+        if bookie.state == "stopping":
+            return "stopping: what was acknowledged is made durable"
+        if bookie.state != "running":
+            eta_s = self._eta_s(now)
+            left = "" if eta_s is None else f", about {duration(eta_s)} left"
+            return f"starting: {self._phase}{left}"
+        serving = sum(disk.in_service for disk in bookie.disks)
+        words = [f"{serving} of {counted(len(bookie.disks), 'disk')} in service"]
+        if not (bookie.writable and bookie.takes_new_ledgers):
+            words.append("takes no new ledgers")
+        limbo = sum(int(disk.stats.get("limbo_ledgers", 0)) for disk in bookie.disks)
+        if limbo:
+            words.append(f"{counted(limbo, 'ledger')} in limbo")
+        return f"serving on {bookie.listen}: {', '.join(words)}"
+
+    def _eta_s(self, now: float) -> float | None:
+        if self._phase != "replay" or now - self._phase_s < _LONG_S:
+            return None
+        if self._replays is None:
+            from bkbox.supervisor.service.replay_progress import (
+                Replays,  # most starts are over before
+            )
+
+            self._replays = Replays(self._files, time.monotonic)
+        return self._replays.eta_s(
+            (disk.path, disk.child.pid)
+            for disk in self._bookie.disks
+            if disk.child is not None and disk.opened is None
+        )
+
+
+def quiet_s(manager: ServiceManager) -> float:
+    """For how many seconds a child may show no life before the manager hears nothing more."""
+    return float(_EXTENSION_S) if manager.watchdog_s is None else manager.watchdog_s / 2
+
+
+def look_every_s(manager: ServiceManager) -> float:
+    """How often children have to be looked at for that."""
+    return min(LOOK_EVERY_S, quiet_s(manager) / _LOOKS_PER_QUIET)
+
+
+def _log_failure(task: asyncio.Task[None]) -> None:
+    """The manager hears nothing more and is going to kill: the log has to say why."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        log.error("the service manager is told nothing any more", exc_info=error)
+
+
+def duration(seconds: float) -> str:
+    """For people, in steps that do not change with every look: '40 s', '3 min', '2 h'."""
+    if seconds < 90:
+        return f"{max(5, round(seconds / 5) * 5)} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    return f"{seconds / 3600:.0f} h"

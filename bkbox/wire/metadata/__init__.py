@@ -1,0 +1,1 @@
+"""Bytes of the metadata in ZooKeeper: ledgers, cookies, layout, underreplication."""

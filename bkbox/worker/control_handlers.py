@@ -1,0 +1,157 @@
+"""Handles the calls of the supervisor and the repair worker to an open disk: lists, marks, checks, limbo."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from itertools import islice
+
+from bkbox.base.values import replaced
+from bkbox.bookie.bookie import Bookie
+from bkbox.errors import BugError, DamagedError, DiskError
+from bkbox.ipc import messages
+from bkbox.ipc.messages import ACTIVE, FENCED, LIMBO, PAGE_ITEMS, Message
+from bkbox.storage.disk.disk import DiskStore, ReplayReport
+from bkbox.storage.log.records import LedgerRecord
+from bkbox.worker.commit_groups import Groups
+from bkbox.worker.stages import Stages
+
+ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
+"""Lists the ledgers with an id greater than the argument, ascending, with their states."""
+
+
+def opened(store: DiskStore, report: ReplayReport, rebuilt: str = "") -> messages.DiskOpened:
+    """The report about a disk that was opened."""
+    return messages.DiskOpened(
+        disk=str(store.identity.uuid),
+        records=report.records,
+        entries=report.entries,
+        replayed_bytes=report.bytes_read,
+        cut_bytes=report.bytes_cut,
+        damaged=list(report.damaged)[:20],
+        trusted=report.trusted,
+        intact=report.intact,
+        synced_ms=report.synced_ms,
+        rebuilt=rebuilt,
+    )
+
+
+def stopped(store: DiskStore | None, groups: Groups | None) -> messages.Stopped:
+    """Close an open disk in order, and report whether that left it clean."""
+    if store is None:
+        return messages.Stopped(clean=True)
+    if store.failed_reason is not None:
+        return messages.Stopped(clean=False, reason=store.failed_reason)
+    try:
+        if groups is not None:
+            groups.drain()
+            groups.unmark_all()
+        store.close()
+    except DiskError as error:
+        return messages.Stopped(clean=False, reason=str(error))
+    return messages.Stopped(clean=True, durable=list(store.durable))
+
+
+class Calls:
+    """Handles the calls to an open disk."""
+
+    def __init__(
+        self, store: DiskStore, bookie: Bookie, stages: Stages, ledgers: ListLedgers | None = None
+    ) -> None:
+        """``ledgers``: lists the ledgers assigned to this disk; None, where no ledger ever migrates: all that
+        are on it."""
+        self._store = store
+        self._bookie = bookie
+        self._stages = stages
+        self._ledgers = ledgers or store.ledgers
+
+    def answer(self, call: Message) -> Message:
+        """Carry out one call. Raises BkboxError, which is passed to the caller's process."""
+        if isinstance(call, messages.ListLedgers):
+            return self._list_ledgers(call)
+        if isinstance(call, messages.MarkLedgers):
+            return self._mark(call)
+        if isinstance(call, messages.ListRuns):
+            return self._list_runs(call)
+        if isinstance(call, messages.CheckEntries):
+            return self._check(call)
+        if isinstance(call, messages.ClearLimbo):
+            return self._clear_limbo(call)
+        if isinstance(call, messages.Settle):
+            self._store.settle()
+            return messages.Done()
+        if isinstance(call, messages.GetStats):
+            return messages.Stats(values=self._stats())
+        if isinstance(call, messages.GetLatency):
+            adds, p99_us = self._stages.latest()
+            return messages.Latency(adds=adds, p99_us=p99_us)
+        raise BugError(f"a disk worker does not answer {type(call).__name__}")
+
+    def _list_ledgers(self, call: messages.ListLedgers) -> messages.Page:
+        wanted = (
+            (ledger, FENCED * record.fenced | LIMBO * record.limbo | ACTIVE * record.active)
+            for ledger, record in self._ledgers(call.after)
+            if record.limbo or not call.limbo_only
+        )
+        page = list(islice(wanted, PAGE_ITEMS + 1))
+        payload = b"".join(messages.LEDGER_ITEM.pack(*item) for item in page[:PAGE_ITEMS])
+        return messages.Page(more=len(page) > PAGE_ITEMS, payload=payload)
+
+    def _mark(self, call: messages.MarkLedgers) -> messages.Done:
+        """Phase one. A mark only adds: an existing fence or limbo stays, and so does a known key."""
+        states: dict[int, LedgerRecord] = {}
+        for ledger, flags, has_key, key in messages.MARK_ITEM.iter_unpack(call.payload):
+            before = self._bookie.ledgers.record(ledger) or LedgerRecord()
+            known = before.master_key if before.master_key is not None else key if has_key else None
+            after = replaced(before, master_key=known, fenced=before.fenced or bool(flags & FENCED))
+            if flags & LIMBO:  # # the metadata names it: it is not deleted
+                after = replaced(after, limbo=True, deleted_ms=0, emptied=False)
+            if after != before:
+                states[ledger] = after
+        self._bookie.set_states(states)
+        return messages.Done()
+
+    def _list_runs(self, call: messages.ListRuns) -> messages.Page:
+        runs = [run for run in self._store.entries(call.ledger) if run[1] >= call.first]
+        payload = b"".join(messages.RANGE_ITEM.pack(*run) for run in runs[:PAGE_ITEMS])
+        return messages.Page(more=len(runs) > PAGE_ITEMS, payload=payload)
+
+    def _check(self, call: messages.CheckEntries) -> messages.Page:
+        """Reads every record: an index that names an entry proves nothing about the log."""
+        bad = [
+            entry
+            for entry in range(call.first, call.last + 1)
+            if not self._readable(call.ledger, entry)
+        ]
+        return messages.Page(
+            payload=b"".join(messages.RANGE_ITEM.pack(entry, entry) for entry in bad)
+        )
+
+    def _readable(self, ledger: int, entry: int) -> bool:
+        try:
+            return self._store.read_entry(ledger, entry) is not None
+        except DamagedError:
+            return False
+        except DiskError:
+            return False
+
+    def _clear_limbo(self, call: messages.ClearLimbo) -> messages.Done:
+        """The state record is synced after everything that was written before it, including the repaired entries."""
+        record = self._bookie.ledgers.record(call.ledger)
+        if record is not None and record.limbo:
+            self._bookie.set_states({call.ledger: replaced(record, limbo=False)})
+        return messages.Done()
+
+    def _stats(self) -> dict[str, object]:
+        space = self._store.space()
+        return {
+            "ledgers": self._bookie.ledgers.total,
+            "limbo_ledgers": self._bookie.ledgers.limbo,
+            "free_bytes": space.free,
+            "total_bytes": space.total,
+            "read_only": sorted(self._bookie.read_only.reasons),
+            "failed": self._store.failed_reason or "",
+            "counts": self._bookie.counts,
+            "stages": self._stages.values(),
+            "durable": list(self._store.durable),
+            "operations": self._stages.operations(),
+        }

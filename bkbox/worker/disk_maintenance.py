@@ -1,0 +1,459 @@
+"""Space maintenance of a disk: the calls with which the repair worker collects, compacts and scrubs, and the reserve.
+
+Each call does a bounded amount of work and responds at once. State that spans calls is kept here and is lost with the
+worker; the job then begins that part again.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
+from pathlib import Path
+
+from bkbox.base.values import replaced
+from bkbox.base.words import quoted
+from bkbox.bookie.bookie import Bookie
+from bkbox.bookie.ledgers import brought_back
+from bkbox.bookie.readonly import RESERVE_SPENT
+from bkbox.errors import BugError, DamagedError, DiskError, DiskFullError
+from bkbox.ipc import messages
+from bkbox.ipc.messages import PAGE_ITEMS, Message
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.disk.reserve import Reserve
+from bkbox.storage.entries.ledger_usage import LedgerBytes
+from bkbox.storage.files import Files
+from bkbox.storage.log.records import LedgerRecord
+from bkbox.storage.maintenance.compaction import STATE_BYTES, Compaction, remove_segment
+from bkbox.storage.maintenance.index_scan import Survey
+from bkbox.storage.maintenance.scrub import ScrubState, read_scrub, verify, write_scrub
+from bkbox.worker.commit_groups import Groups
+
+log = logging.getLogger(__name__)
+
+_BAD_MAX = 1_000
+"""Upper bound on remembered bad regions."""
+
+_REGIONS_MAX = 4_096
+"""Upper bound on bad regions in one message."""
+
+_PROBE_BYTES = 4096
+_EXPLAINED_LEDGERS = 20
+_SHOWN_SEGMENTS = 100
+
+_BYTES_ITEMS = 512
+"""Ledgers in one page of the bytes per ledger. The pages are requested continually, and writers on the disk should not
+notice."""
+
+OpenFolder = Callable[[], AbstractContextManager[Path]]
+"""Opens a path that is certain to lead to the disk while it is open. Raises DiskError."""
+
+ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
+
+
+class Space:
+    """Space maintenance of one disk."""
+
+    def __init__(
+        self,
+        files: Files,
+        disk: Path,
+        store: DiskStore,
+        bookie: Bookie,
+        groups: Groups,
+        ledgers: ListLedgers,
+        reserve_bytes: int,
+        open_folder: OpenFolder | None = None,
+    ) -> None:
+        """``ledgers``: lists the ledgers assigned to this disk with an id greater than the argument, ascending.
+        ``open_folder``: None if the disk's path always leads to the disk. DiskError."""
+        self._files = files
+        self._disk = disk
+        self._open_folder: OpenFolder = open_folder or (lambda: nullcontext(disk))
+        self._store = store
+        self._bookie = bookie
+        self._groups = groups
+        self._ledgers = ledgers
+        self._survey: Survey | None = None
+        self._surveyed: Survey | None = None
+        self._compaction: Compaction | None = None
+        self._copied: dict[int, Compaction] = {}
+        self._bytes = LedgerBytes(store.log)
+        self._to_store = store.log.position
+        self._kept: dict[int, str] = {}
+        self._scrub: ScrubState = read_scrub(files, disk)
+        self._reserve = Reserve(files, disk, reserve_bytes)
+        if not self._reserve.is_whole and store.free_bytes() < reserve_bytes:
+            bookie.read_only.set(RESERVE_SPENT, present=True)
+
+    # ---- the reserve --------------------------------------------------------------------------------
+
+    def tend(self, reserve_bytes: int) -> None:
+        """Called regularly: spend the reserve if a checkpoint has no space, rebuild it once there is some."""
+        self._reserve.bytes_max = reserve_bytes
+        if self._store.failed_reason is not None:
+            return
+        try:
+            if self._store.lacks_room:
+                self._spend()
+                self._store.hasten_checkpoint()
+                self._groups.go_on()
+            elif not self._reserve.is_whole:
+                self._reserve.grow(self._store.free_bytes())
+                if self._reserve.is_whole:
+                    self._bookie.read_only.set(RESERVE_SPENT, present=False)
+        except DiskError as error:
+            log.warning("the reserve of %s: %s", self._disk, error)
+
+    def _spend(self) -> bool:
+        spent = self._reserve.spend()
+        if spent:
+            log.error("disk %s is full: its reserve is spent", self._disk)
+            self._bookie.read_only.set(RESERVE_SPENT, present=True)
+        return spent
+
+    # ---- calls --------------------------------------------------------------------------------------
+
+    def answer(self, call: Message) -> Message:
+        """Carry out one call. Raises BkboxError; DiskFullError if there is no space even without the reserve."""
+        try:
+            return self._answer(call)
+        except DiskFullError:
+            if not self._spend():
+                raise
+            return self._answer(call)
+
+    def _answer(self, call: Message) -> Message:
+        match call:
+            case messages.GetSpace():
+                return messages.Space(values=self.values())
+            case messages.ProbeDisk():
+                return self._probe()
+            case messages.ExplainSegment():
+                return messages.Space(values=self._explain(call.segment))
+            case messages.ListDeleted():
+                return self._list_deleted(call)
+            case messages.ListBytes():
+                return self._list_bytes(call)
+            case messages.ChangeLedgers():
+                return self._change(call)
+            case messages.SurveyIndex():
+                return self._look_through(call)
+            case messages.ListSegments():
+                return self._list_segments(call)
+            case messages.CompactSegment():
+                return self._compact(call)
+            case messages.StoreAll():
+                return self._store_all(call)
+            case messages.SpendReserve():
+                return messages.Stored(done=self._spend())
+            case messages.RemoveSegment():
+                return self._remove(call)
+            case messages.ScrubSegment():
+                return self._verify(call)
+            case messages.NoteScrub():
+                return self._note_scrub(call)
+            case messages.NoteCompared():
+                self._scrub = replaced(self._scrub, ledger=call.ledger)
+                write_scrub(self._files, self._disk, self._scrub)
+                return messages.Done()
+            case _:
+                raise BugError(f"no call about space: {type(call).__name__}")
+
+    def _probe(self) -> messages.Probed:
+        from bkbox.storage.disk.write_probe import probe  # rarely called
+
+        place = self._disk
+        try:
+            with self._open_folder() as place:
+                probe(self._files, place, os.urandom(_PROBE_BYTES))
+        except DiskError as error:  # # a full disk is no reason to spend the reserve
+            return messages.Probed(problem=str(error).replace(str(place), str(self._disk)))
+        return messages.Probed()
+
+    def values(self) -> dict[str, object]:
+        """The status values, for operators and for the jobs."""
+        survey, scrub = self._surveyed, self._scrub
+        sizes = {segment: size for segment, size, _live in self._sealed()}
+        live = {} if survey is None else {each: survey.live[each].bytes for each in survey.live}
+        room = self._store.space()
+        free, total = room.free, room.total
+        written_to = [each for each in self._store.log.segments() if each not in sizes]
+        return {
+            "instance_id": self._store.identity.instance_id,
+            "segment": self._store.log.position.segment,
+            "segments": len(sizes),
+            "segment_bytes": sum(sizes.values()),
+            "active_segments": len(written_to),
+            "active_bytes": sum(map(self._store.log.size_of, written_to)),
+            "reclaimable_bytes": None
+            if survey is None
+            else sum(max(0, size - live.get(segment, 0)) for segment, size in sizes.items()),
+            "ledgers": self._bookie.ledgers.total,
+            "trash_ledgers": self._bookie.ledgers.trash,
+            "emptied_ledgers": self._bookie.ledgers.emptied,
+            "quarantined": sorted({each[0] for each in scrub.bad})[:_SHOWN_SEGMENTS],
+            "kept": {
+                str(segment): why for segment, why in sorted(self._kept.items())[:_SHOWN_SEGMENTS]
+            },
+            "reserve_bytes": self._reserve.bytes,
+            "reserve_bytes_max": self._reserve.bytes_max,
+            "free_bytes": free,
+            "total_bytes": total,
+            "scrub_segment": scrub.segment,
+            "scrub_ledger": scrub.ledger,
+            "scrub_began_ms": scrub.began_ms,
+            "scrub_completed_ms": scrub.completed_ms,
+        }
+
+    # ---- bytes per ledger ----------------------------------------------------------------------------
+
+    def _list_bytes(self, call: messages.ListBytes) -> messages.Page:
+        if call.after < 0 and not self._bytes.count():
+            return messages.Page(more=True)
+        here = (ledger for ledger, record in self._ledgers(call.after) if not record.deleted_ms)
+        page = list(islice(here, _BYTES_ITEMS + 1))
+        payload = b"".join(
+            messages.BYTES_ITEM.pack(ledger, self._bytes.of(ledger))
+            for ledger in page[:_BYTES_ITEMS]
+        )
+        return messages.Page(more=len(page) > _BYTES_ITEMS, payload=payload)
+
+    # ---- deleted ledgers ----------------------------------------------------------------------------
+
+    def _list_deleted(self, call: messages.ListDeleted) -> messages.Page:
+        deleted = (
+            (ledger, record.emptied, record.deleted_ms)
+            for ledger, record in self._ledgers(call.after)
+            if record.deleted_ms
+        )
+        page = list(islice(deleted, PAGE_ITEMS + 1))
+        payload = b"".join(messages.DELETED_ITEM.pack(*item) for item in page[:PAGE_ITEMS])
+        return messages.Page(more=len(page) > PAGE_ITEMS, payload=payload)
+
+    def _change(self, call: messages.ChangeLedgers) -> messages.Changed:
+        wanted = [ledger for (ledger,) in messages.LEDGER_ID_ITEM.iter_unpack(call.payload)]
+        states: dict[int, LedgerRecord] = {}
+        for ledger in wanted:
+            record = self._bookie.ledgers.record(ledger)
+            after = None if record is None else _after(call, record)
+            if after is not None:
+                states[ledger] = after
+        if call.action == "forget":
+            for ledger in states:
+                self._bookie.forget(ledger)
+        elif call.action == "empty":
+            self._bookie.empty(states)
+        else:
+            self._bookie.set_states(states)
+        return messages.Changed(ledgers=len(states))
+
+    # ---- segments -----------------------------------------------------------------------------------
+
+    def _sealed(self) -> list[tuple[int, int, int]]:
+        """Segments that lie wholly before the checkpoint: id, bytes, live bytes by the last survey (without one, all
+        bytes)."""
+        survey, found = self._surveyed, []
+        for segment in self._store.log.segments():
+            if segment >= self._store.last_checkpoint.segment:
+                break
+            size = self._store.log.size_of(segment)
+            live = size if survey is None else 0
+            if survey is not None and segment in survey.live:
+                live = survey.live[segment].bytes
+            found.append((segment, size, live))
+        return found
+
+    def _list_segments(self, call: messages.ListSegments) -> messages.Page:
+        found = [each for each in self._sealed() if each[0] > call.after]
+        payload = b"".join(messages.SEGMENT_ITEM.pack(*each) for each in found[:PAGE_ITEMS])
+        return messages.Page(more=len(found) > PAGE_ITEMS, payload=payload)
+
+    def _look_through(self, call: messages.SurveyIndex) -> messages.Surveyed:
+        if call.begin:
+            bad: dict[int, list[tuple[int, int]]] = {}
+            for segment, start, end in messages.REGION_ITEM.iter_unpack(call.payload):
+                bad.setdefault(segment, []).append((start, end))
+            self._survey = Survey(self._store, bad)
+        survey = self._survey
+        if survey is None:
+            raise BugError("a survey that nobody has begun is not gone on with")
+        found = survey.step()
+        if survey.is_complete:
+            self._surveyed, self._survey = survey, None
+        payload = b"".join(messages.ENTRY_ITEM.pack(*entry) for entry in found)
+        return messages.Surveyed(done=survey.is_complete, payload=payload)
+
+    def _compact(self, call: messages.CompactSegment) -> messages.Compacted:
+        if call.begin:
+            if self._compaction is not None:
+                self._compaction.close()
+            self._copied.pop(call.segment, None)
+            self._compaction = None
+            self._compaction = self._begun(call.segment)
+        compaction = self._compaction
+        if compaction is None or compaction.segment != call.segment:
+            raise DamagedError(f"segment {call.segment} is not being compacted: begin anew")
+        if self._store.has_much_to_store:
+            self._groups.go_on()
+            return messages.Compacted(done=False, wait=True)
+        try:
+            step = compaction.step()
+        except DiskError:
+            self._compaction = None
+            raise
+        done = compaction.needs is not None
+        if done:
+            self._compaction = None
+            self._copied[call.segment] = compaction
+            self._kept.pop(call.segment, None)
+            self._bytes.leave(call.segment)
+        self._groups.go_on()
+        return messages.Compacted(
+            done=done,
+            read_bytes=step.read_bytes,
+            entries=step.entries,
+            bytes=step.bytes,
+            payload=b"".join(
+                messages.REGION_ITEM.pack(call.segment, *region)
+                for region in compaction.bad[:_REGIONS_MAX]
+            )
+            if done
+            else b"",
+        )
+
+    def _begun(self, segment: int) -> Compaction:
+        if segment >= self._store.last_checkpoint.segment:
+            raise DamagedError(f"segment {segment} may be written to: it is not compacted")
+        try:
+            return Compaction(self._store, self._bookie.newest_state, segment)
+        except DamagedError as error:
+            self._kept[segment] = str(error)
+            raise
+
+    def _store_all(self, call: messages.StoreAll) -> messages.Stored:
+        if call.begin:
+            self._to_store = self._store.log.position
+        done = self._store.last_checkpoint.covers(self._to_store)
+        if not done:
+            self._store.hasten_checkpoint()
+            self._groups.go_on()
+        return messages.Stored(done=done)
+
+    def _remove(self, call: messages.RemoveSegment) -> messages.Removed:
+        compaction, survey = self._copied.get(call.segment), self._surveyed
+        if compaction is None or survey is None:
+            return messages.Removed(why="it was not copied since this worker began")
+        size = self._store.log.size_of(call.segment)
+        why = remove_segment(self._store, compaction, survey)
+        del self._copied[call.segment]
+        if why:
+            self._kept[call.segment] = why
+            return messages.Removed(why=why)
+        self._kept.pop(call.segment, None)
+        self._note_bad(tuple(each for each in self._scrub.bad if each[0] != call.segment))
+        return messages.Removed(bytes=size)
+
+    def _explain(self, segment: int) -> dict[str, object]:
+        store, survey = self._store, self._surveyed
+        if segment not in store.log.segments():
+            state = "removed" if segment in store.log.retired else "no such segment"
+            return {"segment": segment, "state": state}
+        size = store.log.size_of(segment)
+        explained: dict[str, object] = {
+            "segment": segment,
+            "state": "sealed" if segment < store.last_checkpoint.segment else "written to",
+            "bytes": size,
+            "bad_regions": [list(each[1:]) for each in self._scrub.bad if each[0] == segment],
+            "kept": self._kept.get(segment, ""),
+        }
+        if survey is not None:
+            live = survey.live.get(segment)
+            explained["live_bytes"] = 0 if live is None else live.bytes
+            explained["live_entries"] = 0 if live is None else live.entries
+        if explained["state"] == "sealed":
+            explained |= self._ledgers_in(segment)
+        return explained
+
+    def _ledgers_in(self, segment: int) -> dict[str, object]:
+        ledgers = self._store.log.ledgers_of(segment)
+        if ledgers is None:
+            return {"ledgers": None}
+        largest = sorted(ledgers.items(), key=lambda item: item[1][1], reverse=True)
+        return {
+            "ledgers": len(ledgers),
+            "state_bytes": STATE_BYTES * len(ledgers),
+            "largest": [
+                {
+                    "ledger": ledger,
+                    "entries": entries,
+                    "bytes": size,
+                    "is": _standing(self._bookie.ledgers.record(ledger)),
+                }
+                for ledger, (entries, size) in largest[:_EXPLAINED_LEDGERS]
+            ],
+        }
+
+    # ---- scrub --------------------------------------------------------------------------------------
+
+    def _verify(self, call: messages.ScrubSegment) -> messages.Scrubbed:
+        if call.segment not in self._store.log.segments():
+            return messages.Scrubbed(offset=0, done=True, read_bytes=0, records=0, regions=0)
+        found = verify(self._store, call.segment, call.offset)
+        return messages.Scrubbed(
+            offset=found.offset,
+            done=found.done,
+            read_bytes=found.read_bytes,
+            records=found.records,
+            regions=len(found.bad),
+            payload=b"".join(
+                [
+                    *(messages.REGION_ITEM.pack(*region) for region in found.bad),
+                    *(messages.ENTRY_ITEM.pack(*entry) for entry in found.unnamed),
+                ]
+            ),
+        )
+
+    def _note_scrub(self, call: messages.NoteScrub) -> messages.Done:
+        before = self._scrub
+        others = [each for each in before.bad if each[0] != call.segment - 1]
+        bad = sorted([*others, *((segment, start, end) for segment, start, end in call.bad)])
+        began = before.began_ms if before.segment else call.now_ms
+        if call.segment:
+            after = replaced(before, segment=call.segment, began_ms=began)
+        else:
+            after = replaced(before, segment=0, began_ms=began, completed_ms=call.now_ms, ledger=0)
+        self._scrub = after
+        self._note_bad(tuple(bad[:_BAD_MAX]))
+        return messages.Done()
+
+    def _note_bad(self, bad: tuple[tuple[int, int, int], ...]) -> None:
+        self._scrub = replaced(self._scrub, bad=bad)
+        write_scrub(self._files, self._disk, self._scrub)
+
+
+def _after(call: messages.ChangeLedgers, record: LedgerRecord) -> LedgerRecord | None:
+    """The new state of a ledger; None if the call does not apply to it any more."""
+    match call.action:
+        case "trash" if not record.deleted_ms:
+            return replaced(record, fenced=True, deleted_ms=call.now_ms)
+        case "restore" if record.deleted_ms:
+            return brought_back(record)
+        case "empty" if record.deleted_ms and not record.emptied:
+            return replaced(record, fenced=True, limbo=False, emptied=True)
+        case "forget" if record.emptied:
+            return record
+        case "trash" | "restore" | "empty" | "forget":
+            return None
+        case _:
+            raise BugError(f"nothing that is done to ledgers: {quoted(call.action)}")
+
+
+def _standing(record: LedgerRecord | None) -> str:
+    if record is None:
+        return "forgotten"
+    if record.deleted_ms:
+        return "deleted" if record.emptied else "in the trash"
+    return "in limbo" if record.limbo else "fenced" if record.fenced else "open"

@@ -1,0 +1,82 @@
+"""Opening a disk: rebuild its index from the log if it is missing or broken, then replay the log.
+
+A rebuild changes nothing about what the disk may have lost. It only reports a part of the log that cannot be read
+(storage/disk/rebuild.py).
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bkbox.bookie.bookie import Bookie
+from bkbox.errors import IndexDamagedError
+from bkbox.ipc import messages
+from bkbox.storage.disk.disk import DiskStore, ReplayReport
+from bkbox.storage.disk.rebuild import Progress, rebuild_index
+from bkbox.storage.disk.reserve import make_room
+from bkbox.storage.files import Files
+from bkbox.storage.log.records import AckAfter
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """An open disk; ``rebuilt``: why its index was rebuilt, empty if it was not."""
+
+    store: DiskStore
+    bookie: Bookie
+    report: ReplayReport
+    rebuilt: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """The arguments for opening a disk. ``wall_ms``, ``ticks_us``: as for Bookie."""
+
+    files: Files
+    order: messages.OpenDisk
+    wall_ms: Callable[[], int]
+    ticks_us: Callable[[], int]
+
+    def run(self, progress: Progress) -> Opened:
+        """Open the disk. Raises BootError, DamagedError, FormatVersionError, DiskError."""
+        try:
+            return self._once()
+        except IndexDamagedError as error:
+            why = str(error)
+        disk = Path(self.order.path)
+        log.warning("disk %s: its index is made anew from the entry log: %s", disk, why)
+        made = rebuild_index(self.files, disk, keep_going=True, progress=progress)
+        log.warning("disk %s: %d ledgers and %d entries indexed", disk, made.ledgers, made.entries)
+        for what in made.unreadable:
+            log.error("disk %s: cannot be read: %s", disk, what)
+        return replace(self._once(), rebuilt=why)
+
+    def _once(self) -> Opened:
+        order = self.order
+        make_room(self.files, Path(order.path))
+        store = DiskStore.open(
+            self.files,
+            Path(order.path),
+            ack_after=AckAfter(order.ack_after),
+            journal_dir=Path(order.journal) if order.journal else None,
+            segment_bytes_max=order.segment_bytes_max,
+            checkpoint_bytes=order.checkpoint_bytes,
+            now_ms=self.wall_ms,
+            generation=order.generation,
+        )
+        try:
+            report = store.replay(
+                order.host_crash,
+                is_clean=order.is_clean,
+                seen=(order.seen[0], order.seen[1], order.seen[2]),
+            )
+            bookie = Bookie(store, wall_ms=self.wall_ms, ticks_us=self.ticks_us)
+        except IndexDamagedError:
+            store.abandon()
+            raise
+        return Opened(store, bookie, report)

@@ -1,0 +1,58 @@
+"""The worker's end of the link to the front-end: takes groups of batches, packs responses into slots.
+
+All waiting batches are taken together as one group. While one group is synced, the next one gathers: that is all of
+group commit. Groups may overlap. One response slot is filled at a time, for one group or for the long polls; it is sent
+when the next filler starts.
+"""
+
+from __future__ import annotations
+
+import socket
+from array import array
+from collections.abc import Iterable
+
+from bkbox.ipc import link
+from bkbox.ipc.slots import SLOT_BYTES, SlotArea
+from bkbox.worker.response_sender import Group, ResponseSender
+
+__all__ = ["FrontLink", "Group"]
+
+_IDS_PER_PAGE = SLOT_BYTES // 8
+
+
+class FrontLink(ResponseSender):
+    """The link to one attached front-end. All methods raise EOFError once the front-end is gone."""
+
+    __slots__ = ("_answer_area", "_request_area", "sock")
+
+    def __init__(self, sock: socket.socket) -> None:
+        """Blocks until the front-end's hello has arrived."""
+        request_fd, answer_fd = link.receive_hello(sock)
+        self.sock = sock
+        self._request_area = SlotArea(request_fd)
+        self._answer_area = SlotArea(answer_fd)
+        super().__init__(sock, self._request_area.view, self._answer_area.slots)
+
+    def fileno(self) -> int:
+        return self.sock.fileno()
+
+    def announce(self, ledgers: Iterable[int]) -> None:
+        """Send the front-end the list of the disk's ledgers; it serves none of them before the list has ended."""
+        page = array("Q")
+        for ledger in ledgers:
+            page.append(ledger)
+            if len(page) == _IDS_PER_PAGE:
+                self._send_page(page, last=False)
+                page = array("Q")
+        self._send_page(page, last=True)
+
+    def _send_page(self, page: array[int], *, last: bool) -> None:
+        slot = self.take_slot()
+        data = page.tobytes()
+        self._answer_area.slots[slot][: len(data)] = data
+        self.send(link.LEDGERS, last, slot, len(data), 0, 0)
+
+    def close(self) -> None:
+        self.sock.close()
+        self._request_area.close()
+        self._answer_area.close()

@@ -1,0 +1,310 @@
+"""The worker's part in migrating a ledger between this disk and another disk of the same bookie.
+
+The order of the calls, and why a migration loses nothing, is at the head of supervisor/disks/ledger_migration.py. A
+disk records in ``<disk>/MOVES``, durably, before anything else is done:
+
+- which ledgers are *arriving*: this disk is their target, and its copy does not count yet. They are missing from the
+  disk's list of ledgers, and a worker that opens the disk forgets them. Taking a ledger out of this list commits the
+  migration: from then on the ledger is assigned to this disk;
+- which ledgers are *leaving*: this disk is their source; the target disk is recorded too. Only the target knows whether
+  such a ledger is still assigned to this disk. This disk is not put into service before the target was asked.
+
+Without the file no ledger is arriving or leaving.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from struct import Struct
+
+from bkbox.bookie.bookie import Bookie
+from bkbox.errors import BugError, DamagedError, DiskError, DiskFullError, LedgerNotMovedError
+from bkbox.ipc import messages
+from bkbox.ipc.messages import EVERYTHING, Message
+from bkbox.storage.checksummed_document import read_document, write_document
+from bkbox.storage.disk.disk import DiskStore
+from bkbox.storage.files import Files, unlink_durably
+from bkbox.storage.log.records import (
+    LedgerRecord,
+    Location,
+    Record,
+    decode_state,
+    encode_state,
+    entry_record,
+    lac_record,
+)
+from bkbox.worker.commit_groups import Groups
+
+log = logging.getLogger(__name__)
+
+MOVES_NAME = "MOVES"
+_FORMAT = 1
+
+_LENGTH = Struct("=I")
+_SLICE_BYTES = 1 << 20
+_SLICE_US = 10_000
+"""Bytes, and microseconds in ``_SLICE_US``, after which one call stops reading; it reads one entry more."""
+
+_BAD_MAX = 20
+
+
+class _Pass:
+    """A pass over the entries of a ledger that were written since a location in the log."""
+
+    def __init__(self, store: DiskStore, ledger: int, since: Sequence[int]) -> None:
+        segment, offset = since
+        self.ledger = ledger
+        self.began = [store.position.segment, store.position.offset]
+        self.entries: Iterator[int] = store.changed_since(ledger, Location(segment, offset, 0))
+
+
+class Moves:
+    """The migrations of one disk."""
+
+    def __init__(
+        self,
+        files: Files,
+        disk: Path,
+        store: DiskStore,
+        bookie: Bookie,
+        groups: Groups,
+        ticks_us: Callable[[], int],
+    ) -> None:
+        """Forgets ledgers that had been arriving. DamagedError if MOVES cannot be read, DiskError."""
+        self._files = files
+        self._path = disk / MOVES_NAME
+        self._store = store
+        self._bookie = bookie
+        self._groups = groups
+        self._ticks_us = ticks_us
+        self._under_way: set[int] = set()
+        """Imports that this process has begun; those of an earlier process come to nothing."""
+        self._gone: set[int] = set()
+        """Ledgers that are assigned to another disk and could not be forgotten here."""
+        self._pass: _Pass | None = None
+        self._began: list[list[int]] = []
+        """Where the passes over the present ledger began. Locations of another process may be out of date: records may
+        have been copied."""
+        self._arriving, self._leaving = self._read()
+        self._forget_arrivals()
+
+    def _read(self) -> tuple[set[int], dict[int, str]]:
+        fields = read_document(self._files, self._path, _FORMAT)
+        if fields is None:
+            return set(), {}
+        try:
+            leaving = {int(ledger): str(disk) for ledger, disk in fields["leaving"].items()}
+            return {int(ledger) for ledger in fields["arriving"]}, leaving
+        except (KeyError, ValueError, TypeError, AttributeError) as error:
+            raise DamagedError(f"{self._path}: not a list of moves") from error
+
+    def _write(self, arriving: set[int], leaving: dict[int, str]) -> None:
+        """Records arriving and leaving ledgers durably; they count only once durable."""
+        if arriving or leaving:
+            named = {str(ledger): disk for ledger, disk in leaving.items()}
+            fields = {"arriving": sorted(arriving), "leaving": named}
+            write_document(self._files, self._path, _FORMAT, fields)
+        else:
+            unlink_durably(self._files, self._path)
+        self._arriving, self._leaving = arriving, leaving
+
+    def _forget_arrivals(self) -> None:
+        for ledger in self._arriving:
+            try:
+                self._bookie.forget(ledger)
+            except DiskFullError:
+                return  # # hidden from every list, and the next start tries again
+        if self._arriving:
+            log.warning("what had arrived of %d ledgers is forgotten", len(self._arriving))
+            self._write(set(), self._leaving)
+
+    def ledgers_at_home(self, after: int = -1) -> Iterator[tuple[int, LedgerRecord]]:
+        """The ledgers assigned to this disk with an id > ``after``, ascending. The caller must not write to the disk
+        before it has taken the last of them.
+        """
+        found = self._store.ledgers(after)
+        return (each for each in found if not self._is_away(each[0]))
+
+    @property
+    def is_busy(self) -> bool:
+        """True if any ledger is arriving or leaving."""
+        return bool(self._arriving or self._leaving)
+
+    def _is_away(self, ledger: int) -> bool:
+        """True if the disk holds data of a ledger that is assigned to another disk."""
+        return ledger in self._arriving or ledger in self._gone
+
+    # ---- calls --------------------------------------------------------------------------------------
+
+    def answer(self, call: Message, fds: list[int]) -> Message:
+        """Carry out one call; the caller keeps the descriptors. Raises BkboxError."""
+        match call:
+            case messages.GetLedger():
+                return self._state(call.ledger)
+            case messages.BeginArrival():
+                return self._begin_arrival(call)
+            case messages.ReadLedger():
+                return self._read_ledger(call, fds[0])
+            case messages.TakeEntries():
+                return self._take(call, fds[0])
+            case messages.LeaveLedger():
+                return self._leave(call)
+            case messages.EndArrival():
+                return self._commit(call) if call.commit else self._drop_arrival(call.ledger)
+            case messages.EndLeave():
+                return self._end_leave(call)
+            case messages.ListMoves():
+                leaving = {str(ledger): disk for ledger, disk in self._leaving.items()}
+                return messages.MovesAre(arriving=sorted(self._arriving), leaving=leaving)
+            case _:
+                raise BugError(f"no part of a move: {type(call).__name__}")
+
+    def _state(self, ledger: int) -> messages.LedgerIs:
+        record = self._bookie.ledgers.record(ledger)
+        if record is None or self._is_away(ledger):
+            return messages.LedgerIs(known=False)
+        packet = self._store.explicit_lac(ledger) or b""
+        state = encode_state(record).hex()
+        return messages.LedgerIs(known=True, limbo=record.limbo, state=state, payload=packet)
+
+    # ---- the source ---------------------------------------------------------------------------------
+
+    def _read_ledger(self, call: messages.ReadLedger, fd: int) -> messages.EntriesRead:
+        if call.since == EVERYTHING:
+            self._began = []
+        if call.since is not None and (call.since == EVERYTHING or call.since in self._began):
+            self._pass = _Pass(self._store, call.ledger, call.since)
+            self._began.append(self._pass.began)
+        elif call.since is not None or self._pass is None or self._pass.ledger != call.ledger:
+            raise LedgerNotMovedError(f"ledger {call.ledger} is not being read from the start on")
+        end_us = self._ticks_us() + _SLICE_US
+        parts: list[bytes] = []
+        bad: list[int] = []
+        size, more = 0, False
+        for entry in self._pass.entries:
+            try:
+                data = self._store.read_entry(call.ledger, entry)
+            except DiskError as error:
+                log.error("ledger %d entry %d cannot be moved: %s", call.ledger, entry, error)
+                bad.append(entry)
+                data = None
+            if data is not None:
+                parts += (_LENGTH.pack(len(data)), data)
+                size += _LENGTH.size + len(data)
+            if size >= _SLICE_BYTES or len(bad) >= _BAD_MAX or self._ticks_us() >= end_us:
+                more = True
+                break
+        _write_all(fd, b"".join(parts))
+        began = self._pass.began
+        return messages.EntriesRead(
+            entries=len(parts) // 2, size=size, more=more, bad=bad, began=began
+        )
+
+    def _leave(self, call: messages.LeaveLedger) -> messages.LedgerIs:
+        self._groups.take()  # # what the front-end had sent before it paused the ledger
+        self._groups.drain()
+        found = self._state(call.ledger)
+        if found.known:
+            self._require_healthy()
+            self._bookie.disturb(call.ledger)
+            self._write(self._arriving, {**self._leaving, call.ledger: call.target})
+        return found
+
+    def _end_leave(self, call: messages.EndLeave) -> messages.Done:
+        if call.ledger not in self._leaving:
+            return messages.Done()
+        if not call.gone:
+            self._write(self._arriving, _without(self._leaving, call.ledger))
+            return messages.Done()
+        self._gone.add(call.ledger)
+        self._groups.drain()
+        try:
+            self._bookie.forget(call.ledger)
+            self._write(self._arriving, _without(self._leaving, call.ledger))
+        except DiskError as error:
+            log.error("ledger %d has left, and cannot be forgotten: %s", call.ledger, error)
+        else:
+            self._gone.discard(call.ledger)
+        return messages.Done()
+
+    # ---- the target ---------------------------------------------------------------------------------
+
+    def _begin_arrival(self, call: messages.BeginArrival) -> messages.Done:
+        ledger = call.ledger
+        self._groups.drain()
+        if ledger in self._arriving:
+            self._under_way.discard(ledger)
+            self._bookie.forget(ledger)
+        elif self._bookie.ledgers.record(ledger) is not None:
+            raise LedgerNotMovedError(f"ledger {ledger} is on the disk that it would come to")
+        else:
+            self._require_healthy()
+            self._write(self._arriving | {ledger}, self._leaving)
+        self._put_state(ledger, call.state, call.payload)
+        self._under_way.add(ledger)
+        return messages.Done()
+
+    def _put_state(self, ledger: int, state: str, packet: bytes) -> None:
+        """Write a state durably, and with it everything written before. No group may be in flight."""
+        if packet:
+            self._store.write([lac_record(packet)])
+        self._bookie.set_states({ledger: decode_state(bytes.fromhex(state))})
+
+    def _take(self, call: messages.TakeEntries, fd: int) -> messages.Taken:
+        self._require_under_way(call.ledger)
+        if self._bookie.read_only:
+            reasons = ", ".join(sorted(self._bookie.read_only.reasons))
+            raise LedgerNotMovedError(f"the disk that it would come to takes no more: {reasons}")
+        if self._store.is_crowded:
+            return messages.Taken(crowded=True)
+        self._store.append(list(_entries(os.pread(fd, call.size, 0))))
+        self._store.index_appended()
+        self._groups.sync_behind()
+        return messages.Taken(crowded=False)
+
+    def _commit(self, call: messages.EndArrival) -> messages.Arrived:
+        self._require_under_way(call.ledger)
+        self._groups.drain()
+        self._put_state(call.ledger, call.state, call.payload)
+        self._write(self._arriving - {call.ledger}, self._leaving)
+        self._under_way.discard(call.ledger)
+        return messages.Arrived(at_home=True)
+
+    def _drop_arrival(self, ledger: int) -> messages.Arrived:
+        if ledger not in self._arriving:
+            return messages.Arrived(at_home=self._bookie.ledgers.record(ledger) is not None)
+        self._under_way.discard(ledger)
+        self._groups.drain()
+        self._bookie.forget(ledger)
+        self._write(self._arriving - {ledger}, self._leaving)
+        return messages.Arrived(at_home=False)
+
+    def _require_under_way(self, ledger: int) -> None:
+        if ledger not in self._under_way:
+            raise LedgerNotMovedError(f"ledger {ledger} is not arriving here any more")
+
+    def _require_healthy(self) -> None:
+        if self._store.failed_reason is not None:
+            raise LedgerNotMovedError(f"the disk has failed: {self._store.failed_reason}")
+
+
+def _entries(data: bytes) -> Iterator[Record]:
+    view, at = memoryview(data), 0
+    while at < len(data):
+        (length,) = _LENGTH.unpack_from(data, at)
+        at += _LENGTH.size
+        yield entry_record(view[at : at + length])
+        at += length
+
+
+def _write_all(fd: int, data: bytes) -> None:
+    view, at = memoryview(data), 0
+    while at < len(view):
+        at += os.pwrite(fd, view[at:], at)
+
+
+def _without(leaving: dict[int, str], ledger: int) -> dict[int, str]:
+    return {other: disk for other, disk in leaving.items() if other != ledger}

@@ -1,0 +1,122 @@
+"""What the judge of ``bkbox chaos`` says of a history, as a document and for people."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+import click
+
+from bkbox.cli.lib.output import Format, print_document, print_fields, print_table
+from proof.chaos.history_checker import Verdict, Violation
+
+
+@dataclass(frozen=True, slots=True)
+class Back:
+    """How long it took until what was hit, or started, was there again, where it ever was: the median and the most."""
+
+    median_s: float
+    max_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class FaultCount:
+    """A kind of fault: how often there was one, and how often it was drawn but not allowed then."""
+
+    fault: str
+    times: int
+    not_allowed: int
+    back: Back | None
+
+
+@dataclass(frozen=True, slots=True)
+class Judged:
+    """What a history says in the end. ``complete``: the run came to its end; ``operations``: how often each had which
+    outcome; ``boots``: how long starts of bookies took."""
+
+    seed: int
+    complete: bool
+    seconds: float
+    faults: list[FaultCount]
+    operations: dict[str, dict[str, int]]
+    boots: Back | None
+    entries_read: int
+    restarts: int
+    limbo_cleared: int
+    violations: list[Violation]
+
+
+def print_verdict(verdict: Verdict, output: Format) -> None:
+    """As one document, or in tables."""
+    judged = _judged(verdict)
+    if output != "table":
+        print_document(asdict(judged), output)
+    else:
+        _show(judged)
+
+
+def _judged(verdict: Verdict) -> Judged:
+    operations: dict[str, dict[str, int]] = {}
+    for (operation, outcome), count in sorted(verdict.done.items()):
+        operations.setdefault(operation, {})[outcome] = count
+    return Judged(
+        seed=verdict.seed,
+        complete=verdict.complete,
+        seconds=verdict.seconds,
+        faults=[
+            FaultCount(
+                name, verdict.faults[name], verdict.skipped[name], _back(verdict.back_s[name])
+            )
+            for name in sorted(verdict.faults.keys() | verdict.skipped.keys())
+        ],
+        operations=operations,
+        boots=_back(verdict.back_s["boot"]),
+        entries_read=verdict.entries_read,
+        restarts=verdict.restarts,
+        limbo_cleared=verdict.limbo_cleared,
+        violations=verdict.violations,
+    )
+
+
+def _back(times_s: list[float]) -> Back | None:
+    return Back(sorted(times_s)[len(times_s) // 2], max(times_s)) if times_s else None
+
+
+def _show(judged: Judged) -> None:
+    rows = []
+    for each in judged.faults:
+        back = each.back
+        times = ("-", "-") if back is None else (f"{back.median_s:.1f}", f"{back.max_s:.1f}")
+        rows.append((each.fault, each.times, each.not_allowed, *times))
+    print_table(("fault", "times", "not allowed then", "back after s", "at most s"), rows)
+    boots = judged.boots
+
+    def done(operation: str, outcome: str = "ok") -> str:
+        return f"{judged.operations.get(operation, {}).get(outcome, 0):,}"
+
+    click.echo()
+    print_fields(
+        [
+            ("seconds", f"{judged.seconds:.0f}"),
+            ("faults", f"{sum(each.times for each in judged.faults):,}"),
+            ("ledgers created", done("create")),
+            ("adds acknowledged", done("add")),
+            ("adds refused, unknown", f"{done('add', 'refused')}, {done('add', 'unknown')}"),
+            ("entries read", f"{judged.entries_read:,}"),
+            ("ledgers closed by writers", done("close")),
+            ("recoveries", done("recover")),
+            ("ledgers deleted", done("delete")),
+            ("starts of bookies", done("boot")),
+            ("processes restarted", f"{judged.restarts:,}"),
+            ("ledgers out of limbo", f"{judged.limbo_cleared:,}"),
+            (
+                "start of a bookie, s",
+                "-" if boots is None else f"{boots.median_s:.1f}, at most {boots.max_s:.1f}",
+            ),
+            ("came to its end", judged.complete),
+            ("violations", len(judged.violations)),
+        ]
+    )
+    for violation in judged.violations:
+        click.echo(f"violation: {violation}")
+        for fault in violation.near:
+            click.echo(f"  near: {fault}")

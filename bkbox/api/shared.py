@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from bkbox.api.admin.events import Events
 from bkbox.api.admin.status import Status
 from bkbox.api.status.builder import status_of
-from bkbox.api.status.collector import Gathered
+from bkbox.api.status.collector import CollectedStatus
 from bkbox.api.status.disk_probes import Probes
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class Api:
     def __init__(self, bookie: Supervisor, store: MetadataStore, files: Files) -> None:
         self.bookie = bookie
         self.store = store
-        self._gathered = Gathered(bookie, store, files)
+        self._gathered = CollectedStatus(bookie, store, files)
         self._topology: Topology | None = None
         self.probes = Probes(bookie)
         self.events = Events(self._look)

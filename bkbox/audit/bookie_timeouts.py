@@ -16,7 +16,7 @@ MUTE_AFTER = 3
 ASKED_AGAIN_S = 60.0
 
 
-class Patience:
+class BookieTimeouts:
     """With all bookies of a cluster, for one process."""
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:

@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
-from bkbox.audit.bookie_timeouts import Patience
+from bkbox.audit.bookie_timeouts import BookieTimeouts
 from bkbox.audit.judgement import Fault, ranges_of
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.client.connection.pool import BookiePool
@@ -57,7 +57,7 @@ class CopyReader:
         self,
         pool: BookiePool,
         digests: DigestManager,
-        patience: Patience,
+        patience: BookieTimeouts,
         without_batches: set[BookieId],
         *,
         uniform: bool,

@@ -22,9 +22,9 @@ from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, LeftToWriterError, MetadataError, NoSuchLedgerError
 from bkbox.metadata.base import MetadataStore
 from bkbox.repair.bounded_gather import in_parallel
-from bkbox.repair.job_run import RunningJob
-from bkbox.repair.rate_limits import Pacer
-from bkbox.repair.replication.ledger_replicator import Replicator
+from bkbox.repair.job_run import JobRun
+from bkbox.repair.rate_limits import RateLimits
+from bkbox.repair.replication.ledger_replicator import LedgerReplicator
 from bkbox.repair.replication.standalone import METADATA_CALLS_PER_SECOND, host_name, wall_ms
 
 _LEDGERS_AT_ONCE = 8
@@ -44,11 +44,13 @@ class DepartureJob:
     async def run(self, chunk: Chunk) -> list[Outcome]:
         """One for each ledger that named the bookie. Raises MetadataUnavailableError."""
         rng = random.Random()  # noqa: S311 placement and jitter
-        pacer = Pacer(0, self.rate, METADATA_CALLS_PER_SECOND)
+        pacer = RateLimits(0, self.rate, METADATA_CALLS_PER_SECOND)
         gate = asyncio.Lock()
         options = ClientOptions(**self.client)
         async with await stores.connect(self.uri) as store, Client(store, options, rng) as client:
-            replicator = Replicator(store, client, None, self.grace_s, wall_ms, time.monotonic)
+            replicator = LedgerReplicator(
+                store, client, None, self.grace_s, wall_ms, time.monotonic
+            )
 
             async def one(ledger: LedgerId) -> Outcome | None:
                 try:
@@ -57,7 +59,7 @@ class DepartureJob:
                     return None
                 if self.bookie not in metadata.bookies():
                     return None
-                work = RunningJob(os.getpid(), pacer, gate, time.monotonic)
+                work = JobRun(os.getpid(), pacer, gate, time.monotonic)
                 why = await self._ledger(store, replicator, ledger, work)
                 done = work.report()["done"]
                 return Outcome(ledger, not why, done["entries"], done["bytes"], why)
@@ -67,7 +69,7 @@ class DepartureJob:
             return [each for each in found if each is not None]
 
     async def _ledger(
-        self, store: MetadataStore, replicator: Replicator, ledger: LedgerId, work: RunningJob
+        self, store: MetadataStore, replicator: LedgerReplicator, ledger: LedgerId, work: JobRun
     ) -> str:
         tree = store.under_replication
         try:

@@ -28,7 +28,7 @@ from itertools import groupby
 from typing import Any, NamedTuple
 
 from bkbox import metadata as stores
-from bkbox.audit.bookie_timeouts import Patience
+from bkbox.audit.bookie_timeouts import BookieTimeouts
 from bkbox.audit.compare import copy_of
 from bkbox.audit.copies import CopyReader
 from bkbox.audit.judgement import Fault, ranges_of
@@ -44,10 +44,10 @@ from bkbox.metadata.underreplication import Task
 from bkbox.protocol.audit import Answer, Said, clipped
 from bkbox.protocol.repair import expected_entries, missing
 from bkbox.repair.bounded_gather import in_parallel
-from bkbox.repair.job_run import RunningJob
-from bkbox.repair.rate_limits import Pacer
-from bkbox.repair.replication.entry_inventory import Holdings
-from bkbox.repair.replication.ledger_replicator import Replicator
+from bkbox.repair.job_run import JobRun
+from bkbox.repair.rate_limits import RateLimits
+from bkbox.repair.replication.entry_inventory import EntryInventory
+from bkbox.repair.replication.ledger_replicator import LedgerReplicator
 from bkbox.repair.replication.standalone import METADATA_CALLS_PER_SECOND, host_name, wall_ms
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
@@ -69,7 +69,7 @@ class Outcome(NamedTuple):
     unshown: int = 0
 
 
-class PlannedHoldings(Holdings):
+class PlannedHoldings(EntryInventory):
     """What the bookies have, as far as the steps of one ledger ask; for other members as autorecovery asks. Who is gone
     counts as gone only where the plan replaces it."""
 
@@ -106,7 +106,7 @@ class PlannedHoldings(Holdings):
             return Answer.SILENT
         digests = DigestManager(metadata.ledger_id, metadata.digest_type, metadata.password)
         uniform = metadata.ensemble_size == metadata.write_quorum
-        patience = Patience(time.monotonic)
+        patience = BookieTimeouts(time.monotonic)
         reader = CopyReader(self._pool_of_reads, digests, patience, set(), uniform=uniform)
         expected = list(expected_entries(metadata, bookie))
         bad: set[int] = set()
@@ -164,12 +164,12 @@ class RepairJob:
         """One outcome for each ledger. Raises MetadataUnavailableError."""
         rng = random.Random()  # noqa: S311 placement and jitter
         options = ClientOptions(**self.client)
-        pacer = Pacer(0, self.rate, METADATA_CALLS_PER_SECOND)
+        pacer = RateLimits(0, self.rate, METADATA_CALLS_PER_SECOND)
         gate = asyncio.Lock()
         async with await stores.connect(self.uri) as store, Client(store, options, rng) as client:
 
             async def one(steps: list[Step]) -> Outcome:
-                work = RunningJob(os.getpid(), pacer, gate, time.monotonic)
+                work = JobRun(os.getpid(), pacer, gate, time.monotonic)
                 holdings = PlannedHoldings(client.pool, steps)
                 why = await self._ledger(store, client, steps, holdings, work)
                 unshown = (
@@ -190,7 +190,7 @@ class RepairJob:
         client: Client,
         steps: list[Step],
         holdings: PlannedHoldings,
-        work: RunningJob,
+        work: JobRun,
     ) -> str:
         """Why it is not done; empty if it is, as far as bookies show it."""
         ledger = LedgerId(steps[0].ledger_id)
@@ -206,7 +206,7 @@ class RepairJob:
             return ""  # it was deleted: nobody wants its copies
         if task is None:
             return "another worker is at it: run the plan again later"
-        replicator = Replicator(
+        replicator = LedgerReplicator(
             store, client, None, self.grace_s, wall_ms, time.monotonic, holdings
         )
         try:
@@ -225,10 +225,10 @@ class RepairJob:
 
     async def _make_whole(
         self,
-        replicator: Replicator,
+        replicator: LedgerReplicator,
         task: Task,
         bookies: Sequence[str],
-        work: RunningJob,
+        work: JobRun,
         moved: frozenset[BookieId],
     ) -> None:
         try:

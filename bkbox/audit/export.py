@@ -96,7 +96,7 @@ def ledgers_in(folder: Path) -> frozenset[int]:
     return frozenset(found)
 
 
-class Hash:
+class ContentHash:
     """The sum over the payloads of a ledger, in order."""
 
     def __init__(self) -> None:
@@ -153,7 +153,7 @@ class ExportJob:
     ) -> tuple[int, int, int, str, bytes]:
         """Its row. Raises as LedgerReader.read, LedgerError for one that has not what its metadata say."""
         reader = await client.open_ledger(metadata.ledger_id, None, recovery=False)
-        total = Hash()
+        total = ContentHash()
         count = size = 0
         held: list[Any] = []
         held_size = 0

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import pyarrow.parquet as pq
 
 from bkbox import metadata as stores
-from bkbox.audit.export import Hash, entries_file, ledgers_file
+from bkbox.audit.export import ContentHash, entries_file, ledgers_file
 from bkbox.base.ids import LedgerId
 from bkbox.base.words import counted
 from bkbox.client.client import Client
@@ -160,7 +160,7 @@ async def _is_there(
 
 
 async def _write(writer: LedgerWriter, row: _Row, entries: _Entries) -> None:
-    total = Hash()
+    total = ContentHash()
     count = 0
     async for payloads in entries.of(row.ledger_id):
         total.add(payloads)

@@ -13,10 +13,10 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from bkbox.audit.bookie_timeouts import Patience
+from bkbox.audit.bookie_timeouts import BookieTimeouts
 from bkbox.audit.compare import CopyComparer
 from bkbox.audit.copies import CopyReader, Read, why_of
-from bkbox.audit.judgement import Disagreement, Fault, Look, ranges_of
+from bkbox.audit.judgement import CopyEvidence, Disagreement, Fault, ranges_of
 from bkbox.base.ids import BookieId
 from bkbox.client.connection.pool import BookiePool, Listing
 from bkbox.protocol.audit import clipped
@@ -37,25 +37,25 @@ _LIST_TRIES = 2
 
 
 @dataclass(slots=True)
-class Looked:
+class InspectionResult:
     """At one ledger. ``copies`` were read, ``size`` bytes."""
 
-    looks: dict[BookieId, Look] = field(default_factory=dict)
+    looks: dict[BookieId, CopyEvidence] = field(default_factory=dict)
     disagreements: list[Disagreement] = field(default_factory=list)
     copies: int = 0
     size: int = 0
 
 
 @dataclass(slots=True)
-class Learnt:
+class CollectedFacts:
     """What was learnt of the bookies of a cluster, which outlives one look."""
 
-    patience: Patience
+    patience: BookieTimeouts
     unlisting: set[BookieId] = field(default_factory=set)
     without_batches: set[BookieId] = field(default_factory=set)
 
 
-class Looker:
+class LedgerInspector:
     """At the ledgers of a cluster. ``registered``: the bookies that are there; ``spend``: waits until so many bytes
     more may have been read; ``read_all``: see above."""
 
@@ -63,7 +63,7 @@ class Looker:
         self,
         pool: BookiePool,
         registered: frozenset[BookieId],
-        learnt: Learnt,
+        learnt: CollectedFacts,
         spend: Callable[[int], Awaitable[None]],
         *,
         read_all: bool,
@@ -75,9 +75,9 @@ class Looker:
         self._spend = spend
         self._read_all = read_all
 
-    async def look(self, metadata: LedgerMetadata) -> Looked:
+    async def look(self, metadata: LedgerMetadata) -> InspectionResult:
         """Raises nothing but what is a defect."""
-        found = Looked()
+        found = InspectionResult()
         members = sorted(metadata.bookies())
         answers = await asyncio.gather(*(self._listed(bookie, metadata) for bookie in members))
         to_read: dict[BookieId, list[range]] = {}
@@ -91,38 +91,42 @@ class Looker:
 
     # ---- lists ----------------------------------------------------------------------------------
 
-    async def _listed(self, bookie: BookieId, metadata: LedgerMetadata) -> tuple[Look, list[range]]:
+    async def _listed(
+        self, bookie: BookieId, metadata: LedgerMetadata
+    ) -> tuple[CopyEvidence, list[range]]:
         """What the list of a bookie shows, and what is to be read from it."""
         if bookie not in self._registered:
-            return Look(is_gone=True), []
+            return CopyEvidence(is_gone=True), []
         expected = list(expected_entries(metadata, bookie))
         is_open = metadata.state is not LedgerState.CLOSED
         if not expected and not (is_open and bookie in metadata.last_fragment.ensemble):
-            return Look(), []
+            return CopyEvidence(), []
         if why := self._patience.why_mute(bookie):
-            return Look(why_silent=why), []
+            return CopyEvidence(why_silent=why), []
         if bookie in self._learnt.unlisting:
             limbo = is_open and await self._in_limbo(bookie, metadata.ledger_id)
-            return Look(in_limbo=limbo), expected
+            return CopyEvidence(in_limbo=limbo), expected
         listing = await self._list(bookie, metadata.ledger_id)
         if listing.available is not None:
             absent = list(missing(expected, runs_of(listing.available)))
             present = list(missing(expected, [(part.start, part.stop - 1) for part in absent]))
             if listing.answer is Code.EUNKNOWNLEDGERSTATE:
-                look = Look(in_limbo=True, withheld=absent)
+                look = CopyEvidence(in_limbo=True, withheld=absent)
                 return look, present if self._read_all else []
             faults = {(Fault.MISSING, _NOT_LISTED): absent} if absent else {}
-            return Look(faults=faults), present if self._read_all else []
+            return CopyEvidence(faults=faults), present if self._read_all else []
         if listing.answer.evidence is Evidence.NEGATIVE:
             faults = {(Fault.MISSING, why_of(listing.answer)): expected} if expected else {}
-            return Look(faults=faults), []
+            return CopyEvidence(faults=faults), []
         if listing.answer is Code.EUNKNOWNLEDGERSTATE:
-            return Look(in_limbo=True, withheld=expected), []
+            return CopyEvidence(in_limbo=True, withheld=expected), []
         if listing.answer in (Code.EBADREQ, Code.EIO, NoAnswer.TIMEOUT, NoAnswer.NOT_UNDERSTOOD):
             # Its storage cannot list, or it is in trouble: reads tell which it is.
             limbo = is_open and await self._in_limbo(bookie, metadata.ledger_id)
-            return Look(in_limbo=limbo, gave_no_list=listing.answer is not Code.EIO), expected
-        return Look(why_silent=why_of(listing.answer)), []
+            return CopyEvidence(
+                in_limbo=limbo, gave_no_list=listing.answer is not Code.EIO
+            ), expected
+        return CopyEvidence(why_silent=why_of(listing.answer)), []
 
     async def _in_limbo(self, bookie: BookieId, ledger: int) -> bool:
         """Whether a bookie that gives no list says that it does not know what it has."""
@@ -145,7 +149,10 @@ class Looker:
     # ---- reads ----------------------------------------------------------------------------------
 
     async def _read_windows(
-        self, metadata: LedgerMetadata, to_read: dict[BookieId, list[range]], found: Looked
+        self,
+        metadata: LedgerMetadata,
+        to_read: dict[BookieId, list[range]],
+        found: InspectionResult,
     ) -> None:
         uniform = metadata.write_quorum == metadata.ensemble_size
         if metadata.digest_type is None or metadata.password is None:
@@ -176,7 +183,11 @@ class Looker:
             self._conclude(bookie, to_read[bookie], some, found)
 
     def _conclude(
-        self, bookie: BookieId, wanted: Sequence[range], reads: Sequence[Read], found: Looked
+        self,
+        bookie: BookieId,
+        wanted: Sequence[range],
+        reads: Sequence[Read],
+        found: InspectionResult,
     ) -> None:
         """Put what the reads showed beside what the list did."""
         look = found.looks[bookie]
@@ -192,7 +203,7 @@ class Looker:
         count = sum(len(part) for parts in unknown.values() for part in parts)
         if len(unknown) == len(look.faults) and count == sum(map(len, wanted)):
             (_, why) = next(iter(unknown))
-            found.looks[bookie] = Look(in_limbo=look.in_limbo, why_silent=why)
+            found.looks[bookie] = CopyEvidence(in_limbo=look.in_limbo, why_silent=why)
         elif look.in_limbo:
             # What it denies it may have had: it says itself that it does not know.
             look.withheld += look.entries_of(Fault.MISSING)

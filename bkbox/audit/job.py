@@ -18,10 +18,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from bkbox import metadata as stores
-from bkbox.audit.bookie_timeouts import Patience
-from bkbox.audit.inspect import Learnt, Looker
+from bkbox.audit.bookie_timeouts import BookieTimeouts
+from bkbox.audit.inspect import CollectedFacts, LedgerInspector
 from bkbox.audit.judgement import Fault, Judgement, judge, merged_owners, merged_racks
-from bkbox.audit.rows import Orphaned, OwnerBytes, RackCopies, Run
+from bkbox.audit.rows import MissingRange, Orphaned, OwnerBytes, RackCopies
 from bkbox.audit.selection import Condition, parse_select
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client.client import Client
@@ -104,7 +104,7 @@ class AuditJob:
         rng = random.Random()  # noqa: S311 jitter
         async with await stores.connect(self.uri) as store, Client(store, options, rng) as client:
             spend = _pace(self.rate, time.monotonic)
-            looker = Looker(
+            looker = LedgerInspector(
                 client.pool, self.registered, _learnt(self.uri), spend, read_all=self.read_all
             )
             result = Result()
@@ -166,10 +166,10 @@ class _Audit:
 
     job: AuditJob
     store: MetadataStore
-    looker: Looker
+    looker: LedgerInspector
     result: Result
     fits: Condition
-    unread: list[Run] = field(default_factory=list)
+    unread: list[MissingRange] = field(default_factory=list)
 
     async def one(self, ledger: LedgerId) -> Judgement | None:
         """None where it was deleted, is not among those that are wanted, or its metadata cannot be read."""
@@ -194,13 +194,13 @@ class _Audit:
         except MetadataError as error:
             if error.may_have_taken_effect:
                 raise  # the store is away: this is not about the ledger
-            self.unread.append(Run(ledger, "", -1, -1, 0, f"metadata: {error}"))
+            self.unread.append(MissingRange(ledger, "", -1, -1, 0, f"metadata: {error}"))
             return None
         return judgement
 
 
 def _fill(
-    result: Result, judged: list[Judgement], unread: list[Run], orphans: list[Orphaned]
+    result: Result, judged: list[Judgement], unread: list[MissingRange], orphans: list[Orphaned]
 ) -> None:
     from bkbox.audit.tables import batch_of
 
@@ -225,9 +225,9 @@ def _fill(
 
 
 @functools.cache
-def _learnt(_uri: str) -> Learnt:
+def _learnt(_uri: str) -> CollectedFacts:
     """What this process has learnt of a cluster's bookies, over all chunks."""
-    return Learnt(Patience(time.monotonic))
+    return CollectedFacts(BookieTimeouts(time.monotonic))
 
 
 def _pace(rate: int, monotonic_s: Callable[[], float]) -> Callable[[int], Any]:

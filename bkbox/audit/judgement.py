@@ -21,10 +21,10 @@ from bkbox.audit.rows import (
     Ended,
     Ledger,
     Limbo,
+    MissingRange,
     NoCopy,
     OwnerBytes,
     RackCopies,
-    Run,
     UnderReplicated,
 )
 from bkbox.base.ids import BookieId
@@ -60,7 +60,7 @@ LOST = (Fault.MISSING, Fault.CORRUPT, Fault.UNREADABLE)
 
 
 @dataclass(slots=True)
-class Look:
+class CopyEvidence:
     """What one bookie was found to have of a ledger. What no fault names it has.
 
     ``faults``: (fault, why) and the entries, ascending, among those that it has to hold. ``is_gone``: it is not
@@ -124,7 +124,7 @@ class Judgement:
     """The rows of one ledger."""
 
     ledger: Ledger
-    runs: dict[Fault, list[Run]]
+    runs: dict[Fault, list[MissingRange]]
     divergent: list[Divergent]
     under_replicated: list[UnderReplicated]
     limbo: list[Limbo]
@@ -149,7 +149,7 @@ class Judgement:
 
 def judge(
     metadata: LedgerMetadata,
-    looks: Mapping[BookieId, Look],
+    looks: Mapping[BookieId, CopyEvidence],
     disagreements: Sequence[Disagreement],
     racks: Mapping[BookieId, str],
 ) -> Judgement:
@@ -215,7 +215,7 @@ def judge(
 # ---- entries without a copy, ledgers without an end --------------------------------------------------
 
 
-def without_copy(metadata: LedgerMetadata, looks: Mapping[BookieId, Look]) -> list[range]:
+def without_copy(metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence]) -> list[range]:
     """Settled entries of which no bookie of the write set gives a copy, and none was silent: ascending.
 
     What a bookie in limbo withholds it cannot give: no reader gets it either.
@@ -244,7 +244,7 @@ def without_copy(metadata: LedgerMetadata, looks: Mapping[BookieId, Look]) -> li
     return joined(found)
 
 
-def _unreadable(look: Look) -> list[range]:
+def _unreadable(look: CopyEvidence) -> list[range]:
     """What the bookie said that it cannot give, ascending and apart."""
     found: list[range] = []
     parts = [*look.entries_of(*LOST), *look.withheld]
@@ -257,7 +257,7 @@ def _unreadable(look: Look) -> list[range]:
 
 
 def _no_copy(
-    metadata: LedgerMetadata, looks: Mapping[BookieId, Look], unreadable: Sequence[range]
+    metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence], unreadable: Sequence[range]
 ) -> list[NoCopy]:
     if not unreadable:
         return []
@@ -281,7 +281,7 @@ def _no_copy(
     ]
 
 
-def _blocked(metadata: LedgerMetadata, looks: Mapping[BookieId, Look]) -> list[Blocked]:
+def _blocked(metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence]) -> list[Blocked]:
     """A ledger whose recovery cannot end, whatever the other bookies say: too many of its last ensemble are in limbo
     or gone."""
     if metadata.state is LedgerState.CLOSED:
@@ -386,7 +386,7 @@ def ranges_of(entries: Iterable[int]) -> list[range]:
 
 def _said(
     expected: Sequence[range],
-    look: Look,
+    look: CopyEvidence,
     wrong: Sequence[range],
     lost: Sequence[Fault] = LOST,
 ) -> Said:
@@ -431,11 +431,11 @@ def _divergent(metadata: LedgerMetadata, disagreements: Iterable[Disagreement]) 
 def _runs(
     metadata: LedgerMetadata,
     expected: Mapping[BookieId, Sequence[range]],
-    looks: Mapping[BookieId, Look],
+    looks: Mapping[BookieId, CopyEvidence],
     unreadable: Sequence[range],
-) -> dict[Fault, list[Run]]:
+) -> dict[Fault, list[MissingRange]]:
     """But for entries without any copy: of them nothing can be copied (NoCopy)."""
-    rows: dict[Fault, list[Run]] = {fault: [] for fault in Fault}
+    rows: dict[Fault, list[MissingRange]] = {fault: [] for fault in Fault}
     for bookie, parts in expected.items():
         look = looks[bookie]
         if look.is_gone:
@@ -445,14 +445,17 @@ def _runs(
             whole: tuple[int, int, int] = (metadata.last_fragment.first_entry, -1, 0)
             if parts:
                 whole = (parts[0].start, parts[-1].stop - 1, _count(parts))
-            rows[Fault.UNKNOWN].append(Run(metadata.ledger_id, bookie, *whole, look.why_silent))
+            rows[Fault.UNKNOWN].append(
+                MissingRange(metadata.ledger_id, bookie, *whole, look.why_silent)
+            )
             continue
         for (fault, why), faulty in look.faults.items():
             if fault in LOST and unreadable:
                 lost = [(part.start, part.stop - 1) for part in unreadable]
                 faulty = list(missing(faulty, lost))
             rows[fault] += [
-                Run(metadata.ledger_id, bookie, *run, why) for run in runs_over(parts, faulty)
+                MissingRange(metadata.ledger_id, bookie, *run, why)
+                for run in runs_over(parts, faulty)
             ]
     return rows
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 
-class Run(NamedTuple):
+class MissingRange(NamedTuple):
     """Entries of a ledger that are not as they should be on a bookie; of ``missing``, ``corrupt``, ``unreadable`` and
     ``unknown``. ``why``: what the bookie answered, or that its list does not have them."""
 

@@ -64,7 +64,7 @@ class Progress(Protocol):
         """So much more of this stage is done; ``size`` in bytes."""
 
 
-class Silent:
+class UnresponsiveBookie:
     """Shows nothing."""
 
     def stage(self, name: str, ledgers: int | None) -> None:

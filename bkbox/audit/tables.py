@@ -106,10 +106,10 @@ SCHEMAS: dict[str, pa.Schema] = {
 """By the table's name, which is also that of its file."""
 
 ROWS: dict[str, type] = {
-    "missing": rows.Run,
-    "corrupt": rows.Run,
-    "unreadable": rows.Run,
-    "unknown": rows.Run,
+    "missing": rows.MissingRange,
+    "corrupt": rows.MissingRange,
+    "unreadable": rows.MissingRange,
+    "unknown": rows.MissingRange,
     "divergent": rows.Divergent,
     "under_replicated": rows.UnderReplicated,
     "orphaned": rows.Orphaned,

@@ -35,7 +35,7 @@ from bkbox.errors import EncodingError
 T = TypeVar("T")
 
 
-class Reading(Enum):
+class ParseMode(Enum):
     """How a document is read: see above."""
 
     LENIENT = auto()
@@ -43,7 +43,7 @@ class Reading(Enum):
     FORGIVING = auto()
 
 
-class Part(NamedTuple):
+class DocField(NamedTuple):
     """A field of a document. ``default``: makes its default; None where the field has to be there."""
 
     name: str
@@ -51,20 +51,22 @@ class Part(NamedTuple):
     default: Callable[[], Any] | None
 
 
-_PARTS: dict[type[Any], tuple[Part, ...]] = {}
+_PARTS: dict[type[Any], tuple[DocField, ...]] = {}
 
 
-def parts_of(cls: type[Any]) -> tuple[Part, ...]:
+def parts_of(cls: type[Any]) -> tuple[DocField, ...]:
     """The fields of a document, in their order."""
     if cls not in _PARTS:  # looking at annotations takes longer than reading a document
         known = get_type_hints(cls)
         _PARTS[cls] = tuple(
-            Part(item.name, known[item.name], _default(item)) for item in fields(cls)
+            DocField(item.name, known[item.name], _default(item)) for item in fields(cls)
         )
     return _PARTS[cls]
 
 
-def from_document(cls: type[T], value: object, where: str, reading: Reading = Reading.LENIENT) -> T:
+def from_document(
+    cls: type[T], value: object, where: str, reading: ParseMode = ParseMode.LENIENT
+) -> T:
     """Build a dataclass from what ``json.loads`` gave. Raises EncodingError naming the place that is wrong.
 
     ``where`` is the name of the whole in such an error.
@@ -75,7 +77,7 @@ def from_document(cls: type[T], value: object, where: str, reading: Reading = Re
     missing = [part.name for part in parts if part.default is None and part.name not in value]
     if missing:
         raise EncodingError(f"{where}: {', '.join(missing)} is missing")
-    if reading is Reading.STRICT:
+    if reading is ParseMode.STRICT:
         _refuse_unknown([part.name for part in parts], value, where)
     found = {}
     for name, annotation, default in parts:
@@ -84,7 +86,7 @@ def from_document(cls: type[T], value: object, where: str, reading: Reading = Re
         try:
             found[name] = _value(annotation, value[name], f"{where}.{name}", reading)
         except EncodingError:
-            if reading is not Reading.FORGIVING or default is None:
+            if reading is not ParseMode.FORGIVING or default is None:
                 raise
     return cls(**found)
 
@@ -102,7 +104,7 @@ def _default(item: Any) -> Callable[[], Any] | None:
     return None if item.default is MISSING else lambda: item.default
 
 
-def _value(annotation: Any, value: object, where: str, reading: Reading) -> Any:
+def _value(annotation: Any, value: object, where: str, reading: ParseMode) -> Any:
     """Check a value against the few kinds of annotation that documents use."""
     if is_dataclass(annotation):
         return from_document(cast(type, annotation), value, where, reading)

@@ -8,7 +8,7 @@ FRAME_BYTES_MAX = 5_242_880
 BATCH_READ_BYTES_MAX = 5_242_880
 """Largest answer to a batch read. BookKeeper: maxBatchReadSize, the same."""
 
-RUN_ENTRIES_MAX = 1_024
+EXTENT_ENTRIES_MAX = 1_024
 """Entries in one index run; bounds the work of one look-up and the size of one index value."""
 
 SEGMENT_BYTES_MAX_DEFAULT = 1 << 30

@@ -2,8 +2,8 @@ cimport cython
 
 from bkbox.native cimport memory
 from bkbox.bookie.response_writer cimport AnswerWriter
-from bkbox.storage.index.memtable cimport Recent
-from bkbox.storage.log.ledger_counts cimport Tally
+from bkbox.storage.index.memtable cimport Memtable
+from bkbox.storage.log.ledger_counts cimport LedgerCounts
 from bkbox.wire.v3_fast_path cimport add_answer_size, put_add_answer
 
 cdef unsigned long long NO_TXN
@@ -18,7 +18,7 @@ cdef Py_ssize_t _CAPACITY
 
 
 @cython.final
-cdef class HotLedger:
+cdef class AdmittedLedger:
     cdef readonly long long ledger
     cdef long long key_start
     cdef long long key_middle
@@ -49,20 +49,20 @@ cdef class AddBatch:
 
     cpdef begin(self, object area)
 
-    @cython.locals(group=HotLedger)
+    @cython.locals(group=AdmittedLedger)
     cpdef ungroup(self)
 
     @cython.locals(capacity=Py_ssize_t)
     cdef _grow(self)
 
-    cpdef take(self, HotLedger group, long long connection, unsigned long long txn, Py_ssize_t at, Py_ssize_t size)
+    cpdef take(self, AdmittedLedger group, long long connection, unsigned long long txn, Py_ssize_t at, Py_ssize_t size)
 
     @cython.locals(at=Py_ssize_t)
-    cpdef put(self, HotLedger group, object entry)
+    cpdef put(self, AdmittedLedger group, object entry)
 
     @cython.locals(index=Py_ssize_t)
     cdef _link(
-        self, HotLedger group, long long connection, unsigned long long txn, Py_ssize_t at, Py_ssize_t size, long long lac
+        self, AdmittedLedger group, long long connection, unsigned long long txn, Py_ssize_t at, Py_ssize_t size, long long lac
     )
 
     @cython.locals(index=Py_ssize_t)
@@ -72,7 +72,7 @@ cdef class AddBatch:
         out="unsigned char[::1]",
         area="const unsigned char[::1]",
         own="const unsigned char[::1]",
-        group=HotLedger,
+        group=AdmittedLedger,
         index=Py_ssize_t,
         source="long long",
         size=Py_ssize_t,
@@ -83,8 +83,8 @@ cdef class AddBatch:
         self, object room, Py_ssize_t at, unsigned int seed, unsigned int segment, long long offset
     ) except -1
 
-    @cython.locals(group=HotLedger, index=Py_ssize_t)
-    cpdef index(self, Recent recent, Tally tally, long long segment)
+    @cython.locals(group=AdmittedLedger, index=Py_ssize_t)
+    cpdef index(self, Memtable recent, LedgerCounts tally, long long segment)
 
     @cython.locals(source="long long")
     cpdef Py_ssize_t entry_id(self, Py_ssize_t index) except -2

@@ -27,8 +27,8 @@ from bkbox.wire.v3_fast_path import add_answer_size, put_add_answer
 
 if TYPE_CHECKING:
     from bkbox.bookie.response_writer import AnswerWriter
-    from bkbox.storage.index.memtable import Recent
-    from bkbox.storage.log.ledger_counts import Tally
+    from bkbox.storage.index.memtable import Memtable
+    from bkbox.storage.log.ledger_counts import LedgerCounts
 
 ENTRY_BYTES_MIN = 24
 """Ledger id, entry id and LAC: what an entry has at least."""
@@ -54,7 +54,7 @@ _TOGETHER_MAX = 1_024
 """Answers that are written in one piece."""
 
 
-class HotLedger:
+class AdmittedLedger:
     """A ledger that takes ordinary adds with this master key, and its adds in the present batch."""
 
     __slots__ = (
@@ -106,7 +106,7 @@ class AddBatch:
 
     def __init__(self) -> None:
         self._data: memoryview = memoryview(b"")
-        self.groups: list[HotLedger] = []
+        self.groups: list[AdmittedLedger] = []
         """The ledgers with adds in it, in the order of their first add."""
         self.entries = 0
         self.record_bytes = 0
@@ -159,11 +159,11 @@ class AddBatch:
 
     # ---- taking -------------------------------------------------------------------------------------
 
-    def take(self, group: HotLedger, connection: int, txn: int, at: int, size: int) -> None:
+    def take(self, group: AdmittedLedger, connection: int, txn: int, at: int, size: int) -> None:
         """An admitted entry of the area, of ``size`` >= ENTRY_BYTES_MIN bytes."""
         self._link(group, connection, txn, at, size, memory.i64(self._data, at + 16))
 
-    def put(self, group: HotLedger, entry: Buffer) -> None:
+    def put(self, group: AdmittedLedger, entry: Buffer) -> None:
         """An admitted entry that lies anywhere, and is answered by a mark; it is copied."""
         at = len(self._own)
         self._own += entry
@@ -171,7 +171,7 @@ class AddBatch:
         self._link(group, 0, NOT_ANSWERED, -1 - at, len(entry), lac)
 
     def _link(
-        self, group: HotLedger, connection: int, txn: int, at: int, size: int, lac: int
+        self, group: AdmittedLedger, connection: int, txn: int, at: int, size: int, lac: int
     ) -> None:
         index = self._used
         if index == self._capacity:
@@ -242,7 +242,7 @@ class AddBatch:
                 index = self._after[index]
         return at
 
-    def index(self, recent: Recent, tally: Tally, segment: int) -> None:
+    def index(self, recent: Memtable, tally: LedgerCounts, segment: int) -> None:
         """Put what was packed last, and is in ``segment`` now, into the index, and count it for the footer."""
         for group in self.groups:
             tally.count(group.ledger, group.count, group.bytes)

@@ -31,7 +31,7 @@ from bkbox.base.values import value
 from bkbox.wire.codes import Code
 
 
-class Standing(Enum):
+class LedgerStatus(Enum):
     UNKNOWN = "unknown"
     OPEN = "open"
     FENCED = "fenced"
@@ -53,43 +53,45 @@ class Verdict:
     """The result of admission: a response code (EOK if admitted), and the ledger's standing from then on."""
 
     code: Code
-    after: Standing
+    after: LedgerStatus
 
 
-ADMISSION: dict[tuple[Standing, Request], Verdict] = {
-    (Standing.UNKNOWN, Request.ADD): Verdict(Code.EOK, Standing.OPEN),
-    (Standing.UNKNOWN, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.OPEN),
-    (Standing.UNKNOWN, Request.WRITE_LAC): Verdict(Code.EOK, Standing.OPEN),
-    (Standing.UNKNOWN, Request.FENCE): Verdict(Code.EOK, Standing.FENCED),
-    (Standing.OPEN, Request.ADD): Verdict(Code.EOK, Standing.OPEN),
-    (Standing.OPEN, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.OPEN),
-    (Standing.OPEN, Request.WRITE_LAC): Verdict(Code.EOK, Standing.OPEN),
-    (Standing.OPEN, Request.FENCE): Verdict(Code.EOK, Standing.FENCED),
-    (Standing.FENCED, Request.ADD): Verdict(Code.EFENCED, Standing.FENCED),
-    (Standing.FENCED, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.FENCED),
-    (Standing.FENCED, Request.WRITE_LAC): Verdict(Code.EOK, Standing.FENCED),
-    (Standing.FENCED, Request.FENCE): Verdict(Code.EOK, Standing.FENCED),
-    (Standing.LIMBO, Request.ADD): Verdict(Code.EFENCED, Standing.LIMBO),
-    (Standing.LIMBO, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.LIMBO),
-    (Standing.LIMBO, Request.WRITE_LAC): Verdict(Code.EOK, Standing.LIMBO),
-    (Standing.LIMBO, Request.FENCE): Verdict(Code.EOK, Standing.LIMBO),
-    (Standing.DELETED, Request.ADD): Verdict(Code.EFENCED, Standing.DELETED),
-    (Standing.DELETED, Request.RECOVERY_ADD): Verdict(Code.EOK, Standing.LIMBO),
-    (Standing.DELETED, Request.WRITE_LAC): Verdict(Code.ENOLEDGER, Standing.DELETED),
-    (Standing.DELETED, Request.FENCE): Verdict(Code.ENOLEDGER, Standing.DELETED),
+ADMISSION: dict[tuple[LedgerStatus, Request], Verdict] = {
+    (LedgerStatus.UNKNOWN, Request.ADD): Verdict(Code.EOK, LedgerStatus.OPEN),
+    (LedgerStatus.UNKNOWN, Request.RECOVERY_ADD): Verdict(Code.EOK, LedgerStatus.OPEN),
+    (LedgerStatus.UNKNOWN, Request.WRITE_LAC): Verdict(Code.EOK, LedgerStatus.OPEN),
+    (LedgerStatus.UNKNOWN, Request.FENCE): Verdict(Code.EOK, LedgerStatus.FENCED),
+    (LedgerStatus.OPEN, Request.ADD): Verdict(Code.EOK, LedgerStatus.OPEN),
+    (LedgerStatus.OPEN, Request.RECOVERY_ADD): Verdict(Code.EOK, LedgerStatus.OPEN),
+    (LedgerStatus.OPEN, Request.WRITE_LAC): Verdict(Code.EOK, LedgerStatus.OPEN),
+    (LedgerStatus.OPEN, Request.FENCE): Verdict(Code.EOK, LedgerStatus.FENCED),
+    (LedgerStatus.FENCED, Request.ADD): Verdict(Code.EFENCED, LedgerStatus.FENCED),
+    (LedgerStatus.FENCED, Request.RECOVERY_ADD): Verdict(Code.EOK, LedgerStatus.FENCED),
+    (LedgerStatus.FENCED, Request.WRITE_LAC): Verdict(Code.EOK, LedgerStatus.FENCED),
+    (LedgerStatus.FENCED, Request.FENCE): Verdict(Code.EOK, LedgerStatus.FENCED),
+    (LedgerStatus.LIMBO, Request.ADD): Verdict(Code.EFENCED, LedgerStatus.LIMBO),
+    (LedgerStatus.LIMBO, Request.RECOVERY_ADD): Verdict(Code.EOK, LedgerStatus.LIMBO),
+    (LedgerStatus.LIMBO, Request.WRITE_LAC): Verdict(Code.EOK, LedgerStatus.LIMBO),
+    (LedgerStatus.LIMBO, Request.FENCE): Verdict(Code.EOK, LedgerStatus.LIMBO),
+    (LedgerStatus.DELETED, Request.ADD): Verdict(Code.EFENCED, LedgerStatus.DELETED),
+    (LedgerStatus.DELETED, Request.RECOVERY_ADD): Verdict(Code.EOK, LedgerStatus.LIMBO),
+    (LedgerStatus.DELETED, Request.WRITE_LAC): Verdict(Code.ENOLEDGER, LedgerStatus.DELETED),
+    (LedgerStatus.DELETED, Request.FENCE): Verdict(Code.ENOLEDGER, LedgerStatus.DELETED),
 }
 
-ABSENT: dict[Standing, Code] = {
-    Standing.UNKNOWN: Code.ENOLEDGER,
-    Standing.OPEN: Code.ENOENTRY,
-    Standing.FENCED: Code.ENOENTRY,
-    Standing.LIMBO: Code.EUNKNOWNLEDGERSTATE,
-    Standing.DELETED: Code.ENOLEDGER,
+ABSENT: dict[LedgerStatus, Code] = {
+    LedgerStatus.UNKNOWN: Code.ENOLEDGER,
+    LedgerStatus.OPEN: Code.ENOENTRY,
+    LedgerStatus.FENCED: Code.ENOENTRY,
+    LedgerStatus.LIMBO: Code.EUNKNOWNLEDGERSTATE,
+    LedgerStatus.DELETED: Code.ENOLEDGER,
 }
 """The response code of a read that found no entry, by standing."""
 
 
-def admit(standing: Standing, request: Request, stored_key: bytes | None, key: bytes) -> Verdict:
+def admit(
+    standing: LedgerStatus, request: Request, stored_key: bytes | None, key: bytes
+) -> Verdict:
     """Check the key, then apply the table."""
     if stored_key is not None and not hmac.compare_digest(stored_key, key):
         return Verdict(Code.EUA, standing)

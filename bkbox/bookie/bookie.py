@@ -35,9 +35,9 @@ from bkbox.base.limits import EXPLICIT_LAC_BYTES_MAX, HOT_LEDGERS_MAX, LONG_POLL
 from bkbox.base.values import replaced
 from bkbox.bookie import admission
 from bkbox.bookie.active import ActiveLedgers
-from bkbox.bookie.add_group import ENTRY_BYTES_MIN, AddBatch, HotLedger
-from bkbox.bookie.admission import Standing, admit
-from bkbox.bookie.dispatch import Walk
+from bkbox.bookie.add_group import ENTRY_BYTES_MIN, AddBatch, AdmittedLedger
+from bkbox.bookie.admission import LedgerStatus, admit
+from bkbox.bookie.dispatch import FrameDispatcher
 from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers, brought_back, standing
 from bkbox.bookie.longpoll import LongPolls, Poll
@@ -78,7 +78,7 @@ Read = v2.ReadRequest | v2.BatchReadRequest | v3.ReadRequest
 
 
 @dataclass(slots=True)
-class Odd:
+class SlowPathRequests:
     """The slow-path requests of a group."""
 
     states: dict[int, LedgerRecord] = field(default_factory=dict)
@@ -89,7 +89,7 @@ class Odd:
     """Number of entries that need a sync in every mode."""
     recovered: int = 0
     """Number of entries from recovery adds, that is from recoveries and repair, not from writers."""
-    groups: dict[int, HotLedger] = field(default_factory=dict)
+    groups: dict[int, AdmittedLedger] = field(default_factory=dict)
     """Ledgers on the slow path that have entries in the group."""
     writes: list[tuple[Request, Code]] = field(default_factory=list)
     """Writes with slow-path responses, by the numbers of their marks."""
@@ -103,11 +103,11 @@ class Odd:
     """Connections that were closed after all that they sent."""
 
 
-_NOTHING = Odd()
+_NOTHING = SlowPathRequests()
 """Shared by all groups without slow-path requests, nearly all of them; never modified."""
 
 
-class Work:
+class CommitGroup:
     """One group in flight through the steps. ``waits``: something must be durable before the group ends. ``late``: its
     reads that wait for the disk, None once they are answered.
     """
@@ -139,7 +139,7 @@ class Work:
     def own(self) -> None:
         """Give the group slow-path requests of its own, before anything is put into them."""
         if self.odd is _NOTHING:
-            self.odd = Odd()
+            self.odd = SlowPathRequests()
 
     @property
     def has_changes(self) -> bool:
@@ -166,7 +166,7 @@ class Bookie:
         self._lacs = KnownLacs(store)
         self._polls = LongPolls()
         self._over: deque[tuple[int, v3.ReadRequest, int | None]] = deque()
-        self._walk = Walk()
+        self._walk = FrameDispatcher()
         self._spare: list[AddBatch] = []
         self._pending: dict[int, LedgerRecord] = {}
         self._adds = self._add_bytes = 0
@@ -202,14 +202,14 @@ class Bookie:
 
     # ---- a group ------------------------------------------------------------------------------------
 
-    def begin(self, area: memoryview, segments: Iterable[Segment]) -> Work:
+    def begin(self, area: memoryview, segments: Iterable[Segment]) -> CommitGroup:
         """Step 1 of a group. Its frames lie in ``area`` until the group has ended.
 
         The front-end has checked that the frames are complete and decodable.
         """
         adds = self._spare.pop() if self._spare else AddBatch()
         adds.begin(area)
-        work = Work(adds, self._ticks_us())
+        work = CommitGroup(adds, self._ticks_us())
         plain_adds = None if self.read_only or self.store.is_crowded else adds
         reads = self.reader.plain
 
@@ -229,11 +229,11 @@ class Bookie:
         self._write(work)
         return work
 
-    def has_reads(self, work: Work) -> bool:
+    def has_reads(self, work: CommitGroup) -> bool:
         """True if step 2 has anything to do."""
         return bool(work.odd.reads) or len(self.reader.plain) > 0
 
-    def serve(self, work: Work, out: AnswerWriter) -> None:
+    def serve(self, work: CommitGroup, out: AnswerWriter) -> None:
         """Step 2; the reads it defers are in ``late``. Raises EOFError."""
         late = self._late
         self.reader.plain.serve(out, late.plain)
@@ -243,13 +243,13 @@ class Bookie:
             work.late = late
             self._late = self.reader.late()
 
-    def serve_late(self, work: Work, out: AnswerWriter) -> None:
+    def serve_late(self, work: CommitGroup, out: AnswerWriter) -> None:
         """The deferred part of step 2, at any time; ``late`` is None afterwards. Raises EOFError."""
         late, work.late = work.late, None
         assert late is not None
         self.reader.serve_late(late, out)
 
-    def end(self, work: Work, out: AnswerWriter) -> None:
+    def end(self, work: CommitGroup, out: AnswerWriter) -> None:
         """Send the responses of step 3, after ``settle``; the caller then takes what ``polled`` has. Raises
         EOFError."""
         code = work.failure or _EOK
@@ -270,7 +270,7 @@ class Bookie:
             answer = self.reader.answer(request, Code.EIO if failed else verdict)
             out.put(connection, answer, 1)
 
-    def _written(self, work: Work, number: int) -> bytes:
+    def _written(self, work: CommitGroup, number: int) -> bytes:
         request, code = work.odd.writes[number]
         if code is Code.EOK and work.failure is not None:
             code = work.failure
@@ -278,14 +278,16 @@ class Bookie:
 
     # ---- step 1 -------------------------------------------------------------------------------------
 
-    def _answer_write(self, work: Work, connection: int, request: Request, code: Code) -> None:
+    def _answer_write(
+        self, work: CommitGroup, connection: int, request: Request, code: Code
+    ) -> None:
         work.adds.mark(connection, len(work.odd.writes))
         work.odd.writes.append((request, code))
 
-    def _take_add(self, work: Work, connection: int, add: Add) -> None:
+    def _take_add(self, work: CommitGroup, connection: int, add: Add) -> None:
         self._answer_write(work, connection, add, self._admit_add(work, add))
 
-    def _take_add_v3(self, work: Work, connection: int, add: v3.AddRequest) -> None:
+    def _take_add_v3(self, work: CommitGroup, connection: int, add: v3.AddRequest) -> None:
         """Admit a version 3 add. The entry is stored by the ids inside it, so the ids beside it must be equal."""
         beside = add.ledger_id, add.entry_id
         if len(add.entry) < ENTRY_BYTES_MIN or _ENTRY_IDS.unpack_from(add.entry) != beside:
@@ -296,7 +298,7 @@ class Bookie:
             work.odd.synced += add.synced and code is Code.EOK
         self._answer_write(work, connection, add, code)
 
-    def _admit_add(self, work: Work, add: Add) -> Code:
+    def _admit_add(self, work: CommitGroup, add: Add) -> Code:
         ledger = add.ledger_id
         if ledger < 0 or add.entry_id < 0:
             return Code.EBADREQ
@@ -309,15 +311,15 @@ class Bookie:
         if code is Code.EOK:
             group = work.odd.groups.get(ledger)
             if group is None:
-                group = work.odd.groups[ledger] = HotLedger(ledger, bytes(v2.MASTER_KEY_BYTES))
+                group = work.odd.groups[ledger] = AdmittedLedger(ledger, bytes(v2.MASTER_KEY_BYTES))
             work.adds.put(group, add.entry)
             work.odd.recovered += add.recovery
         return code
 
-    def _take_lac(self, work: Work, connection: int, write: v3.WriteLacRequest) -> None:
+    def _take_lac(self, work: CommitGroup, connection: int, write: v3.WriteLacRequest) -> None:
         self._answer_write(work, connection, write, self._admit_lac(work, write))
 
-    def _admit_lac(self, work: Work, write: v3.WriteLacRequest) -> Code:
+    def _admit_lac(self, work: CommitGroup, write: v3.WriteLacRequest) -> Code:
         """Admit an explicit LAC. The LAC in the packet counts: it is also the one that readers get."""
         if not LAC_PACKET.size <= len(write.body) <= EXPLICIT_LAC_BYTES_MAX:
             return Code.EBADREQ
@@ -331,7 +333,7 @@ class Bookie:
             work.odd.packets.append(write.body)
         return code
 
-    def _take_read(self, work: Work, connection: int, read: Read) -> None:
+    def _take_read(self, work: CommitGroup, connection: int, read: Read) -> None:
         code = Code.EOK
         if read.ledger_id < 0 or read.entry_id < -1:
             code = Code.EBADREQ
@@ -341,19 +343,21 @@ class Bookie:
             code = Code.EUA if key is None else self._admit(work, read.ledger_id, kind, key)
         (work.odd.fences if read.fencing else work.odd.reads).append((connection, read, code))
 
-    def _take_read_v3(self, work: Work, connection: int, read: v3.ReadRequest) -> None:
+    def _take_read_v3(self, work: CommitGroup, connection: int, read: v3.ReadRequest) -> None:
         if read.long_poll:
             work.odd.polls.append((connection, read))
         else:
             self._take_read(work, connection, read)
 
     def _take_question(
-        self, work: Work, connection: int, request: v3.ReadLacRequest | v3.ListEntriesRequest
+        self, work: CommitGroup, connection: int, request: v3.ReadLacRequest | v3.ListEntriesRequest
     ) -> None:
         code = Code.EBADREQ if request.ledger_id < 0 else Code.EOK
         work.odd.reads.append((connection, request, code))
 
-    def _take_read_lac(self, work: Work, connection: int, request: v3.ReadLacRequest) -> None:
+    def _take_read_lac(
+        self, work: CommitGroup, connection: int, request: v3.ReadLacRequest
+    ) -> None:
         """A request for what is durable is a force with a longer response: it waits for all that was answered
         before."""
         if request.persisted and request.ledger_id >= 0:
@@ -362,10 +366,10 @@ class Bookie:
         else:
             self._take_question(work, connection, request)
 
-    def _take_force(self, work: Work, connection: int, force: v3.ForceRequest) -> None:
+    def _take_force(self, work: CommitGroup, connection: int, force: v3.ForceRequest) -> None:
         work.odd.forces.append((connection, force))
 
-    def _admit(self, work: Work, ledger: int, kind: admission.Request, key: bytes) -> Code:
+    def _admit(self, work: CommitGroup, ledger: int, kind: admission.Request, key: bytes) -> Code:
         """Judge a request by the ledger's state once all before it is durable, and record the state it leads to."""
         record = (
             work.odd.states.get(ledger) or self._pending.get(ledger) or self.ledgers.record(ledger)
@@ -390,12 +394,12 @@ class Bookie:
                 self._change(work, ledger, changed)
         return verdict.code
 
-    def _change(self, work: Work, ledger: int, state: LedgerRecord) -> None:
+    def _change(self, work: CommitGroup, ledger: int, state: LedgerRecord) -> None:
         """Record a new state; the ledger's adds take the slow path until it is durable, and perhaps for good."""
         work.odd.states[ledger] = state
         self._cool(ledger)
 
-    def _write(self, work: Work) -> None:
+    def _write(self, work: CommitGroup) -> None:
         """Write what was admitted, and set whether the group must wait."""
         try:
             if work.is_written:
@@ -421,7 +425,7 @@ class Bookie:
             # A disk that was only full has written nothing, and can sync what was there before.
             work.waits = self.store.must_sync(False, False, True)
 
-    def _append(self, work: Work) -> None:
+    def _append(self, work: CommitGroup) -> None:
         """Append the whole group in one write. Raises DiskError."""
         parts: list[Part] = [ledger_record(*state) for state in work.odd.states.items()]
         if work.adds.entries:
@@ -442,7 +446,7 @@ class Bookie:
 
     # ---- step 3 -------------------------------------------------------------------------------------
 
-    def settle(self, work: Work, error: DiskError | None = None) -> None:
+    def settle(self, work: CommitGroup, error: DiskError | None = None) -> None:
         """The wait is over: the group takes effect; with ``error``, what it waited for failed."""
         if error is not None:
             self.read_only.turn(DISK_FAILED, error)
@@ -486,15 +490,15 @@ class Bookie:
         ):
             return
         now = standing(record)
-        if now is Standing.OPEN:
+        if now is LedgerStatus.OPEN:
             warm = self._walk.hot
-        elif now in (Standing.FENCED, Standing.LIMBO) and not record.deleted_ms:
+        elif now in (LedgerStatus.FENCED, LedgerStatus.LIMBO) and not record.deleted_ms:
             warm = self._walk.filled
         else:
             return
         if len(warm) >= HOT_LEDGERS_MAX:
             warm.clear()
-        warm[ledger] = HotLedger(ledger, record.master_key)
+        warm[ledger] = AdmittedLedger(ledger, record.master_key)
 
     def _cool(self, ledger: int) -> None:
         """Put the ledger's adds on the slow path."""
@@ -505,7 +509,7 @@ class Bookie:
         """Write ledger states durably: phase one marks, repair clears. No group may be in flight. Raises DiskError."""
         if not states:
             return
-        work = Work(AddBatch(), self._ticks_us())
+        work = CommitGroup(AddBatch(), self._ticks_us())
         work.own()
         work.odd.states = states
         for ledger in states:

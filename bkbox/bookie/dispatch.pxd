@@ -1,7 +1,7 @@
 cimport cython
 
 from bkbox.native cimport memory
-from bkbox.bookie.add_group cimport AddBatch, HotLedger
+from bkbox.bookie.add_group cimport AddBatch, AdmittedLedger
 from bkbox.bookie.read_group cimport ReadBatch
 from bkbox.wire.v3_fast_path cimport PlainV3
 
@@ -21,7 +21,7 @@ cdef int _PLAIN_READ
 
 
 @cython.final
-cdef class Walk:
+cdef class FrameDispatcher:
     cdef readonly dict hot
     cdef readonly dict filled
     cdef PlainV3 _plain
@@ -44,7 +44,7 @@ cdef class Walk:
         object slow,
     )
 
-    @cython.locals(group=HotLedger)
+    @cython.locals(group=AdmittedLedger)
     cdef bint _add(
         self,
         const unsigned char[::1] data,

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bkbox.bookie.add_group import AddBatch, HotLedger
+from bkbox.bookie.add_group import AddBatch, AdmittedLedger
 from bkbox.bookie.read_group import ReadBatch
 from bkbox.native import memory
 from bkbox.wire.v3_fast_path import PlainV3
@@ -37,15 +37,15 @@ Slow = Callable[[int, int, int], None]
 """Connection, start and end of a body in the area."""
 
 
-class Walk:
+class FrameDispatcher:
     """Walks with the hot ledgers of one disk."""
 
     __slots__ = ("_plain", "filled", "hot")
 
     def __init__(self) -> None:
-        self.hot: dict[int, HotLedger] = {}
+        self.hot: dict[int, AdmittedLedger] = {}
         """The hot ledgers by id."""
-        self.filled: dict[int, HotLedger] = {}
+        self.filled: dict[int, AdmittedLedger] = {}
         """Those that take recovery adds and no others, by id."""
         self._plain = PlainV3()
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from bkbox.base.values import replaced
-from bkbox.bookie.admission import Standing
+from bkbox.bookie.admission import LedgerStatus
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.log.records import LedgerRecord
 
 _CACHED_LEDGERS = 100_000
 
 
-def standing(record: LedgerRecord | None) -> Standing:
+def standing(record: LedgerRecord | None) -> LedgerStatus:
     if record is None:
-        return Standing.UNKNOWN
+        return LedgerStatus.UNKNOWN
     if record.limbo:
-        return Standing.LIMBO
+        return LedgerStatus.LIMBO
     if record.emptied:
-        return Standing.DELETED
-    return Standing.FENCED if record.fenced else Standing.OPEN
+        return LedgerStatus.DELETED
+    return LedgerStatus.FENCED if record.fenced else LedgerStatus.OPEN
 
 
 def brought_back(record: LedgerRecord) -> LedgerRecord:

@@ -3,7 +3,7 @@ cimport cython
 from bkbox.native cimport memory
 from bkbox.bookie.response_writer cimport AnswerWriter
 from bkbox.storage.entries.entry_reader cimport Fetch
-from bkbox.storage.index.memtable cimport Finder, Place
+from bkbox.storage.index.memtable cimport EntryLookup, EntryLocation
 from bkbox.wire.v3_fast_path cimport put_read_head, put_read_tail, read_head_size, read_tail_size
 
 cdef int _BROKEN
@@ -19,11 +19,11 @@ cdef Py_ssize_t _TOGETHER_MAX
 
 @cython.final
 cdef class ReadBatch:
-    cdef Finder _finder
+    cdef EntryLookup _finder
     cdef Fetch _fetch
     cdef object _lac_of
     cdef object _slow
-    cdef Place _place
+    cdef EntryLocation _place
     cdef public list ranges
     cdef dict _lacs
     cdef Py_ssize_t _capacity

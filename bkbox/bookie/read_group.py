@@ -21,7 +21,7 @@ from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.errors import DiskError
 from bkbox.native import memory
 from bkbox.storage.entries.entry_reader import BROKEN, FETCHED, LATE, TOGETHER_MAX, Fetch, Range
-from bkbox.storage.index.memtable import Finder, Place
+from bkbox.storage.index.memtable import EntryLocation, EntryLookup
 from bkbox.wire.v3_fast_path import (
     NO_LAC,
     put_read_head,
@@ -68,7 +68,7 @@ class ReadBatch:
 
     def __init__(
         self,
-        finder: Finder,
+        finder: EntryLookup,
         fetch: Fetch,
         lac_of: Callable[[int], int],
         slow: Callable[[int, int, int, int], bytes],
@@ -81,7 +81,7 @@ class ReadBatch:
         self._fetch = fetch
         self._lac_of = lac_of
         self._slow = slow
-        self._place = Place()
+        self._place = EntryLocation()
         self.ranges: list[Range] = []
         self._lacs: dict[int, int] = {}
         none = memoryview(array("q"))

@@ -19,8 +19,8 @@ from collections.abc import Callable
 
 from bkbox.base.ids import MAX_ID
 from bkbox.base.limits import BATCH_READ_BYTES_MAX, FRAME_BYTES_MAX
-from bkbox.base.logs.rate_limited import Seldom
-from bkbox.bookie.admission import ABSENT, Standing
+from bkbox.base.logs.rate_limited import RateLimited
+from bkbox.bookie.admission import ABSENT, LedgerStatus
 from bkbox.bookie.lac import KnownLacs
 from bkbox.bookie.ledgers import Ledgers, standing
 from bkbox.bookie.plain_responses import Request, bare, on_v2
@@ -68,7 +68,7 @@ class Reader:
     def __init__(
         self, store: DiskStore, ledgers: Ledgers, lacs: KnownLacs, now_s: Callable[[], float]
     ) -> None:
-        self._seldom = Seldom(log, now_s)
+        self._seldom = RateLimited(log, now_s)
         self._store = store
         self._ledgers = ledgers
         self._lacs = lacs
@@ -190,7 +190,7 @@ class Reader:
     def _lac_beside(self, ledger: int) -> int | None:
         """The known LAC, for a response that is also right without it."""
         try:
-            if standing(self._ledgers.record(ledger)) is Standing.LIMBO:
+            if standing(self._ledgers.record(ledger)) is LedgerStatus.LIMBO:
                 return None
             return self._lacs.known(ledger)
         except DiskError as error:
@@ -352,7 +352,7 @@ class Reader:
         """The explicit LAC packet; without one the code is the result of the look-up of the last entry."""
         try:
             packet = self._store.explicit_lac(ledger)
-            if standing(self._ledgers.record(ledger)) is Standing.LIMBO:
+            if standing(self._ledgers.record(ledger)) is LedgerStatus.LIMBO:
                 return Code.EUNKNOWNLEDGERSTATE, packet
         except DiskError as error:
             self._seldom.say(

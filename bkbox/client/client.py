@@ -25,8 +25,8 @@ from bkbox.client.connection.bookie_health import Health
 from bkbox.client.connection.pool import BookiePool
 from bkbox.client.inner import Inner
 from bkbox.client.ledger.driver import LedgerAccess, run
-from bkbox.client.ledger.force_close import Ender
-from bkbox.client.ledger.ledger_inspection import Survey, Surveyor
+from bkbox.client.ledger.force_close import ForceClose
+from bkbox.client.ledger.ledger_inspection import LedgerInspection, LedgerInspector
 from bkbox.client.ledger.read_order import ReadOrder
 from bkbox.client.ledger.reader import LedgerReader
 from bkbox.client.ledger.writer import LedgerWriter
@@ -260,18 +260,18 @@ class Client:
         metadata. Raises as ``open_ledger``."""
         return (await self._recovered(await self._find(ledger, password), password)).value
 
-    async def survey(self, ledger: int, password: bytes | None = None) -> Survey:
+    async def survey(self, ledger: int, password: bytes | None = None) -> LedgerInspection:
         """What every bookie of a ledger says of it, and what a recovery would come to; nobody is disturbed.
         Raises NoSuchLedgerError, UnauthorizedError, MetadataError."""
         found = await self._find(ledger, password, latest=True)
         access = self._access(found.value, password)
-        return await Surveyor(access, found.value, found.version).survey()
+        return await LedgerInspector(access, found.value, found.version).survey()
 
-    async def ender(self, ledger: int, password: bytes | None = None, *, plug: bool) -> Ender:
+    async def ender(self, ledger: int, password: bytes | None = None, *, plug: bool) -> ForceClose:
         """What ends a ledger that recovery cannot close, with loss accepted. Raises as ``survey``."""
         arguments.flag("plug", plug)
         found = await self._find(ledger, password, latest=True)
-        return Ender(
+        return ForceClose(
             self._access(found.value, password),
             lambda: self._find(ledger, password, latest=True),
             lambda: self.recover(ledger, password),

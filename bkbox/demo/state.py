@@ -66,7 +66,7 @@ class Told:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DemoReport:
     """What one bookie, asked alone, says of an entry."""
 
     answer: Answer
@@ -75,16 +75,18 @@ class Said:
 
 async def ask(
     client: Client, bookie: BookieId, ledger: LedgerId, entries: Sequence[int]
-) -> list[Said]:
+) -> list[DemoReport]:
     """Ask one bookie for entries, without fencing."""
-    said: list[Said] = []
+    said: list[DemoReport] = []
     for start in range(0, len(entries), _ASKED_AT_ONCE):
         some = entries[start : start + _ASKED_AT_ONCE]
         replies = await asyncio.gather(
             *(client.pool.read(bookie, ledger, entry, None) for entry in some)
         )
         for reply in replies:
-            said.append(Said(reply.answer, None if reply.entry is None else bytes(reply.entry)))
+            said.append(
+                DemoReport(reply.answer, None if reply.entry is None else bytes(reply.entry))
+            )
     return said
 
 

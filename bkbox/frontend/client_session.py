@@ -11,23 +11,23 @@ import socket
 from typing import Protocol
 
 from bkbox.base.logs.trace import UNDER_WAY
-from bkbox.frontend.access.authorization import Guard
+from bkbox.frontend.access.authorization import Authorizer
 from bkbox.frontend.disk_link import DiskLink
-from bkbox.frontend.loop.connection import Common, Stream
-from bkbox.frontend.loop.routing import Waiter
+from bkbox.frontend.loop.connection import Connection, SharedState
+from bkbox.frontend.loop.routing import SlotWaiter
 from bkbox.frontend.overload.overload_responses import without_entries
-from bkbox.frontend.request_router import Intake, Router
+from bkbox.frontend.request_router import RequestRouter, Router
 from bkbox.wire.frames import PREFIX_BYTES
 
 
-class Holder(Router, Protocol):
+class SlotRouter(Router, Protocol):
     """A router on which a session can wait."""
 
-    def await_place(self, waiter: Waiter) -> None:
+    def await_place(self, waiter: SlotWaiter) -> None:
         """Registers a waiter: its ``has_slot`` is called when ``route`` may have another result."""
 
 
-class Session(Stream):
+class ClientSession(Connection):
     """A connection, from its admission to its close. ``guard``: what its client may do, None for everything;
     ``watched``: see connection_timeouts.py."""
 
@@ -39,15 +39,15 @@ class Session(Stream):
         sock: socket.socket,
         peer: str,
         poll: select.epoll,
-        common: Common,
-        router: Holder,
+        common: SharedState,
+        router: SlotRouter,
         frame_bytes_max: int,
         inflight_bytes_max: int,
         host: str = "",
-        guard: Guard | None = None,
+        guard: Authorizer | None = None,
     ) -> None:
         super().__init__(number, sock, peer, poll, common, frame_bytes_max, inflight_bytes_max)
-        self._intake = Intake(router, guard, number)
+        self._intake = RequestRouter(router, guard, number)
         self._router = router
         self.host = host
         self.guard = guard

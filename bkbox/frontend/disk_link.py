@@ -20,7 +20,7 @@ from struct import iter_unpack
 from typing import Protocol
 
 from bkbox.frontend.inflight_requests import answered_txn, refusals
-from bkbox.frontend.loop.connection import Stream
+from bkbox.frontend.loop.connection import Connection
 from bkbox.frontend.loop.request_sender import RequestSender
 from bkbox.ipc import link as wire
 from bkbox.ipc.frame_spans import heads, segments
@@ -59,7 +59,7 @@ class DiskLink(RequestSender):
     )
 
     def __init__(
-        self, disk: int, sock: socket.socket, owner: Owner, sessions: dict[int, Stream]
+        self, disk: int, sock: socket.socket, owner: Owner, sessions: dict[int, Connection]
     ) -> None:
         """``sessions``: the open connections by number, a live mapping."""
         self.disk = disk

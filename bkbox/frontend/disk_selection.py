@@ -16,7 +16,7 @@ _SOME = 1 << 30
 """The weight of each disk while no disk's free space is known."""
 
 
-class Spread:
+class DiskSelection:
     """The credit of each disk, by number."""
 
     def __init__(self) -> None:

@@ -14,7 +14,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from enum import Enum
 from typing import Protocol
 
-from bkbox.frontend.disk_selection import Spread
+from bkbox.frontend.disk_selection import DiskSelection
 from bkbox.frontend.loop.routing import LedgerTable, Routes
 from bkbox.wire.codes import Code
 
@@ -58,7 +58,7 @@ class Unroutable(Enum):
     NO_DISK = "no disk is in service that takes new ledgers"
 
 
-class Places:
+class LedgerDirectory:
     """Maps ledgers to disk numbers; the table itself belongs to ``routes``."""
 
     def __init__(self, disks: Sequence[str], routes: Routes) -> None:
@@ -68,7 +68,7 @@ class Places:
         self.routes.lanes[:] = [None] * len(self.disks)
         self._table = routes.table
         self._listed = [False] * len(self.disks)
-        self._spread = Spread()
+        self._spread = DiskSelection()
         self._coming_over = LedgerTable()
         self._free: Mapping[str, int] = {}
         self._closed: Collection[str] = ()

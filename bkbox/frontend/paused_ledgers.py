@@ -12,10 +12,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bkbox.frontend.loop.routing import Waiter
+from bkbox.frontend.loop.routing import SlotWaiter
 
 
-class Holds:
+class PausedLedgers:
     """All paused ledgers. Waiters are not kept per ledger: the end of any pause wakes all of them, and each asks
     again."""
 
@@ -23,7 +23,7 @@ class Holds:
         self._now_s = now_s
         self._patience_s = patience_s
         self._since: dict[int, tuple[float, int]] = {}
-        self._waiting: list[Waiter] = []
+        self._waiting: list[SlotWaiter] = []
         self._look_s = 0.0
         """When the earliest pause times out."""
 
@@ -43,7 +43,7 @@ class Holds:
         found = self._since.get(ledger)
         return found is not None and self._now_s() < found[0] + self._patience_s
 
-    def wait(self, waiter: Waiter) -> None:
+    def wait(self, waiter: SlotWaiter) -> None:
         """Registers a waiter: its ``has_slot`` is called when a pause ends or times out."""
         now_s = self._now_s()
         ends = (since + self._patience_s for since, _disk in self._since.values())

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 
 from bkbox.base.limits import DEFERRED_LEDGERS_MAX
 from bkbox.errors import DiskError, EncodingError
-from bkbox.frontend.access.authorization import Guard, key_of_v2, need_of_v2, need_of_v3
+from bkbox.frontend.access.authorization import Authorizer, key_of_v2, need_of_v2, need_of_v3
 from bkbox.frontend.disk_link import DiskLink
 from bkbox.frontend.ledger_directory import ABSENT, Purpose
 from bkbox.storage.files import Space
@@ -38,7 +38,7 @@ class Router(Protocol):
         """Space on the bookie's disks, in bytes. Raises DiskError."""
 
 
-class Routed(NamedTuple):
+class RoutedRequest(NamedTuple):
     """A request and the link it goes to.
 
     ``weighs``: its cost is its own size, not that of its response. ``poll``: for a long poll, its transaction id and
@@ -50,18 +50,18 @@ class Routed(NamedTuple):
     poll: tuple[int, bytes] | None = None
 
 
-class Intake:
+class RequestRouter:
     """The requests of one connection, which has this ``number``. ``tries_v3``: it is still regarded as version 3.
     ``guard``: None where every request is permitted."""
 
-    def __init__(self, router: Router, guard: Guard | None = None, number: int = 0) -> None:
+    def __init__(self, router: Router, guard: Authorizer | None = None, number: int = 0) -> None:
         self._router = router
         self._guard = guard
         self._number = number
         self.tries_v3 = True
         self._deferred: OrderedDict[int, DiskLink] = OrderedDict()
 
-    def take(self, body: memoryview) -> Routed | bytes | None:
+    def take(self, body: memoryview) -> RoutedRequest | bytes | None:
         """Where a request goes, or its response where no disk is needed. None: it has to wait, and nothing was done
         with it.
 
@@ -80,7 +80,7 @@ class Intake:
 
     # ---- version 2 ----------------------------------------------------------------------------------
 
-    def _take_v2(self, body: memoryview) -> Routed | bytes | None:
+    def _take_v2(self, body: memoryview) -> RoutedRequest | bytes | None:
         header = v2.peek_request(body)
         if isinstance(header, v2.BadVersion):
             return v2.encode_response(v2.bad_version_response(header))
@@ -104,11 +104,13 @@ class Intake:
         target = self._router.route(header.ledger_id, purpose)
         if target is None:
             return None
-        return v2.refuse(body, target) if isinstance(target, Code) else Routed(target, is_add)
+        return (
+            v2.refuse(body, target) if isinstance(target, Code) else RoutedRequest(target, is_add)
+        )
 
     # ---- version 3 ----------------------------------------------------------------------------------
 
-    def _take_v3(self, request: v3.Request) -> Routed | bytes | None:
+    def _take_v3(self, request: v3.Request) -> RoutedRequest | bytes | None:
         if isinstance(request, v3.AuthRequest):
             response = v3.AuthResponse(request.header, Code.EOK, _AUTH_DISABLED)
             return v3.encode_response(response)
@@ -141,7 +143,7 @@ class Intake:
         if isinstance(request, v3.ReadRequest) and request.long_poll:
             poll = request.header.txn_id, _refuse(request, Code.EIO)
         weighs = isinstance(request, v3.AddRequest | v3.WriteLacRequest | v3.ForceRequest)
-        return Routed(target, weighs, poll)
+        return RoutedRequest(target, weighs, poll)
 
     def _info(self, request: v3.BookieInfoRequest) -> bytes:
         try:

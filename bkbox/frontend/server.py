@@ -23,25 +23,29 @@ from bkbox.base import logs
 from bkbox.base.host.descriptors import allow
 from bkbox.base.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, HOLD_S
 from bkbox.base.logs import trace
-from bkbox.base.logs.rate_limited import Seldom
+from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.base.logs.refusals import Refusals
 from bkbox.base.words import error_text, quoted
 from bkbox.errors import AuthenticationError, DiskError, FrameError
-from bkbox.frontend.access.access_policy import Admittance
-from bkbox.frontend.access.authorization import Guard
-from bkbox.frontend.access.ledger_verification import PATIENCE_S, Finding, Vouching
-from bkbox.frontend.client_session import Session
+from bkbox.frontend.access.access_policy import AccessPolicy
+from bkbox.frontend.access.authorization import Authorizer
+from bkbox.frontend.access.ledger_verification import PATIENCE_S, Finding, LedgerVerification
+from bkbox.frontend.client_session import ClientSession
 from bkbox.frontend.disk_link import DiskLink
 from bkbox.frontend.disk_space import space_of
-from bkbox.frontend.ledger_directory import ABSENT, HELD, Places, Purpose
-from bkbox.frontend.loop.connection import Stream
-from bkbox.frontend.loop.event_loop import Turns
-from bkbox.frontend.loop.routing import Waiter
-from bkbox.frontend.overload.connection_cpu_budget import Newcomers
-from bkbox.frontend.overload.connection_timeouts import Deadlines, Patience, ask_whether_there
-from bkbox.frontend.overload.memory_pressure import Shedding
-from bkbox.frontend.overload.protocol_error_throttle import Penalty
-from bkbox.frontend.paused_ledgers import Holds
+from bkbox.frontend.ledger_directory import ABSENT, HELD, LedgerDirectory, Purpose
+from bkbox.frontend.loop.connection import Connection
+from bkbox.frontend.loop.event_loop import EventLoop
+from bkbox.frontend.loop.routing import SlotWaiter
+from bkbox.frontend.overload.connection_cpu_budget import ConnectionCpuBudget
+from bkbox.frontend.overload.connection_timeouts import (
+    ConnectionTimeouts,
+    TimeoutSettings,
+    ask_whether_there,
+)
+from bkbox.frontend.overload.memory_pressure import MemoryPressure
+from bkbox.frontend.overload.protocol_error_throttle import ProtocolErrorThrottle
+from bkbox.frontend.paused_ledgers import PausedLedgers
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel
 from bkbox.security.connection_limits import Peers
@@ -51,7 +55,7 @@ from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
 
 if TYPE_CHECKING:
-    from bkbox.frontend.access.handshake_pool import Door, Visitor
+    from bkbox.frontend.access.handshake_pool import HandshakePool, UnauthenticatedConnection
 
 log = logging.getLogger(__name__)
 
@@ -69,31 +73,33 @@ class Frontend:
 
     def __init__(self, control: socket.socket) -> None:
         self._control = Channel(control)
-        self._turns = Turns(FRONTEND_HELD_BYTES_MAX, self._end)
+        self._turns = EventLoop(FRONTEND_HELD_BYTES_MAX, self._end)
         self._links: dict[int, DiskLink] = {}
-        self._sessions: dict[int, Stream] = {}
+        self._sessions: dict[int, Connection] = {}
         self._numbers = itertools.count(1)
         self._open: messages.OpenFrontend | None = None
-        self._places = Places((), self._turns.common.routes)
-        self._holds = Holds(time.monotonic, HOLD_S)
-        self._vouching = Vouching(self._decides, self._check, time.monotonic)
+        self._places = LedgerDirectory((), self._turns.common.routes)
+        self._holds = PausedLedgers(time.monotonic, HOLD_S)
+        self._vouching = LedgerVerification(self._decides, self._check, time.monotonic)
         self._paths: dict[str, str] = {}
         self._awaited: set[int] = set()
         self._new_ledgers = True
         self._refused = 0
-        self._seldom = Seldom(log, time.monotonic)
-        self._admittance = Admittance()
+        self._seldom = RateLimited(log, time.monotonic)
+        self._admittance = AccessPolicy()
         self._refusals = Refusals(time.monotonic)
         self._buckets = Buckets(time.monotonic)
         self._peers = Peers()
-        self._newcomers = Newcomers(
+        self._newcomers = ConnectionCpuBudget(
             time.monotonic, time.thread_time, lambda: self._turns.plain_turns > 0
         )
-        self._penalty: Penalty[tuple[socket.socket, str, str]] = Penalty(time.monotonic)
-        self._door: Door | None = None
-        self._deadlines = Deadlines(self._inside, self._give_up, time.monotonic)
+        self._penalty: ProtocolErrorThrottle[tuple[socket.socket, str, str]] = (
+            ProtocolErrorThrottle(time.monotonic)
+        )
+        self._door: HandshakePool | None = None
+        self._deadlines = TimeoutSettings(self._inside, self._give_up, time.monotonic)
         room = self._turns.common
-        self._shedding = Shedding(room, self._inside, self._give_up, time.monotonic)
+        self._shedding = MemoryPressure(room, self._inside, self._give_up, time.monotonic)
         self._chores_s = self._beside_s = 0.0
         self._listener: socket.socket | None = None
         self._handshake_timeout_s = 10.0
@@ -165,8 +171,8 @@ class Frontend:
         self._control.close()
         self._turns.close()
 
-    def _end(self, session: Stream, error: Exception) -> None:
-        assert isinstance(session, Session)
+    def _end(self, session: Connection, error: Exception) -> None:
+        assert isinstance(session, ClientSession)
         began_s = self._newcomers.cpu_s()
         if isinstance(error, FrameError | ConnectionAbortedError | TimeoutError):
             self._seldom.say(
@@ -189,10 +195,12 @@ class Frontend:
             link.forget(session.number)
         self._newcomers.served_since(began_s)
 
-    def _inside(self) -> list[Session]:
-        return [session for session in self._sessions.values() if isinstance(session, Session)]
+    def _inside(self) -> list[ClientSession]:
+        return [
+            session for session in self._sessions.values() if isinstance(session, ClientSession)
+        ]
 
-    def _give_up(self, session: Session, reason: str) -> None:
+    def _give_up(self, session: ClientSession, reason: str) -> None:
         if not session.closed:  # it may have been closed since it was selected
             self._end(session, TimeoutError(reason))
 
@@ -203,7 +211,7 @@ class Frontend:
         if isinstance(message, messages.OpenFrontend):
             self._open = message
             self._paths = dict(zip(message.disks, message.disk_paths, strict=True))
-            self._places = Places(message.disks, self._turns.common.routes)
+            self._places = LedgerDirectory(message.disks, self._turns.common.routes)
             self._awaited = {self._places.disks.index(disk) for disk in message.attached}
             self._listener = socket.socket(fileno=fds[0])
             self._take_bounds({name: getattr(message, name) for name in _BOUNDS})
@@ -211,11 +219,11 @@ class Frontend:
                 not self._awaited
             ):  # no disk is in service: the port is open all the same, and says so
                 self._listen()
-        elif isinstance(message, messages.Admit):
-            self._admit(Admittance.from_order(message.payload))
+        elif isinstance(message, messages.SetAccessPolicy):
+            self._admit(AccessPolicy.from_order(message.payload))
         elif isinstance(message, messages.AttachDisk):
             self._attach(self._places.disks.index(message.disk), socket.socket(fileno=fds[0]))
-        elif isinstance(message, messages.DiskAway):
+        elif isinstance(message, messages.DiskUnavailable):
             self._places.unlisted(self._places.disks.index(message.disk))
             self._control.send(messages.Done(call=message.call))
         elif isinstance(message, messages.NewLedgers):
@@ -301,11 +309,11 @@ class Frontend:
         self._handshake_timeout_s = values["handshake_timeout_s"]
         if self._door is not None:
             self._door.timeout_s = self._handshake_timeout_s
-        self._deadlines.patience = Patience(
+        self._deadlines.patience = ConnectionTimeouts(
             values["frame_timeout_s"], values["answers_timeout_s"], values["idle_timeout_s"]
         )
 
-    def _admit(self, admittance: Admittance) -> None:
+    def _admit(self, admittance: AccessPolicy) -> None:
         """Applies a new access policy. Open connections get their new permissions, or are closed."""
         before, self._admittance = self._admittance, admittance
         for session in self._inside():
@@ -323,19 +331,19 @@ class Frontend:
             else:
                 self._regard(session, guard)
 
-    def _still_signed(self, before: Admittance) -> bool:
+    def _still_signed(self, before: AccessPolicy) -> bool:
         """True if a client that needed no name can still show the certificate that it needed."""
         now = self._admittance
         return not now.every_client_is_signed or now.trusts_signers_of(before)
 
-    def _regard(self, session: Session, guard: Guard) -> None:
+    def _regard(self, session: ClientSession, guard: Authorizer) -> None:
         """Refreshes a session's permissions. Its rate-limit bucket is released and acquired anew, as the rate may have
         changed."""
         self._give_back(guard)
         self._grant(guard)
         session.regard()
 
-    def _grant(self, guard: Guard) -> None:
+    def _grant(self, guard: Authorizer) -> None:
         grants = self._admittance.grants
         guard.vouching = self._vouching if self._admittance.vouches else None
         guard.grant = grants.of(guard.identity)
@@ -343,7 +351,7 @@ class Frontend:
         rate = guard.grant.requests_per_second
         guard.bucket = self._buckets.open(guard.counts_as, rate) if rate else None
 
-    def _give_back(self, guard: Guard) -> None:
+    def _give_back(self, guard: Authorizer) -> None:
         if guard.bucket is not None:
             self._buckets.close(guard.counts_as)
 
@@ -416,9 +424,11 @@ class Frontend:
         else:
             self._at_door().receive(sock, peer, host, self._admittance)
 
-    def _let_in(self, sock: socket.socket, peer: str, host: str, guard: Guard | None) -> Session:
+    def _let_in(
+        self, sock: socket.socket, peer: str, host: str, guard: Authorizer | None
+    ) -> ClientSession:
         assert self._open is not None
-        session = Session(
+        session = ClientSession(
             next(self._numbers) & 0xFFFFFFFF,
             sock,
             peer,
@@ -439,13 +449,13 @@ class Frontend:
             log.debug("connection %s is taken", session.peer, extra=of_it)
         return session
 
-    def _at_door(self) -> Door:
+    def _at_door(self) -> HandshakePool:
         if self._door is None:
             from bkbox.frontend.access.handshake_pool import (
-                Door,  # loads OpenSSL, which few installations need
+                HandshakePool,  # loads OpenSSL, which few installations need
             )
 
-            self._door = Door(
+            self._door = HandshakePool(
                 self._turns,
                 time.monotonic,
                 self._come_in,
@@ -457,11 +467,13 @@ class Frontend:
             self._door.timeout_s = self._handshake_timeout_s
         return self._door
 
-    def _come_in(self, visitor: Visitor) -> None:
+    def _come_in(self, visitor: UnauthenticatedConnection) -> None:
         """Lets in a connection that is authenticated, or need not be."""
         guard, before = None, visitor.admittance
         if visitor.name is not None:
-            guard = Guard(visitor.name, visitor.plugin, visitor.peer, FREE, None, self._refusals)
+            guard = Authorizer(
+                visitor.name, visitor.plugin, visitor.peer, FREE, None, self._refusals
+            )
             if not self._admittance.still_admits(visitor.plugin, visitor.name, before):
                 return self._too_late(visitor)
             self._grant(guard)
@@ -473,12 +485,12 @@ class Frontend:
         except OSError as error:  # no buffer space for what it begins with
             self._end(session, error)
 
-    def _too_late(self, visitor: Visitor) -> None:
+    def _too_late(self, visitor: UnauthenticatedConnection) -> None:
         """Closes a connection whose proof was sufficient when it came, and is not any more."""
         visitor.sock.close()
         self._gone(visitor, TimeoutError("what it has proved is not enough any more"))
 
-    def _gone(self, visitor: Visitor, error: Exception) -> None:
+    def _gone(self, visitor: UnauthenticatedConnection, error: Exception) -> None:
         self._peers.leave(visitor.host)
         if isinstance(error, FrameError | AuthenticationError):
             self._penalty.blame(visitor.host)
@@ -522,10 +534,10 @@ class Frontend:
         self._seldom.say(logging.INFO, code.name, text, ledger, code.name)
         return code
 
-    def await_place(self, waiter: Waiter) -> None:
+    def await_place(self, waiter: SlotWaiter) -> None:
         """Registers a waiter: its ``has_slot`` is called when more is known of a migrating ledger, or of one to be
         created."""
-        assert isinstance(waiter, Session)
+        assert isinstance(waiter, ClientSession)
         if not self._vouching.wait(waiter.number, waiter):
             self._holds.wait(waiter)
 

@@ -162,7 +162,7 @@ class MarkLedgers(Message):
     """Fence and put into limbo the ledgers of the payload (MARK_ITEM each). Reply: Done once it is durable."""
 
 
-class Settle(Message):
+class ClearDirtyMarker(Message):
     """Losses of earlier runs are accounted for: the disk may advance its checkpoint. Reply: Done."""
 
 
@@ -170,7 +170,7 @@ class Done(Message):
     """The call was carried out."""
 
 
-class StayReadOnly(Message):
+class SetReadOnlyReasons(Message):
     """Sets the read-only requests for this disk, of INTENTS in bookie/readonly.py. Reply: Done."""
 
     reasons: list[str]
@@ -215,7 +215,7 @@ class Stopped(Message):
     durable: list[int] | None = None
 
 
-class DiskTrouble(Message):
+class DiskFailed(Message):
     """Unsolicited, worker to supervisor: the disk failed. The next start must be treated as one after a host crash."""
 
     reason: str
@@ -387,7 +387,7 @@ class Scrubbed(Message):
     regions: int
 
 
-class NoteScrub(Message):
+class RecordScrub(Message):
     """Records durably that the scrub has finished all segments before this one; 0: all there were. ``now_ms``: the
     present time. ``bad``: the unreadable regions of the last finished segment, (segment, start, end) each. Reply: Done.
     """
@@ -397,7 +397,7 @@ class NoteScrub(Message):
     bad: list[tuple[int, int, int]]
 
 
-class NoteCompared(Message):
+class RecordComparison(Message):
     """Records durably that in the present pass all ledgers before this one were compared with other bookies.
 
     Reply: Done.
@@ -420,8 +420,8 @@ SPACE_CALLS = (
     SpendReserve,
     RemoveSegment,
     ScrubSegment,
-    NoteScrub,
-    NoteCompared,
+    RecordScrub,
+    RecordComparison,
 )
 
 
@@ -445,7 +445,7 @@ class OpenFrontend(Message):
     idle_timeout_s: float = 0.0
 
 
-class Admit(Message):
+class SetAccessPolicy(Message):
     """The access policy from now on (frontend/access/access_policy.py); sent before OpenFrontend and whenever it
     changes. The payload is JSON, with the secrets that the configuration refers to. No reply."""
 
@@ -459,7 +459,7 @@ class AttachDisk(Message):
     disk: str
 
 
-class DiskAway(Message):
+class DiskUnavailable(Message):
     """This disk is about to be marked: create no ledger until it has listed its ledgers again. Reply: Done."""
 
     disk: str
@@ -568,7 +568,7 @@ class GetLedger(Message):
     ledger: int
 
 
-class LedgerIs(Message):
+class LedgerInfo(Message):
     """A ledger on a disk. ``state``: records.encode_state in hex; ``payload``: its explicit LAC packet, or empty."""
 
     known: bool
@@ -580,7 +580,7 @@ EVERYTHING = [0, 0]
 """The log position before the first record."""
 
 
-class BeginArrival(Message):
+class StartImport(Message):
     """To the target's worker: start a copy of a ledger, which is not valid until it is committed. An earlier unfinished
     copy is started anew. ``state`` and ``payload`` as in LedgerIs. Reply: Done."""
 
@@ -609,7 +609,7 @@ class EntriesRead(Message):
     began: list[int]
 
 
-class TakeEntries(Message):
+class ImportEntries(Message):
     """To the target's worker: store the entries in the first ``size`` bytes of the one descriptor's file. Refused if no
     arrival of the ledger is in progress. Reply: Taken."""
 
@@ -617,13 +617,13 @@ class TakeEntries(Message):
     size: int
 
 
-class Taken(Message):
+class EntriesImported(Message):
     """``crowded``: nothing was stored because the disk is under backpressure; retry."""
 
     crowded: bool
 
 
-class LeaveLedger(Message):
+class SealExport(Message):
     """To the source's worker: every request for the ledger is done and answered; record durably that it is about to
     migrate to the disk ``target``. Nothing changes the ledger from here on. Reply: LedgerIs."""
 
@@ -631,7 +631,7 @@ class LeaveLedger(Message):
     target: str
 
 
-class EndArrival(Message):
+class CommitImport(Message):
     """To the target's worker. With ``commit``: the copy is the whole ledger, in this state; make it durable, and the
     ledger is on this disk from then on; refused if no arrival is in progress. Without: discard the copy, unless the
     ledger is on this disk already. ``state`` and ``payload`` as in LedgerIs. Reply: Arrived.
@@ -648,7 +648,7 @@ class Arrived(Message):
     at_home: bool
 
 
-class EndLeave(Message):
+class EndExport(Message):
     """To the source's worker: if the ledger is ``gone``, forget it durably; else it stays. Does nothing if the ledger
     is not about to leave. Reply: Done."""
 
@@ -656,11 +656,11 @@ class EndLeave(Message):
     gone: bool
 
 
-class ListMoves(Message):
+class ListMigrations(Message):
     """To a disk worker. Reply: MovesAre."""
 
 
-class MovesAre(Message):
+class MigrationList(Message):
     """``arriving``: ledgers that are being copied to the disk. ``leaving``: for each ledger that is about to leave, its
     id as text, the target disk."""
 
@@ -670,13 +670,13 @@ class MovesAre(Message):
 
 MOVES_ON_DISKS = (
     GetLedger,
-    BeginArrival,
+    StartImport,
     ReadLedger,
-    TakeEntries,
-    LeaveLedger,
-    EndArrival,
-    EndLeave,
-    ListMoves,
+    ImportEntries,
+    SealExport,
+    CommitImport,
+    EndExport,
+    ListMigrations,
 )
 
 
@@ -707,13 +707,13 @@ class MoveLedger(Message):
     since: list[int]
 
 
-class FindRoom(Message):
+class FindDisk(Message):
     """Repair worker to supervisor: asks for the target disk of the next ledger that leaves this disk. Reply: RoomIs."""
 
     disk: str
 
 
-class RoomIs(Message):
+class DiskSpaceReply(Message):
     """``disk``: the one with the most space; empty if there is none, with the reason in ``why``."""
 
     disk: str

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Protocol
 
 
-class Work(Protocol):
+class JobContext(Protocol):
     """Its pace, its progress, its end."""
 
     async def turn(

@@ -79,7 +79,7 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class Expected:
+class ProgressEstimate:
     """How much there is to do in all, as far as that is known."""
 
     ledgers: int | None = None
@@ -114,7 +114,7 @@ class Job:
     step: str = ""
     percent: float | None = None
     done: Amount = Amount()
-    expected: Expected = Expected()
+    expected: ProgressEstimate = ProgressEstimate()
     rate: Rate = Rate()
     eta_s: float | None = None
     counts: dict[str, int] = field(default_factory=dict)

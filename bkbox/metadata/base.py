@@ -27,7 +27,7 @@ from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.values import value
 from bkbox.errors import MetadataError
 from bkbox.metadata.loglists import LogLists
-from bkbox.metadata.maintenance import Rests
+from bkbox.metadata.maintenance import MaintenanceWindows
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.versioned import Versioned
 from bkbox.wire.metadata.ledger import LedgerMetadata
@@ -134,7 +134,7 @@ class MetadataStore(ABC):
 
     @property
     @abstractmethod
-    def rests(self) -> Rests:
+    def rests(self) -> MaintenanceWindows:
         """Bookies that were taken down for a while: see maintenance.py."""
 
     @property

@@ -21,7 +21,7 @@ from enum import Enum
 from pathlib import Path
 
 
-class Life(Enum):
+class ProcessIdentity(Enum):
     """What is known about a process."""
 
     ALIVE = "alive"
@@ -55,17 +55,17 @@ def this_process() -> Process:
     )
 
 
-def life_of(process: Process, observer: Process) -> Life:
+def life_of(process: Process, observer: Process) -> ProcessIdentity:
     """What ``observer``, the process that calls, can say about another one."""
     if process.boot_id != observer.boot_id:
-        return Life.DEAD
+        return ProcessIdentity.DEAD
     if process.pid_namespace != observer.pid_namespace:
-        return Life.UNKNOWN
+        return ProcessIdentity.UNKNOWN
     try:
         started = _start_time(process.pid)
     except OSError:
-        return Life.UNKNOWN
-    return Life.ALIVE if started == process.started else Life.DEAD
+        return ProcessIdentity.UNKNOWN
+    return ProcessIdentity.ALIVE if started == process.started else ProcessIdentity.DEAD
 
 
 def boottime_ms() -> int:

@@ -26,7 +26,7 @@ _FORMAT = 1
 
 
 @value
-class Rest:
+class MaintenanceWindow:
     """``until_ms``: when it is over. ``delay_s``: the delay that was set for Java's auditors, None where that was not
     needed; ``delay_before_s``: what it was before.
     """
@@ -36,18 +36,18 @@ class Rest:
     delay_before_s: int = 0
 
 
-class Rests(ABC):
+class MaintenanceWindows(ABC):
     """The rests of one cluster, those that are over included. Every method raises MetadataError."""
 
     java: UnderReplication | None
     """Where auditors of Java look, that share the cluster; None where there can be none."""
 
     @abstractmethod
-    async def all(self) -> dict[BookieId, Rest]:
+    async def all(self) -> dict[BookieId, MaintenanceWindow]:
         """Every bookie for which a rest is written down."""
 
     @abstractmethod
-    async def put(self, bookie: BookieId, rest: Rest) -> None:
+    async def put(self, bookie: BookieId, rest: MaintenanceWindow) -> None:
         """Write a rest down, in the place of one that is there."""
 
     @abstractmethod
@@ -55,32 +55,34 @@ class Rests(ABC):
         """One that is not there counts as removed."""
 
 
-async def resting(rests: Rests, now_ms: int) -> frozenset[BookieId]:
+async def resting(rests: MaintenanceWindows, now_ms: int) -> frozenset[BookieId]:
     """The bookies that rest now: they are not lost, whatever the lists of bookies say."""
     return frozenset(
         bookie for bookie, rest in (await rests.all()).items() if now_ms < rest.until_ms
     )
 
 
-async def begin(rests: Rests, bookie: BookieId, seconds: int, now_ms: int) -> Rest:
+async def begin(
+    rests: MaintenanceWindows, bookie: BookieId, seconds: int, now_ms: int
+) -> MaintenanceWindow:
     """Let a bookie rest from now on, for so long; a rest that it has is changed."""
     until_ms = now_ms + seconds * 1000
     if rests.java is None:
-        rest = Rest(until_ms)
+        rest = MaintenanceWindow(until_ms)
         await rests.put(bookie, rest)
         return rest
     found = await rests.java.recovery_delay()
     present_s = found.seconds if found is not None else 0
     ours = [each for each in (await rests.all()).values() if each.delay_s == present_s]
     delay_s = max(seconds, present_s)
-    rest = Rest(until_ms, delay_s, ours[0].delay_before_s if ours else present_s)
+    rest = MaintenanceWindow(until_ms, delay_s, ours[0].delay_before_s if ours else present_s)
     await rests.put(bookie, rest)  # first: what nobody has written down, nobody puts back
     if delay_s != present_s:  # the same value again would tell Java's auditor to begin
         await rests.java.set_recovery_delay_s(delay_s)
     return rest
 
 
-async def end(rests: Rests, bookie: BookieId, now_ms: int) -> bool:
+async def end(rests: MaintenanceWindows, bookie: BookieId, now_ms: int) -> bool:
     """End the rest of a bookie; whether it had one. The delay is put back with the last one, unless somebody has
     changed it meanwhile.
     """
@@ -97,14 +99,14 @@ async def end(rests: Rests, bookie: BookieId, now_ms: int) -> bool:
     return True
 
 
-async def end_those_over(rests: Rests, now_ms: int) -> None:
+async def end_those_over(rests: MaintenanceWindows, now_ms: int) -> None:
     """What is over is taken away. Anyone may do this at any time."""
     for bookie, rest in (await rests.all()).items():
         if rest.until_ms <= now_ms:
             await end(rests, bookie, now_ms)
 
 
-def encode(rest: Rest) -> bytes:
+def encode(rest: MaintenanceWindow) -> bytes:
     fields = {
         "format": _FORMAT,
         "until_ms": rest.until_ms,
@@ -114,7 +116,7 @@ def encode(rest: Rest) -> bytes:
     return json.dumps(fields, sort_keys=True).encode()
 
 
-def decode(data: bytes) -> Rest:
+def decode(data: bytes) -> MaintenanceWindow:
     """Raises EncodingError."""
     try:
         fields = json.loads(data)
@@ -127,6 +129,6 @@ def decode(data: bytes) -> Rest:
             "delay_s": int() | None as delay_s,
             "delay_before_s": int(delay_before_s),
         }:
-            return Rest(until_ms, delay_s, delay_before_s)
+            return MaintenanceWindow(until_ms, delay_s, delay_before_s)
         case _:
             raise EncodingError("a rest is not in a form that this version of bkbox reads")

@@ -27,7 +27,7 @@ from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.effects import Acked, AddTarget, SendAdds, Tokens
 from bkbox.protocol.events import AddsAnswered, Answer, NoAnswer, describe
 from bkbox.protocol.quorum import QuorumSizes
-from bkbox.protocol.unacked_positions import Holdings
+from bkbox.protocol.unacked_positions import UnackedPositions
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import Fragment
 
@@ -91,7 +91,7 @@ class Adds:
         self._deferred_sync = deferred_sync
         self._tokens = tokens
         self._write_sets = [sizes.write_set(entry) for entry in range(sizes.ensemble_size)]
-        self._holdings = Holdings(sizes)
+        self._holdings = UnackedPositions(sizes)
         self._runs: deque[_Run] = deque()
         self._sent: dict[int, _Sent] = {}
         # Position -> the last token given out before its bookie joined: what is not above it is

@@ -20,7 +20,7 @@ from bkbox.wire.codes import Evidence
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 
-class Prospect(Enum):
+class RecoveryOutlook(Enum):
     """What a recovery would do."""
 
     NOTHING = "the ledger is closed: there is nothing to recover"
@@ -40,7 +40,7 @@ class Diagnosis:
     """
 
     metadata: LedgerMetadata
-    prospect: Prospect
+    prospect: RecoveryOutlook
     lac: EntryId
     found: range
     end: EntryId | None = None
@@ -53,7 +53,7 @@ class Diagnosis:
 
     @property
     def stuck(self) -> bool:
-        return self.prospect not in (Prospect.NOTHING, Prospect.CLOSES)
+        return self.prospect not in (RecoveryOutlook.NOTHING, RecoveryOutlook.CLOSES)
 
     @property
     def reason(self) -> str:
@@ -68,9 +68,9 @@ class Diagnosis:
             f"recovery bears {sizes.ack_quorum - 1} such {_bookies(sizes.ack_quorum - 1)} in a write set "
             f"(AQ - 1), here there are {len(self.silent)}"
         )
-        if self.prospect is Prospect.NO_FENCE:
+        if self.prospect is RecoveryOutlook.NO_FENCE:
             return f"it cannot be fenced: of its last ensemble {silent}; {bears}"
-        if self.prospect is Prospect.NO_LENGTH:
+        if self.prospect is RecoveryOutlook.NO_LENGTH:
             return f"entry {self.entry} is acknowledged and no bookie gives it: {silent}"
         needed, of = sizes.negative_threshold, sizes.write_quorum
         return (
@@ -104,7 +104,7 @@ def diagnose(metadata: LedgerMetadata, reports: Reports) -> Diagnosis:
     nothing = range(lac + 1, lac + 1)
     if metadata.state is LedgerState.CLOSED:
         end = metadata.last_entry
-        return Diagnosis(metadata, Prospect.NOTHING, lac, nothing, end=end, end_at_least=end)
+        return Diagnosis(metadata, RecoveryOutlook.NOTHING, lac, nothing, end=end, end_at_least=end)
     sizes = QuorumSizes(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     ensemble = metadata.last_fragment.ensemble
     heard = {
@@ -115,7 +115,9 @@ def diagnose(metadata: LedgerMetadata, reports: Reports) -> Diagnosis:
     if not sizes.covered(heard):
         mute = [bookie for at, bookie in enumerate(ensemble) if at not in heard]
         why = {bookie: reports[bookie].silence for bookie in mute}
-        return _stopped(metadata, Prospect.NO_FENCE, reports, lac, nothing, None, ensemble, why)
+        return _stopped(
+            metadata, RecoveryOutlook.NO_FENCE, reports, lac, nothing, None, ensemble, why
+        )
     entry = EntryId(lac + 1)
     may_end: EntryId | None = None
     ends_at_lac = lac == NO_ENTRY or Evidence.POSITIVE in evidence_of(metadata, reports, lac)
@@ -133,13 +135,13 @@ def diagnose(metadata: LedgerMetadata, reports: Reports) -> Diagnosis:
     if outcome is ReadOutcome.NEGATIVE and entry == lac + 1 and not ends_at_lac:
         asked = write_set_of(metadata, lac)
         why = {bookie: reports[bookie].says(lac) for bookie in asked}
-        return _stopped(metadata, Prospect.NO_LENGTH, reports, lac, found, lac, asked, why)
+        return _stopped(metadata, RecoveryOutlook.NO_LENGTH, reports, lac, found, lac, asked, why)
     if may_end is None:
         why = _unknown(reports, asked, entry)
-        return _stopped(metadata, Prospect.NO_END, reports, lac, found, entry, asked, why)
+        return _stopped(metadata, RecoveryOutlook.NO_END, reports, lac, found, entry, asked, why)
     end = EntryId(entry - 1) if outcome is ReadOutcome.NEGATIVE else may_end
     kept = range(lac + 1, end + 1)
-    return Diagnosis(metadata, Prospect.CLOSES, lac, kept, end=end, end_at_least=may_end)
+    return Diagnosis(metadata, RecoveryOutlook.CLOSES, lac, kept, end=end, end_at_least=may_end)
 
 
 def _unknown(reports: Reports, bookies: Collection[BookieId], entry: int) -> dict[BookieId, str]:
@@ -152,7 +154,7 @@ def _unknown(reports: Reports, bookies: Collection[BookieId], entry: int) -> dic
 
 def _stopped(
     metadata: LedgerMetadata,
-    prospect: Prospect,
+    prospect: RecoveryOutlook,
     reports: Reports,
     lac: EntryId,
     found: range,
@@ -164,9 +166,9 @@ def _stopped(
     sizes = QuorumSizes(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     positions = {at for at, bookie in enumerate(asked) if bookie in limbo}
     match prospect:
-        case Prospect.NO_FENCE:
+        case RecoveryOutlook.NO_FENCE:
             forgotten = sizes.contain_ack_quorum(positions)
-        case Prospect.NO_END:
+        case RecoveryOutlook.NO_END:
             forgotten = len(positions) >= sizes.ack_quorum
         case _:
             forgotten = bool(limbo) and all(reports[bookie].alive for bookie in why)

@@ -71,14 +71,14 @@ class Force:
 
 
 @dataclass(frozen=True, slots=True)
-class BookieBack:
+class BookieRecovered:
     """Writer: this bookie can be tried (again), whether it failed before or is new."""
 
     bookie: BookieId
 
 
 @dataclass(frozen=True, slots=True)
-class Speculate:
+class SpeculativeRead:
     """Reader: no answer for a while; ask the next bookie without waiting longer."""
 
 
@@ -183,8 +183,8 @@ Event = (
     Append
     | Close
     | Force
-    | BookieBack
-    | Speculate
+    | BookieRecovered
+    | SpeculativeRead
     | AddsAnswered
     | ForceAnswered
     | ReadAnswered

@@ -23,7 +23,7 @@ from __future__ import annotations
 from bkbox.base.ids import EntryId
 from bkbox.errors import UnknownEntryError
 from bkbox.protocol.effects import Effect, Failed, Polled, SendPoll, Tokens
-from bkbox.protocol.events import Answer, PollAnswered, Speculate, describe
+from bkbox.protocol.events import Answer, PollAnswered, SpeculativeRead, describe
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.metadata.ledger import LedgerMetadata
@@ -54,10 +54,10 @@ class LongPoll:
     def start(self) -> list[Effect]:
         return self._ask_next()
 
-    def handle(self, event: PollAnswered | Speculate) -> list[Effect]:
+    def handle(self, event: PollAnswered | SpeculativeRead) -> list[Effect]:
         if self._done:
             return []
-        if isinstance(event, Speculate):
+        if isinstance(event, SpeculativeRead):
             return self._ask_next() if not self._time_is_up else []
         position = self._positions.pop(event.token, None)
         if position is None:

@@ -70,7 +70,7 @@ class Verdict(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class PlacementDecision:
     """A candidate's verdict. ``reason`` is empty for the chosen, ``weight`` None for the dropped."""
 
     candidate: Candidate
@@ -85,7 +85,7 @@ class Placement:
     that were relaxed, a sentence each."""
 
     ensemble: tuple[BookieId | None, ...]
-    judged: tuple[Judged, ...]
+    judged: tuple[PlacementDecision, ...]
     relaxed: tuple[str, ...]
 
     @property
@@ -344,13 +344,13 @@ def _judge(
     weight: float | None,
     chosen: Collection[BookieId],
     search: _Search,
-) -> Judged:
+) -> PlacementDecision:
     if why_dropped:
-        return Judged(candidate, Verdict.DROPPED, why_dropped, None)
+        return PlacementDecision(candidate, Verdict.DROPPED, why_dropped, None)
     if candidate.bookie in chosen:
-        return Judged(candidate, Verdict.CHOSEN, "", weight)
+        return PlacementDecision(candidate, Verdict.CHOSEN, "", weight)
     why = "not reached a moment ago" if candidate.suspect else search.why_not(candidate)
-    return Judged(candidate, Verdict.PASSED_OVER, why, weight)
+    return PlacementDecision(candidate, Verdict.PASSED_OVER, why, weight)
 
 
 def _suspects_used(

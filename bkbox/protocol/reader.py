@@ -22,14 +22,14 @@ from bkbox.protocol.events import (
     MetadataFailed,
     MetadataRead,
     ReadAnswered,
-    Speculate,
+    SpeculativeRead,
     describe,
 )
 from bkbox.protocol.quorum import ReadOutcome, read_outcome
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import write_set
 
-ReaderEvent = ReadAnswered | Speculate | MetadataRead | MetadataFailed
+ReaderEvent = ReadAnswered | SpeculativeRead | MetadataRead | MetadataFailed
 
 ReadOrder = Callable[[tuple[BookieId, ...]], tuple[BookieId, ...]]
 
@@ -78,7 +78,7 @@ class EntryReader:
         match event:
             case ReadAnswered():
                 return self._answered(event)
-            case Speculate():
+            case SpeculativeRead():
                 return self._ask_next() if self._failure is None else []
             case MetadataRead() if event.token == self._metadata_token:
                 return self._compare(event)

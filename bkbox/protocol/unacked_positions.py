@@ -12,7 +12,7 @@ from __future__ import annotations
 from bkbox.protocol.quorum import QuorumSizes
 
 
-class Holdings:
+class UnackedPositions:
     """Of one ensemble, which may change position by position; nothing is held at first."""
 
     __slots__ = ("_ack_quorum", "_beyond", "_size", "_upto", "_write_sets")

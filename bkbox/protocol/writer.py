@@ -67,7 +67,7 @@ from bkbox.protocol.effects import (
 from bkbox.protocol.events import (
     AddsAnswered,
     Append,
-    BookieBack,
+    BookieRecovered,
     Close,
     Force,
     ForceAnswered,
@@ -88,7 +88,7 @@ WriterEvent = (
     | Force
     | AddsAnswered
     | ForceAnswered
-    | BookieBack
+    | BookieRecovered
     | ReplacementsPicked
     | MetadataRead
     | MetadataWritten
@@ -198,7 +198,7 @@ class LedgerWriter:
             case Close():
                 self._closing = True
                 effects = []
-            case BookieBack():
+            case BookieRecovered():
                 effects = [*self._adds.bookie_back(event.bookie)]
                 self._ask_for_replacements = bool(self._adds.failed)
             case _:

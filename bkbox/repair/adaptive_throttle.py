@@ -29,7 +29,7 @@ _RESTED_S = 10
 _FIRST_REST_S = 3
 
 
-class Usual:
+class LatencyBaseline:
     """The latency baseline of the adds of one disk."""
 
     def __init__(self) -> None:
@@ -66,7 +66,7 @@ class Usual:
         return growth
 
 
-class Governor:
+class AdaptiveThrottle:
     """Computes the share, from SHARE_LEAST to 1."""
 
     def __init__(self, growth_max: float) -> None:

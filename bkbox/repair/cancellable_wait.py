@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable
 
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 
 _LISTEN_EVERY_S = 1.0
 
 
-async def rest(work: Work, until: Awaitable[None]) -> None:
+async def rest(work: JobContext, until: Awaitable[None]) -> None:
     """Wait for ``until``. Raises JobCancelledError."""
     waiting = asyncio.ensure_future(until)
     try:

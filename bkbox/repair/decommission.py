@@ -39,16 +39,16 @@ from bkbox.errors import (
     OperatorError,
 )
 from bkbox.ipc import messages
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol.decommission_plan import Departure, departure
 from bkbox.repair.bounded_gather import in_parallel
 from bkbox.repair.cancellable_wait import rest
 from bkbox.repair.context import Environment
 from bkbox.repair.operator_hints import advice_for
-from bkbox.repair.replication.ledger_replicator import Replicator
+from bkbox.repair.replication.ledger_replicator import LedgerReplicator
 from bkbox.repair.replication.replication_worker import ReplicationSettings, settings_of
-from bkbox.repair.replication.retry_schedule import Waits
+from bkbox.repair.replication.retry_schedule import RetrySchedule
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ _NAMED_MAX = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class DecommissionSurvey:
     """The work that a decommission has to do. ``mode``: 'writable', 'read-only', or 'down'."""
 
     bookie: BookieId
@@ -94,7 +94,7 @@ class Decommission:
 
     def __init__(
         self,
-        work: Work,
+        work: JobContext,
         store: MetadataStore,
         client: Client,
         bookie: BookieId,
@@ -116,11 +116,13 @@ class Decommission:
         self._retire = retire
         self._wall_ms = wall_ms
         self._now_s = monotonic_s
-        self._replicator = Replicator(store, client, me, settings.grace_s, wall_ms, monotonic_s)
-        self._waits = Waits(settings.retry_initial_s, settings.retry_max_s, rng)
+        self._replicator = LedgerReplicator(
+            store, client, me, settings.grace_s, wall_ms, monotonic_s
+        )
+        self._waits = RetrySchedule(settings.retry_initial_s, settings.retry_max_s, rng)
         self._done = 0
 
-    async def survey(self) -> Survey:
+    async def survey(self) -> DecommissionSurvey:
         """Examine the metadata of all ledgers; changes nothing. Raises OperatorError for a bookie that the cluster
         does not know.
         """
@@ -148,7 +150,7 @@ class Decommission:
                 f"no ledger names bookie {self._bookie}, it is not registered and has no cookie: there is nothing to "
                 f"decommission; `bkbox cluster list --all` shows the bookies that are known"
             )
-        return Survey(self._bookie, mode, has_cookie, tuple(found))
+        return DecommissionSurvey(self._bookie, mode, has_cookie, tuple(found))
 
     async def run(self, *, delete_cookie: bool) -> None:
         """Returns when no ledger names the bookie, and its cookie is deleted where that was asked for.
@@ -176,7 +178,7 @@ class Decommission:
             await self._delete_cookie()
         self._work.say(f"no ledger names bookie {self._bookie}")
 
-    async def _migrate(self, survey: Survey) -> None:
+    async def _migrate(self, survey: DecommissionSurvey) -> None:
         """Re-replicate ledgers until a scan of all ledgers finds the bookie in none."""
         if self._retire is not None:
             survey = await self.survey()  # writers went on until the bookie was read-only
@@ -206,7 +208,7 @@ class Decommission:
 
     # ---- ledgers ----------------------------------------------------------------------------
 
-    async def _pass_over(self, survey: Survey) -> None:
+    async def _pass_over(self, survey: DecommissionSurvey) -> None:
         now_s = self._now_s()
         due = [
             each.ledger
@@ -252,7 +254,7 @@ class Decommission:
         else:
             self._waits.failed(ledger, self._now_s())
 
-    def _refuse_if_stuck(self, survey: Survey) -> None:
+    def _refuse_if_stuck(self, survey: DecommissionSurvey) -> None:
         """Raise OperatorError where only failures are left that time does not repair."""
         left = [each.ledger for each in survey.ledgers]
         if left and all(self._waits.has_quarantined(ledger) for ledger in left):
@@ -281,7 +283,9 @@ def still_writable(bookie: BookieId) -> str:
     )
 
 
-async def decommission(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
+async def decommission(
+    work: JobContext, environment: Environment, arguments: dict[str, str]
+) -> None:
     """The job. ``arguments``: ``bookie``, and ``delete_cookie`` where its cookie is to be deleted, too."""
     bookie, supervisor = bookie_id(arguments["bookie"]), environment.supervisor
 

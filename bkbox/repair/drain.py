@@ -28,7 +28,7 @@ from bkbox.errors import (
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.messages import LIMBO
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
 from bkbox.repair.rate_limits import retry_wait_s
 
@@ -58,7 +58,7 @@ class _NoRoomError(_BlockedError):
     """No disk has space for this ledger, nor for any other."""
 
 
-async def drain(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
+async def drain(work: JobContext, environment: Environment, arguments: dict[str, str]) -> None:
     """The job. ``arguments``: ``disk``, a uuid."""
     drainer = _Drainer(work, environment, arguments["disk"])
     await drainer.tell(messages.Draining(disk=drainer.disk, wanted=True))
@@ -70,7 +70,7 @@ async def drain(work: Work, environment: Environment, arguments: dict[str, str])
 
 
 class _Drainer:
-    def __init__(self, work: Work, environment: Environment, disk: str) -> None:
+    def __init__(self, work: JobContext, environment: Environment, disk: str) -> None:
         self.disk = disk
         self._work = work
         self._environment = environment
@@ -156,10 +156,10 @@ class _Drainer:
             if name == self.disk or disk.closed:
                 continue
             with suppress(ConnectionLostError):
-                moves = await disk.call(messages.ListMoves())
-                assert isinstance(moves, messages.MovesAre)
+                moves = await disk.call(messages.ListMigrations())
+                assert isinstance(moves, messages.MigrationList)
                 for ledger in ledgers & set(moves.arriving):
-                    await disk.call(messages.EndArrival(ledger=ledger, commit=False))
+                    await disk.call(messages.CommitImport(ledger=ledger, commit=False))
 
     # ---- one ledger ---------------------------------------------------------------------------------
 
@@ -168,13 +168,13 @@ class _Drainer:
         the source.
         """
         found = await source.call(messages.GetLedger(ledger=ledger))
-        assert isinstance(found, messages.LedgerIs)
+        assert isinstance(found, messages.LedgerInfo)
         if not found.known:
             return
         name, target = await self._target()
         fd = os.memfd_create("bkbox-drain")
         try:
-            arrival = messages.BeginArrival(ledger=ledger, state=found.state, payload=found.payload)
+            arrival = messages.StartImport(ledger=ledger, state=found.state, payload=found.payload)
             await target.call(arrival)
             await self._bring_over(ledger, source, name, target, fd)
         except (ConnectionLostError, LedgerNotMovedError) as error:
@@ -192,11 +192,11 @@ class _Drainer:
     async def _let_go(self, ledger: int, target: AsyncChannel) -> None:
         """Drop the copy on the target, unless the ledger is assigned to the target by now."""
         with suppress(BkboxError):
-            await target.call(messages.EndArrival(ledger=ledger, commit=False))
+            await target.call(messages.CommitImport(ledger=ledger, commit=False))
 
     async def _target(self) -> tuple[str, AsyncChannel]:
-        room = await self.tell(messages.FindRoom(disk=self.disk))
-        assert isinstance(room, messages.RoomIs)
+        room = await self.tell(messages.FindDisk(disk=self.disk))
+        assert isinstance(room, messages.DiskSpaceReply)
         if not room.disk:
             raise _NoRoomError(room.why, _ROOM_ADVICE)
         target = self._environment.disks.get(room.disk)
@@ -249,8 +249,8 @@ class _Drainer:
 
     async def _store(self, ledger: int, size: int, target: AsyncChannel, fd: int) -> None:
         while size:
-            taken = await target.call(messages.TakeEntries(ledger=ledger, size=size), (fd,))
-            assert isinstance(taken, messages.Taken)
+            taken = await target.call(messages.ImportEntries(ledger=ledger, size=size), (fd,))
+            assert isinstance(taken, messages.EntriesImported)
             if not taken.crowded:
                 return
             await self._work.turn()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from bkbox.errors import JobCancelledError
 from bkbox.jobs.job import JobState
 from bkbox.repair.progress import Progress
-from bkbox.repair.rate_limits import Bucket, Pacer
+from bkbox.repair.rate_limits import Bucket, RateLimits
 
 _LOOK_AGAIN_S = 0.2
 """Seconds after which a waiting job checks its budget again: it may have been changed, and the job paused or
@@ -19,7 +19,7 @@ cancelled.
 """
 
 
-class _Wanted(NamedTuple):
+class _JobControl(NamedTuple):
     """A request for a turn: pieces of work, and their costs together."""
 
     pieces: int
@@ -36,7 +36,7 @@ class _Wanted(NamedTuple):
         """Bytes that count for the job's own limit."""
         return max(self.disk_bytes, self.network_bytes)
 
-    def within(self, own: float | None, shared: tuple[float | None, float | None]) -> _Wanted:
+    def within(self, own: float | None, shared: tuple[float | None, float | None]) -> _JobControl:
         """As many of the pieces as these rates, in bytes a second, cover in a second, and at least one."""
         sizes = (self.size, self.disk_bytes, self.network_bytes)
         part = min(
@@ -48,14 +48,14 @@ class _Wanted(NamedTuple):
             default=1.0,
         )
         count = max(1, int(self.pieces * min(1.0, part)))
-        return _Wanted(count, *(cost * count // self.pieces for cost in self.costs))
+        return _JobControl(count, *(cost * count // self.pieces for cost in self.costs))
 
 
-class RunningJob:
+class JobRun:
     """Implements ``Work``. Pieces of work of all jobs pass one after the other, in the order of their requests."""
 
     def __init__(
-        self, number: int, pacer: Pacer, gate: asyncio.Lock, monotonic_s: Callable[[], float]
+        self, number: int, pacer: RateLimits, gate: asyncio.Lock, monotonic_s: Callable[[], float]
     ) -> None:
         """``gate``: shared by all jobs, in front of ``pacer``."""
         self.number = number
@@ -111,14 +111,14 @@ class RunningJob:
         metadata_calls: int = 0,
     ) -> int:
         self._turn_s = self._now_s()
-        wanted = _Wanted(pieces, disk_bytes, network_bytes, metadata_calls)
+        wanted = _JobControl(pieces, disk_bytes, network_bytes, metadata_calls)
         async with self._own_gate if wanted.size else nullcontext():
             while (given := await self._try(wanted)) is None:
                 pass
         self._turn_s = self._now_s()
         return given
 
-    async def _try(self, wanted: _Wanted) -> int | None:
+    async def _try(self, wanted: _JobControl) -> int | None:
         """Try to get a turn; None where a pause, a cancel or another limit came while it waited at the shared gate."""
         await self._goes_on.wait()
         if self._cancelled:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.jobs.job import JobKind
 from bkbox.repair.context import Environment
 from bkbox.repair.decommission import decommission
@@ -17,7 +17,7 @@ from bkbox.repair.space.compaction import compact
 from bkbox.repair.space.gc import collect
 from bkbox.repair.space.scrub import scrub
 
-Code = Callable[[Work, Environment, dict[str, str]], Awaitable[None]]
+Code = Callable[[JobContext, Environment, dict[str, str]], Awaitable[None]]
 
 JOBS: dict[JobKind, Code] = {
     JobKind.DRAIN: drain,

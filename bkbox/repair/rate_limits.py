@@ -50,7 +50,7 @@ class Bucket:
             self._level = min(self._rate, self._level + passed * self._rate)
 
 
-class Pacer:
+class RateLimits:
     """The rate limits that all jobs share: bytes of the disks, bytes of the network, calls of the metadata store,
     each per second and 0 for no bound.
 

@@ -16,11 +16,11 @@ from bkbox.errors import BkboxError, JobCancelledError, JobRefusedError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.jobs.job import JobAction, JobKind, JobState
-from bkbox.repair.adaptive_throttle import SHARE_LEAST, Governor, Usual
+from bkbox.repair.adaptive_throttle import SHARE_LEAST, AdaptiveThrottle, LatencyBaseline
 from bkbox.repair.context import Environment
-from bkbox.repair.job_run import RunningJob
+from bkbox.repair.job_run import JobRun
 from bkbox.repair.jobs import Code
-from bkbox.repair.rate_limits import Pacer
+from bkbox.repair.rate_limits import RateLimits
 
 log = logging.getLogger(__name__)
 
@@ -42,15 +42,15 @@ class Scheduler:
         self._environment = environment
         self._code = code
         self._report = report
-        self._pacer = Pacer(
+        self._pacer = RateLimits(
             order.disk_bytes_per_second,
             order.network_bytes_per_second,
             order.metadata_calls_per_second,
         )
-        self._governor = Governor(order.p99_growth_max)
-        self._usual: dict[str, Usual] = {}
+        self._governor = AdaptiveThrottle(order.p99_growth_max)
+        self._usual: dict[str, LatencyBaseline] = {}
         self._gate = asyncio.Lock()
-        self._running: dict[int, RunningJob] = {}
+        self._running: dict[int, JobRun] = {}
         self._told: dict[int, dict[str, Any]] = {}
         self._tasks: dict[int, asyncio.Task[None]] = {}
         self._busy = asyncio.Event()
@@ -61,14 +61,14 @@ class Scheduler:
         """Start a job; one that runs already goes on."""
         if order.id in self._running:
             return
-        job = RunningJob(order.id, self._pacer, self._gate, self._environment.monotonic_s)
+        job = JobRun(order.id, self._pacer, self._gate, self._environment.monotonic_s)
         self._running[order.id] = job
         self._tasks[order.id] = task = asyncio.ensure_future(self._run(job, order))
         task.add_done_callback(lambda done: self._ended(order.id, done))
         self._busy.set()
         self._report(job.report())
 
-    async def _run(self, job: RunningJob, order: messages.StartJob) -> None:
+    async def _run(self, job: JobRun, order: messages.StartJob) -> None:
         code = self._code.get(JobKind(order.kind))
         if code is None:
             raise JobRefusedError(
@@ -139,7 +139,7 @@ class Scheduler:
             for job in list(self._running.values()):
                 self._tell(job)
 
-    def _tell(self, job: RunningJob) -> None:
+    def _tell(self, job: JobRun) -> None:
         values = job.report()
         if self._told.get(job.number) != values:
             self._told[job.number] = values
@@ -160,7 +160,7 @@ class Scheduler:
             growth, unknown = 1.0, False
             for (name, _disk), found in zip(disks, latencies, strict=True):
                 if found is not None:
-                    usual = self._usual.setdefault(name, Usual())
+                    usual = self._usual.setdefault(name, LatencyBaseline())
                     growth = max(growth, usual.growth(found.adds, found.p99_us, rest=rest))
                     unknown = unknown or usual.is_unknown
             self._pacer.give(self._governor.second_passed(growth, unknown=unknown), now_s)

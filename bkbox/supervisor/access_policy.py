@@ -16,20 +16,20 @@ from typing import TYPE_CHECKING
 
 from bkbox.config.schema import Config
 from bkbox.errors import BootError
-from bkbox.frontend.access.access_policy import OFF, Admittance
+from bkbox.frontend.access.access_policy import OFF, AccessPolicy
 from bkbox.ipc.channel import MESSAGE_BYTES_MAX
-from bkbox.ipc.messages import Admit
+from bkbox.ipc.messages import SetAccessPolicy
 from bkbox.security.secret_files import read_secret, read_text, read_users
 
 if TYPE_CHECKING:
-    from bkbox.api.admin.tcp_access import Door
+    from bkbox.api.admin.tcp_access import TcpAccess
 
 log = logging.getLogger(__name__)
 
 _LOOK_EVERY_S = 5.0
 
 
-def order_of(config: Config) -> Admit:
+def order_of(config: Config) -> SetAccessPolicy:
     """Raises BootError for files that cannot be used."""
     if "sasl" in config.auth:
         log.warning(
@@ -53,8 +53,8 @@ def order_of(config: Config) -> Admit:
         raise BootError(
             f"certificates and users come to {len(payload)} bytes: {MESSAGE_BYTES_MAX - 1024} are allowed"
         )
-    Admittance.from_order(payload)  # raises for what the front-end could not use
-    return Admit(payload=payload)
+    AccessPolicy.from_order(payload)  # raises for what the front-end could not use
+    return SetAccessPolicy(payload=payload)
 
 
 def files_of(config: Config) -> dict[str, tuple[str, Callable[[], object]]]:
@@ -89,7 +89,7 @@ def _users(path: Path | None) -> dict[str, str]:
     return read_users(path, "auth_users_file")
 
 
-def _door(config: Config) -> Door | None:
+def _door(config: Config) -> TcpAccess | None:
     if not config.http_listen:
         return None
     from bkbox.api.admin.tcp_access import door_of
@@ -102,8 +102,8 @@ class Credentials:
     one."""
 
     def __init__(self) -> None:
-        self.order = Admit()
-        self.door: Door | None = None
+        self.order = SetAccessPolicy()
+        self.door: TcpAccess | None = None
         self._seen: dict[Path, _State] = {}
         self._next_s = 0.0
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bkbox.supervisor.children.child_pool import Nursery
     from bkbox.supervisor.children.process import Child
     from bkbox.supervisor.disks.disks import Disk
-    from bkbox.supervisor.quotas import QuotaNews
+    from bkbox.supervisor.quotas import QuotaState
 
     class ReloadingBookie(Protocol):
         """Who has to hear of a configuration that changed."""
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
         @property
         def nursery(self) -> Nursery: ...
         @property
-        def quotas(self) -> QuotaNews: ...
+        def quotas(self) -> QuotaState: ...
         @property
         def repair(self) -> Child | None: ...
         def tell_credentials(self) -> None: ...

@@ -38,7 +38,7 @@ from bkbox.storage.disk import dirty_marker as markers
 from bkbox.storage.disk.lock import DiskLock
 from bkbox.storage.files import Files
 from bkbox.supervisor.boot import cookies
-from bkbox.supervisor.boot.startup_resources import Ground
+from bkbox.supervisor.boot.startup_resources import StartupResources
 from bkbox.supervisor.disks import drain_marker
 from bkbox.supervisor.disks.disk_inspection import Directory, DirState
 from bkbox.supervisor.disks.disks import Disk
@@ -56,8 +56,8 @@ if TYPE_CHECKING:
 
         def use_folder(self, path: Path) -> None: ...
         def begin_run(self, disk: Disk) -> None: ...
-        def keep_disk(self, base: Ground, disk: Disk) -> None: ...
-        async def bring_up(self, base: Ground, disk: Disk) -> None: ...
+        def keep_disk(self, base: StartupResources, disk: Disk) -> None: ...
+        async def bring_up(self, base: StartupResources, disk: Disk) -> None: ...
         async def answer_on(self, path: Path) -> None: ...
 
 
@@ -69,7 +69,7 @@ _END_S = 5.0
 class DiskChanges:
     """Disk changes of one running bookie. A refused change raises DiskChangeError and has changed nothing."""
 
-    def __init__(self, bookie: ChangingBookie, base: Ground, files: Files) -> None:
+    def __init__(self, bookie: ChangingBookie, base: StartupResources, files: Files) -> None:
         self._bookie = bookie
         self._base = base
         self._files = files
@@ -293,8 +293,8 @@ class DiskChanges:
             for ledger, _flags in messages.LEDGER_ITEM.iter_unpack(page.payload):
                 left, after = left + 1, ledger
             more = page.more
-        moves = await disk.call(messages.ListMoves(), ANSWER_S)
-        assert isinstance(moves, messages.MovesAre)
+        moves = await disk.call(messages.ListMigrations(), ANSWER_S)
+        assert isinstance(moves, messages.MigrationList)
         left += len(moves.leaving)
         if left:
             raise DiskChangeError(

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
         frontend: Child | None
 
 
-class QuotaNews:
+class QuotaState:
     """The last word of the repair worker; it stands while that one is away, or does not know better.
 
     ``use``: who has how much; ``problem`` is that of the last look.

@@ -34,7 +34,7 @@ from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.mounts import mount_identity
 from bkbox.base.ids import BookieId
-from bkbox.base.logs.rate_limited import Seldom
+from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.config.schema import Config, address_of
 from bkbox.config.values import join_address
 from bkbox.errors import (
@@ -48,7 +48,7 @@ from bkbox.errors import (
 from bkbox.ipc import channel, link, messages
 from bkbox.metadata.base import Registration
 from bkbox.storage.disk import dirty_marker as markers
-from bkbox.storage.disk.dirty_marker import Run
+from bkbox.storage.disk.dirty_marker import Incarnation
 from bkbox.storage.disk.folder import GuardedFiles
 from bkbox.storage.disk.reserve import make_room
 from bkbox.storage.files import Files
@@ -57,11 +57,11 @@ from bkbox.supervisor import repair_config
 from bkbox.supervisor.access_policy import Credentials
 from bkbox.supervisor.boot import cookies, open_disk, startup_resources
 from bkbox.supervisor.boot.phase_one import PhaseOne
-from bkbox.supervisor.boot.startup_resources import Ground
+from bkbox.supervisor.boot.startup_resources import StartupResources
 from bkbox.supervisor.boot.witnessing import Witnessing
 from bkbox.supervisor.children.child_pool import Nursery
 from bkbox.supervisor.children.process import Child, Exit
-from bkbox.supervisor.children.restart_policy import Keeper
+from bkbox.supervisor.children.restart_policy import ChildSupervisor
 from bkbox.supervisor.disk_changes import DiskChanges
 from bkbox.supervisor.disks import sidelined
 from bkbox.supervisor.disks.disk_inspection import stamp
@@ -71,18 +71,18 @@ from bkbox.supervisor.disks.duplicate_placement import settle_homes
 from bkbox.supervisor.disks.ledger_checks import LedgerChecks
 from bkbox.supervisor.disks.ledger_migration import Moving
 from bkbox.supervisor.disks.placement_updates import news_of_room
-from bkbox.supervisor.disks.readonly_requests import Intents
-from bkbox.supervisor.quotas import QuotaNews
+from bkbox.supervisor.disks.readonly_requests import ReadOnlyRequests
+from bkbox.supervisor.quotas import QuotaState
 from bkbox.supervisor.service.child_progress import Progress
 from bkbox.supervisor.service.mdns import announced
 from bkbox.supervisor.service.sd_notify import ServiceManager
 from bkbox.supervisor.service.service_info import service_info_of
-from bkbox.supervisor.service.systemd_watchdog import Attendance, look_every_s
+from bkbox.supervisor.service.systemd_watchdog import WatchdogNotifier, look_every_s
 
 if TYPE_CHECKING:
     from bkbox.api.admin.routes import Route
     from bkbox.api.admin.status import BookieState
-    from bkbox.api.admin.tcp_access import Door
+    from bkbox.api.admin.tcp_access import TcpAccess
     from bkbox.metadata.base import MetadataStore
     from bkbox.supervisor.jobs import Jobs
 
@@ -144,24 +144,24 @@ class Supervisor:
         self._on_ready = on_ready
         manager = manager or ServiceManager()
         self.progress = Progress(self, look_every_s(manager))
-        self._attendance = Attendance(self, manager, files, self.progress)
-        self._run = Run(
+        self._attendance = WatchdogNotifier(self, manager, files, self.progress)
+        self._run = Incarnation(
             kernel_boot_id(), AckAfter(config.ack_after), str(uuid.uuid4()), marks_active=True
         )
         self.witnessing = Witnessing(files, self._bookie, config.run_dir)
         self.moving = Moving(lambda: self.frontend)
         self.changes: DiskChanges | None = None
-        self.intents = Intents(self, files)
-        self.quotas = QuotaNews(self)
+        self.intents = ReadOnlyRequests(self, files)
+        self.quotas = QuotaState(self)
         self._stack = contextlib.AsyncExitStack()
-        self._base: Ground | None = None
+        self._base: StartupResources | None = None
         self._routes_of = routes_of
         self._table: tuple[Route, ...] | None = None
         self.credentials = Credentials()
         self._stopping = asyncio.Event()
         self._failure: BkboxError | None = None
         self._registration: Registration | None = None
-        self._keeper = Keeper(
+        self._keeper = ChildSupervisor(
             config.restart_backoff_initial_s,
             config.restart_backoff_max_s,
             random.Random(),  # noqa: S311 jitter only
@@ -220,7 +220,7 @@ class Supervisor:
 
         config_reload.on_hangup(self, os.environ)
 
-    def _admin_door(self) -> Door:
+    def _admin_door(self) -> TcpAccess:
         assert self.credentials.door is not None
         return self.credentials.door
 
@@ -249,7 +249,7 @@ class Supervisor:
 
     # ---- start --------------------------------------------------------------------------------------
 
-    async def _start(self, base: Ground) -> None:
+    async def _start(self, base: StartupResources) -> None:
         await self._when_available(
             "generation", lambda: self.witnessing.begin(base.store, self.disks)
         )
@@ -294,7 +294,7 @@ class Supervisor:
         with sidelined.guarded(disk):
             await self._open(disk)
 
-    async def _account_for_losses(self, base: Ground, opened: list[Disk]) -> None:
+    async def _account_for_losses(self, base: StartupResources, opened: list[Disk]) -> None:
         """Phase one where one of the disks just opened may have lost something; then they may serve, and so may those
         that waited for them."""
         async with self.moving.lock:
@@ -318,7 +318,7 @@ class Supervisor:
                     await open_disk.settle(disk, self._files)
                     self.witnessing.settle(disk, self.disks)
 
-    async def _stamp_replaced(self, base: Ground) -> None:
+    async def _stamp_replaced(self, base: StartupResources) -> None:
         """Once all that replace a lost disk are accounted for."""
         replaced = [disk for disk in self.disks if disk.needs_stamp]
         if replaced and all(disk.settled for disk in replaced):
@@ -335,7 +335,7 @@ class Supervisor:
                 log.error("%s begins again: %s", phase, error)
                 await asyncio.sleep(_METADATA_AGAIN_S)
 
-    async def _stamp(self, base: Ground) -> None:
+    async def _stamp(self, base: StartupResources) -> None:
         """Cookies of replaced disks, held back until phase one was durable."""
         from bkbox.supervisor.boot.cookie_repair import write_to_metadata  # it can format disks
 
@@ -346,7 +346,7 @@ class Supervisor:
                 disk.needs_stamp = False
         await write_to_metadata(base.store, evidence)
 
-    async def _start_frontend(self, base: Ground) -> None:
+    async def _start_frontend(self, base: StartupResources) -> None:
         listening = asyncio.Event()
 
         def says(message: messages.Message, _fds: list[int]) -> None:
@@ -360,7 +360,7 @@ class Supervisor:
             disk.listed = False
         begun = self.nursery.take("frontend", self.config.bookie_id)
         self.frontend = frontend = Child(begun, self.listen, says)
-        checks = LedgerChecks(base.store, frontend.control.send, Seldom(log, time.monotonic))
+        checks = LedgerChecks(base.store, frontend.control.send, RateLimited(log, time.monotonic))
         order = messages.OpenFrontend(
             frame_bytes_max=self.config.frame_bytes_max,
             connection_inflight_bytes_max=self.config.connection_inflight_bytes_max,
@@ -396,14 +396,14 @@ class Supervisor:
             return
         if disk.in_doubt:
             return  # see ``_watch``
-        disk.child.control.send(messages.StayReadOnly(reasons=self.intents.of(disk)))
+        disk.child.control.send(messages.SetReadOnlyReasons(reasons=self.intents.of(disk)))
         front, back = link.pair()
         with front, back:
             disk.child.control.send(messages.AttachFrontend(), [back.fileno()])
             self.frontend.control.send(messages.AttachDisk(disk=disk.uuid), [front.fileno()])
         disk.in_service = disk.listed = True
 
-    async def _register(self, base: Ground) -> None:
+    async def _register(self, base: StartupResources) -> None:
         info = service_info_of(self.config, self.listen, self.http_listen)
         read_only = await self._read_only()
         self._registration = await base.store.register(self._bookie, info, read_only=read_only)
@@ -438,7 +438,7 @@ class Supervisor:
 
     # ---- while it runs ------------------------------------------------------------------------------
 
-    def _keep_children(self, base: Ground) -> None:
+    def _keep_children(self, base: StartupResources) -> None:
         self.changes = DiskChanges(self, base, self._files)
         for disk in self.disks:
             self.keep_disk(base, disk)
@@ -470,7 +470,7 @@ class Supervisor:
         self._keeper.keep("the repair worker", repair, lost_repair, revive_repair)
         self._keeper.run(self._watch())
 
-    async def bring_up(self, base: Ground, disk: Disk) -> None:
+    async def bring_up(self, base: StartupResources, disk: Disk) -> None:
         """Start the worker of a disk that is in use already, and put it into service. Raises what went wrong, with the
         worker ended."""
         try:
@@ -511,7 +511,7 @@ class Supervisor:
         self.intents.carry_over(disk)
         disk.begun = True
 
-    def _run_on(self, disk: Disk) -> Run:
+    def _run_on(self, disk: Disk) -> Incarnation:
         """This run, as it is on a disk now. A mount that nothing is known of is like no other."""
         mount = self.mount_identity(disk.path) or f"not known {uuid.uuid4()}"
         return replace(self._run, mount=mount)
@@ -550,7 +550,7 @@ class Supervisor:
         journal = self.config.journal
         return [disk.path] if journal is None else [disk.path, journal]
 
-    def keep_disk(self, base: Ground, disk: Disk) -> None:
+    def keep_disk(self, base: StartupResources, disk: Disk) -> None:
         """Bring the worker back whenever it ends, until ``disk.keeping`` is cancelled."""
 
         def ended(_exit: Exit) -> None:
@@ -573,10 +573,10 @@ class Supervisor:
             with contextlib.suppress(
                 ConnectionLostError
             ):  # the next front-end has not listed this disk
-                await self.frontend.control.call(messages.DiskAway(disk=disk.uuid))
+                await self.frontend.control.call(messages.DiskUnavailable(disk=disk.uuid))
 
     def _disk_says(self, disk: Disk, message: messages.Message) -> None:
-        if isinstance(message, messages.DiskTrouble):
+        if isinstance(message, messages.DiskFailed):
             disk.trouble = message.reason
             self.witnessing.fail(disk, self.disks, message.reason)
             log.error("disk %s failed and takes no more writes: %s", disk.path, message.reason)
@@ -657,7 +657,7 @@ class Supervisor:
             self._table = self._routes_of(self, self._base.store, self._files, self._stack)
         return self._table
 
-    async def _run_jobs(self, base: Ground) -> None:
+    async def _run_jobs(self, base: StartupResources) -> None:
         from bkbox.supervisor.job_file import JobFile  # once the bookie is up
         from bkbox.supervisor.jobs import Jobs
         from bkbox.supervisor.service.expired_maintenance import end_rests

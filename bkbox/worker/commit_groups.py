@@ -1,6 +1,6 @@
 """Groups of requests in flight through a disk worker: taken, written, waited for, answered; and the background work.
 
-Group commit works by overlap. At most one sync is in flight, on a thread of its own; what is taken and written
+RequestGroup commit works by overlap. At most one sync is in flight, on a thread of its own; what is taken and written
 meanwhile is covered by the next one. A small sync runs at once on the worker's own thread: the disk takes hardly longer
 for it than for nothing, and handing it over would cost more than the overlap could save.
 
@@ -26,12 +26,12 @@ from functools import partial
 from typing import NamedTuple
 
 from bkbox.base.logs.trace import UNDER_WAY
-from bkbox.bookie.bookie import Bookie, Work
+from bkbox.bookie.bookie import Bookie, CommitGroup
 from bkbox.errors import BugError, DiskError, EncodingError, FrameError
 from bkbox.storage.disk.checkpointing import Checkpointing, Sync
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.log.records import Location
-from bkbox.worker.frontend_link import FrontLink, Group
+from bkbox.worker.frontend_link import FrontLink, RequestGroup
 from bkbox.worker.stages import Stages
 
 log = logging.getLogger(__name__)
@@ -67,11 +67,11 @@ class _Taken(NamedTuple):
     """A group that was written, and the link that its responses go to."""
 
     front: FrontLink
-    group: Group
-    work: Work
+    group: RequestGroup
+    work: CommitGroup
 
 
-class _Behind:
+class _BackgroundTask:
     """A background task: its call, and what the worker does when it has ended."""
 
     __slots__ = ("ended", "future")
@@ -81,11 +81,11 @@ class _Behind:
         self.ended: Callable[[], None] | None = None
 
 
-def _connections(groups: Iterable[Group]) -> list[int]:
+def _connections(groups: Iterable[RequestGroup]) -> list[int]:
     return [segment[0] for group in groups for segment in group.segments]
 
 
-class Groups:
+class CommitGroups:
     """The groups of one disk. ``fileno`` becomes readable when a background task has ended; the worker then calls
     ``ended``."""
 
@@ -111,8 +111,12 @@ class Groups:
         self._checkpoint: Checkpointing | None = None
         self._checkpoint_refused = False
         self._late: list[_Taken] = []
-        self._syncing, self._checkpointing, self._writeback = _Behind(), _Behind(), _Behind()
-        self._reading, self._marking = _Behind(), _Behind()
+        self._syncing, self._checkpointing, self._writeback = (
+            _BackgroundTask(),
+            _BackgroundTask(),
+            _BackgroundTask(),
+        )
+        self._reading, self._marking = _BackgroundTask(), _BackgroundTask()
         self._appended_us = self._unmarked_us = self._marked_us = ticks_us()
         self._rested_at: Location | None = None
         """End of the log when an idle disk had nothing left to do."""
@@ -448,7 +452,9 @@ class Groups:
         except DiskError as error:
             log.error("checkpoint: %s", error)
 
-    def _start(self, behind: _Behind, call: Callable[[], None], ended: Callable[[], None]) -> None:
+    def _start(
+        self, behind: _BackgroundTask, call: Callable[[], None], ended: Callable[[], None]
+    ) -> None:
         behind.ended = ended
         behind.future = self._threads.submit(call)
         behind.future.add_done_callback(lambda _future: os.eventfd_write(self._event, 1))
@@ -470,7 +476,7 @@ class Groups:
                 assert behind.ended is not None
                 behind.ended()
 
-    def _behind(self) -> tuple[_Behind, ...]:
+    def _behind(self) -> tuple[_BackgroundTask, ...]:
         return (
             self._syncing,
             self._checkpointing,

@@ -12,7 +12,7 @@ from bkbox.ipc import messages
 from bkbox.ipc.messages import ACTIVE, FENCED, LIMBO, PAGE_ITEMS, Message
 from bkbox.storage.disk.disk import DiskStore, ReplayReport
 from bkbox.storage.log.records import LedgerRecord
-from bkbox.worker.commit_groups import Groups
+from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.stages import Stages
 
 ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
@@ -35,7 +35,7 @@ def opened(store: DiskStore, report: ReplayReport, rebuilt: str = "") -> message
     )
 
 
-def stopped(store: DiskStore | None, groups: Groups | None) -> messages.Stopped:
+def stopped(store: DiskStore | None, groups: CommitGroups | None) -> messages.Stopped:
     """Close an open disk in order, and report whether that left it clean."""
     if store is None:
         return messages.Stopped(clean=True)
@@ -76,7 +76,7 @@ class Calls:
             return self._check(call)
         if isinstance(call, messages.ClearLimbo):
             return self._clear_limbo(call)
-        if isinstance(call, messages.Settle):
+        if isinstance(call, messages.ClearDirtyMarker):
             self._store.settle()
             return messages.Done()
         if isinstance(call, messages.GetStats):

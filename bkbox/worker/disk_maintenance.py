@@ -27,9 +27,9 @@ from bkbox.storage.entries.ledger_usage import LedgerBytes
 from bkbox.storage.files import Files
 from bkbox.storage.log.records import LedgerRecord
 from bkbox.storage.maintenance.compaction import STATE_BYTES, Compaction, remove_segment
-from bkbox.storage.maintenance.index_scan import Survey
+from bkbox.storage.maintenance.index_scan import IndexScan
 from bkbox.storage.maintenance.scrub import ScrubState, read_scrub, verify, write_scrub
-from bkbox.worker.commit_groups import Groups
+from bkbox.worker.commit_groups import CommitGroups
 
 log = logging.getLogger(__name__)
 
@@ -53,7 +53,7 @@ OpenFolder = Callable[[], AbstractContextManager[Path]]
 ListLedgers = Callable[[int], Iterator[tuple[int, LedgerRecord]]]
 
 
-class Space:
+class DiskMaintenance:
     """Space maintenance of one disk."""
 
     def __init__(
@@ -62,7 +62,7 @@ class Space:
         disk: Path,
         store: DiskStore,
         bookie: Bookie,
-        groups: Groups,
+        groups: CommitGroups,
         ledgers: ListLedgers,
         reserve_bytes: int,
         open_folder: OpenFolder | None = None,
@@ -76,8 +76,8 @@ class Space:
         self._bookie = bookie
         self._groups = groups
         self._ledgers = ledgers
-        self._survey: Survey | None = None
-        self._surveyed: Survey | None = None
+        self._survey: IndexScan | None = None
+        self._surveyed: IndexScan | None = None
         self._compaction: Compaction | None = None
         self._copied: dict[int, Compaction] = {}
         self._bytes = LedgerBytes(store.log)
@@ -153,9 +153,9 @@ class Space:
                 return self._remove(call)
             case messages.ScrubSegment():
                 return self._verify(call)
-            case messages.NoteScrub():
+            case messages.RecordScrub():
                 return self._note_scrub(call)
-            case messages.NoteCompared():
+            case messages.RecordComparison():
                 self._scrub = replaced(self._scrub, ledger=call.ledger)
                 write_scrub(self._files, self._disk, self._scrub)
                 return messages.Done()
@@ -276,7 +276,7 @@ class Space:
             bad: dict[int, list[tuple[int, int]]] = {}
             for segment, start, end in messages.REGION_ITEM.iter_unpack(call.payload):
                 bad.setdefault(segment, []).append((start, end))
-            self._survey = Survey(self._store, bad)
+            self._survey = IndexScan(self._store, bad)
         survey = self._survey
         if survey is None:
             raise BugError("a survey that nobody has begun is not gone on with")
@@ -416,7 +416,7 @@ class Space:
             ),
         )
 
-    def _note_scrub(self, call: messages.NoteScrub) -> messages.Done:
+    def _note_scrub(self, call: messages.RecordScrub) -> messages.Done:
         before = self._scrub
         others = [each for each in before.bad if each[0] != call.segment - 1]
         bad = sorted([*others, *((segment, start, end) for segment, start, end in call.bad)])

@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
+class OpenedDisk:
     """An open disk; ``rebuilt``: why its index was rebuilt, empty if it was not."""
 
     store: DiskStore
@@ -42,7 +42,7 @@ class Opening:
     wall_ms: Callable[[], int]
     ticks_us: Callable[[], int]
 
-    def run(self, progress: Progress) -> Opened:
+    def run(self, progress: Progress) -> OpenedDisk:
         """Open the disk. Raises BootError, DamagedError, FormatVersionError, DiskError."""
         try:
             return self._once()
@@ -56,7 +56,7 @@ class Opening:
             log.error("disk %s: cannot be read: %s", disk, what)
         return replace(self._once(), rebuilt=why)
 
-    def _once(self) -> Opened:
+    def _once(self) -> OpenedDisk:
         order = self.order
         make_room(self.files, Path(order.path))
         store = DiskStore.open(
@@ -79,4 +79,4 @@ class Opening:
         except IndexDamagedError:
             store.abandon()
             raise
-        return Opened(store, bookie, report)
+        return OpenedDisk(store, bookie, report)

@@ -13,9 +13,9 @@ from collections.abc import Iterable
 
 from bkbox.ipc import link
 from bkbox.ipc.slots import SLOT_BYTES, SlotArea
-from bkbox.worker.response_sender import Group, ResponseSender
+from bkbox.worker.response_sender import RequestGroup, ResponseSender
 
-__all__ = ["FrontLink", "Group"]
+__all__ = ["FrontLink", "RequestGroup"]
 
 _IDS_PER_PAGE = SLOT_BYTES // 8
 

@@ -36,7 +36,7 @@ from bkbox.storage.log.records import (
     entry_record,
     lac_record,
 )
-from bkbox.worker.commit_groups import Groups
+from bkbox.worker.commit_groups import CommitGroups
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +61,7 @@ class _Pass:
         self.entries: Iterator[int] = store.changed_since(ledger, Location(segment, offset, 0))
 
 
-class Moves:
+class LedgerMigrations:
     """The migrations of one disk."""
 
     def __init__(
@@ -70,7 +70,7 @@ class Moves:
         disk: Path,
         store: DiskStore,
         bookie: Bookie,
-        groups: Groups,
+        groups: CommitGroups,
         ticks_us: Callable[[], int],
     ) -> None:
         """Forgets ledgers that had been arriving. DamagedError if MOVES cannot be read, DiskError."""
@@ -144,31 +144,31 @@ class Moves:
         match call:
             case messages.GetLedger():
                 return self._state(call.ledger)
-            case messages.BeginArrival():
+            case messages.StartImport():
                 return self._begin_arrival(call)
             case messages.ReadLedger():
                 return self._read_ledger(call, fds[0])
-            case messages.TakeEntries():
+            case messages.ImportEntries():
                 return self._take(call, fds[0])
-            case messages.LeaveLedger():
+            case messages.SealExport():
                 return self._leave(call)
-            case messages.EndArrival():
+            case messages.CommitImport():
                 return self._commit(call) if call.commit else self._drop_arrival(call.ledger)
-            case messages.EndLeave():
+            case messages.EndExport():
                 return self._end_leave(call)
-            case messages.ListMoves():
+            case messages.ListMigrations():
                 leaving = {str(ledger): disk for ledger, disk in self._leaving.items()}
-                return messages.MovesAre(arriving=sorted(self._arriving), leaving=leaving)
+                return messages.MigrationList(arriving=sorted(self._arriving), leaving=leaving)
             case _:
                 raise BugError(f"no part of a move: {type(call).__name__}")
 
-    def _state(self, ledger: int) -> messages.LedgerIs:
+    def _state(self, ledger: int) -> messages.LedgerInfo:
         record = self._bookie.ledgers.record(ledger)
         if record is None or self._is_away(ledger):
-            return messages.LedgerIs(known=False)
+            return messages.LedgerInfo(known=False)
         packet = self._store.explicit_lac(ledger) or b""
         state = encode_state(record).hex()
-        return messages.LedgerIs(known=True, limbo=record.limbo, state=state, payload=packet)
+        return messages.LedgerInfo(known=True, limbo=record.limbo, state=state, payload=packet)
 
     # ---- the source ---------------------------------------------------------------------------------
 
@@ -203,7 +203,7 @@ class Moves:
             entries=len(parts) // 2, size=size, more=more, bad=bad, began=began
         )
 
-    def _leave(self, call: messages.LeaveLedger) -> messages.LedgerIs:
+    def _leave(self, call: messages.SealExport) -> messages.LedgerInfo:
         self._groups.take()  # # what the front-end had sent before it paused the ledger
         self._groups.drain()
         found = self._state(call.ledger)
@@ -213,7 +213,7 @@ class Moves:
             self._write(self._arriving, {**self._leaving, call.ledger: call.target})
         return found
 
-    def _end_leave(self, call: messages.EndLeave) -> messages.Done:
+    def _end_leave(self, call: messages.EndExport) -> messages.Done:
         if call.ledger not in self._leaving:
             return messages.Done()
         if not call.gone:
@@ -232,7 +232,7 @@ class Moves:
 
     # ---- the target ---------------------------------------------------------------------------------
 
-    def _begin_arrival(self, call: messages.BeginArrival) -> messages.Done:
+    def _begin_arrival(self, call: messages.StartImport) -> messages.Done:
         ledger = call.ledger
         self._groups.drain()
         if ledger in self._arriving:
@@ -253,19 +253,19 @@ class Moves:
             self._store.write([lac_record(packet)])
         self._bookie.set_states({ledger: decode_state(bytes.fromhex(state))})
 
-    def _take(self, call: messages.TakeEntries, fd: int) -> messages.Taken:
+    def _take(self, call: messages.ImportEntries, fd: int) -> messages.EntriesImported:
         self._require_under_way(call.ledger)
         if self._bookie.read_only:
             reasons = ", ".join(sorted(self._bookie.read_only.reasons))
             raise LedgerNotMovedError(f"the disk that it would come to takes no more: {reasons}")
         if self._store.is_crowded:
-            return messages.Taken(crowded=True)
+            return messages.EntriesImported(crowded=True)
         self._store.append(list(_entries(os.pread(fd, call.size, 0))))
         self._store.index_appended()
         self._groups.sync_behind()
-        return messages.Taken(crowded=False)
+        return messages.EntriesImported(crowded=False)
 
-    def _commit(self, call: messages.EndArrival) -> messages.Arrived:
+    def _commit(self, call: messages.CommitImport) -> messages.Arrived:
         self._require_under_way(call.ledger)
         self._groups.drain()
         self._put_state(call.ledger, call.state, call.payload)

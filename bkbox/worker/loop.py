@@ -27,12 +27,12 @@ from bkbox.ipc.messages import Message
 from bkbox.native.spin_poll import next_events
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.folder import Folder, GuardedFiles
-from bkbox.worker.commit_groups import Groups
+from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.control_handlers import Calls, opened, stopped
-from bkbox.worker.disk_maintenance import Space
+from bkbox.worker.disk_maintenance import DiskMaintenance
 from bkbox.worker.disk_startup import Opening
 from bkbox.worker.frontend_link import FrontLink
-from bkbox.worker.ledger_migration import Moves
+from bkbox.worker.ledger_migration import LedgerMigrations
 from bkbox.worker.stages import Stages
 
 log = logging.getLogger(__name__)
@@ -41,7 +41,7 @@ _CONCERNING_STATES = (
     messages.ListLedgers,
     messages.MarkLedgers,
     messages.ClearLimbo,
-    messages.Settle,
+    messages.ClearDirtyMarker,
 )
 """Calls that see or change the states of ledgers, and need them as they are once nothing is in flight."""
 
@@ -68,9 +68,9 @@ class Worker:
         self._store: DiskStore | None = None
         self._bookie: Bookie | None = None
         self._calls: Calls | None = None
-        self._groups: Groups | None = None
-        self._moves: Moves | None = None
-        self._space: Space | None = None
+        self._groups: CommitGroups | None = None
+        self._moves: LedgerMigrations | None = None
+        self._space: DiskMaintenance | None = None
         self._front: FrontLink | None = None
         self._looked_us = 0
         self._stages: Stages | None = None
@@ -148,7 +148,7 @@ class Worker:
             return self._move(call, fds)
         if isinstance(call, messages.SPACE_CALLS):
             return self._of_space(call)
-        if isinstance(call, messages.StayReadOnly):
+        if isinstance(call, messages.SetReadOnlyReasons):
             self._bookie.read_only.intend(call.reasons)
             return messages.Done()
         if isinstance(call, messages.GetStats):
@@ -203,14 +203,14 @@ class Worker:
         self._store = store = found.store
         self._bookie = found.bookie
         stages = self._stages = Stages(order.slow_operation_ms * 1000, _ticks_us)
-        self._groups = Groups(store, self._bookie, stages, _ticks_us, self._lost_front)
+        self._groups = CommitGroups(store, self._bookie, stages, _ticks_us, self._lost_front)
         self._watch(self._groups.fileno(), self._on_ended)
-        self._moves = Moves(files, path, store, self._bookie, self._groups, _ticks_us)
+        self._moves = LedgerMigrations(files, path, store, self._bookie, self._groups, _ticks_us)
         self._calls = Calls(store, self._bookie, stages, self._moves.ledgers_at_home)
         self._usage_max, self._usage_resume = order.disk_usage_max, order.disk_usage_resume
         self._reserve_bytes = order.disk_reserve_bytes
         self._watch_space()
-        self._space = Space(
+        self._space = DiskMaintenance(
             files,
             path,
             store,
@@ -249,7 +249,7 @@ class Worker:
         """The disk's path now leads to another folder: writes by that path would not reach the disk."""
         if self._running:
             log.error("this worker ends: %s", error)
-            self._control.send(messages.DiskTrouble(reason=str(error)))
+            self._control.send(messages.DiskFailed(reason=str(error)))
         self._running = False
 
     def _watch_space(self) -> None:
@@ -274,7 +274,7 @@ class Worker:
             self._watch_space()
         if self._store.failed_reason is not None and not self._told_trouble:
             self._told_trouble = True
-            self._control.send(messages.DiskTrouble(reason=self._store.failed_reason))
+            self._control.send(messages.DiskFailed(reason=self._store.failed_reason))
 
     # ---- the front-end ------------------------------------------------------------------------------
 

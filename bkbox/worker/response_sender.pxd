@@ -14,7 +14,7 @@ cdef int _DONT_WAIT
 
 
 @cython.final
-cdef class Group:
+cdef class RequestGroup:
     cdef readonly unsigned int number
     cdef readonly unsigned int slots
     cdef readonly object area
@@ -29,7 +29,7 @@ cdef class ResponseSender:
     cdef Py_ssize_t _slot_bytes
     cdef list _answers
     cdef unsigned int _free
-    cdef Group _next
+    cdef RequestGroup _next
     cdef unsigned int _last
     cdef AnswerWriter _writer
     cdef int _kind
@@ -44,11 +44,11 @@ cdef class ResponseSender:
         start=Py_ssize_t,
         inbox="unsigned char[::1]",
         slot=int,
-        group=Group,
+        group=RequestGroup,
     )
     cdef _receive(self, int flags)
 
-    cpdef AnswerWriter answers(self, Group group)
+    cpdef AnswerWriter answers(self, RequestGroup group)
     cpdef AnswerWriter polled(self)
     cpdef flush(self)
     cdef _write_for(self, int kind, unsigned int group)

@@ -25,7 +25,7 @@ _BYTES = MESSAGE_BYTES
 _DONT_WAIT = int(socket.MSG_DONTWAIT)
 
 
-class Group:
+class RequestGroup:
     """Batches that are carried out together.
 
     ``slots``: mask of the request slots that they lie in; ``opened_us``: when the first of them was begun, on
@@ -75,7 +75,7 @@ class ResponseSender:
         self._slot_bytes = len(requests) // len(answers)
         self._answers = answers
         self._free = (1 << len(answers)) - 1
-        self._next: Group | None = None
+        self._next: RequestGroup | None = None
         self._last = 0
         self._writer = AnswerWriter(self._more)
         self._kind = 0
@@ -87,7 +87,7 @@ class ResponseSender:
         """Whether batches came while a slot of answers was waited for: the socket does not show them any more."""
         return self._next is not None
 
-    def take(self) -> Group | None:
+    def take(self) -> RequestGroup | None:
         """Everything that waits, without waiting for more; None where nothing does."""
         self._receive(_DONT_WAIT)
         group = self._next
@@ -108,7 +108,7 @@ class ResponseSender:
                 group = self._next
                 if group is None:
                     self._last = (self._last + 1) & 0xFFFFFFFF
-                    group = Group(self._last, memory.i64(inbox, at + 16), self._requests)
+                    group = RequestGroup(self._last, memory.i64(inbox, at + 16), self._requests)
                     self._next = group
                 group.slots |= 1 << slot
                 start = slot * self._slot_bytes
@@ -117,12 +117,12 @@ class ResponseSender:
 
     # ---- answers ------------------------------------------------------------------------------------
 
-    def answers(self, group: Group) -> AnswerWriter:
+    def answers(self, group: RequestGroup) -> AnswerWriter:
         """For answers to frames of a group."""
         self._write_for(_ANSWER, group.number)
         return self._writer
 
-    def done(self, group: Group, *, read_only: bool) -> None:
+    def done(self, group: RequestGroup, *, read_only: bool) -> None:
         """Every frame of the group was answered or is a long poll: sends what is left of the answers, and says so."""
         self._write_for(_ANSWER, group.number)
         self._send_open(group.slots, read_only)

@@ -26,9 +26,9 @@ import logging
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 
-from bkbox.bookie.bookie import Work
+from bkbox.bookie.bookie import CommitGroup
 from bkbox.native.histogram import Histogram
-from bkbox.worker.frontend_link import Group
+from bkbox.worker.frontend_link import RequestGroup
 
 log = logging.getLogger(__name__)
 
@@ -112,7 +112,7 @@ class Stages:
         found, self._latest = self._latest, Histogram()
         return found.count, found.percentile(99)
 
-    def record(self, group: Group, work: Work, durable_us: int) -> None:
+    def record(self, group: RequestGroup, work: CommitGroup, durable_us: int) -> None:
         """Records a group whose writes were answered just now."""
         now = self._now_us()
         adds = work.adds.entries
@@ -133,7 +133,9 @@ class Stages:
             )
             self._tell(now, f"a group of {adds} adds", now - group.opened_us, f" ({split})")
 
-    def _record_adds(self, group: Group, work: Work, durable_us: int, now: int) -> None:
+    def _record_adds(
+        self, group: RequestGroup, work: CommitGroup, durable_us: int, now: int
+    ) -> None:
         adds = work.adds.entries
         written = adds - work.adds.recovered - work.odd.recovered
         if written:
@@ -147,7 +149,7 @@ class Stages:
         if work.failure is None:
             self._operations.window[0].record(now - group.opened_us, adds)
 
-    def record_reads(self, group: Group, reads: int) -> None:
+    def record_reads(self, group: RequestGroup, reads: int) -> None:
         """Records the number of a group's reads that were answered just now."""
         if not reads:
             return

@@ -33,7 +33,7 @@ from bkbox.errors import (
     DemoFailedError,
     PeerError,
 )
-from proof.chaos.processes import Held, Named, children
+from proof.chaos.processes import ProcessHandle, ProcessRef, children
 from proof.chaos.proxy import Proxy
 from proof.chaos.tmpfs import Room
 
@@ -211,37 +211,37 @@ class Bookie:
     def exit_status(self) -> int | None:
         return None if self._process is None else self._process.poll()
 
-    def children(self, role: str) -> list[Named]:
+    def children(self, role: str) -> list[ProcessRef]:
         """In the order of the disks, where there are several of one role."""
         pid = self.pid
         found = [] if pid is None else [each for each in children(pid) if each.role == role]
         return sorted(found, key=lambda each: each.name)
 
-    def hold(self, child: Named) -> Held | None:
+    def hold(self, child: ProcessRef) -> ProcessHandle | None:
         """None if it has ended."""
         with suppress(ProcessLookupError):
-            return Held(child.pid, self.pid)
+            return ProcessHandle(child.pid, self.pid)
         return None
 
-    def hold_all(self) -> list[Held]:
+    def hold_all(self) -> list[ProcessHandle]:
         """All processes, the supervisor first; the caller has to close each."""
-        found: list[Held] = []
+        found: list[ProcessHandle] = []
         pid = self.pid
         if pid is not None:
             with suppress(ProcessLookupError):
-                found.append(Held(pid))
+                found.append(ProcessHandle(pid))
             for child in children(pid):
                 with suppress(ProcessLookupError):
-                    found.append(Held(child.pid, pid))
+                    found.append(ProcessHandle(child.pid, pid))
         return found
 
-    def _hold_all(self, stack: ExitStack) -> list[Held]:
+    def _hold_all(self, stack: ExitStack) -> list[ProcessHandle]:
         held = self.hold_all()
         for each in held:
             stack.callback(each.close)
         return held
 
-    async def _gone(self, held: list[Held]) -> None:
+    async def _gone(self, held: list[ProcessHandle]) -> None:
         process = self._process
         assert process is not None
 

@@ -20,7 +20,7 @@ from proof.chaos.cluster import Bookie, Cluster
 from proof.chaos.fault_budget import Bounds
 from proof.chaos.health_poller import Watch
 from proof.chaos.history import History, Outcome
-from proof.chaos.processes import Held
+from proof.chaos.processes import ProcessHandle
 from proof.chaos.proxy import State
 from proof.chaos.schedule import Planned
 
@@ -180,7 +180,7 @@ class Faults:
     async def _pause_bookie(self, bookie: Bookie, planned: Planned) -> None:
         await self._pause(bookie.hold_all(), planned.lasts_s)
 
-    async def _pause(self, processes: list[Held], seconds: float) -> None:
+    async def _pause(self, processes: list[ProcessHandle], seconds: float) -> None:
         with ExitStack() as stack:
             for each in processes:
                 stack.callback(each.close)

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import NamedTuple, Self
 
 
-class Named(NamedTuple):
+class ProcessRef(NamedTuple):
     """A child of a supervisor: ``frontend``, ``worker`` or ``repair``, and the name it was started with."""
 
     pid: int
@@ -20,7 +20,7 @@ class Named(NamedTuple):
     name: str
 
 
-class Held:
+class ProcessHandle:
     """One process, by a file descriptor. Raises ProcessLookupError if it is gone or no child of ``parent``."""
 
     def __init__(self, pid: int, parent: int | None = None) -> None:
@@ -65,9 +65,9 @@ class Held:
         self.close()
 
 
-def children(supervisor: int) -> list[Named]:
+def children(supervisor: int) -> list[ProcessRef]:
     """The children of a supervisor, whether it runs or is stopped."""
-    found: list[Named] = []
+    found: list[ProcessRef] = []
     with suppress(FileNotFoundError, ProcessLookupError):
         text = Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text()
         for pid in map(int, text.split()):
@@ -75,7 +75,7 @@ def children(supervisor: int) -> list[Named]:
                 words = Path(f"/proc/{pid}/cmdline").read_bytes().decode().split("\0")
                 if "--name" in words and words[2].startswith("bkbox."):
                     role = words[2].removeprefix("bkbox.")
-                    found.append(Named(pid, role, words[words.index("--name") + 1]))
+                    found.append(ProcessRef(pid, role, words[words.index("--name") + 1]))
     return found
 
 

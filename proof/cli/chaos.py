@@ -24,7 +24,7 @@ from proof.chaos.history import History, in_order
 from proof.chaos.history_checker import Verdict, judge
 from proof.chaos.run import Order, Progress, run
 from proof.chaos.schedule import BY_NAME, FAULTS, Fault
-from proof.cli.format_chaos import Judged, print_verdict
+from proof.cli.format_chaos import CheckResult, print_verdict
 
 _HISTORY = "history.jsonl"
 _PLAIN_EVERY_S = 10.0
@@ -95,7 +95,7 @@ class FaultName:
 @click.option("--keep", is_flag=True, help="Keep the disks, too.")
 @click.option("--list-faults", is_flag=True, help="Print the kinds of faults, one a line.")
 @output_option
-@prints(Judged, list[FaultName])
+@prints(CheckResult, list[FaultName])
 @click.pass_context
 def chaos(
     ctx: click.Context,
@@ -150,7 +150,7 @@ def chaos(
 @chaos.command()
 @click.argument("history", type=click.Path(path_type=Path))
 @output_option
-@prints(Judged)
+@prints(CheckResult)
 @click.pass_context
 def check(ctx: click.Context, history: Path, output: Format) -> None:
     """Judge the HISTORY of a run once more. Exits with 0 if nothing was lost, or with 1.

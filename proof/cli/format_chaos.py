@@ -11,7 +11,7 @@ from proof.chaos.history_checker import Verdict, Violation
 
 
 @dataclass(frozen=True, slots=True)
-class Back:
+class RecoveryTimes:
     """How long it took until what was hit, or started, was there again, where it ever was: the median and the most."""
 
     median_s: float
@@ -25,11 +25,11 @@ class FaultCount:
     fault: str
     times: int
     not_allowed: int
-    back: Back | None
+    back: RecoveryTimes | None
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class CheckResult:
     """What a history says in the end. ``complete``: the run came to its end; ``operations``: how often each had which
     outcome; ``boots``: how long starts of bookies took."""
 
@@ -38,7 +38,7 @@ class Judged:
     seconds: float
     faults: list[FaultCount]
     operations: dict[str, dict[str, int]]
-    boots: Back | None
+    boots: RecoveryTimes | None
     entries_read: int
     restarts: int
     limbo_cleared: int
@@ -54,11 +54,11 @@ def print_verdict(verdict: Verdict, output: Format) -> None:
         _show(judged)
 
 
-def _judged(verdict: Verdict) -> Judged:
+def _judged(verdict: Verdict) -> CheckResult:
     operations: dict[str, dict[str, int]] = {}
     for (operation, outcome), count in sorted(verdict.done.items()):
         operations.setdefault(operation, {})[outcome] = count
-    return Judged(
+    return CheckResult(
         seed=verdict.seed,
         complete=verdict.complete,
         seconds=verdict.seconds,
@@ -77,11 +77,11 @@ def _judged(verdict: Verdict) -> Judged:
     )
 
 
-def _back(times_s: list[float]) -> Back | None:
-    return Back(sorted(times_s)[len(times_s) // 2], max(times_s)) if times_s else None
+def _back(times_s: list[float]) -> RecoveryTimes | None:
+    return RecoveryTimes(sorted(times_s)[len(times_s) // 2], max(times_s)) if times_s else None
 
 
-def _show(judged: Judged) -> None:
+def _show(judged: CheckResult) -> None:
     rows = []
     for each in judged.faults:
         back = each.back

@@ -14,7 +14,7 @@ from proof.sim.soak import Tally
 
 
 @dataclass(frozen=True, slots=True)
-class Happened:
+class FaultCounts:
     """``at``: in simulated seconds."""
 
     at: float
@@ -44,7 +44,7 @@ class Broken:
     planned: int
     actions: tuple[Action, ...]
     violation_then: Violation | None
-    trace: list[Happened]
+    trace: list[FaultCounts]
     again: str
 
 
@@ -56,7 +56,7 @@ class Simulated:
     seed: int
     totals: Totals
     broken: Broken | None
-    trace: list[Happened] | None
+    trace: list[FaultCounts] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +82,12 @@ def totals(tally: Tally) -> Totals:
     return Totals(tally.seeds, tally.cpu_s, tally.seconds, tally.events, counts)
 
 
-def happened(trace: Trace | None) -> list[Happened]:
+def happened(trace: Trace | None) -> list[FaultCounts]:
     """A trace as a document; empty where there was none."""
-    return [Happened(*each) for each in trace or ()]
+    return [FaultCounts(*each) for each in trace or ()]
 
 
-def show_trace(trace: list[Happened]) -> None:
+def show_trace(trace: list[FaultCounts]) -> None:
     """A line for each event."""
     for each in trace:
         click.echo(f"  {each.at:10.4f}  {each.who:22}  {each.what}")

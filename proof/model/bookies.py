@@ -10,11 +10,11 @@ from collections.abc import Iterator
 
 from proof.model.network import Code, Kind, Message, done, is_earliest, sent, waiting
 from proof.model.options import Options
-from proof.model.state import Part
+from proof.model.state import ActorView
 from proof.model.steps import Step
 
 
-def moves(part: Part, name: str, options: Options) -> Iterator[Step]:
+def moves(part: ActorView, name: str, options: Options) -> Iterator[Step]:
     """All that a bookie can do next."""
     per_client = options.corrections.per_client
     adds = [
@@ -37,14 +37,14 @@ def moves(part: Part, name: str, options: Options) -> Iterator[Step]:
         yield from _read(part, request, name, options)
 
 
-def _accept(part: Part, add: Message, name: str, options: Options) -> Iterator[Step]:
+def _accept(part: ActorView, add: Message, name: str, options: Options) -> Iterator[Step]:
     entries = tuple(sorted({*part.entries, (add.entry, add.body)}))
     after = part._replace(entries=entries, lac=add.lac)
     words = f"{name} stores {_of(add)}"
     return _answer(after, add, _added(add, Code.OK), words, options)
 
 
-def _read(part: Part, request: Message, name: str, options: Options) -> Iterator[Step]:
+def _read(part: ActorView, request: Message, name: str, options: Options) -> Iterator[Step]:
     body = next((body for entry, body in part.entries if entry == request.entry), 0)
     if body:
         code, says = Code.OK, f"entry {request.entry}"
@@ -62,7 +62,7 @@ def _read(part: Part, request: Message, name: str, options: Options) -> Iterator
 
 
 def _answer(
-    part: Part, request: Message, answer: Message, words: str, options: Options
+    part: ActorView, request: Message, answer: Message, words: str, options: Options
 ) -> Iterator[Step]:
     for mail in sent(done(part.mail, request), answer, loss=options.message_loss):
         yield Step(words, part=part._replace(mail=mail))

@@ -23,7 +23,7 @@ from collections.abc import Iterator
 
 from proof.model.network import requests_lost
 from proof.model.options import Clearing, Loss, Marks, Options, Status
-from proof.model.state import Part, World, members
+from proof.model.state import ActorView, World, members
 from proof.model.steps import Step
 
 _WHAT = {
@@ -33,7 +33,7 @@ _WHAT = {
 }
 
 
-def moves(world: World, part: Part, bookie: int, options: Options) -> Iterator[Step]:
+def moves(world: World, part: ActorView, bookie: int, options: Options) -> Iterator[Step]:
     """All that may befall a bookie, other than messages."""
     name = f"bookie {bookie + 1}"
     if world.crashes < options.crashes and world.status in options.windows:
@@ -47,7 +47,7 @@ def moves(world: World, part: Part, bookie: int, options: Options) -> Iterator[S
         yield from _copies(world, part, bookie, name)
 
 
-def _copies(world: World, part: Part, bookie: int, name: str) -> Iterator[Step]:
+def _copies(world: World, part: ActorView, bookie: int, name: str) -> Iterator[Step]:
     """All of the closed ledger is copied to a bookie that it does not name; then the last ensemble names it."""
     if _is_named(world, bookie):
         return
@@ -67,7 +67,9 @@ def _is_named(world: World, bookie: int) -> bool:
     return any(fragment.ensemble >> bookie & 1 for fragment in world.fragments)
 
 
-def _crashes(world: World, part: Part, bookie: int, options: Options, name: str) -> Iterator[Step]:
+def _crashes(
+    world: World, part: ActorView, bookie: int, options: Options, name: str
+) -> Iterator[Step]:
     after = world._replace(crashes=world.crashes + 1)
     mail = requests_lost(part.mail)
     kept = part._replace(mail=mail)
@@ -78,7 +80,7 @@ def _crashes(world: World, part: Part, bookie: int, options: Options, name: str)
         lost = part._replace(entries=(), lac=0, mail=mail)
     else:
         fenced = options.durable_fence and part.fenced
-        lost = Part(fenced=fenced, limbo=part.limbo, mail=mail, copied=part.copied)
+        lost = ActorView(fenced=fenced, limbo=part.limbo, mail=mail, copied=part.copied)
     fence, limbo = _marks(world, part, bookie, options)
     if options.loss is Loss.DEVICE and not options.mounts:
         fence = limbo = False
@@ -96,7 +98,7 @@ def _crashes(world: World, part: Part, bookie: int, options: Options, name: str)
             yield Step(_words(name, "loses its other disk", marked), world=after, part=marked)
 
 
-def _marks(world: World, part: Part, bookie: int, options: Options) -> tuple[bool, bool]:
+def _marks(world: World, part: ActorView, bookie: int, options: Options) -> tuple[bool, bool]:
     """Whether the boot fences the ledger, whether it puts it into limbo."""
     fence, limbo = options.fence, options.limbo
     if options.marks is Marks.NOT_CLOSED and world.status is Status.CLOSED:
@@ -109,6 +111,6 @@ def _marks(world: World, part: Part, bookie: int, options: Options) -> tuple[boo
     return fence, limbo
 
 
-def _words(name: str, what: str, part: Part) -> str:
+def _words(name: str, what: str, part: ActorView) -> str:
     marks = [word for word, on in (("fenced", part.fenced), ("in limbo", part.limbo)) if on]
     return f"{name} {what}: " + ", ".join(["entries gone", *marks])

@@ -11,7 +11,7 @@ from itertools import combinations
 
 from proof.model.network import Code, Kind, Message, done, is_earliest, waiting
 from proof.model.options import Options
-from proof.model.state import Client, Fragment, Fragments, Part, Pending, World, members
+from proof.model.state import ActorView, Client, Fragment, Fragments, Pending, World, members
 from proof.model.steps import Errand, Errands, Step, Task, send
 
 
@@ -38,7 +38,7 @@ def add_request(client: Client, me: int, pending: Pending, *, recovery: bool) ->
 
 
 def take_acks(
-    client: Client, part: Part, me: int, bookie: int, options: Options, *, recovery: bool
+    client: Client, part: ActorView, me: int, bookie: int, options: Options, *, recovery: bool
 ) -> Iterator[Step]:
     """A successful answer to an add, from a bookie of the ensemble."""
     if not client.fragments[-1].ensemble >> bookie & 1:
@@ -50,7 +50,9 @@ def take_acks(
             yield Step(words, client=after, part=part._replace(mail=done(part.mail, answer)))
 
 
-def earliest_answers(part: Part, me: int, options: Options, *, recovery: bool) -> list[Message]:
+def earliest_answers(
+    part: ActorView, me: int, options: Options, *, recovery: bool
+) -> list[Message]:
     """The answers to adds that this client may take from a bookie now."""
     per_client = options.corrections.per_client
     return [

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple, Protocol
 from proof.checks import divergence, fragments, held, order, replication
 from proof.model.ensembles import fragment_of
 from proof.model.options import Options, Status
-from proof.model.state import Client, Fragments, Part, Role, World
+from proof.model.state import ActorView, Client, Fragments, Role, World
 from proof.model.type_invariants import client_in_domain, part_in_domain, world_in_domain
 
 Outline = Hashable
@@ -38,7 +38,7 @@ class Properties(Protocol):
     def of_client(self, client: Client) -> Outline:
         """What they see of a client."""
 
-    def of_part(self, part: Part) -> Outline:
+    def of_part(self, part: ActorView) -> Outline:
         """What they see of a part."""
 
     def broken(self, seen: Sequence[Any]) -> int:
@@ -101,7 +101,7 @@ class Safety:
             tuple(fragment.first for fragment in client.fragments),
         )
 
-    def of_part(self, part: Part) -> Outline:
+    def of_part(self, part: ActorView) -> Outline:
         if not part_in_domain(part, self._options):
             return None
         return _Part(part.entries, part.copied and not part.entries and not part.limbo)

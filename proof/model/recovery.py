@@ -31,7 +31,7 @@ from proof.model.network import (
     without_read_timeouts,
 )
 from proof.model.options import Options, Status
-from proof.model.state import Client, Part, Pending, Phase, Role, World, members
+from proof.model.state import ActorView, Client, Pending, Phase, Role, World, members
 from proof.model.steps import Errand, Errands, Step, Task, send, to_each
 
 
@@ -55,7 +55,7 @@ def moves(world: World, client: Client, me: int, options: Options) -> Iterator[S
 
 
 def takes(
-    client: Client, part: Part, asked: bool, me: int, bookie: int, options: Options
+    client: Client, part: ActorView, asked: bool, me: int, bookie: int, options: Options
 ) -> Iterator[Step]:
     """What a client does with answers from one bookie. ``asked``: a recovery read was sent by anybody."""
     for answer in waiting(part.mail, Kind.FENCED):
@@ -91,7 +91,7 @@ def _covered(client: Client, options: Options) -> bool:
 
 
 def _fenced(
-    client: Client, part: Part, answer: Message, asked: bool, bookie: int, options: Options
+    client: Client, part: ActorView, answer: Message, asked: bool, bookie: int, options: Options
 ) -> Step:
     lac = answer.lac
     if options.lac_floor:
@@ -116,7 +116,7 @@ def _ask(client: Client, me: int) -> Step:
 
 
 def _read(
-    client: Client, part: Part, answer: Message, bookie: int, options: Options
+    client: Client, part: ActorView, answer: Message, bookie: int, options: Options
 ) -> Iterator[Step]:
     rules = options.corrections
     me = answer.client

@@ -24,7 +24,7 @@ from proof.model.exploration import Layout
 from proof.model.intern_table import Table
 from proof.model.options import Options
 from proof.model.properties import Outline, Properties
-from proof.model.state import Client, Part, World
+from proof.model.state import ActorView, Client, World
 from proof.model.steps import Errand, Step, outcomes
 from proof.model.symmetry import renamed_client, renamed_part
 
@@ -41,7 +41,7 @@ class State(NamedTuple):
     asked: bool
     world: World
     clients: tuple[Client, ...]
-    parts: tuple[Part, ...]
+    parts: tuple[ActorView, ...]
 
 
 class Successor(NamedTuple):
@@ -76,7 +76,7 @@ class Space:
         self._part_bits = 64 // options.bookies
         self.worlds: Table[World] = Table(_WORLD_BITS)
         self.clients: Table[Client] = Table(self._client_bits)
-        self.parts: Table[Part] = Table(self._part_bits)
+        self.parts: Table[ActorView] = Table(self._part_bits)
         self._errands: Table[Errand] = Table(32)
         self._outlines: Table[Outline] = Table(8)
         self._rules = tuple(_rules(self))
@@ -90,7 +90,7 @@ class Space:
                 False,
                 World(),
                 (Client(acks=(0,) * options.sends),) * options.clients,
-                (Part(),) * options.bookies,
+                (ActorView(),) * options.bookies,
             )
         )
 

@@ -1,8 +1,8 @@
 """What a state of the model is made of.
 
-A state has one ``World`` (the metadata store and the count of crashes), one ``Client`` for each client and one ``Part``
-for each bookie: what the bookie holds, and all messages between it and the clients, past ones too. So whatever happens
-touches few of them, and ``space`` computes each such step once.
+A state has one ``World`` (the metadata store and the count of crashes), one ``Client`` for each client and one
+``ActorView`` for each bookie: what the bookie holds, and all messages between it and the clients, past ones too. So
+whatever happens touches few of them, and ``space`` computes each such step once.
 
 Conventions: entries are numbered from 1 and an LAC of 0 means that none is confirmed; the body of an entry is a number,
 for an entry in order its own; sets of bookies are bits (bookie 0 is bit 0); a fragment's ordinal is its index. Nothing
@@ -91,7 +91,7 @@ class Client(NamedTuple):
     written: int = 0
 
 
-class Part(NamedTuple):
+class ActorView(NamedTuple):
     """A bookie and its messages. ``entries`` are pairs (id, body), ascending. ``copied``: it acknowledged copies of the
     closed ledger."""
 

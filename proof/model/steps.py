@@ -20,7 +20,7 @@ from proof.model.network import (
     without_read_timeouts,
     without_write_timeouts,
 )
-from proof.model.state import Client, Part, World, members
+from proof.model.state import ActorView, Client, World, members
 
 
 class Task(Enum):
@@ -52,7 +52,7 @@ class Step(NamedTuple):
     words: str
     world: World | None = None
     client: Client | None = None
-    part: Part | None = None
+    part: ActorView | None = None
     errands: Errands = ()
     asks: bool = False
 
@@ -67,7 +67,7 @@ def to_each(bookies: int, errand: Errand) -> Errands:
     return tuple((bookie, errand) for bookie in members(bookies))
 
 
-def outcomes(errand: Errand, part: Part, *, loss: bool) -> Iterable[Part]:
+def outcomes(errand: Errand, part: ActorView, *, loss: bool) -> Iterable[ActorView]:
     """How a part can go on; nothing if the errand is not possible there."""
     task, message, client, recovery = errand
     mail = part.mail

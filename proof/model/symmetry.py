@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from proof.model.state import Client, Fragment, Part, members
+from proof.model.state import ActorView, Client, Fragment, members
 
 
-def renamed_part(part: Part, clients: Sequence[int]) -> Part:
+def renamed_part(part: ActorView, clients: Sequence[int]) -> ActorView:
     """A part after the clients have got other numbers."""
     mail = sorted(
         (message._replace(client=clients[message.client]), fate) for message, fate in part.mail

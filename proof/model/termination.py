@@ -17,7 +17,7 @@ from bkbox.base.values import replaced
 from proof.model.options import Clearing, Loss, Options, Status
 from proof.model.properties import Outline
 from proof.model.search import Result, Statistics, search
-from proof.model.state import Client, Part, Phase, Role, World
+from proof.model.state import ActorView, Client, Phase, Role, World
 
 
 class _Closed:
@@ -35,7 +35,7 @@ class _Closed:
     def of_client(self, client: Client) -> Outline:
         return client.role is Role.CLOSED and client.phase is not Phase.NONE
 
-    def of_part(self, part: Part) -> Outline:
+    def of_part(self, part: ActorView) -> Outline:
         return part.limbo
 
     def broken(self, seen: Sequence[Any]) -> int:

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from proof.model.network import DONE, LOST, THERE, Kind, Message
 from proof.model.space import Space, State, Words
-from proof.model.state import Part, members
+from proof.model.state import ActorView, members
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ _KINDS = {
 }
 
 
-def _mail(whose: str, before: Part, after: Part) -> Iterator[str]:
+def _mail(whose: str, before: ActorView, after: ActorView) -> Iterator[str]:
     old = dict(before.mail)
     for message, fate in after.mail:
         if old.get(message) != fate and fate != DONE:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from proof.model.network import Code, Kind, Message
 from proof.model.options import Options, Status
-from proof.model.state import Client, Fragments, Part, Phase, Role, World
+from proof.model.state import ActorView, Client, Fragments, Phase, Role, World
 
 
 def world_in_domain(world: World, options: Options) -> bool:
@@ -41,7 +41,7 @@ def client_in_domain(client: Client, options: Options) -> bool:
     )
 
 
-def part_in_domain(part: Part, options: Options) -> bool:
+def part_in_domain(part: ActorView, options: Options) -> bool:
     """Entries, LAC and messages are of this ledger and these clients."""
     return (
         list(part.entries) == sorted(set(part.entries))

@@ -17,7 +17,7 @@ from proof.model.ensembles import (
 )
 from proof.model.network import Code, done
 from proof.model.options import Options, Status
-from proof.model.state import Client, Fragment, Part, Pending, Role, World
+from proof.model.state import ActorView, Client, Fragment, Pending, Role, World
 from proof.model.steps import Step, send
 
 
@@ -46,7 +46,9 @@ def moves(world: World, client: Client, me: int, options: Options) -> Iterator[S
         yield Step(f"{name} cannot close: the metadata has changed", client=after)
 
 
-def takes(client: Client, part: Part, me: int, bookie: int, options: Options) -> Iterator[Step]:
+def takes(
+    client: Client, part: ActorView, me: int, bookie: int, options: Options
+) -> Iterator[Step]:
     """What a writer does with answers from one bookie."""
     if client.role is not Role.WRITER:
         return

@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from bkbox.base.values import replaced as with_changes
 from bkbox.base.values import value
 from bkbox.bookie import admission
-from bkbox.bookie.admission import Standing
+from bkbox.bookie.admission import LedgerStatus
 from bkbox.protocol.boot import DiskClass
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import LedgerState
@@ -95,12 +95,12 @@ BREAKS = tuple(
         (
             "adds-after-fence",
             "a bookie takes ordinary adds of fenced ledgers",
-            lambda: patches.admitted(Standing.FENCED, admission.Request.ADD, Code.EOK),
+            lambda: patches.admitted(LedgerStatus.FENCED, admission.Request.ADD, Code.EOK),
         ),
         (
             "adds-in-limbo",
             "a bookie takes ordinary adds of ledgers in limbo",
-            lambda: patches.admitted(Standing.LIMBO, admission.Request.ADD, Code.EOK),
+            lambda: patches.admitted(LedgerStatus.LIMBO, admission.Request.ADD, Code.EOK),
         ),
         (
             "ack-before-sync",

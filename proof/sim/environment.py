@@ -32,7 +32,7 @@ from proof.sim.host import Cluster, Host
 from proof.sim.index import SimIndex
 from proof.sim.link import SimPool
 from proof.sim.loop import Process
-from proof.sim.metadata import View
+from proof.sim.metadata import StaleView
 from proof.sim.upkeep import NEVER_S
 
 
@@ -78,8 +78,8 @@ def _host() -> Host:
     return host
 
 
-async def _connect(_uri: str, _wait_s: float) -> View:
-    return View(_host().cluster.truth, cast(Process, asyncio.get_running_loop()))
+async def _connect(_uri: str, _wait_s: float) -> StaleView:
+    return StaleView(_host().cluster.truth, cast(Process, asyncio.get_running_loop()))
 
 
 def _lock_all(config: Any, files: Files, *, create: bool) -> dict[Path, SimLock]:

@@ -2,7 +2,7 @@
 
 Faults belong to a disk (disk.py), which is all below one folder: the next n syncs or appends fail, reads fail, room is
 bounded, bytes are flipped. A process dies in the middle of its n-th change with ``Process.die`` (``crash_at``), a host
-in the middle of the n-th change that any of its processes makes (``Ambush``).
+in the middle of the n-th change that any of its processes makes (``FaultTrigger``).
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def split(path: Path) -> tuple[str, str]:
     return folder, name
 
 
-class Ambush:
+class FaultTrigger:
     """What happens to a host in the middle of the n-th change of its files from now, whichever process makes it.
 
     ``strike``: kills all its processes, or says that it does not.
@@ -55,12 +55,12 @@ class SimFiles:
         disks: list[Disk],
         process: Process,
         rng: random.Random,
-        ambush: Ambush | None = None,
+        ambush: FaultTrigger | None = None,
     ) -> None:
         self._disks = disks
         self._process = process
         self._rng = rng
-        self._ambush = Ambush() if ambush is None else ambush
+        self._ambush = FaultTrigger() if ambush is None else ambush
         self._crash_in = 0
         self._where: dict[str, Disk] = {}
 

@@ -22,7 +22,7 @@ _plain_request = PlainV3()
 _plain_answer = PlainAnswerV3()
 
 
-class Asked:
+class FrameRequest:
     """What a request was. ``is_plain``: the front-end need not look at it twice where it knows the ledger;
     ``forced``: the entries that a force is about."""
 

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, cast
 
 from bkbox.frontend.disk_link import DiskLink
 from bkbox.frontend.inflight_requests import refusals
-from bkbox.frontend.ledger_directory import Places, Purpose
+from bkbox.frontend.ledger_directory import LedgerDirectory, Purpose
 from bkbox.frontend.loop.routing import Routes
-from bkbox.frontend.request_router import Intake
+from bkbox.frontend.request_router import RequestRouter
 from bkbox.ipc import messages
 from bkbox.ipc.messages import Message
 from bkbox.storage.files import Space
 from bkbox.wire.codes import Code
 from proof.checks.observer import Observer
-from proof.sim.frames import ADD, FORCE, OTHER, READ, Asked, code_of, garbled
+from proof.sim.frames import ADD, FORCE, OTHER, READ, FrameRequest, code_of, garbled
 from proof.sim.link import Connection
 from proof.sim.loop import Process
 from proof.sim.network import Network
@@ -47,7 +47,7 @@ class SimLane:
         self.worker = worker
         self.in_service = False
         self.writable = True
-        self.waiting: dict[int, Asked] = {}
+        self.waiting: dict[int, FrameRequest] = {}
 
 
 class Frontend:
@@ -68,7 +68,7 @@ class Frontend:
         self.connections: list[Connection] = []
         self._network = network
         self._observer = observer
-        self._places = Places(disks, Routes())
+        self._places = LedgerDirectory(disks, Routes())
         self._lanes: dict[int, SimLane] = {}
         self._new_ledgers = True
         self._number = 0
@@ -77,8 +77,8 @@ class Frontend:
         self.listens = False
         process.on_death.append(self._broken)
 
-    def intake(self) -> Intake:
-        return Intake(self)
+    def intake(self) -> RequestRouter:
+        return RequestRouter(self)
 
     def _broken(self) -> None:
         """Its connections break, and clients hear of it unless they are cut off."""
@@ -91,7 +91,7 @@ class Frontend:
     # ---- the supervisor -------------------------------------------------------------------------
 
     def receive(self, message: Message) -> Message | None:
-        if isinstance(message, messages.DiskAway):
+        if isinstance(message, messages.DiskUnavailable):
             self._places.unlisted(self._places.disks.index(message.disk))
             return messages.Done()
         if isinstance(message, messages.NewLedgers):
@@ -139,7 +139,7 @@ class Frontend:
         workers: dict[Worker, None] = {}
         for number, frame in frames:
             body = memoryview(frame)[4:]
-            asked = Asked(connection, number, body)
+            asked = FrameRequest(connection, number, body)
             if asked.kind == FORCE:
                 asked.forced = tuple(connection.deferred.get(asked.ledger, ()))
             known = self._lane_of(asked.ledger) if asked.is_plain else None
@@ -184,7 +184,7 @@ class Frontend:
         if asked is not None:
             self._answer(asked, frames)
 
-    def _answer(self, asked: Asked, frame: bytes) -> None:
+    def _answer(self, asked: FrameRequest, frame: bytes) -> None:
         self._show(asked, frame)
         if asked.kind == READ and self._network.garbles(self.bookie):
             frame = garbled(frame)
@@ -202,7 +202,7 @@ class Frontend:
             link = connection.link
             self._network.send(connection.back, link.process, link.answered, connection, answers)
 
-    def _show(self, asked: Asked, frame: bytes) -> None:
+    def _show(self, asked: FrameRequest, frame: bytes) -> None:
         """To the checks."""
         if asked.kind == OTHER:
             return

@@ -24,7 +24,7 @@ from bkbox.supervisor.disks.disk_inspection import stamp
 from proof.checks.observer import Observer
 from proof.sim.child import SimNursery
 from proof.sim.disk import Disk as DiskFiles
-from proof.sim.files import KILLED_IN_WRITE, Ambush, SimFiles
+from proof.sim.files import KILLED_IN_WRITE, FaultTrigger, SimFiles
 from proof.sim.frontend import (
     ADDED,
     ADDED_BY_RECOVERY,
@@ -36,7 +36,7 @@ from proof.sim.frontend import (
 from proof.sim.index import SimIndex
 from proof.sim.link import Reach
 from proof.sim.loop import Process, Scheduler
-from proof.sim.metadata import Truth, View
+from proof.sim.metadata import StaleView, StoreState
 from proof.sim.network import Network
 from proof.sim.supervisor import SimSupervisor
 from proof.sim.upkeep import Upkeep
@@ -77,7 +77,7 @@ class Cluster:
     """What all hosts and clients share."""
 
     def __init__(
-        self, scheduler: Scheduler, network: Network, truth: Truth, observer: Observer
+        self, scheduler: Scheduler, network: Network, truth: StoreState, observer: Observer
     ) -> None:
         self.scheduler = scheduler
         self.network = network
@@ -156,7 +156,7 @@ class Host:
         """When the supervisor last accounted for what disks may have lost."""
         self.crash_next_start = 0
         """At which change of its the next supervisor dies."""
-        self.ambush = Ambush()
+        self.ambush = FaultTrigger()
         self.on_start: Callable[[], None] | None = None
         """What comes with the next start, once; ``on_loss``: when it finds that something may be lost; ``on_up``: when
         it has ended well."""
@@ -237,7 +237,7 @@ class Host:
 
     async def _repair_cookies(self, process: Process, files: SimFiles) -> None:
         """`bkbox cookie repair`."""
-        store = View(self.cluster.truth, process)
+        store = StaleView(self.cluster.truth, process)
         try:
             evidence = await cookies.gather(self.config, store, files)
             plan = cookies.plan_of(evidence)
@@ -312,7 +312,7 @@ class Host:
 
     async def initialise(self, process: Process) -> None:
         """`bkbox init`."""
-        store = View(self.cluster.truth, process)
+        store = StaleView(self.cluster.truth, process)
         files = self.files(process)
         evidence = await cookies.gather(self.config, store, files)
         for item in evidence.directories:

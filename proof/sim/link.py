@@ -14,16 +14,16 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from bkbox.base.ids import BookieId
-from bkbox.client.connection.add_responses import Owed
+from bkbox.client.connection.add_responses import OutstandingAdds
 from bkbox.client.connection.adds import AddSend
-from bkbox.client.connection.bookie_connection import _DECODE, BookieLink, Lane, Resolve
+from bkbox.client.connection.bookie_connection import _DECODE, BookieLink, RequestPriority, Resolve
 from bkbox.client.connection.pool import BookiePool
 from bkbox.client.connection.response_matcher import Key, Reply, Request
 from bkbox.client.options import Backoff, ClientOptions
 from bkbox.protocol.events import NoAnswer
 from proof.sim.frames import code_of
 from proof.sim.loop import Call, Process
-from proof.sim.network import Network, Way
+from proof.sim.network import Network, Route
 
 if TYPE_CHECKING:
     from proof.sim.frontend import Frontend
@@ -65,8 +65,8 @@ class Connection:
         self.intake = frontend.intake()
         self.outbox: list[tuple[int, bytes]] = []
         self.deferred: dict[int, set[int]] = {}
-        self.there = Way(link.host, frontend.bookie)
-        self.back = Way(frontend.bookie, link.host)
+        self.there = Route(link.host, frontend.bookie)
+        self.back = Route(frontend.bookie, link.host)
 
 
 class _Left:
@@ -86,12 +86,12 @@ class SimPool(BookiePool):
         super().__init__(resolve, options, rng)
         self._process = cast(Process, asyncio.get_running_loop())
         self._reach: Reach = self._process.reach  # type: ignore[attr-defined]
-        self._sim_links: dict[tuple[BookieId, Lane], SimLink] = {}
+        self._sim_links: dict[tuple[BookieId, RequestPriority], SimLink] = {}
 
     def suspects(self) -> frozenset[BookieId]:
         return frozenset(bookie for (bookie, _), link in self._sim_links.items() if link.suspect)
 
-    def _link(self, bookie: BookieId, lane: Lane) -> BookieLink:
+    def _link(self, bookie: BookieId, lane: RequestPriority) -> BookieLink:
         link = self._sim_links.get((bookie, lane))
         if link is None:
             link = SimLink(bookie, lane, self._process, self._reach, self._options, self._rng)
@@ -109,7 +109,7 @@ class SimLink:
     def __init__(
         self,
         bookie: BookieId,
-        lane: Lane,
+        lane: RequestPriority,
         process: Process,
         reach: Reach,
         options: ClientOptions,
@@ -152,7 +152,7 @@ class SimLink:
             self._process.call_soon(item.fail, NoAnswer.NOT_REACHED)
             return
         if isinstance(item, AddSend):
-            item.owed = cast(Owed, _Left())
+            item.owed = cast(OutstandingAdds, _Left())
         self._timers[item] = self._process.after(timeout_s, self._time_is_up, item)
         if self._connection is not None:
             self._post(self._connection, item)

@@ -1,7 +1,7 @@
 """A metadata store for the simulated cluster: compare-and-set, outages, answers that never arrive, reads that are late.
 
-``Truth`` is what is stored; each process has a ``View`` of it, with a session of its own. What a view promises is what
-bkbox/metadata/base.py says, no more:
+``StoreState`` is what is stored; each process has a ``StaleView`` of it, with a session of its own. What a view
+promises is what bkbox/metadata/base.py says, no more:
 
 - an outage, or a lost answer, is MetadataUnavailableError; a write may have taken effect all the same;
 - a read of a view that is late may be as old as ``stale_s``, but never older than what this session has read or written
@@ -26,7 +26,7 @@ from bkbox.errors import (
 )
 from bkbox.metadata.base import RANGE_LEDGERS_MAX, MetadataStore, RegisteredBookie, Registration
 from bkbox.metadata.loglists import LogLists
-from bkbox.metadata.maintenance import Rests
+from bkbox.metadata.maintenance import MaintenanceWindows
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.versioned import Versioned
 from bkbox.wire.metadata.ledger import LedgerMetadata
@@ -42,7 +42,7 @@ _OUTAGE_S = 2.0
 """How long a call waits before it gives up."""
 
 
-class Truth:
+class StoreState:
     """What is stored, and how the store behaves. ``ledgers``: every version of each, the newest last, with its time."""
 
     def __init__(self, scheduler: Scheduler, observer: Observer) -> None:
@@ -77,7 +77,9 @@ class Truth:
         stored = Versioned(metadata, version)
         ledger = metadata.ledger_id
         self.ledgers.setdefault(ledger, []).append((self.scheduler.now, stored))
-        self.scheduler.say("metadata", "ledger %d version %d: %s", ledger, version, _Said(metadata))
+        self.scheduler.say(
+            "metadata", "ledger %d version %d: %s", ledger, version, _SeenState(metadata)
+        )
         self.observer.stored_metadata(
             Metadata(
                 ledger,
@@ -103,7 +105,7 @@ class Truth:
             event.set()
 
 
-class _Said:
+class _SeenState:
     """For the trace, which is not always wanted."""
 
     __slots__ = ("_metadata",)
@@ -121,10 +123,10 @@ class _Said:
         return f"{found.state.name}{end}, {sizes}, {parts}"
 
 
-class View(MetadataStore):
+class StaleView(MetadataStore):
     """One process's connection."""
 
-    def __init__(self, truth: Truth, process: Process, *, is_late: bool = False) -> None:
+    def __init__(self, truth: StoreState, process: Process, *, is_late: bool = False) -> None:
         """``is_late``: its reads may be as old as ``stale_s``."""
         self._truth = truth
         self._is_late = is_late
@@ -246,7 +248,7 @@ class View(MetadataStore):
         return SimUnderReplication(self._truth.marks, self._process, self._way, self._answer)
 
     @property
-    def rests(self) -> Rests:
+    def rests(self) -> MaintenanceWindows:
         return SimRests(self._truth.marks, self._way, self._answer)
 
     @property
@@ -330,7 +332,7 @@ class SimRegistration(Registration):
 
     def __init__(
         self,
-        truth: Truth,
+        truth: StoreState,
         process: Process,
         bookie: BookieId,
         service_info: ServiceInfo,
@@ -359,4 +361,4 @@ class SimRegistration(Registration):
             del self._truth.registered[self._bookie]
 
 
-Connect = Callable[[Process], View]
+Connect = Callable[[Process], StaleView]

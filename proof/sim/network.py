@@ -2,7 +2,7 @@
 
 A message is a call on the process at the other end. Names are those of hosts, so that a partition cuts off all
 processes of a host, in one direction or both. Connections are the ends' own business (link.py), but for their two
-directions (``Way``), within which messages may have to keep their order: what is lost here is lost without a word.
+directions (``Route``), within which messages may have to keep their order: what is lost here is lost without a word.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from proof.sim.loop import Process, Scheduler
 
 
-class Way:
+class Route:
     """One direction of a connection. ``last``: when its last message arrives."""
 
     __slots__ = ("hosts", "last")
@@ -50,7 +50,7 @@ class Network:
         self.garbling: dict[str, float] = {}
         """How probable it is that a host sends an entry with a wrong bit in it."""
 
-    def send(self, way: Way, process: Process, call: Callable[..., object], *args: Any) -> None:
+    def send(self, way: Route, process: Process, call: Callable[..., object], *args: Any) -> None:
         hosts = way.hosts
         if hosts in self.cut:
             self._counts["messages cut off"] += 1
@@ -68,7 +68,9 @@ class Network:
             self._counts["messages doubled"] += 1
             self._deliver(way, process, call, args)
 
-    def _deliver(self, way: Way, process: Process, call: Callable[..., object], args: Any) -> None:
+    def _deliver(
+        self, way: Route, process: Process, call: Callable[..., object], args: Any
+    ) -> None:
         least, mean = self.delay_s
         if self.slow:
             mean += self.slow.get(way.hosts, 0.0)

@@ -10,10 +10,10 @@ from typing import Any
 
 from bkbox.base.values import replaced as with_changes
 from bkbox.bookie import admission, reading
-from bkbox.bookie.admission import Standing, Verdict
+from bkbox.bookie.admission import LedgerStatus, Verdict
 from bkbox.bookie.bookie import Bookie
-from bkbox.frontend.ledger_directory import Places
-from bkbox.frontend.request_router import Intake
+from bkbox.frontend.ledger_directory import LedgerDirectory
+from bkbox.frontend.request_router import RequestRouter
 from bkbox.protocol import boot, lac, recovery
 from bkbox.protocol import writer as writer_machine
 from bkbox.protocol.boot import DiskClass, Mark
@@ -21,7 +21,7 @@ from bkbox.protocol.effects import SendRead
 from bkbox.protocol.force import Forcing
 from bkbox.protocol.quorum import QuorumSizes
 from bkbox.protocol.recovery import LedgerRecovery
-from bkbox.protocol.unacked_positions import Holdings
+from bkbox.protocol.unacked_positions import UnackedPositions
 from bkbox.storage.disk import dirty_marker
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.replay import LogReplayer
@@ -34,7 +34,7 @@ from bkbox.supervisor.supervisor import Supervisor
 from bkbox.wire.codes import Code, Evidence
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.metadata.ledger import LedgerState
-from proof.sim.metadata import Truth
+from proof.sim.metadata import StoreState
 
 Change = tuple[object, str, object]
 
@@ -67,13 +67,13 @@ def method(
     return ((owner, name, change(vars(owner)[name])),)
 
 
-def admitted(standing: Standing, request: admission.Request, code: Code) -> tuple[Change, ...]:
+def admitted(standing: LedgerStatus, request: admission.Request, code: Code) -> tuple[Change, ...]:
     table = {**admission.ADMISSION, (standing, request): Verdict(code, standing)}
     return ((admission, "ADMISSION", table),)
 
 
 def explicit_negatives() -> tuple[Change, ...]:
-    absent = {**admission.ABSENT, Standing.LIMBO: Code.ENOENTRY}
+    absent = {**admission.ABSENT, LedgerStatus.LIMBO: Code.ENOENTRY}
     return ((admission, "ABSENT", absent), (reading, "ABSENT", absent))
 
 
@@ -223,7 +223,7 @@ def acks_too_few() -> tuple[Change, ...]:
 
         return init
 
-    return method(Holdings, "__init__", changed)
+    return method(UnackedPositions, "__init__", changed)
 
 
 def unknown_is_no() -> tuple[Change, ...]:
@@ -252,7 +252,7 @@ def no_write_back() -> tuple[Change, ...]:
 
 
 def forgets_nothing() -> tuple[Change, ...]:
-    return ((Holdings, "forget", lambda self, position: None),)
+    return ((UnackedPositions, "forget", lambda self, position: None),)
 
 
 def acks_during_change() -> tuple[Change, ...]:
@@ -270,11 +270,11 @@ def acks_during_change() -> tuple[Change, ...]:
 
 
 def without_cas() -> tuple[Change, ...]:
-    return ((Truth, "compare", lambda self, found, expected: True),)
+    return ((StoreState, "compare", lambda self, found, expected: True),)
 
 
 def two_homes() -> tuple[Change, ...]:
-    return ((Places, "all_listed", lambda self: True),)
+    return ((LedgerDirectory, "all_listed", lambda self: True),)
 
 
 def damage_ignored() -> tuple[Change, ...]:
@@ -318,7 +318,7 @@ def any_connection() -> tuple[Change, ...]:
 
     return (
         *method(Forcing, "answered", changed),
-        (Intake, "_lost_deferred", lambda self, force, link: False),
+        (RequestRouter, "_lost_deferred", lambda self, force, link: False),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from bkbox.protocol import repair
 from bkbox.repair.copy.transfer import FragmentCopier
-from bkbox.repair.limbo.limbo_repair import Runner
+from bkbox.repair.limbo.limbo_repair import LimboRepair
 from bkbox.repair.space import gc
 from bkbox.wire.metadata.ledger import LedgerState
 from proof.sim.patches import Change, method
@@ -25,7 +25,7 @@ def repair_trusts_index() -> tuple[Change, ...]:
     async def unreadable(*_of_entries: Any) -> list[range]:
         return []
 
-    return ((Runner, "_unreadable", unreadable),)
+    return ((LimboRepair, "_unreadable", unreadable),)
 
 
 def named_without_copies() -> tuple[Change, ...]:

@@ -21,7 +21,7 @@ from proof.sim.environment import installed
 from proof.sim.faults import KINDS, Faults, is_settled
 from proof.sim.host import Cluster, Host
 from proof.sim.loop import Process, Scheduler
-from proof.sim.metadata import Truth
+from proof.sim.metadata import StoreState
 from proof.sim.network import Network
 from proof.sim.schedule import FAULTS_S, Action, Plan
 from proof.sim.workload import Ledgers, SimClient
@@ -68,7 +68,7 @@ class _Run:
         counts: Counter[str] = Counter()
         network = Network(scheduler, counts)
         network.delay_s, network.in_order = plan.delay_s, plan.in_order
-        truth = Truth(scheduler, self._observer)
+        truth = StoreState(scheduler, self._observer)
         self._cluster = Cluster(scheduler, network, truth, self._observer)
         self._cluster.counts = counts
         self._cluster.upkeep = plan.upkeep

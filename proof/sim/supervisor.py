@@ -15,19 +15,19 @@ from bkbox.errors import BkboxError
 from bkbox.ipc import messages
 from bkbox.ipc.messages import Message
 from bkbox.repair.context import Environment
-from bkbox.repair.limbo.limbo_repair import Runner
-from bkbox.storage.disk.dirty_marker import Run
+from bkbox.repair.limbo.limbo_repair import LimboRepair
+from bkbox.storage.disk.dirty_marker import Incarnation
 from bkbox.storage.log.records import AckAfter
-from bkbox.supervisor.boot.startup_resources import Ground
+from bkbox.supervisor.boot.startup_resources import StartupResources
 from bkbox.supervisor.children.child_pool import Nursery
 from bkbox.supervisor.children.process import Child
-from bkbox.supervisor.children.restart_policy import Keeper
+from bkbox.supervisor.children.restart_policy import ChildSupervisor
 from bkbox.supervisor.disks.disks import Disk
 from bkbox.supervisor.service.child_progress import Progress
 from bkbox.supervisor.supervisor import Supervisor
 from proof.sim.child import SimChannel, SimChild
 from proof.sim.files import SimFiles
-from proof.sim.metadata import View
+from proof.sim.metadata import StaleView
 from proof.sim.upkeep import keep_up
 from proof.sim.work import SimWork
 from proof.sim.worker import Worker
@@ -60,10 +60,10 @@ class Repair:
         )
         self._order = order
         self._cluster = host.cluster
-        self._store = View(host.cluster.truth, self.process, is_late=True)
+        self._store = StaleView(host.cluster.truth, self.process, is_late=True)
         self._rng = random.Random(host.rng.getrandbits(64))  # noqa: S311 - of a seed
         self._environment: Environment | None = None
-        self._runner: Runner | None = None
+        self._runner: LimboRepair | None = None
 
     def receive(self, message: Message) -> Message | None:
         if isinstance(message, messages.Stop):
@@ -86,7 +86,7 @@ class Repair:
                 wall_ms=lambda: int(scheduler.now * 1000),
                 monotonic_s=lambda: scheduler.now,
             )
-            self._runner = Runner(self._environment, SimWork())
+            self._runner = LimboRepair(self._environment, SimWork())
             if self._cluster.upkeep is not None:
                 keep_up(self.process, self._environment, self._runner)
         disk = self._environment.disks[worker.process.name] = cast(
@@ -113,13 +113,13 @@ class SimSupervisor(Supervisor):
         self._host = host
         self.progress = _NoStalls(self)
         rng = random.Random(host.rng.getrandbits(64))  # noqa: S311 - of a seed
-        self._keeper = Keeper(
+        self._keeper = ChildSupervisor(
             host.config.restart_backoff_initial_s,
             host.config.restart_backoff_max_s,
             rng,
             self._fail,
         )
-        self._run = Run(
+        self._run = Incarnation(
             f"boot-{host.name}-{host.boot}",
             AckAfter(host.plan.ack_after),
             str(host.cluster.uuid()),
@@ -137,7 +137,7 @@ class SimSupervisor(Supervisor):
             told()
         host.cluster.counts["boots"] += 1
 
-    async def _account_for_losses(self, base: Ground, opened: list[Disk]) -> None:
+    async def _account_for_losses(self, base: StartupResources, opened: list[Disk]) -> None:
         host = self._host
         for disk in opened:
             host.cluster.counts[f"disk class: {disk.crash_class.value}"] += 1
@@ -157,7 +157,7 @@ class SimSupervisor(Supervisor):
         await super()._account_for_losses(base, opened)
         host.accounted_at = host.cluster.scheduler.now
 
-    async def _start_frontend(self, base: Ground) -> None:
+    async def _start_frontend(self, base: StartupResources) -> None:
         usable = [disk for disk in self.disks if disk.usable]
         begun: Any = self.nursery.take("frontend", self.config.bookie_id)
         self.frontend = cast(Child, SimChild(begun, self.listen))
@@ -180,7 +180,7 @@ class SimSupervisor(Supervisor):
         worker.process.after(0.0, worker.attach, frontend, lane)
         disk.in_service = disk.listed = True
 
-    async def _run_jobs(self, base: Ground) -> None:
+    async def _run_jobs(self, base: StartupResources) -> None:
         """Repair is given the disks as they come: see ``Repair``."""
 
     def _start_repair(self) -> None:

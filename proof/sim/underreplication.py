@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Collection
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import MetadataUnavailableError
-from bkbox.metadata.maintenance import Rest, Rests
+from bkbox.metadata.maintenance import MaintenanceWindow, MaintenanceWindows
 from bkbox.metadata.underreplication import (
     Candidacy,
     Lock,
@@ -52,7 +52,7 @@ class Marks:
         self.delay: RecoveryDelay | None = None
         self.enabled = True
         self.full_check_ms: int | None = None
-        self.rests: dict[BookieId, Rest] = {}
+        self.rests: dict[BookieId, MaintenanceWindow] = {}
         self._words = 0
 
     def word(self) -> int:
@@ -216,7 +216,7 @@ class SimCandidacy(Candidacy):
         self._vote.lost = True
 
 
-class SimRests(Rests):
+class SimRests(MaintenanceWindows):
     """Java has no part in a simulated cluster."""
 
     java = None
@@ -226,11 +226,11 @@ class SimRests(Rests):
         self._way = way
         self._answer = answer
 
-    async def all(self) -> dict[BookieId, Rest]:
+    async def all(self) -> dict[BookieId, MaintenanceWindow]:
         await self._way()
         return dict(self._marks.rests)
 
-    async def put(self, bookie: BookieId, rest: Rest) -> None:
+    async def put(self, bookie: BookieId, rest: MaintenanceWindow) -> None:
         await self._way()
         self._marks.rests[bookie] = rest
         await self._answer()

@@ -13,7 +13,7 @@ from typing import Any
 
 from bkbox.errors import BkboxError
 from bkbox.repair.context import Environment
-from bkbox.repair.limbo.limbo_repair import Runner
+from bkbox.repair.limbo.limbo_repair import LimboRepair
 from bkbox.repair.replication.auditor import watch_over
 from bkbox.repair.replication.replication_worker import replicate
 from bkbox.repair.space.gc import collect
@@ -59,7 +59,7 @@ class Upkeep:
         }
 
 
-def keep_up(process: Process, environment: Environment, runner: Runner) -> None:
+def keep_up(process: Process, environment: Environment, runner: LimboRepair) -> None:
     """Begin all of it, in this process."""
     for name, job in (
         ("audit", partial(watch_over, SimWork(), environment, {})),
@@ -76,7 +76,7 @@ async def _carry_out(process: Process, name: str, job: Callable[[], Awaitable[No
         process.say("%s has ended: %s: %s", name, type(error).__name__, error)
 
 
-async def _collect(process: Process, environment: Environment, runner: Runner) -> None:
+async def _collect(process: Process, environment: Environment, runner: LimboRepair) -> None:
     """Again and again, and compact in some cases; a run that fails says so. What comes back after it was removed is in
     limbo, which the supervisor sees to elsewhere."""
     while True:

@@ -27,13 +27,13 @@ from bkbox.storage.files import Files
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.ordered_store import OrderedStore
 from bkbox.storage.log.records import AckAfter
-from bkbox.worker.commit_groups import Groups
+from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.control_handlers import Calls, opened, stopped
-from bkbox.worker.disk_maintenance import Space
+from bkbox.worker.disk_maintenance import DiskMaintenance
 from bkbox.worker.frontend_link import FrontLink
-from bkbox.worker.ledger_migration import Moves
+from bkbox.worker.ledger_migration import LedgerMigrations
 from bkbox.worker.loop import _CONCERNING_STATES
-from bkbox.worker.response_sender import Group
+from bkbox.worker.response_sender import RequestGroup
 from bkbox.worker.stages import Stages
 from proof.checks.observer import Observer
 from proof.sim.files import SimFiles
@@ -52,7 +52,7 @@ RESTED_S = 3.0
 OpenIndex = Callable[[Path, bool, Process], SimIndex]
 
 
-class Late:
+class DeferredCall:
     """Something that goes on behind, as a future that is run when its time has come, or when it is waited for."""
 
     __slots__ = ("_call", "_done")
@@ -73,8 +73,8 @@ class Late:
         """It raises where it is run."""
 
 
-class SimGroups(Groups):
-    """The real groups, with ``Late`` in the place of threads."""
+class SimGroups(CommitGroups):
+    """The real groups, with ``DeferredCall`` in the place of threads."""
 
     def __init__(self, worker: Worker, *of_groups: Any) -> None:
         super().__init__(*of_groups)
@@ -82,12 +82,12 @@ class SimGroups(Groups):
         os.close(self._event)
 
     def _start(self, behind: Any, call: Callable[[], None], ended: Callable[[], None]) -> None:
-        late = Late(call)
+        late = DeferredCall(call)
         behind.ended = ended
         behind.future = late
         self._worker.process.after(self._worker.sync_s(), self._run_late, late)
 
-    def _run_late(self, late: Late) -> None:
+    def _run_late(self, late: DeferredCall) -> None:
         late.run()
         self._worker.process.after(self._worker.sync_s() / 8, self._see_late)
 
@@ -133,7 +133,7 @@ class SimFrontLink:
             self._full.append(bytes(self._slot[:used]))
         return self._slot
 
-    def take(self) -> Group | None:
+    def take(self) -> RequestGroup | None:
         if self.frontend.process.dead:
             raise EOFError
         if not self.inbox:
@@ -141,7 +141,7 @@ class SimFrontLink:
         inbox, self.inbox = self.inbox, []
         self._number += 1
         area = memoryview(b"".join([frame for _, frame in inbox]))
-        group = Group(self._number, 0, area)
+        group = RequestGroup(self._number, 0, area)
         start = 0
         located = group.segments
         for number, frame in inbox:
@@ -150,10 +150,10 @@ class SimFrontLink:
             start = end
         return group
 
-    def answers(self, group: Group) -> AnswerWriter:
+    def answers(self, group: RequestGroup) -> AnswerWriter:
         return self._writer
 
-    def done(self, group: Group, *, read_only: bool) -> None:
+    def done(self, group: RequestGroup, *, read_only: bool) -> None:
         self.lane.writable = not read_only
         self.flush()
 
@@ -202,9 +202,9 @@ class Worker:
         self._observer = observer
         self._bookie: Bookie | None = None
         self._groups: SimGroups | None = None
-        self._moves: Moves | None = None
+        self._moves: LedgerMigrations | None = None
         self._calls: Calls | None = None
-        self._space: Space | None = None
+        self._space: DiskMaintenance | None = None
         self._awake = False
         self._poll_timer: Any = None
         self._rest_timer: Any = None
@@ -277,7 +277,7 @@ class Worker:
         if self._space is None:
             assert self.store is not None
             assert self._moves is not None
-            self._space = Space(
+            self._space = DiskMaintenance(
                 self.files, self._disk, self.store, bookie, groups, self._moves.ledgers_at_home, 0
             )
         if not isinstance(call, messages.ChangeLedgers):
@@ -338,7 +338,7 @@ class Worker:
         self._groups = SimGroups(
             self, store, self._bookie, _NO_STAGES, self._ticks_us, self._lost_front
         )
-        self._moves = Moves(
+        self._moves = LedgerMigrations(
             self.files, Path(order.path), store, self._bookie, self._groups, self._ticks_us
         )
         self._calls = Calls(store, self._bookie, _NO_STAGES, self._moves.ledgers_at_home)
@@ -469,4 +469,4 @@ class Worker:
         self.process.say("the disk failed: %s", store.failed_reason)
         tell = getattr(self.process, "tell", None)
         if tell is not None:
-            tell(messages.DiskTrouble(reason=store.failed_reason))
+            tell(messages.DiskFailed(reason=store.failed_reason))

@@ -28,7 +28,7 @@ from bkbox.wire.metadata.ledger import DigestType, LedgerState
 from proof.sim.host import COPIED, Cluster
 from proof.sim.link import Reach
 from proof.sim.loop import Process
-from proof.sim.metadata import View
+from proof.sim.metadata import StaleView
 from proof.sim.schedule import Action, Plan
 from proof.sim.themes import FENCE_LOST, HIDDEN
 from proof.sim.work import SimWork
@@ -87,7 +87,7 @@ class SimClient:
     def client(self) -> Client:
         """Made by the first who asks, in the process."""
         if self._client is None:
-            store = View(self._cluster.truth, self.process, is_late=True)
+            store = StaleView(self._cluster.truth, self.process, is_late=True)
             self._client = Client(store, self._options, self._rng)
         return self._client
 
@@ -274,7 +274,9 @@ class Program:
             return
         rng = random.Random(self.rng.getrandbits(32))  # noqa: S311 - of a seed
         clients = [
-            Client(View(self.cluster.truth, self.process, is_late=True), self.sim._options, rng)
+            Client(
+                StaleView(self.cluster.truth, self.process, is_late=True), self.sim._options, rng
+            )
             for _ in range(self.rng.randint(2, 3))
         ]
         results = await asyncio.gather(
@@ -334,7 +336,7 @@ class Program:
             await asyncio.sleep(rng.choice((0.1, 5.0, 20.0)))
             after = with_replaced(metadata, repair, new)
             if after is not None:
-                store = View(truth, self.process)
+                store = StaleView(truth, self.process)
                 await store.write_ledger(after, found.version)
                 self.cluster.counts["copies named by hand"] += 1
                 pool, ledger = client.pool, metadata.ledger_id

@@ -15,8 +15,8 @@ from typing import Any
 
 from bkbox.api.admin import server
 from bkbox.api.admin.access import WithToken
-from bkbox.api.admin.routes import EVENT_STREAM, Asked, Query, Route, Stream
-from bkbox.api.admin.tcp_access import Door
+from bkbox.api.admin.routes import EVENT_STREAM, EventStream, Query, Request, Route
+from bkbox.api.admin.tcp_access import TcpAccess
 from bkbox.errors import JobRefusedError
 from bkbox.security.rates import Bucket
 
@@ -32,21 +32,21 @@ class Body:
 
 
 def table(done: list[str]) -> tuple[Route, ...]:
-    async def read(asked: Asked) -> object:
+    async def read(asked: Request) -> object:
         return {"name": asked.place["name"], "query": dict(asked.query)}
 
-    async def change(asked: Asked) -> object:
+    async def change(asked: Request) -> object:
         told = asked.told(Body)
         done.append(f"{told.count} {told.text}")
         return {"count": told.count}
 
-    async def refuse(_asked: Asked) -> object:
+    async def refuse(_asked: Request) -> object:
         raise JobRefusedError("not now")
 
-    async def late(_asked: Asked) -> object:
+    async def late(_asked: Request) -> object:
         raise TimeoutError
 
-    async def defect(_asked: Asked) -> object:
+    async def defect(_asked: Request) -> object:
         raise ZeroDivisionError("of no use")
 
     async def ticks() -> AsyncGenerator[str, None]:
@@ -54,8 +54,8 @@ def table(done: list[str]) -> tuple[Route, ...]:
             yield "tick\n"
             await asyncio.sleep(0.02)
 
-    async def stream(_asked: Asked) -> object:
-        return Stream(ticks())
+    async def stream(_asked: Request) -> object:
+        return EventStream(ticks())
 
     return (
         Route("GET", "/stream", stream, media=EVENT_STREAM),
@@ -74,15 +74,15 @@ def table(done: list[str]) -> tuple[Route, ...]:
 
 def door(
     token: str = TOKEN, context: ssl.SSLContext | None = None, per_second: int = 10_000
-) -> Door:
+) -> TcpAccess:
     access = WithToken(token.encode(), READ_TOKEN.encode(), frozenset({"bookie.example.com"}))
-    return Door(access, context, Bucket(per_second, time.monotonic))
+    return TcpAccess(access, context, Bucket(per_second, time.monotonic))
 
 
 class Serving:
     """``door``: the one that holds now."""
 
-    def __init__(self, through: Door | None = None) -> None:
+    def __init__(self, through: TcpAccess | None = None) -> None:
         self.door = through or door()
         self.done: list[str] = []
         self.port = 0

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from bkbox.audit.compare import CopyComparer, copy_of
 from bkbox.audit.judgement import (
     Copy,
+    CopyEvidence,
     Disagreement,
     Fault,
     Judgement,
-    Look,
     judge,
     merged_owners,
     merged_racks,
@@ -49,13 +49,17 @@ def metadata(
     )
 
 
-def judged(found: LedgerMetadata, looks: dict[BookieId, Look], *differ: Disagreement) -> Judgement:
-    all_looks = {bookie: looks.get(bookie, Look()) for bookie in found.bookies()}
+def judged(
+    found: LedgerMetadata, looks: dict[BookieId, CopyEvidence], *differ: Disagreement
+) -> Judgement:
+    all_looks = {bookie: looks.get(bookie, CopyEvidence()) for bookie in found.bookies()}
     return judge(found, all_looks, differ, RACKS)
 
 
-def faults(*parts: range, kind: Fault = Fault.MISSING, why: str = "answered ENOENTRY") -> Look:
-    return Look(faults={(kind, why): list(parts)})
+def faults(
+    *parts: range, kind: Fault = Fault.MISSING, why: str = "answered ENOENTRY"
+) -> CopyEvidence:
+    return CopyEvidence(faults={(kind, why): list(parts)})
 
 
 def test_nothing_wrong() -> None:
@@ -84,7 +88,7 @@ def test_missing_corrupt_and_unreadable_copies_are_lacking() -> None:
 
 
 def test_who_says_nothing_lacks_nothing() -> None:
-    found = judged(metadata(A, B, C), {C: Look(why_silent="no answer in time")})
+    found = judged(metadata(A, B, C), {C: CopyEvidence(why_silent="no answer in time")})
     assert found.under_replicated == []
     assert not any(rows for fault, rows in found.runs.items() if fault is not Fault.UNKNOWN)
     assert found.runs[Fault.UNKNOWN] == [(7, C, 0, 9, 10, "no answer in time")]
@@ -97,14 +101,14 @@ def test_unknown_entries_count_as_possible_and_not_as_known() -> None:
 
 
 def test_limbo_is_neither_missing_nor_there() -> None:
-    found = judged(metadata(A, B, C), {A: Look(in_limbo=True)})
+    found = judged(metadata(A, B, C), {A: CopyEvidence(in_limbo=True)})
     assert found.limbo == [(A, 7, 10)]
     assert found.under_replicated == []
     assert not any(found.runs.values())
 
 
 def test_a_bookie_that_is_gone() -> None:
-    found = judged(metadata(A, B, D), {D: Look(is_gone=True)})
+    found = judged(metadata(A, B, D), {D: CopyEvidence(is_gone=True)})
     (row,) = found.under_replicated
     assert (row.gone, row.lacking, row.possible_copies) == ([D], [], 2)
     assert not any(found.runs.values())
@@ -145,7 +149,7 @@ def test_all_that_a_bookie_lacks_of_a_striped_ledger_is_one_row() -> None:
 def test_an_open_ledger_owes_nothing_yet_in_its_last_fragment() -> None:
     closed = metadata(A, B, C)
     opened = replace(closed, state=LedgerState.OPEN, last_entry=EntryId(-1), length=0)
-    found = judged(opened, {A: Look()})
+    found = judged(opened, {A: CopyEvidence()})
     assert found.is_clean
     assert (found.ledger.entries, found.ledger.bytes, found.owner.open_ledgers) == (
         None,
@@ -192,8 +196,8 @@ def test_runs_join_what_lies_together_among_the_expected(
 def test_entries_without_any_copy_are_one_row_of_their_ledger_and_nothing_to_copy() -> None:
     looks = {
         A: faults(range(1, 8), kind=Fault.UNREADABLE, why="answered EIO"),
-        B: Look(in_limbo=True, withheld=[range(3), range(5, 6)]),
-        D: Look(is_gone=True),
+        B: CopyEvidence(in_limbo=True, withheld=[range(3), range(5, 6)]),
+        D: CopyEvidence(is_gone=True),
     }
     found = judged(metadata(A, B, D), looks)
     (row,) = found.no_copy
@@ -203,7 +207,7 @@ def test_entries_without_any_copy_are_one_row_of_their_ledger_and_nothing_to_cop
 
 
 def test_an_entry_that_a_silent_bookie_may_have_is_not_without_a_copy() -> None:
-    looks = {A: faults(range(10)), B: Look(why_silent="no answer"), C: faults(range(10))}
+    looks = {A: faults(range(10)), B: CopyEvidence(why_silent="no answer"), C: faults(range(10))}
     found = judged(metadata(A, B, C), looks)
     assert found.no_copy == []
     assert len(found.runs[Fault.MISSING]) == 2
@@ -227,10 +231,10 @@ def test_what_has_no_copy_is_what_brute_force_finds(data: st.DataObject) -> None
         lacks = data.draw(st.sets(st.integers(0, 13)))
         parts = ranges_of(sorted(lacks))
         looks[bookie] = {
-            "lists": faults(*parts) if parts else Look(),
-            "limbo": Look(in_limbo=True, withheld=parts),
-            "gone": Look(is_gone=True),
-            "silent": Look(why_silent="no answer"),
+            "lists": faults(*parts) if parts else CopyEvidence(),
+            "limbo": CopyEvidence(in_limbo=True, withheld=parts),
+            "gone": CopyEvidence(is_gone=True),
+            "silent": CopyEvidence(why_silent="no answer"),
         }[kind]
         every = set(range(14))
         gives[bookie] = set() if kind == "gone" else every if kind == "silent" else every - lacks
@@ -247,17 +251,17 @@ def opened(*ensemble: BookieId) -> LedgerMetadata:
 
 
 def test_an_open_ledger_with_an_ack_quorum_in_limbo_is_blocked() -> None:
-    limbo = Look(in_limbo=True)
+    limbo = CopyEvidence(in_limbo=True)
     assert judged(opened(A, B, C), {A: limbo}).blocked == []
     (row,) = judged(opened(A, B, C), {A: limbo, B: limbo}).blocked
     assert (row.limbo, row.gone, row.state) == ([A, B], [], "OPEN")
-    (row,) = judged(opened(A, B, C), {A: limbo, B: Look(is_gone=True)}).blocked
+    (row,) = judged(opened(A, B, C), {A: limbo, B: CopyEvidence(is_gone=True)}).blocked
     assert (row.limbo, row.gone) == ([A], [B])
     assert judged(metadata(A, B, C), {A: limbo, B: limbo}).blocked == []
 
 
 def test_a_silent_bookie_of_an_open_ledger_is_unknown() -> None:
-    found = judged(opened(A, B, C), {A: Look(why_silent="no answer")})
+    found = judged(opened(A, B, C), {A: CopyEvidence(why_silent="no answer")})
     assert found.runs[Fault.UNKNOWN] == [(7, A, 0, -1, 0, "no answer")]
 
 

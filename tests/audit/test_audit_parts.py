@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.audit.bookie_timeouts import ASKED_AGAIN_S, MUTE_AFTER, Patience
+from bkbox.audit.bookie_timeouts import ASKED_AGAIN_S, MUTE_AFTER, BookieTimeouts
 from bkbox.audit.judgement import ranges_of
 from bkbox.audit.plan import Action, Step, read_plan, write_plan
 from bkbox.audit.report import MEANINGS, _html, _markdown, _Table
@@ -156,7 +156,7 @@ def test_conditions_that_mean_nothing(text: str, problem: str) -> None:
 
 def test_patience() -> None:
     now = [0.0]
-    patience = Patience(lambda: now[0])
+    patience = BookieTimeouts(lambda: now[0])
     for _ in range(MUTE_AFTER - 1):
         patience.unanswered(BOOKIE, "no answer in time")
     assert patience.why_mute(BOOKIE) == ""

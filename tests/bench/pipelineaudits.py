@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bkbox.audit.engine import LocalEngine
-from bkbox.audit.run import AuditPlan, Silent, Summary, plan_audit, run_audit
+from bkbox.audit.run import AuditPlan, Summary, UnresponsiveBookie, plan_audit, run_audit
 from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
@@ -81,7 +81,11 @@ def measure(_spark: Any, uri: str, root: Path, given: argparse.Namespace) -> Fou
 
 def _audited(engine: Any, plan: AuditPlan, root: Path) -> Summary:
     found = run_audit(
-        engine, plan, root / "audit", Silent(), wall_ms=lambda: time.time_ns() // 1_000_000
+        engine,
+        plan,
+        root / "audit",
+        UnresponsiveBookie(),
+        wall_ms=lambda: time.time_ns() // 1_000_000,
     )
     assert found.is_clean, found.rows
     assert found.is_certain, found.rows

@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from pathlib import Path
 
-from bkbox.bookie.bookie import Bookie, Work
+from bkbox.bookie.bookie import Bookie, CommitGroup
 from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.errors import DiskError
 from bkbox.ipc.frame_spans import FrameSpan
@@ -97,7 +97,7 @@ def carry_out(
 
 def answer_group(
     bookie: Bookie, area: memoryview, segments: list[FrameSpan], out: AnswerWriter
-) -> Work:
+) -> CommitGroup:
     """All steps of a group, with the sync at once, and with the reads whose bytes the page cache has not."""
     work = bookie.begin(area, segments)
     bookie.serve(work, out)

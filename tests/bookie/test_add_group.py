@@ -7,13 +7,13 @@ from uuid import UUID
 
 import pytest
 
-from bkbox.bookie.add_group import AddBatch, HotLedger
-from bkbox.bookie.dispatch import Walk
+from bkbox.bookie.add_group import AddBatch, AdmittedLedger
+from bkbox.bookie.dispatch import FrameDispatcher
 from bkbox.bookie.read_group import ReadBatch
 from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.storage.entries.entry_reader import Fetch
-from bkbox.storage.index.memtable import Finder, Place, Recent
-from bkbox.storage.log.ledger_counts import Tally
+from bkbox.storage.index.memtable import EntryLocation, EntryLookup, Memtable
+from bkbox.storage.log.ledger_counts import LedgerCounts
 from bkbox.storage.log.records import ENTRY_IDS, Kind
 from bkbox.storage.log.segment import (
     ENTRY_LOG_MAGIC,
@@ -64,13 +64,13 @@ class Walked:
         self.plain_reads: list[tuple[int, int]] = []
         self.slots: list[bytearray] = []
         self.reads = ReadBatch(
-            Finder(lambda _ledger, _entry: None, 1),
+            EntryLookup(lambda _ledger, _entry: None, 1),
             Fetch(None, None),  # type: ignore[arg-type]
             lambda _ledger: -2,
             self._read,
         )
-        walk = Walk()
-        walk.hot.update({ledger: HotLedger(ledger, KEY) for ledger in hot})
+        walk = FrameDispatcher()
+        walk.hot.update({ledger: AdmittedLedger(ledger, KEY) for ledger in hot})
         walk.over(
             self.area, 4, len(self.area), 7, self.batch if adds else None, self.reads, self._slow
         )
@@ -178,7 +178,7 @@ def test_frames_that_are_not_whole_are_a_defect_of_the_front_end() -> None:
 
 def test_entries_from_elsewhere_are_stored_and_answered_by_their_mark() -> None:
     walked = Walked([add(1, 4)])
-    group = HotLedger(3, KEY)
+    group = AdmittedLedger(3, KEY)
     walked.batch.put(group, memoryview(entry(3, 1)))
     walked.batch.put(group, entry(3, 2, lac=1, size=100))
     walked.batch.mark(7, 9)
@@ -196,7 +196,7 @@ def test_what_was_packed_is_found_by_the_index_and_counted() -> None:
     numbers = list(range(3_000))
     random.Random(4).shuffle(numbers)
     walked = Walked([add(1 + number % 2, number) for number in numbers])
-    recent, tally, place = Recent(), Tally(), Place()
+    recent, tally, place = Memtable(), LedgerCounts(), EntryLocation()
     records = {ENTRY_IDS.unpack_from(body): at for at, body in walked.records(70_000)}
     walked.batch.index(recent, tally, 12)
     for number in numbers:

@@ -15,8 +15,8 @@ from bkbox.errors import DiskError
 from bkbox.ipc.frame_spans import segments
 from bkbox.storage.entries.entry_reader import LATE, Fetch
 from bkbox.storage.files import RealFiles
-from bkbox.storage.index.extents import Run
-from bkbox.storage.index.memtable import Finder
+from bkbox.storage.index.extents import Extent
+from bkbox.storage.index.memtable import EntryLookup
 from bkbox.storage.log.log_reader import LogReader
 from bkbox.storage.log.records import Kind, Record
 from bkbox.storage.log.segment import ENTRY_LOG_MAGIC, SegmentName, put_record
@@ -43,7 +43,7 @@ class Log:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.finder = Finder(no_run, 1 << 20)
+        self.finder = EntryLookup(no_run, 1 << 20)
         self.recent = self.finder.active
         self.reader = LogReader(RealFiles(), self.path_of, name_of)
         self.entries: dict[tuple[int, int], bytes] = {}
@@ -121,7 +121,7 @@ class Log:
         )
 
 
-def no_run(ledger: int, entry: int) -> Run | None:
+def no_run(ledger: int, entry: int) -> Extent | None:
     return None
 
 

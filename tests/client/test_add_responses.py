@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.client.connection.add_responses import Owed, take_v2, take_v3, whole_frames
+from bkbox.client.connection.add_responses import OutstandingAdds, take_v2, take_v3, whole_frames
 from bkbox.errors import FrameError
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
@@ -28,7 +28,7 @@ STEPS = st.lists(
 
 @given(STEPS)
 def test_slots_are_taken_in_the_order_of_sending(steps: list[tuple[str, int, int]]) -> None:
-    owed = Owed()
+    owed = OutstandingAdds()
     keys: list[int] = []
     by_key: dict[int, deque[int]] = defaultdict(deque)
 
@@ -62,7 +62,7 @@ def test_slots_are_taken_in_the_order_of_sending(steps: list[tuple[str, int, int
 
 
 def test_answers_of_version_2_come_as_runs() -> None:
-    one, two = Owed(), Owed()
+    one, two = OutstandingAdds(), OutstandingAdds()
     one.push(5, 6)
     two.push(0, 2)
     codes = {8: Code.EIO}
@@ -72,7 +72,7 @@ def test_answers_of_version_2_come_as_runs() -> None:
         for ledger, entry in order
     )
     rest = v2.encode_response(v2.ReadResponse(2, Code.ENOENTRY, 1, 3))
-    found: list[tuple[Owed, int, int, int]] = []
+    found: list[tuple[OutstandingAdds, int, int, int]] = []
     data = memoryview(b"??" + chunk + rest)
     assert take_v2(data, 2, len(data), {1: one, 2: two}, found) == 2 + len(chunk)
     assert found == [
@@ -87,18 +87,18 @@ def test_answers_of_version_2_come_as_runs() -> None:
 
 @pytest.mark.parametrize(("ledger", "entry"), [(1, 7), (2, 5)])
 def test_an_answer_of_version_2_that_nobody_asked_for(ledger: int, entry: int) -> None:
-    owed = Owed()
+    owed = OutstandingAdds()
     owed.push(5, 2)
     frames = [v2.AddResponse(2, Code.EOK, 1, 5), v2.AddResponse(2, Code.EOK, ledger, entry)]
     data = b"".join(map(v2.encode_response, frames))
-    found: list[tuple[Owed, int, int, int]] = []
+    found: list[tuple[OutstandingAdds, int, int, int]] = []
     with pytest.raises(FrameError, match=f"entry {entry}, ledger {ledger}"):
         take_v2(data, 0, len(data), {1: owed}, found)
     assert found == [(owed, 0, 0, 0)]
 
 
 def test_answers_of_version_3_come_as_runs() -> None:
-    owed = Owed()
+    owed = OutstandingAdds()
     owed.push(1000, 5)
     frames = [
         v3.encode_response(v3.AddResponse(1000, Code.EOK, 1, 5)),
@@ -108,7 +108,7 @@ def test_answers_of_version_3_come_as_runs() -> None:
         v3.encode_response(v3.AddResponse(77, Code.EOK, 1, 7)),
     ]
     data = b"".join(frames)
-    found: list[tuple[Owed, int, int, int]] = []
+    found: list[tuple[OutstandingAdds, int, int, int]] = []
     end = take_v3(data, 0, len(data), {1: owed}, found, PlainAnswerV3())
     assert end == len(data) - len(frames[-1])
     assert found == [(owed, 0, 1, 0), (owed, 3, 3, 504), (owed, 2, 2, 0)]

@@ -14,10 +14,10 @@ from tinybookie import Cluster, TinyBookie, cluster
 
 from bkbox.base.ids import EntryId, LedgerId
 from bkbox.client import Client
-from bkbox.client.ledger.force_close import Ender
+from bkbox.client.ledger.force_close import ForceClose
 from bkbox.errors import NothingToEndError, RecoveryAbortedError
 from bkbox.metadata.versioned import Versioned
-from bkbox.protocol.diagnosis import Prospect
+from bkbox.protocol.diagnosis import RecoveryOutlook
 from bkbox.protocol.force_close_plan import ending
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
@@ -57,11 +57,11 @@ def test_a_healthy_ledger(tmp_path: Path) -> None:
         async with cluster(tmp_path) as made, made.client() as client:
             ledger = await written(made, client, 5)
             found = (await client.survey(ledger)).diagnosis
-            assert (found.prospect, found.lac, found.end) == (Prospect.CLOSES, 3, 4)
+            assert (found.prospect, found.lac, found.end) == (RecoveryOutlook.CLOSES, 3, 4)
             assert not any(bookie.ledgers[ledger].fenced for bookie in made.bookies.values())
             assert (await client.metadata(ledger)).state is LedgerState.OPEN
             assert (await client.recover(ledger)).last_entry == 4
-            assert (await client.survey(ledger)).diagnosis.prospect is Prospect.NOTHING
+            assert (await client.survey(ledger)).diagnosis.prospect is RecoveryOutlook.NOTHING
 
     go(test())
 
@@ -78,7 +78,7 @@ def test_two_of_three_in_limbo_keep_a_ledger_open_and_are_named(
             for name in ("bookie-0", "bookie-1"):
                 forget(made.of(name), ledger, *range(5))
             found = (await client.survey(ledger)).diagnosis
-            assert found.prospect is Prospect.NO_FENCE
+            assert found.prospect is RecoveryOutlook.NO_FENCE
             assert set(found.limbo) == {"bookie-0", "bookie-1"}
             assert "bookie-0 is in limbo" in found.reason
             with pytest.raises(RecoveryAbortedError):
@@ -316,14 +316,14 @@ def test_what_is_plugged_is_recorded_before(
                 forget(bookie, writer.ledger_id, 2)
             ender = await client.ender(writer.ledger_id, plug=True)
             plan, _ = await ender.plan()
-            write = Ender._write
+            write = ForceClose._write
 
             async def interrupted(*given: Any) -> tuple[int, int]:
                 await write(*given)
                 raise asyncio.CancelledError
 
             with monkeypatch.context() as patch, pytest.raises(asyncio.CancelledError):
-                patch.setattr(Ender, "_write", interrupted)
+                patch.setattr(ForceClose, "_write", interrupted)
                 await ender.end(plan, at_ms=1)
             (record,) = losses_of(await client.metadata(writer.ledger_id))
             assert (record.lost, record.plugged, record.unknown_after) == ("2", "2", None)

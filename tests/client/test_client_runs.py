@@ -13,7 +13,7 @@ from tinybookie import cluster
 
 from bkbox.base.ids import NO_ENTRY, EntryId
 from bkbox.client.connection.adds import AddFrames
-from bkbox.client.connection.framed_connection import Stream
+from bkbox.client.connection.framed_connection import FramedConnection
 from bkbox.protocol.effects import SendAdds
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire.codes import Code
@@ -205,12 +205,12 @@ def test_a_turn_of_many_writers_is_one_write_to_each_bookie(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     writes: list[int] = []
-    connected = Stream.connection_made
+    connected = FramedConnection.connection_made
 
-    def counted(stream: Stream, transport: Any) -> None:
+    def counted(stream: FramedConnection, transport: Any) -> None:
         connected(stream, Counting(transport, writes))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Stream, "connection_made", counted)
+    monkeypatch.setattr(FramedConnection, "connection_made", counted)
 
     async def test() -> None:
         async with cluster(tmp_path) as made, made.client() as client:

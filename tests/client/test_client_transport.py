@@ -14,7 +14,7 @@ from tinybookie import DEFAULT_OPTIONS, Cluster, TinyBookie, cluster, encoded
 
 from bkbox.base.ids import BookieId
 from bkbox.client import ClientOptions
-from bkbox.client.connection.bookie_connection import Lane
+from bkbox.client.connection.bookie_connection import RequestPriority
 from bkbox.client.connection.pool import Add, BookiePool, Reply
 from bkbox.client.options import Backoff
 from bkbox.protocol.events import NoAnswer
@@ -280,7 +280,9 @@ def test_what_a_deaf_bookie_was_not_sent_waits_by_reference(tmp_path: Path, prot
         async with one_bookie(tmp_path, add_timeout_s=100) as (bookie, pool):
             bookie.deaf = True
             replies = [pool.write(n, bytes(100_000)) for n in range(400)]
-            link = pool._link(bookie.id, Lane.V2 if protocol == "v2" else Lane.V3)
+            link = pool._link(
+                bookie.id, RequestPriority.V2 if protocol == "v2" else RequestPriority.V3
+            )
             await until(lambda: link._stream is not None and link._stream._paused)
             assert link._stream is not None
             assert link._stream._transport is not None

@@ -40,7 +40,7 @@ from bkbox.storage.log.records import (
 )
 from proof.sim.disk import Disk
 from proof.sim.environment import replaced
-from proof.sim.files import Ambush, SimFiles
+from proof.sim.files import FaultTrigger, SimFiles
 from proof.sim.index import SimIndex
 from proof.sim.loop import Crash, Process, Scheduler
 from tests.storage.bench import IDENTITY, KEY, defer, entry, put
@@ -72,7 +72,7 @@ class Bench:
         self.was_failing = False
         """Whether a change failed, as ordered: the system may say so to a later start."""
         self._entries = 0
-        self._ambush = Ambush()
+        self._ambush = FaultTrigger()
         self._store: DiskStore | None = None
         self._next_process()
         format_disk(self.files, DISK, IDENTITY, create_index=lambda *_: None)
@@ -155,7 +155,7 @@ class Bench:
     def start(self) -> None:
         """The next process of the bookie: classify, replay, check, settle."""
         self._runs += 1
-        run = dirty_marker.Run(self.boot_id, self.mode, f"run {self._runs}")
+        run = dirty_marker.Incarnation(self.boot_id, self.mode, f"run {self._runs}")
         before = dirty_marker.begin_run(self.files, DISK, run)
         host_crash = before is not None and before.is_host_crash(run.boot_id)
         store = self._open()
@@ -179,7 +179,7 @@ class Bench:
         bad.fail_reads, bad.good_reads = 1, read - 1
         try:
             before = dirty_marker.begin_run(
-                self.files, DISK, dirty_marker.Run(self.boot_id, self.mode, "bad")
+                self.files, DISK, dirty_marker.Incarnation(self.boot_id, self.mode, "bad")
             )
             store = self._open()
             host_crash = before is not None and before.is_host_crash(self.boot_id)

@@ -111,7 +111,7 @@ class InProcessBookie:
 
 @asynccontextmanager
 async def serving(
-    folder: Path, disks: int = 1, admit: messages.Admit | None = None, **bounds: Any
+    folder: Path, disks: int = 1, admit: messages.SetAccessPolicy | None = None, **bounds: Any
 ) -> AsyncIterator[InProcessBookie]:
     """A bookie that listens, with all its disks attached and listed. ``bounds``: of messages.OpenFrontend."""
     ours, theirs = channel.pair()

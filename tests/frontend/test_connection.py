@@ -15,12 +15,12 @@ from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.frontend.loop.connection import (
     SLOW_FRAMES_BESIDE_MAX,
     SLOW_FRAMES_MAX,
-    Common,
-    Stream,
+    Connection,
+    SharedState,
     deliver,
 )
-from bkbox.frontend.loop.event_loop import Turns
-from bkbox.frontend.loop.routing import Lane, LedgerTable
+from bkbox.frontend.loop.event_loop import EventLoop
+from bkbox.frontend.loop.routing import DiskQueue, LedgerTable
 from bkbox.ipc.frame_spans import segments
 from tests.harness import raw
 from tests.harness.raw3 import ADD, FENCE, READ, add_part, read_part, request
@@ -31,10 +31,10 @@ FRAME_MAX = 2 << 20
 INFLIGHT_MAX = 1 << 20
 
 
-class Client(Stream):
+class Client(Connection):
     """``slow``: the frames that are not ordinary."""
 
-    def __init__(self, number: int, sock: socket.socket, turns: Turns) -> None:
+    def __init__(self, number: int, sock: socket.socket, turns: EventLoop) -> None:
         super().__init__(number, sock, "peer", turns.poll, turns.common, FRAME_MAX, INFLIGHT_MAX)
         self.slow: list[bytes] = []
         self.error: Exception | None = None
@@ -55,8 +55,8 @@ class Bench:
         self.now_s = 0.0
         self.tick_s = 1.0  # by which each look at the clock moves it
         self.cpu_us = 0
-        self.turns = Turns(held_max, self._end, clock or self._clock, self._cpu)
-        self.lane = Lane(self._more)
+        self.turns = EventLoop(held_max, self._end, clock or self._clock, self._cpu)
+        self.lane = DiskQueue(self._more)
         self.slots = 1
         self.present: memoryview | None = None
         self.fast: list[bytes] = []
@@ -69,7 +69,7 @@ class Bench:
         self.turns.streams[ours.fileno()] = self.client
 
     @property
-    def common(self) -> Common:
+    def common(self) -> SharedState:
         return self.turns.common
 
     def _clock(self) -> float:
@@ -80,7 +80,7 @@ class Bench:
         self.cpu_us += 100
         return self.cpu_us / 1e6
 
-    def _end(self, stream: Stream, error: Exception) -> None:
+    def _end(self, stream: Connection, error: Exception) -> None:
         assert isinstance(stream, Client)
         del self.turns.streams[stream.sock.fileno()]
         stream.error = error
@@ -294,7 +294,7 @@ def test_answers_of_a_turn_are_one_write(bench: Bench) -> None:
     writer = AnswerWriter(lambda _used: slot)
     for connection, data in ((1, b"one"), (2, b"gone"), (1, b"two")):
         writer.put(connection, data, 1)
-    streams: dict[int, Stream] = {1: bench.client}
+    streams: dict[int, Connection] = {1: bench.client}
     deliver(slot, writer.used, streams)
     deliver(slot, writer.used, streams)
     bench.turns.turn(0)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import pytest
 
 from bkbox.frontend.loop.connection import IDLE, NOTHING, PARTIAL, UNTAKEN
-from bkbox.frontend.overload.connection_timeouts import LOOK_EVERY_S, Deadlines, Patience
+from bkbox.frontend.overload.connection_timeouts import (
+    LOOK_EVERY_S,
+    ConnectionTimeouts,
+    TimeoutSettings,
+)
 
-PATIENCE = Patience(frame_s=10.0, answers_s=20.0, idle_s=40.0)
+PATIENCE = ConnectionTimeouts(frame_s=10.0, answers_s=20.0, idle_s=40.0)
 
 
 class Connection:
@@ -23,11 +27,11 @@ class Connection:
 
 
 class Scene:
-    def __init__(self, patience: Patience = PATIENCE) -> None:
+    def __init__(self, patience: ConnectionTimeouts = PATIENCE) -> None:
         self.now = 0.0
         self.connections: list[Connection] = []
         self.ended: list[tuple[float, Connection, str]] = []
-        self.deadlines = Deadlines(lambda: self.connections, self._end, lambda: self.now)
+        self.deadlines = TimeoutSettings(lambda: self.connections, self._end, lambda: self.now)
         self.deadlines.patience = patience
 
     def _end(self, connection: Connection, reason: str) -> None:
@@ -74,7 +78,7 @@ def test_what_waits_for_the_bookie_waits_for_ever() -> None:
 
 @pytest.mark.parametrize("state", [PARTIAL, IDLE, UNTAKEN])
 def test_without_patience_set_nobody_is_given_up(state: int) -> None:
-    scene = Scene(Patience())
+    scene = Scene(ConnectionTimeouts())
     scene.add(state)
     scene.run_to(1000)
     assert not scene.ended

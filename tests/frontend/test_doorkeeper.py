@@ -8,9 +8,9 @@ import pytest
 
 from bkbox.base.logs.refusals import Refusals
 from bkbox.frontend.access import handshake_pool as door_module
-from bkbox.frontend.access.access_policy import Admittance
-from bkbox.frontend.access.handshake_pool import Door
-from bkbox.frontend.overload.connection_cpu_budget import SAVED_S, SHARE, Newcomers
+from bkbox.frontend.access.access_policy import AccessPolicy
+from bkbox.frontend.access.handshake_pool import HandshakePool
+from bkbox.frontend.overload.connection_cpu_budget import SAVED_S, SHARE, ConnectionCpuBudget
 
 HANDSHAKE_S = 0.01
 
@@ -35,7 +35,7 @@ class Guest:
     until_s = 0.0
     host = ""
 
-    def __init__(self, sock: Sock, peer: str, _admittance: Admittance, _refused: object) -> None:
+    def __init__(self, sock: Sock, peer: str, _admittance: AccessPolicy, _refused: object) -> None:
         self.sock = sock
         self.peer = peer
         self.steps = 0
@@ -67,19 +67,19 @@ class Scene:
         self.inside: list[str] = []
         self.gone: list[str] = []
         self.others_work = True
-        self.door = Door(
+        self.door = HandshakePool(
             self.loop,  # type: ignore[arg-type]
             lambda: Clock.now,
             lambda visitor: self.inside.append(visitor.peer),
             lambda visitor, _error: self.gone.append(visitor.peer),
             Refusals(lambda: Clock.now),
-            Newcomers(lambda: Clock.now, lambda: Clock.now, lambda: self.others_work),
+            ConnectionCpuBudget(lambda: Clock.now, lambda: Clock.now, lambda: self.others_work),
             lambda _by_s: None,
         )
 
     def receive(self, name: str) -> Sock:
         sock = Sock()
-        self.door.receive(sock, name, name, Admittance())  # type: ignore[arg-type]
+        self.door.receive(sock, name, name, AccessPolicy())  # type: ignore[arg-type]
         return sock
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from bkbox.ipc import link, messages
 from bkbox.wire.frames import frame
-from bkbox.worker.response_sender import Group
+from bkbox.worker.response_sender import RequestGroup
 from tests.bookie.bench import carry_out
 from tests.frontend.inprocess import INFLIGHT_BYTES_MAX, InProcessBookie, serving, until
 from tests.harness import raw
@@ -85,7 +85,7 @@ def test_nothing_is_said_about_a_ledger_while_a_disk_is_not_listed(tmp_path: Pat
     async def story(bookie: InProcessBookie) -> None:
         client = await bookie.client()
         assert await aside(client.add3, 1, 0) == EOK
-        await bookie.control.call(messages.DiskAway(disk="disk 1"))
+        await bookie.control.call(messages.DiskUnavailable(disk="disk 1"))
         for _ in range(2):
             assert (await aside(client.read3, 9)).status == EIO
             assert (await aside(client.fence3, 9)).status == EIO
@@ -214,7 +214,7 @@ def test_a_worker_that_dies_while_groups_overlap(tmp_path: Path) -> None:
                 seen += sum(count for _, count, _, _ in group.segments)
         answered = 0
 
-        def answer(group: Group, bodies: list[tuple[int, bytes]]) -> None:
+        def answer(group: RequestGroup, bodies: list[tuple[int, bytes]]) -> None:
             nonlocal answered
             for connection, body in bodies:
                 link.answers(group).put(connection, frame(body), 1)

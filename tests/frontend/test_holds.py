@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkbox.frontend.paused_ledgers import Holds
+from bkbox.frontend.paused_ledgers import PausedLedgers
 
 PATIENCE_S = 3.0
 
@@ -24,7 +24,7 @@ class Clock:
 
 def test_requests_wait_until_the_place_is_told() -> None:
     clock, waiter = Clock(), Waiting()
-    holds = Holds(clock, PATIENCE_S)
+    holds = PausedLedgers(clock, PATIENCE_S)
     holds.begin(7, 2)
     assert holds.is_patient(7)
     assert not holds.is_patient(8)
@@ -39,7 +39,7 @@ def test_requests_wait_until_the_place_is_told() -> None:
 
 def test_nobody_waits_too_long() -> None:
     clock, waiter = Clock(), Waiting()
-    holds = Holds(clock, PATIENCE_S)
+    holds = PausedLedgers(clock, PATIENCE_S)
     assert holds.wait_s() is None
     holds.begin(7, 0)
     assert holds.wait_s() is None, "nobody waits for it"
@@ -56,7 +56,7 @@ def test_nobody_waits_too_long() -> None:
 
 def test_the_oldest_hold_decides_when_to_look() -> None:
     clock = Clock()
-    holds = Holds(clock, PATIENCE_S)
+    holds = PausedLedgers(clock, PATIENCE_S)
     holds.begin(1, 0)
     clock.now += 1.0
     holds.begin(2, 0)

@@ -13,7 +13,7 @@ from bkbox.frontend.disk_link import DiskLink
 from bkbox.frontend.disk_space import space_of
 from bkbox.frontend.ledger_directory import Purpose
 from bkbox.frontend.overload.overload_responses import without_entries
-from bkbox.frontend.request_router import Intake, Routed
+from bkbox.frontend.request_router import RequestRouter, RoutedRequest
 from bkbox.storage.files import Space
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
@@ -61,22 +61,22 @@ def router() -> OneDisk:
 
 
 @pytest.fixture
-def intake(router: OneDisk) -> Intake:
-    return Intake(router)
+def intake(router: OneDisk) -> RequestRouter:
+    return RequestRouter(router)
 
 
-def take(intake: Intake, frame: bytes) -> Routed | bytes:
+def take(intake: RequestRouter, frame: bytes) -> RoutedRequest | bytes:
     return intake.take(memoryview(frame)[4:])
 
 
-def taken3(intake: Intake, operation: int, part: Fields) -> Routed:
+def taken3(intake: RequestRouter, operation: int, part: Fields) -> RoutedRequest:
     found = take(intake, request(operation, 9, part))
-    assert isinstance(found, Routed)
+    assert isinstance(found, RoutedRequest)
     return found
 
 
 def test_what_a_request_means_for_a_ledger_that_no_disk_has(
-    router: OneDisk, intake: Intake
+    router: OneDisk, intake: RequestRouter
 ) -> None:
     lac = [(1, 6), (2, 0), (3, b""), (4, lac_packet(6, 0))]
     for operation, part in (
@@ -120,7 +120,7 @@ def test_what_a_request_means_for_a_ledger_that_no_disk_has(
     ]
 
 
-def test_what_weighs_by_its_own_bytes_and_what_waits(intake: Intake) -> None:
+def test_what_weighs_by_its_own_bytes_and_what_waits(intake: RequestRouter) -> None:
     assert taken3(intake, ADD, add_part(1, 0)).weighs
     assert taken3(intake, FORCE, [(1, 1)]).weighs
     assert not taken3(intake, READ, read_part(1)).weighs
@@ -133,16 +133,16 @@ def test_what_weighs_by_its_own_bytes_and_what_waits(intake: Intake) -> None:
     assert taken3(intake, READ, read_part(1, flag=FENCE, previous=3)).poll is None
 
 
-def test_version_2_is_for_good(intake: Intake) -> None:
-    assert isinstance(take(intake, raw.read_frame(1, 0)), Routed)
+def test_version_2_is_for_good(intake: RequestRouter) -> None:
+    assert isinstance(take(intake, raw.read_frame(1, 0)), RoutedRequest)
     for _ in range(2):
         with pytest.raises(FrameError):
             take(intake, request(READ, 1, read_part(1)))
-    assert isinstance(take(intake, raw.read_frame(1, 0)), Routed)
+    assert isinstance(take(intake, raw.read_frame(1, 0)), RoutedRequest)
 
 
 def test_a_force_is_refused_after_the_worker_of_a_deferred_add(
-    router: OneDisk, intake: Intake, monkeypatch: pytest.MonkeyPatch
+    router: OneDisk, intake: RequestRouter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(intake_module, "DEFERRED_LEDGERS_MAX", 2)
     for ledger in (1, 2, 1):
@@ -160,7 +160,7 @@ def test_a_force_is_refused_after_the_worker_of_a_deferred_add(
     assert isinstance(take(intake, request(FORCE, 5, [(1, 1)])), bytes)
 
 
-def test_a_size_that_cannot_be_found_out(intake: Intake) -> None:
+def test_a_size_that_cannot_be_found_out(intake: RequestRouter) -> None:
     answer = take(intake, request(8, 1, [(1, 3)]))
     assert isinstance(answer, bytes)
     assert answer_of(answer[4:]).status == EIO

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkbox.frontend.overload.connection_cpu_budget import SAVED_S, SHARE, Newcomers
+from bkbox.frontend.overload.connection_cpu_budget import SAVED_S, SHARE, ConnectionCpuBudget
 
 
 class Scene:
@@ -12,7 +12,9 @@ class Scene:
         self.now_s = 100.0
         self.others_work = True
         self.cpu_s = 0.0
-        self.newcomers = Newcomers(lambda: self.now_s, lambda: self.cpu_s, lambda: self.others_work)
+        self.newcomers = ConnectionCpuBudget(
+            lambda: self.now_s, lambda: self.cpu_s, lambda: self.others_work
+        )
 
     def flood(self, seconds: float, each_s: float) -> float:
         """Newcomers come as often as they may; how much of the time they took."""

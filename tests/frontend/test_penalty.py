@@ -6,7 +6,12 @@ import socket
 import time
 from contextlib import suppress
 
-from bkbox.frontend.overload.protocol_error_throttle import FREE_ERRORS, PAUSE_S, WINDOW_S, Penalty
+from bkbox.frontend.overload.protocol_error_throttle import (
+    FREE_ERRORS,
+    PAUSE_S,
+    WINDOW_S,
+    ProtocolErrorThrottle,
+)
 from tests.harness import raw
 from tests.harness.fixtures import MakeBookie, make_bookie
 from tests.harness.raw import RawClient
@@ -25,7 +30,7 @@ class Clock:
 
 
 def test_a_few_errors_are_forgiven_and_others_are_not_blamed_for_them() -> None:
-    penalty: Penalty[str] = Penalty(Clock())
+    penalty: ProtocolErrorThrottle[str] = ProtocolErrorThrottle(Clock())
     for _ in range(FREE_ERRORS):
         penalty.blame(HERE)
     assert not penalty.is_on(HERE)
@@ -36,7 +41,7 @@ def test_a_few_errors_are_forgiven_and_others_are_not_blamed_for_them() -> None:
 
 def test_it_is_over_after_a_while() -> None:
     clock = Clock()
-    penalty: Penalty[str] = Penalty(clock)
+    penalty: ProtocolErrorThrottle[str] = ProtocolErrorThrottle(clock)
     for _ in range(FREE_ERRORS + 1):
         penalty.blame(HERE)
     clock.now_s += WINDOW_S + 0.1
@@ -46,7 +51,7 @@ def test_it_is_over_after_a_while() -> None:
 
 
 def test_hosts_of_one_network_of_ipv6_are_one() -> None:
-    penalty: Penalty[str] = Penalty(Clock())
+    penalty: ProtocolErrorThrottle[str] = ProtocolErrorThrottle(Clock())
     for number in range(FREE_ERRORS + 1):
         penalty.blame(f"2001:db8::{number:x}")
     assert penalty.is_on("2001:db8::ffff")
@@ -55,7 +60,7 @@ def test_hosts_of_one_network_of_ipv6_are_one() -> None:
 
 def test_those_held_come_in_their_order_each_after_the_pause() -> None:
     clock = Clock()
-    penalty: Penalty[str] = Penalty(clock)
+    penalty: ProtocolErrorThrottle[str] = ProtocolErrorThrottle(clock)
     assert penalty.wait_s() is None
     penalty.hold("first")
     clock.now_s += PAUSE_S / 2

@@ -7,22 +7,22 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.frontend.disk_selection import Spread
-from bkbox.frontend.ledger_directory import HELD, Places, Unroutable
+from bkbox.frontend.disk_selection import DiskSelection
+from bkbox.frontend.ledger_directory import HELD, LedgerDirectory, Unroutable
 from bkbox.frontend.loop.routing import Routes
 
 UP = [True, True]
 
 
 def test_a_ledger_stays_where_it_is_recorded() -> None:
-    places = Places(["a", "b"], Routes())
+    places = LedgerDirectory(["a", "b"], Routes())
     places.record(1, [10, 11])
     assert [places.choose(ledger, UP, UP) for ledger in (10, 11)] == [1, 1]
     assert places.choose(10, [True, False], UP) == 1
 
 
 def test_nothing_is_placed_before_every_disk_has_listed_its_ledgers() -> None:
-    places = Places(["a", "b"], Routes())
+    places = LedgerDirectory(["a", "b"], Routes())
     places.listed(0)
     assert places.choose(5, UP, UP) is Unroutable.UNLISTED
     assert places.find(5) is None
@@ -40,14 +40,14 @@ def test_nothing_is_placed_while_a_disk_is_marked_and_what_it_listed_stays_known
     assert places.choose(8, [True, False], UP) == 0
 
 
-def all_listed(*disks: str) -> Places:
-    places = Places(disks, Routes())
+def all_listed(*disks: str) -> LedgerDirectory:
+    places = LedgerDirectory(disks, Routes())
     for number in range(len(disks)):
         places.listed(number)
     return places
 
 
-def chosen(places: Places, ledgers: int, disks: int) -> Counter[object]:
+def chosen(places: LedgerDirectory, ledgers: int, disks: int) -> Counter[object]:
     up = [True] * disks
     return Counter(places.choose(ledger, up, up) for ledger in range(ledgers))
 
@@ -123,7 +123,7 @@ def test_a_held_ledger_is_on_no_disk_until_it_is_placed() -> None:
     st.integers(1, 300),
 )
 def test_no_disk_is_ever_more_than_one_ledger_off_its_share(free: list[int], times: int) -> None:
-    spread = Spread()
+    spread = DiskSelection()
     rooms = dict(enumerate(free))
     found = Counter(spread.choose(rooms) for _ in range(times))
     weights = rooms if any(free) else dict.fromkeys(rooms, 1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bkbox.frontend.loop.routing import Lane, LedgerTable
+from bkbox.frontend.loop.routing import DiskQueue, LedgerTable
 from bkbox.ipc.frame_spans import segments
 
 LEDGERS = st.one_of(
@@ -33,7 +33,7 @@ class Slots:
     """Gives out so many slots and keeps what was put into them."""
 
     def __init__(self, count: int, size: int) -> None:
-        self.lane = Lane(self.more)
+        self.lane = DiskQueue(self.more)
         self.left = [memoryview(bytearray(size)) for _ in range(count)]
         self.filled: list[list[tuple[int, int, bytes]]] = []
         self.present: memoryview | None = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkbox.frontend.overload.memory_pressure import Shedding
+from bkbox.frontend.overload.memory_pressure import MemoryPressure
 
 MIB = 1 << 20
 
@@ -23,7 +23,9 @@ class Scene:
         self.now = 0.0
         self.connections = [Connection(*each) for each in enumerate(bytes_held)]
         self.ended: list[int] = []
-        self.shedding = Shedding(self, lambda: list(self.connections), self._end, lambda: self.now)
+        self.shedding = MemoryPressure(
+            self, lambda: list(self.connections), self._end, lambda: self.now
+        )
 
     @property
     def held(self) -> int:

@@ -8,7 +8,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from bkbox.frontend.access import ledger_verification
-from bkbox.frontend.access.ledger_verification import CHECKS_MAX, PATIENCE_S, Finding, Vouching
+from bkbox.frontend.access.ledger_verification import (
+    CHECKS_MAX,
+    PATIENCE_S,
+    Finding,
+    LedgerVerification,
+)
 from bkbox.wire.codes import Code
 
 KEY, OTHER = b"k" * 20, b"o" * 20
@@ -22,7 +27,7 @@ class Scene:
         self.asked: list[int] = []
         self.woken: list[int] = []
         self.known: set[int] = set()
-        self.vouching = Vouching(
+        self.vouching = LedgerVerification(
             lambda ledger: ledger in self.known, self.asked.append, lambda: self.now_s
         )
 

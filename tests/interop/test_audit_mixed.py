@@ -15,7 +15,7 @@ pytest.importorskip("pyarrow")
 from bkbox.audit.engine import LocalEngine
 from bkbox.audit.execute import Outcome, RepairJob, chunks_of
 from bkbox.audit.plan import BY_PERSONS, Action, Step, plan_of
-from bkbox.audit.run import Silent, Summary, plan_audit, run_audit
+from bkbox.audit.run import Summary, UnresponsiveBookie, plan_audit, run_audit
 from bkbox.audit.tables import read_table, rows_of
 from tests.audit.forging import Forge, forge, silent_bookie
 from tests.audit.tableplaces import places
@@ -28,7 +28,11 @@ QUICK = {"read_timeout_s": 2.0}
 def audited(uri: str, folder: Path, *, orphans: bool) -> Summary:
     plan = asyncio.run(plan_audit(uri, read_all=True, orphans=orphans, client=QUICK))
     return run_audit(
-        LocalEngine(), plan, folder, Silent(), wall_ms=lambda: time.time_ns() // 1_000_000
+        LocalEngine(),
+        plan,
+        folder,
+        UnresponsiveBookie(),
+        wall_ms=lambda: time.time_ns() // 1_000_000,
     )
 
 

@@ -9,7 +9,7 @@ import pytest
 from bkbox.base.ids import LedgerId
 from bkbox.client import connect
 from bkbox.errors import NotDurableError
-from bkbox.protocol.diagnosis import Prospect
+from bkbox.protocol.diagnosis import RecoveryOutlook
 from bkbox.wire.metadata.ledger import ACK_AFTER, LedgerState
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import InteropCluster
@@ -51,7 +51,7 @@ def test_a_ledger_on_bookies_of_both_kinds_is_explained_and_recovered(
                     "has it",
                     "does not have it",
                 ]
-            assert (found.diagnosis.prospect, found.diagnosis.end) == (Prospect.CLOSES, 7)
+            assert (found.diagnosis.prospect, found.diagnosis.end) == (RecoveryOutlook.CLOSES, 7)
             assert (await client.metadata(ledger)).state is LedgerState.OPEN
             assert (await client.recover(ledger)).last_entry == 7
 

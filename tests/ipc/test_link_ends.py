@@ -9,11 +9,11 @@ from contextlib import contextmanager
 import pytest
 
 from bkbox.bookie.response_writer import AnswerWriter
-from bkbox.frontend.loop.event_loop import Turns
+from bkbox.frontend.loop.event_loop import EventLoop
 from bkbox.frontend.loop.request_sender import RequestSender
 from bkbox.ipc import link
 from bkbox.ipc.frame_spans import heads, segments
-from bkbox.worker.response_sender import Group, ResponseSender
+from bkbox.worker.response_sender import RequestGroup, ResponseSender
 
 SLOTS = 4
 SLOT_BYTES = 1 << 16
@@ -60,7 +60,7 @@ class Pair:
         self.front = Front(front, _slots(requests), _slots(answers))
         self.front.watches_done = True
         self.worker = ResponseSender(self.back, requests, _slots(answers))
-        self.turns = Turns(1 << 20, lambda _stream, _error: None)
+        self.turns = EventLoop(1 << 20, lambda _stream, _error: None)
         self.turns.watch(front, self.front.receive)
         self.turns.links.append(self.front)
 
@@ -71,7 +71,7 @@ class Pair:
     def turn(self) -> None:
         self.turns.turn(0)
 
-    def take(self) -> Group:
+    def take(self) -> RequestGroup:
         group = self.worker.take()
         assert group is not None
         return group
@@ -97,7 +97,7 @@ def ended(pair: Pair) -> Iterator[Pair]:
         pair.front._post.sock.close()
 
 
-def frames_of(group: Group) -> list[Found]:
+def frames_of(group: RequestGroup) -> list[Found]:
     return [(c, n, bytes(group.area[start:end])) for c, n, start, end in group.segments]
 
 

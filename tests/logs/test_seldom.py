@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from bkbox.base.logs.rate_limited import Seldom
+from bkbox.base.logs.rate_limited import RateLimited
 
 
 class Clock:
@@ -14,13 +14,13 @@ class Clock:
 
 
 @pytest.fixture
-def seldom(monkeypatch: pytest.MonkeyPatch) -> Seldom:
+def seldom(monkeypatch: pytest.MonkeyPatch) -> RateLimited:
     monkeypatch.setattr(Clock, "now_s", 5.0)
-    return Seldom(logging.getLogger("tests.seldom"), lambda: Clock.now_s)
+    return RateLimited(logging.getLogger("tests.seldom"), lambda: Clock.now_s)
 
 
 def test_ten_of_a_kind_and_then_one_a_second(
-    seldom: Seldom, caplog: pytest.LogCaptureFixture
+    seldom: RateLimited, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.INFO)
     for number in range(3000):
@@ -41,7 +41,7 @@ def test_ten_of_a_kind_and_then_one_a_second(
 
 
 def test_what_is_not_written_anyway_counts_for_nothing(
-    seldom: Seldom, caplog: pytest.LogCaptureFixture
+    seldom: RateLimited, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
     for _ in range(100):

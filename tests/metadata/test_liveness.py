@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from bkbox.metadata import liveness
-from bkbox.metadata.liveness import Life, Process, life_of, this_process
+from bkbox.metadata.liveness import Process, ProcessIdentity, life_of, this_process
 
 
 def process_of(child: subprocess.Popen[bytes], here: Process) -> Process:
@@ -19,7 +19,7 @@ def process_of(child: subprocess.Popen[bytes], here: Process) -> Process:
 def test_this_process_is_alive() -> None:
     here = this_process()
     assert here == this_process()
-    assert life_of(here, here) is Life.ALIVE
+    assert life_of(here, here) is ProcessIdentity.ALIVE
 
 
 def test_a_killed_child_is_dead_even_while_nobody_has_waited_for_it(tmp_path: Path) -> None:
@@ -28,31 +28,31 @@ def test_a_killed_child_is_dead_even_while_nobody_has_waited_for_it(tmp_path: Pa
     strange.symlink_to("/bin/sleep")
     with subprocess.Popen([strange, "600"]) as child:
         process = process_of(child, here)
-        assert life_of(process, here) is Life.ALIVE
+        assert life_of(process, here) is ProcessIdentity.ALIVE
         child.kill()
         # Field 3 turns to Z when the kill is carried out, which waits for nobody.
-        while life_of(process, here) is Life.ALIVE:
+        while life_of(process, here) is ProcessIdentity.ALIVE:
             pass
         assert Path(f"/proc/{child.pid}").exists(), "a zombie is still in the table"
-        assert life_of(process, here) is Life.DEAD
+        assert life_of(process, here) is ProcessIdentity.DEAD
         child.wait()
-        assert life_of(process, here) is Life.DEAD
+        assert life_of(process, here) is ProcessIdentity.DEAD
 
 
 def test_a_pid_that_went_to_another_process_is_dead() -> None:
     here = this_process()
-    assert life_of(replace(here, started=here.started - 1), here) is Life.DEAD
+    assert life_of(replace(here, started=here.started - 1), here) is ProcessIdentity.DEAD
 
 
 def test_nothing_survives_a_boot() -> None:
     here = this_process()
-    assert life_of(replace(here, boot_id="another"), here) is Life.DEAD
+    assert life_of(replace(here, boot_id="another"), here) is ProcessIdentity.DEAD
 
 
 def test_another_pid_namespace_cannot_be_seen() -> None:
     here = this_process()
     hidden = replace(here, pid_namespace=here.pid_namespace + 1, started=here.started - 1)
-    assert life_of(hidden, here) is Life.UNKNOWN
+    assert life_of(hidden, here) is ProcessIdentity.UNKNOWN
 
 
 def test_the_clock_counts_from_boot() -> None:

@@ -12,7 +12,7 @@ from bkbox.errors import EncodingError
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.maintenance import (
-    Rest,
+    MaintenanceWindow,
     begin,
     decode,
     encode,
@@ -94,7 +94,7 @@ def test_what_an_operator_has_set_meanwhile_is_left(uri: str) -> None:
 
 
 def test_a_rest_is_its_bytes() -> None:
-    for rest in (Rest(5), Rest(2**50, 60, 10)):
+    for rest in (MaintenanceWindow(5), MaintenanceWindow(2**50, 60, 10)):
         assert decode(encode(rest)) == rest
 
 

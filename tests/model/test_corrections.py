@@ -8,7 +8,7 @@ from bkbox.base.values import replaced
 from proof.model import bookies, ensembles, recovery
 from proof.model.network import DONE, LOST, THERE, Code, Kind, Message
 from proof.model.options import Corrections, Options, Status
-from proof.model.state import Client, Fragment, Part, Pending, Phase, Role, World
+from proof.model.state import ActorView, Client, Fragment, Pending, Phase, Role, World
 from proof.model.steps import Task, outcomes
 
 BOTH = 0b11
@@ -26,9 +26,9 @@ def recovering(phase: Phase, **changes: Any) -> Client:
     )._replace(**changes)
 
 
-def answered(code: Code, entry: int = 1, body: int = 0) -> Part:
+def answered(code: Code, entry: int = 1, body: int = 0) -> ActorView:
     answer = Message(Kind.ANSWER, 0, entry, body, code=code)
-    return Part(fenced=True, mail=((answer, THERE),))
+    return ActorView(fenced=True, mail=((answer, THERE),))
 
 
 def test_d3_a_recovery_that_changed_the_ensemble_closes_and_writes_its_fragments() -> None:
@@ -90,7 +90,7 @@ def test_d6_a_read_ends_at_the_first_holder_and_drops_what_comes_later() -> None
 def test_d7_the_order_of_adds_and_timeouts_are_those_of_one_client() -> None:
     first = Message(Kind.ADD, 0, 1, 1)
     second = Message(Kind.ADD, 1, 2, 2)
-    part = Part(mail=((first, THERE), (second, THERE)))
+    part = ActorView(mail=((first, THERE), (second, THERE)))
     assert len(list(bookies.moves(part, "", BASE))) == 1
     assert len(list(bookies.moves(part, "", without(per_client=True)))) == 2
     world = World(Status.RECOVERING, FRAGMENTS, version=2)
@@ -117,7 +117,7 @@ def test_d8_a_read_that_ends_neither_way_fails_its_recovery() -> None:
 
 def test_d9_a_negative_answer_says_which_entry_it_is_about() -> None:
     read = Message(Kind.READ, 0, 2)
-    part = Part(mail=((read, THERE),))
+    part = ActorView(mail=((read, THERE),))
 
     def answers(options: Options) -> set[int]:
         [step] = bookies.moves(part, "", options)
@@ -131,7 +131,7 @@ def test_d9_a_negative_answer_says_which_entry_it_is_about() -> None:
 def test_first_holder_one_bookie_that_has_the_entry_is_enough() -> None:
     options = replaced(BASE, ack_quorum=2)
     client = recovering(Phase.AWAITING, has=0b10, body=1)
-    part = Part(mail=((Message(Kind.ANSWER, 0, 1, 0, code=Code.NO_SUCH_ENTRY), THERE),))
+    part = ActorView(mail=((Message(Kind.ANSWER, 0, 1, 0, code=Code.NO_SUCH_ENTRY), THERE),))
 
     def phases(first_holder: bool) -> set[Phase]:
         rules = replaced(Corrections(), first_holder=first_holder)
@@ -145,7 +145,7 @@ def test_first_holder_one_bookie_that_has_the_entry_is_enough() -> None:
 
 def test_a_lost_message_is_a_timeout_until_somebody_acts_on_it() -> None:
     add = Message(Kind.ADD, 0, 1, 1, True)
-    part = Part(mail=((add, LOST),))
+    part = ActorView(mail=((add, LOST),))
     world = World(Status.RECOVERING, FRAGMENTS, version=2)
     options = replaced(BASE, bookies=3)
     found = ensembles.replace_bookies(world, recovering(Phase.WRITING), 0, options, recovery=True)

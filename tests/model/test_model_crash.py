@@ -12,7 +12,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from proof.model import crash
 from proof.model.network import LOST, THERE, Kind, Message
 from proof.model.options import Clearing, Loss, Marks, Options, Status
-from proof.model.state import Fragment, Part, World
+from proof.model.state import ActorView, Fragment, World
 
 BASE = Options(bookies=3)
 STATES = {
@@ -22,14 +22,14 @@ STATES = {
 }
 FENCE = Message(Kind.FENCE, 0)
 ADDED = Message(Kind.ADDED, 0, 1, 1)
-PART = Part(((1, 1),), fenced=True, lac=1, mail=((ADDED, THERE), (FENCE, THERE)))
+PART = ActorView(((1, 1),), fenced=True, lac=1, mail=((ADDED, THERE), (FENCE, THERE)))
 
 
 def world(status: Status = Status.OPEN, ensemble: int = 0b011) -> World:
     return World(status, (Fragment(ensemble, 1),), version=1)
 
 
-def after(options: Options, part: Part = PART, seen: World | None = None) -> list[Part]:
+def after(options: Options, part: ActorView = PART, seen: World | None = None) -> list[ActorView]:
     steps = list(crash.moves(seen or world(), part, 0, options))
     for step in steps:
         assert step.world is None or step.world.crashes == 1
@@ -97,7 +97,7 @@ def test_a_disk_that_is_lost_is_the_ledgers_or_the_other() -> None:
     assert (lost.entries, lost.fenced, lost.limbo) == ((), True, True)
     assert (kept.entries, kept.fenced, kept.limbo) == (((1, 1),), True, False)
     # Recorded on no disk: nobody can tell that nothing is lost.
-    assert {part.limbo for part in after(replaced(BASE, loss=Loss.DISK), Part())} == {True}
+    assert {part.limbo for part in after(replaced(BASE, loss=Loss.DISK), ActorView())} == {True}
 
 
 def test_a_device_that_was_away_keeps_what_was_synced() -> None:
@@ -110,7 +110,7 @@ def test_a_device_that_was_away_keeps_what_was_synced() -> None:
 def test_a_copy_comes_before_the_metadata_names_it() -> None:
     options = replaced(BASE, copies=True, crashes=0, marks=Marks.NAMED)
     closed = world(Status.CLOSED, 0b110)._replace(last=1)
-    [copied] = after(options, Part(), closed)
+    [copied] = after(options, ActorView(), closed)
     assert (copied.entries, copied.copied) == (((1, 1),), True)
     steps = list(crash.moves(closed, copied, 0, options))
     ensembles = [step.world.fragments[-1].ensemble for step in steps if step.world is not None]
@@ -160,6 +160,6 @@ def test_crashes_keep_to_their_window_and_number() -> None:
 )
 def test_when_limbo_is_cleared(clearing: Clearing, status: Status, clears: bool) -> None:
     options = replaced(BASE, clearing=clearing, crashes=0)
-    cleared = after(options, Part(limbo=True), world(status))
+    cleared = after(options, ActorView(limbo=True), world(status))
     assert [part.limbo for part in cleared] == [False] * clears
-    assert after(options, Part(), world(status)) == []
+    assert after(options, ActorView(), world(status)) == []

@@ -8,7 +8,7 @@ from bkbox.base.values import replaced
 from proof.checks import divergence, fragments, held, order, replication
 from proof.model.options import Options, Status
 from proof.model.properties import TYPES, Safety
-from proof.model.state import Client, Fragment, Part, Role, World
+from proof.model.state import ActorView, Client, Fragment, Role, World
 
 
 @pytest.mark.parametrize(
@@ -32,10 +32,10 @@ BOTH = (Fragment(0b11, 1),)
 CLOSED = World(Status.CLOSED, BOTH, last=1, version=2)
 WRITER = Client(Role.CLOSED, version=2, fragments=BOTH, pushed=1, lac=1, acks=(0b11,))
 IDLE = Client(acks=(0,))
-FULL, EMPTY = Part(((1, 1),)), Part()
+FULL, EMPTY = ActorView(((1, 1),)), ActorView()
 
 
-def verdict(options: Options, world: World, clients: list[Client], parts: list[Part]) -> str:
+def verdict(options: Options, world: World, clients: list[Client], parts: list[ActorView]) -> str:
     safety = Safety(options)
     seen = [
         safety.of_world(world),
@@ -56,7 +56,7 @@ def verdict(options: Options, world: World, clients: list[Client], parts: list[P
         (Options(ack_quorum=2), CLOSED, WRITER, [FULL, EMPTY], "safe"),
         (Options(ack_quorum=2), CLOSED, WRITER, [EMPTY, EMPTY], held.NAME),
         (Options(), CLOSED._replace(last=0), WRITER, [FULL, FULL], divergence.NAME),
-        (Options(), CLOSED, WRITER, [Part(((2, 1),)), FULL], order.NAME),
+        (Options(), CLOSED, WRITER, [ActorView(((2, 1),)), FULL], order.NAME),
         (Options(), CLOSED._replace(last=2), WRITER, [FULL, FULL], TYPES),
         (
             Options(),
@@ -68,7 +68,7 @@ def verdict(options: Options, world: World, clients: list[Client], parts: list[P
     ],
 )
 def test_verdicts(
-    options: Options, world: World, writer: Client, parts: list[Part], expected: str
+    options: Options, world: World, writer: Client, parts: list[ActorView], expected: str
 ) -> None:
     assert verdict(options, world, [writer, IDLE], parts) == expected
     assert verdict(options, world, [IDLE, writer], parts[::-1]) == expected

@@ -86,9 +86,9 @@ class Player:
             case "force":
                 return ev.Force()
             case "back":
-                return ev.BookieBack(BookieId(rest))
+                return ev.BookieRecovered(BookieId(rest))
             case "speculate":
-                return ev.Speculate()
+                return ev.SpeculativeRead()
             case "picked":
                 names = () if rest == "none" else tuple(map(BookieId, rest.split()))
                 return ev.ReplacementsPicked(self._tokens["pick"].pop(0), names)

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkbox.protocol.quorum import QuorumSizes
-from bkbox.protocol.unacked_positions import Holdings
+from bkbox.protocol.unacked_positions import UnackedPositions
 
 SIZES = st.sampled_from([(1, 1, 1), (3, 3, 2), (3, 3, 3), (3, 2, 1), (3, 2, 2), (5, 3, 2)])
 STEPS = st.lists(
@@ -22,7 +22,7 @@ def test_against_sets(
     numbers: tuple[int, int, int], steps: list[tuple[str, int, int, int]]
 ) -> None:
     sizes = QuorumSizes(*numbers)
-    holdings = Holdings(sizes)
+    holdings = UnackedPositions(sizes)
     holders: list[set[int]] = [set() for _ in range(LAST + 1)]
     lac = -1
     for step, position, beyond, more in steps:
@@ -50,7 +50,7 @@ def test_against_sets(
 
 def test_what_came_out_of_order_counts() -> None:
     """Entry 1 is on the first two: on one of them before entry 0, which this one never got."""
-    holdings = Holdings(QuorumSizes(3, 3, 2))
+    holdings = UnackedPositions(QuorumSizes(3, 3, 2))
     holdings.add(0, 1, 1, -1)
     holdings.add(1, 0, 1, -1)
     assert holdings.acknowledged(-1, 5) == -1
@@ -63,7 +63,7 @@ def test_what_came_out_of_order_counts() -> None:
 
 
 def test_what_lies_beyond_a_gap_stays_until_the_gap_is_filled_and_costs_nothing_then() -> None:
-    holdings = Holdings(QuorumSizes(3, 3, 2))
+    holdings = UnackedPositions(QuorumSizes(3, 3, 2))
     holdings.add(0, 5, 6, -1)
     holdings.add(0, 0, 1, -1)
     assert [holdings.holds(0, entry) for entry in range(8)] == [

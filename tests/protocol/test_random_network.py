@@ -20,7 +20,7 @@ from notation import ledger
 from bkbox.base.ids import EntryId
 from bkbox.errors import NoSuchEntryError
 from bkbox.protocol.effects import Closed, LacFound, Recovered
-from bkbox.protocol.events import Append, BookieBack, Close
+from bkbox.protocol.events import Append, BookieRecovered, Close
 from bkbox.protocol.lac import LacReader
 from bkbox.protocol.reader import EntryReader
 from bkbox.protocol.recovery import LedgerRecovery
@@ -110,7 +110,7 @@ class Run:
                     self.readers[-1].start()
                 case "back":
                     bookie = self.rng.choice(list(self.cluster.bookies))
-                    self.writer.handle(BookieBack(bookie))
+                    self.writer.handle(BookieRecovered(bookie))
         raise AssertionError("the run does not come to an end")
 
     def _actors(self) -> list[Actor]:

@@ -13,7 +13,7 @@ from modelcluster import Actor, Cluster, InFlight, ModelBookie
 from notation import LEDGER, ledger
 
 from bkbox.base.ids import BookieId, EntryId
-from bkbox.protocol.diagnosis import Prospect, diagnose
+from bkbox.protocol.diagnosis import RecoveryOutlook, diagnose
 from bkbox.protocol.effects import Recovered
 from bkbox.protocol.events import Answer, NoAnswer, ReplacementsPicked
 from bkbox.protocol.force_close_plan import Ending, ending
@@ -197,7 +197,7 @@ def recover(cluster: Cluster, away: set[str]) -> LedgerMetadata | None:
 
 
 def test_a_diagnosis_says_what_a_recovery_comes_to() -> None:
-    unlucky, outcomes = 0, dict.fromkeys(Prospect, 0)
+    unlucky, outcomes = 0, dict.fromkeys(RecoveryOutlook, 0)
     for seed in range(1000):
         rng = random.Random(seed)
         cluster = Cluster(ledger(*rng.choice(SIZES)), spares=tuple(f"s{n}" for n in range(5)))
@@ -218,12 +218,12 @@ def test_a_diagnosis_says_what_a_recovery_comes_to() -> None:
         found = diagnose(cluster.metadata, stand(cluster, away))
         outcomes[found.prospect] += 1
         closed = recover(cluster, away)
-        if found.prospect is Prospect.CLOSES and closed is None:
+        if found.prospect is RecoveryOutlook.CLOSES and closed is None:
             # A 'no' to the first entry was heard first, and the one before it gives no length.
             assert P not in evidence_of(cluster.metadata, stand(cluster, away), found.lac), seed
             unlucky += 1
             continue
-        assert (closed is not None) == (found.prospect is Prospect.CLOSES), (seed, found)
+        assert (closed is not None) == (found.prospect is RecoveryOutlook.CLOSES), (seed, found)
         if closed is not None:
             assert closed.last_entry == found.end_at_least, seed
             assert found.end is not None
@@ -232,7 +232,7 @@ def test_a_diagnosis_says_what_a_recovery_comes_to() -> None:
             assert found.reason, seed
             assert found.what_to_do, seed
             assert found.silent, seed
-    del outcomes[Prospect.NOTHING]
+    del outcomes[RecoveryOutlook.NOTHING]
     assert min(outcomes.values()) >= 3, outcomes
     assert unlucky < 30
 
@@ -242,7 +242,7 @@ def test_the_reason_names_who_cannot_tell_and_how_many_recovery_bears() -> None:
         ledger(3, 3, 2),
         reports(report("b1", {0}, limbo=True), report("b2", {0, 1}), report("b3", {0}, limbo=True)),
     )
-    assert (found.prospect, found.entry, found.limbo) == (Prospect.NO_END, 2, ("b3", "b1"))
+    assert (found.prospect, found.entry, found.limbo) == (RecoveryOutlook.NO_END, 2, ("b3", "b1"))
     assert (
         "entry 2 may have been acknowledged: b3 is in limbo and cannot tell, b1 is in limbo"
         in found.reason
@@ -254,7 +254,7 @@ def test_the_reason_names_who_cannot_tell_and_how_many_recovery_bears() -> None:
         ledger(3, 3, 2),
         reports(report("b1", {0}, limbo=True), report("b2", {0, 1}), report("b3", {0})),
     )
-    assert (one.prospect, one.end, one.reason) == (Prospect.CLOSES, 1, "")
+    assert (one.prospect, one.end, one.reason) == (RecoveryOutlook.CLOSES, 1, "")
 
 
 def test_who_is_away_is_to_be_brought_back_first() -> None:
@@ -262,7 +262,7 @@ def test_who_is_away_is_to_be_brought_back_first() -> None:
         ledger(3, 3, 2),
         reports(report("b1", {0}), report("b2", away=True), report("b3", away=True)),
     )
-    assert found.prospect is Prospect.NO_FENCE
+    assert found.prospect is RecoveryOutlook.NO_FENCE
     assert "b2 cannot be reached, b3 cannot be reached" in found.reason
     assert found.what_to_do.startswith("bring back b2, b3")
 

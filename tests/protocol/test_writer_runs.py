@@ -214,5 +214,5 @@ def test_runs_and_single_entries_come_to_the_same(block: int) -> None:
             elif step > 0.97:
                 back = rng.choice(metadata.last_fragment.ensemble)
                 for side in sides:
-                    side.handle(ev.BookieBack(back))
+                    side.handle(ev.BookieRecovered(back))
             assert runs.state() == singles.state(), f"seed {seed}"

@@ -14,7 +14,7 @@ from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client import LedgerWriter
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.metadata import connect, create
 from bkbox.metadata.base import MetadataStore
 from bkbox.repair.replication.auditor import Auditor, AuditorSettings
@@ -151,7 +151,7 @@ class Hands:
     # ---- autorecovery --------------------------------------------------------------------------
 
     def auditor(
-        self, work: Work | None = None, name: str = "auditor:1", **settings: float
+        self, work: JobContext | None = None, name: str = "auditor:1", **settings: float
     ) -> Auditor:
         return Auditor(
             work or FreeWork(),
@@ -164,7 +164,7 @@ class Hands:
             monotonic_s=time.monotonic,
         )
 
-    def worker(self, work: Work | None = None, **settings: float) -> ReplicationWorker:
+    def worker(self, work: JobContext | None = None, **settings: float) -> ReplicationWorker:
         return ReplicationWorker(
             work or FreeWork(),
             self.store,

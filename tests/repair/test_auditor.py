@@ -73,7 +73,9 @@ def test_a_bookie_that_is_lost_and_one_that_rests(cluster: Cluster) -> None:
                 assert await marks(our) == {}
 
                 # Under maintenance: nothing happens, however long.
-                await our.store.rests.put(BookieId(a.bookie_id), maintenance.Rest(10**15))
+                await our.store.rests.put(
+                    BookieId(a.bookie_id), maintenance.MaintenanceWindow(10**15)
+                )
                 a.kill()
                 await asyncio.sleep(7)
                 assert await marks(our) == {}

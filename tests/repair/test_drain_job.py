@@ -61,9 +61,11 @@ class Bookie:
             case messages.Draining():
                 self.draining.append(message.wanted)
                 return messages.Done()
-            case messages.FindRoom():
+            case messages.FindDisk():
                 why = "" if self.room else "full"
-                return messages.RoomIs(disk=self.sides[1].uuid if self.room else "", why=why)
+                return messages.DiskSpaceReply(
+                    disk=self.sides[1].uuid if self.room else "", why=why
+                )
             case messages.MoveLedger():
                 source, target = self.sides
                 return await self.moving.move(message.ledger, source, target, message.since)
@@ -195,8 +197,8 @@ def test_copies_of_an_earlier_run_are_dropped(bookie: Bookie) -> None:
     async def story() -> None:
         source, target = bookie.sides
         known = await source.call(messages.GetLedger(ledger=2))
-        assert isinstance(known, messages.LedgerIs)
-        await target.call(messages.BeginArrival(ledger=2, state=known.state))
+        assert isinstance(known, messages.LedgerInfo)
+        await target.call(messages.StartImport(ledger=2, state=known.state))
         await bookie.drain(FreeWork())
         assert bookie.homes() == [set(), set(LEDGERS)]
 

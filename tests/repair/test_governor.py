@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from bkbox.repair.adaptive_throttle import SHARE_LEAST, Governor, Usual
+from bkbox.repair.adaptive_throttle import SHARE_LEAST, AdaptiveThrottle, LatencyBaseline
 
 
 class Host:
     """A disk whose adds take ``base_us`` alone, and longer the more the jobs take, up to ``worst`` times."""
 
     def __init__(self, growth_max: float, base_us: int, worst: float) -> None:
-        self.governor = Governor(growth_max)
-        self.usual = Usual()
+        self.governor = AdaptiveThrottle(growth_max)
+        self.usual = LatencyBaseline()
         self.base_us = base_us
         self.worst = worst
         self.growths: list[float] = []
@@ -68,7 +68,7 @@ def test_a_foreground_that_is_slow_by_itself_does_not_stop_the_jobs_for_ever() -
 
 
 def test_few_adds_and_fast_adds_say_nothing() -> None:
-    usual = Usual()
+    usual = LatencyBaseline()
     assert usual.growth(10, 1_000_000, rest=True) == 1.0
     assert usual.growth(1000, 100, rest=True) < 1.0
     assert usual.growth(10, 1_000_000, rest=False) == 1.0
@@ -78,7 +78,7 @@ def test_few_adds_and_fast_adds_say_nothing() -> None:
 
 def test_jobs_that_begin_with_the_foreground_rest_until_it_is_known() -> None:
     """Else the first that is measured, which they have disturbed already, would be taken for usual."""
-    governor, usual = Governor(1.5), Usual()
+    governor, usual = AdaptiveThrottle(1.5), LatencyBaseline()
     shares, growths = [1.0], []
     for _ in range(60):
         p99_us = 20_000 if shares[-1] > 0.3 else 5_000
@@ -89,18 +89,18 @@ def test_jobs_that_begin_with_the_foreground_rest_until_it_is_known() -> None:
     assert growths[6] > 1.5
     assert shares[7] <= 0.2, "the first that is too much ends the doubling"
     assert max(shares[8:20]) <= 0.35
-    usual = Usual()
+    usual = LatencyBaseline()
     usual.growth(1000, 5_000, rest=False)
     assert usual.is_unknown
     usual.growth(3, 5_000, rest=True)
     assert not usual.is_unknown, "nobody is there who could be disturbed"
-    nobody = Usual()
+    nobody = LatencyBaseline()
     assert nobody.growth(3, 20_000, rest=False) == 1.0
     assert not nobody.is_unknown
 
 
 def test_jobs_that_the_foreground_can_bear_have_all_within_seconds() -> None:
-    governor = Governor(1.5)
+    governor = AdaptiveThrottle(1.5)
     for _ in range(3):
         governor.second_passed(1.0, unknown=True)
     assert [governor.second_passed(1.0) for _ in range(6)] == pytest.approx(
@@ -109,7 +109,7 @@ def test_jobs_that_the_foreground_can_bear_have_all_within_seconds() -> None:
 
 
 def test_the_share_has_a_least() -> None:
-    governor = Governor(2.0)
+    governor = AdaptiveThrottle(2.0)
     for _ in range(100):
         governor.second_passed(1000.0)
     assert governor.share == SHARE_LEAST

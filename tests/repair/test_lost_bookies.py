@@ -6,7 +6,7 @@ import random
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.repair.replication.lost_bookie_tracker import LostBookies
-from bkbox.repair.replication.retry_schedule import Waits
+from bkbox.repair.replication.retry_schedule import RetrySchedule
 
 A, B, C = (BookieId(name) for name in ("a:1", "b:2", "c:3"))
 ALL = (A, B, C)
@@ -74,7 +74,7 @@ def test_a_bookie_without_a_cookie_is_known_once_it_was_seen() -> None:
 
 def test_waits_grow_and_quarantine_ends_with_the_situation() -> None:
     ledger, other = LedgerId(1), LedgerId(2)
-    waits = Waits(1.0, 8.0, random.Random(1))
+    waits = RetrySchedule(1.0, 8.0, random.Random(1))
     now_s, pauses = 0.0, []
     for _ in range(6):
         waits.failed(ledger, now_s)

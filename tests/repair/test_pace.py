@@ -6,7 +6,7 @@ import random
 
 import pytest
 
-from bkbox.repair.rate_limits import Bucket, Pacer, retry_wait_s
+from bkbox.repair.rate_limits import Bucket, RateLimits, retry_wait_s
 
 MIB = 1 << 20
 
@@ -47,7 +47,7 @@ def test_a_new_rate_holds_for_what_is_owed_already() -> None:
 
 
 def test_each_kind_of_work_waits_for_its_own_budget() -> None:
-    pacer = Pacer(disk=100, network=0, metadata_calls=10)
+    pacer = RateLimits(disk=100, network=0, metadata_calls=10)
     pacer.spend(1000, 1000, 0, 0.0)
     assert pacer.wait_s(1, 0, 0, 0.0) == pytest.approx(10.0)
     assert pacer.wait_s(0, 1, 0, 0.0) == 0.0
@@ -57,7 +57,7 @@ def test_each_kind_of_work_waits_for_its_own_budget() -> None:
 
 
 def test_the_limit_of_all_is_changed_and_put_back() -> None:
-    pacer = Pacer(disk=0, network=100, metadata_calls=0)
+    pacer = RateLimits(disk=0, network=100, metadata_calls=0)
     pacer.limit(50, 0.0)
     pacer.spend(100, 100, 0, 0.0)
     assert pacer.wait_s(1, 0, 0, 0.0) == pacer.wait_s(0, 1, 0, 0.0) == pytest.approx(2.0)
@@ -66,7 +66,7 @@ def test_the_limit_of_all_is_changed_and_put_back() -> None:
     assert pacer.wait_s(0, 1, 0, 0.0) == pytest.approx(1.0)
 
 
-def speed(pacer: Pacer, now: float) -> float:
+def speed(pacer: RateLimits, now: float) -> float:
     """Bytes a second of the disk that pass over ten seconds."""
     pacer.spend(0, 0, 0, now)
     end, sent = now + 10.0, 0
@@ -79,7 +79,7 @@ def speed(pacer: Pacer, now: float) -> float:
 
 
 def test_a_share_of_a_budget_without_a_bound_is_one_of_the_most_that_was_spent() -> None:
-    pacer = Pacer(disk=0, network=0, metadata_calls=0)
+    pacer = RateLimits(disk=0, network=0, metadata_calls=0)
     pacer.spend(8 * MIB, 0, 0, 0.0)
     assert not pacer.second_passed(1.0)
     pacer.give(0.25, 1.0)
@@ -89,18 +89,18 @@ def test_a_share_of_a_budget_without_a_bound_is_one_of_the_most_that_was_spent()
 
 
 def test_a_share_never_lets_more_pass_than_the_limit_and_never_nothing() -> None:
-    small = Pacer(disk=1000, network=0, metadata_calls=0)
+    small = RateLimits(disk=1000, network=0, metadata_calls=0)
     small.give(0.05, 0.0)
     small.spend(1000, 0, 0, 0.0)
     assert small.wait_s(1, 0, 0, 0.0) == pytest.approx(1.0)
-    idle = Pacer(disk=0, network=0, metadata_calls=0)
+    idle = RateLimits(disk=0, network=0, metadata_calls=0)
     idle.give(0.05, 0.0)
     idle.spend(65_536, 0, 0, 0.0)
     assert idle.wait_s(1, 0, 0, 0.0) == pytest.approx(1.0)
 
 
 def test_it_is_idle_only_while_nothing_is_spent() -> None:
-    pacer = Pacer(disk=0, network=0, metadata_calls=0)
+    pacer = RateLimits(disk=0, network=0, metadata_calls=0)
     assert pacer.second_passed(1.0)
     pacer.spend(1, 0, 0, 0.0)
     assert not pacer.second_passed(1.0)

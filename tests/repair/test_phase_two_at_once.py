@@ -15,7 +15,7 @@ from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
 from bkbox.repair.context import Environment
-from bkbox.repair.limbo.limbo_repair import Runner
+from bkbox.repair.limbo.limbo_repair import LimboRepair
 from bkbox.wire.metadata.ledger import Fragment, LedgerMetadata, LedgerState
 from tests.jobs.works import FreeWork
 from tests.repair.orders import open_repair
@@ -44,7 +44,7 @@ class Disk:
             return messages.Done()
         if isinstance(message, messages.GetLedger):
             is_limbo = message.ledger in self.limbo
-            return messages.LedgerIs(known=True, limbo=is_limbo)
+            return messages.LedgerInfo(known=True, limbo=is_limbo)
         return messages.Page()
 
 
@@ -92,7 +92,7 @@ def run(ledgers: int, at_once: int, failures: dict[int, int]) -> tuple[Recoverie
             wall_ms=lambda: 0,
             monotonic_s=time.monotonic,
         )
-        runner = Runner(environment, work)
+        runner = LimboRepair(environment, work)
         await runner.serve_disk(cast(AsyncChannel, disk))
         while not await runner.wait(1.0):
             pass

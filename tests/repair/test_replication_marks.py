@@ -198,7 +198,7 @@ def test_a_bookie_that_rests_is_waited_for(scene: Scene) -> None:
         before = await our.store.read_ledger(ledger)
         await our.store.under_replication.mark(ledger, [NOBODY], 1)
         now_ms = 10**15
-        await our.store.rests.put(NOBODY, maintenance.Rest(now_ms))
+        await our.store.rests.put(NOBODY, maintenance.MaintenanceWindow(now_ms))
         work = FreeWork()
         worker = our.worker(work)
         for _ in range(3):

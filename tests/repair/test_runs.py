@@ -13,7 +13,7 @@ import pytest
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT
 from bkbox.errors import MetadataError
-from bkbox.repair.copy.entry_batches import Packer, batch_bytes, batch_entries, in_turns
+from bkbox.repair.copy.entry_batches import AddBatchBuilder, batch_bytes, batch_entries, in_turns
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.metadata.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.jobs.works import FreeWork
@@ -30,9 +30,9 @@ METADATA = LedgerMetadata(
 )
 
 
-def packer(metadata: LedgerMetadata, *, takes_v2_adds: bool = True) -> Packer:
+def packer(metadata: LedgerMetadata, *, takes_v2_adds: bool = True) -> AddBatchBuilder:
     pool: Any = SimpleNamespace(takes_v2_adds=takes_v2_adds)
-    return Packer(metadata, pool)
+    return AddBatchBuilder(metadata, pool)
 
 
 def body(count: int) -> tuple[bytes, list[bytes]]:

@@ -13,7 +13,7 @@ import pytest
 from bkbox.base.ids import BookieId
 from bkbox.errors import DiskFullError, JobCancelledError
 from bkbox.ipc import messages
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.jobs.job import JobAction, JobKind
 from bkbox.repair.context import Environment
 from bkbox.repair.jobs import Code
@@ -77,7 +77,7 @@ def running(test: Callable[[Bench], Awaitable[None]], bench: Bench) -> None:
     asyncio.run(go())
 
 
-async def pieces(work: Work, _environment: Environment, arguments: dict[str, str]) -> None:
+async def pieces(work: JobContext, _environment: Environment, arguments: dict[str, str]) -> None:
     """So many pieces of 1 KiB."""
     count = int(arguments["pieces"])
     work.expect(size=count * KIB)
@@ -98,7 +98,7 @@ def test_a_job_runs_to_its_end() -> None:
 
 
 def test_a_job_that_fails_says_why_and_the_others_go_on() -> None:
-    async def fail(_work: Work, _environment: Environment, arguments: dict[str, str]) -> None:
+    async def fail(_work: JobContext, _environment: Environment, arguments: dict[str, str]) -> None:
         await asyncio.sleep(0)
         if arguments:
             raise DiskFullError("no room on disk d")
@@ -141,7 +141,9 @@ def test_a_job_rests_while_it_is_paused() -> None:
 def test_a_job_is_cancelled_whatever_it_waits_for_and_tidies_up(first: JobAction | None) -> None:
     tidied: list[int] = []
 
-    async def careful(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
+    async def careful(
+        work: JobContext, environment: Environment, arguments: dict[str, str]
+    ) -> None:
         try:
             await pieces(work, environment, arguments)
         except JobCancelledError:
@@ -179,7 +181,7 @@ def test_a_new_rate_holds_at_once_for_what_waits_already() -> None:
     running(test, Bench({JobKind.SCRUB: pieces}))
 
 
-async def in_one_go(work: Work, _environment: Environment, arguments: dict[str, str]) -> None:
+async def in_one_go(work: JobContext, _environment: Environment, arguments: dict[str, str]) -> None:
     """So many pieces of 1 KiB, asked for together by two tasks."""
 
     async def some() -> None:
@@ -264,7 +266,9 @@ def test_jobs_give_way_when_adds_take_longer() -> None:
         done: int = bench.last[1]["done"]["bytes"]
         return (done - before) / (time.monotonic() - began)
 
-    async def steady(work: Work, _environment: Environment, _arguments: dict[str, str]) -> None:
+    async def steady(
+        work: JobContext, _environment: Environment, _arguments: dict[str, str]
+    ) -> None:
         while True:
             await work.turn(disk_bytes=KIB)
             work.did(size=KIB)

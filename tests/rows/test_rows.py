@@ -18,7 +18,7 @@ from bkbox.base.ids import LedgerId
 from bkbox.client.client import connect
 from bkbox.metadata import connect as connect_store
 from bkbox.storage.disk import dirty_marker as markers
-from bkbox.storage.disk.dirty_marker import Run
+from bkbox.storage.disk.dirty_marker import Incarnation
 from bkbox.storage.log.records import AckAfter
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import LedgerState
@@ -184,7 +184,7 @@ def test_row_06_the_marker_survives_a_lost_host(tmp_path: Path, seed: int) -> No
     """Java's mark is an unsynced file; here file and name are synced before anything else is written."""
     rng = random.Random(seed)
     files = CrashableFiles(tmp_path, rng)
-    run = Run("boot", AckAfter.WRITE, "run")
+    run = Incarnation("boot", AckAfter.WRITE, "run")
     assert markers.begin_run(files, tmp_path, run) is None
     files.lose_host()
     assert markers.read_marker(files, tmp_path) == markers.Marker(runs=(run,))

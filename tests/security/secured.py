@@ -6,7 +6,7 @@ import json
 import ssl
 from typing import Any
 
-from bkbox.ipc.messages import Admit
+from bkbox.ipc.messages import SetAccessPolicy
 from bkbox.security import digest_md5, tokens
 from bkbox.security.exchange import Applicant
 from bkbox.security.roles import parse_rate, parse_role
@@ -27,7 +27,7 @@ def order(
     users: dict[str, str] | None = None,
     roles: tuple[str, ...] = (),
     rates: tuple[str, ...] = (),
-) -> Admit:
+) -> SetAccessPolicy:
     """What the supervisor would send."""
     said = {
         "tls": tls,
@@ -40,7 +40,7 @@ def order(
         "roles": [(identity, need.value) for identity, need in map(parse_role, roles)],
         "rates": list(map(parse_rate, rates)),
     }
-    return Admit(payload=json.dumps(said).encode())
+    return SetAccessPolicy(payload=json.dumps(said).encode())
 
 
 def client_tls(

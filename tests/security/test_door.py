@@ -20,7 +20,7 @@ import pytest
 from bkbox.base.limits import FRONTEND_HELD_BYTES_MAX
 from bkbox.errors import AuthenticationError
 from bkbox.frontend.access import handshake_pool as door_module
-from bkbox.ipc.messages import Admit
+from bkbox.ipc.messages import SetAccessPolicy
 from bkbox.security import digest_md5, tokens
 from tests.frontend.inprocess import FRAME_BYTES_MAX, InProcessBookie, serving
 from tests.harness import raw
@@ -50,7 +50,7 @@ from tests.security.test_roles import OPERATIONS, OPERATIONS_2
 Story = Callable[[InProcessBookie], None]
 
 
-def run(folder: Path, admit: Admit, story: Story, **bounds: Any) -> None:
+def run(folder: Path, admit: SetAccessPolicy, story: Story, **bounds: Any) -> None:
     """A story of blocking clients, with a bookie that serves meanwhile."""
 
     async def told() -> None:
@@ -391,7 +391,7 @@ def test_who_came_in_by_an_authority_that_counts_no_more_has_to_go(
     both = Authority(tmp_path / "both")
     both.file.write_text(authority.file.read_text() + other.file.read_text())
 
-    def admit(trusted: Authority) -> Admit:
+    def admit(trusted: Authority) -> SetAccessPolicy:
         return order(trusted, bookie_pair, tls="required", clients="required", plugins=plugins)
 
     async def told() -> None:

@@ -138,7 +138,7 @@ def test_a_key_is_compared_in_constant_time(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(admission.hmac, "compare_digest", compare)
     for key in WRONG.values():
-        verdict = admission.admit(admission.Standing.OPEN, admission.Request.ADD, OURS, key)
+        verdict = admission.admit(admission.LedgerStatus.OPEN, admission.Request.ADD, OURS, key)
         assert verdict.code is not admission.Code.EOK
     assert asked == [(OURS, key) for key in WRONG.values()]
 

@@ -129,7 +129,7 @@ def test_the_front_end_has_no_file_of_a_disk(scene: tuple[BookieProcess, Path]) 
 NUMBERS = (0, 1, 2, 5, 10**6)
 ORDERS = [
     *(messages.ClearLimbo(ledger=ledger, call=1) for ledger in LOST),
-    messages.Settle(call=2),
+    messages.ClearDirtyMarker(call=2),
     messages.MarkLedgers(payload=bytes(30), call=2),
     messages.ChangeLedgers(action="trash", payload=bytes(8), call=1),
     *(
@@ -139,16 +139,16 @@ ORDERS = [
         for action in ("trash", "empty", "forget", "restore")
         for number in NUMBERS
     ),
-    messages.EndArrival(ledger=LOST[0], commit=True, call=3),
-    messages.EndLeave(ledger=LOST[0], gone=True, call=3),
+    messages.CommitImport(ledger=LOST[0], commit=True, call=3),
+    messages.EndExport(ledger=LOST[0], gone=True, call=3),
     messages.MoveLedger(ledger=LOST[0], source="a", target="b", since=[0, 0], call=4),
     messages.Draining(disk="a", wanted=True, call=4),
     messages.Retiring(wanted=True, call=4),
-    messages.FindRoom(disk="a", call=4),
+    messages.FindDisk(disk="a", call=4),
     messages.StartJob(id=7, kind="decommission", arguments={}),
     messages.JobReport(values={"id": 7, "state": "done"}),
     messages.OverQuota(payload=bytes(8)),
-    messages.DiskTrouble(reason="\x1b[2J it says so"),
+    messages.DiskFailed(reason="\x1b[2J it says so"),
     messages.Stop(call=5),
     messages.Stopped(clean=True),
     messages.Listening(),

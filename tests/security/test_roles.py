@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from bkbox.base.logs.refusals import Refusals
-from bkbox.frontend.access.authorization import Guard, need_of_v2, need_of_v3
+from bkbox.frontend.access.authorization import Authorizer, need_of_v2, need_of_v3
 from bkbox.frontend.loop.connection import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
-from bkbox.frontend.request_router import Intake
+from bkbox.frontend.request_router import RequestRouter
 from bkbox.security.rates import Bucket, Buckets
 from bkbox.security.roles import (
     ALL,
@@ -72,10 +72,10 @@ class Nowhere:
         raise AssertionError
 
 
-def guarded(needs: Need, rate: int = 0) -> Intake:
+def guarded(needs: Need, rate: int = 0) -> RequestRouter:
     bucket = Bucket(rate, lambda: 0.0) if rate else None
-    guard = Guard("who", "token", "peer", Grant(needs), bucket, Refusals(lambda: 0.0))
-    return Intake(Nowhere(), guard)  # type: ignore[arg-type]
+    guard = Authorizer("who", "token", "peer", Grant(needs), bucket, Refusals(lambda: 0.0))
+    return RequestRouter(Nowhere(), guard)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("name", OPERATIONS)
@@ -107,7 +107,7 @@ def test_what_each_operation_of_version_2_needs(name: str) -> None:
 
 def test_what_needs_no_look() -> None:
     def plain(grant: Grant, bucket: Bucket | None = None) -> int:
-        return Guard("who", "token", "peer", grant, bucket, Refusals(lambda: 0.0)).plain
+        return Authorizer("who", "token", "peer", grant, bucket, Refusals(lambda: 0.0)).plain
 
     assert plain(FREE) == PLAIN_ADDS | PLAIN_READS | PLAIN_RECOVERIES
     assert plain(Grant(Need.READ)) == PLAIN_READS

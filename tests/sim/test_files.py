@@ -10,7 +10,7 @@ import pytest
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
 from bkbox.storage.files import write_atomic
 from proof.sim.disk import Disk
-from proof.sim.files import Ambush, SimFiles
+from proof.sim.files import FaultTrigger, SimFiles
 from proof.sim.loop import Crash, Process, Scheduler
 
 ROOT = Path("/d")
@@ -213,7 +213,7 @@ def test_the_dead_change_nothing() -> None:
 
 def test_an_ambush_strikes_whichever_process_makes_the_change() -> None:
     scheduler = Scheduler(1, traced=False)
-    disk, ambush = Disk(ROOT), Ambush()
+    disk, ambush = Disk(ROOT), FaultTrigger()
     one, other = (
         SimFiles([disk], Process(scheduler, name), scheduler.rng, ambush) for name in "ab"
     )

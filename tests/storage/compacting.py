@@ -11,7 +11,7 @@ from bkbox.storage.files import Files
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.ordered_store import MemoryStore
 from bkbox.storage.maintenance.compaction import Compaction, remove_segment
-from bkbox.storage.maintenance.index_scan import Survey
+from bkbox.storage.maintenance.index_scan import IndexScan
 
 
 def copy_out(store: DiskStore, segment: int) -> Compaction:
@@ -22,8 +22,8 @@ def copy_out(store: DiskStore, segment: int) -> Compaction:
     return compaction
 
 
-def look_through(store: DiskStore) -> Survey:
-    survey = Survey(store, {})
+def look_through(store: DiskStore) -> IndexScan:
+    survey = IndexScan(store, {})
     while not survey.is_complete:
         survey.step()
     return survey

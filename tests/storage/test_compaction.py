@@ -21,7 +21,7 @@ from bkbox.storage.log.records import (
     ledger_record,
 )
 from bkbox.storage.maintenance.compaction import Compaction, remove_segment
-from bkbox.storage.maintenance.index_scan import Survey
+from bkbox.storage.maintenance.index_scan import IndexScan
 from tests.storage.bench import KEY, Disk, entry, entry_bytes, put
 from tests.storage.compacting import compact, copy_out, look_through, reindexed
 
@@ -304,7 +304,7 @@ def test_a_damaged_segment_stays_until_its_entries_are_refilled(disk: Disk) -> N
     assert "1 entry lies in it" in remove_segment(store, compaction, look_through(store))
     with pytest.raises(DamagedError):
         store.read_entry(1, 4)
-    survey = Survey(store, {1: [region]})
+    survey = IndexScan(store, {1: [region]})
     assert survey.step() == [(1, 4)]
     put(store, entry(1, 4))
     assert compact(store, 1) == ""

@@ -246,7 +246,7 @@ def live_through_crashes(
     model = Model()
     boot = 1
     for start in range(STARTS):
-        run = dirty_marker.Run(f"boot {boot}", mode, f"run {start}")
+        run = dirty_marker.Incarnation(f"boot {boot}", mode, f"run {start}")
         last = start == STARTS - 1
         if not last:
             files.crash_at(rng.choice((rng.randint(1, 30), rng.randint(1, 150))))

@@ -711,7 +711,7 @@ def test_a_failed_sync_ends_the_writing_and_the_next_start_is_a_host_crash(
 ) -> None:
     files = CrashableFiles(ram_path, random.Random(1))
     disk = Disk(ram_path, files)
-    run = dirty_marker.Run("boot", mode, "run")
+    run = dirty_marker.Incarnation("boot", mode, "run")
     dirty_marker.begin_run(files, disk.path, run)
     store = disk.open(mode, segment_bytes_max=700)
     store.replay(False)

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bkbox.base.limits import RUN_ENTRIES_MAX
+from bkbox.base.limits import EXTENT_ENTRIES_MAX
 from bkbox.errors import DamagedError
-from bkbox.storage.index.extents import RUN_VERSION, Run, RunEncoder
+from bkbox.storage.index.extents import RUN_VERSION, Extent, ExtentEncoder
 
 Row = tuple[int, int, int, int]
 """Entry, segment, offset, length."""
@@ -37,8 +37,8 @@ def rows_of(steps: list[tuple[int, int, int, int]]) -> list[Row]:
     return rows
 
 
-def encode(rows: list[Row], ledger: int = 5) -> list[Run]:
-    encoder = RunEncoder()
+def encode(rows: list[Row], ledger: int = 5) -> list[Extent]:
+    encoder = ExtentEncoder()
     runs = []
     for row in rows:
         if not encoder.add(*row):
@@ -47,7 +47,7 @@ def encode(rows: list[Row], ledger: int = 5) -> list[Run]:
     return [*runs, encoder.end(ledger)]
 
 
-def decoded(runs: list[Run]) -> list[Row]:
+def decoded(runs: list[Extent]) -> list[Row]:
     return [
         (entry, run.segment, offset, length)
         for run in runs
@@ -62,7 +62,7 @@ def test_what_was_added_is_found(steps: list[tuple[int, int, int, int]]) -> None
     assert decoded(runs) == rows
     places = {row[0]: row for row in rows}
     for run in runs:
-        assert Run(run.ledger, run.first, run.value).last == run.last
+        assert Extent(run.ledger, run.first, run.value).last == run.last
         near = {entry + step for entry, *_ in run.entries() for step in (-1, 0, 1)}
         for entry in near:
             index = run.index_of(entry)
@@ -95,9 +95,9 @@ def test_a_column_is_there_only_where_it_says_something(
 
 
 def test_a_run_is_bounded() -> None:
-    rows = [(entry, 1, 64 + 56 * entry, 40) for entry in range(RUN_ENTRIES_MAX + 1)]
+    rows = [(entry, 1, 64 + 56 * entry, 40) for entry in range(EXTENT_ENTRIES_MAX + 1)]
     runs = encode(rows)
-    assert [run.count for run in runs] == [RUN_ENTRIES_MAX, 1]
+    assert [run.count for run in runs] == [EXTENT_ENTRIES_MAX, 1]
 
 
 def test_the_layout() -> None:
@@ -124,4 +124,4 @@ def test_the_layout() -> None:
 )
 def test_what_is_no_run_is_refused(value: bytes) -> None:
     with pytest.raises(DamagedError):
-        Run(1, 0, value)
+        Extent(1, 0, value)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from bkbox.errors import BugError, DamagedError, DiskFailedError
 from bkbox.storage.files import RealFiles
-from bkbox.storage.index.extents import Run
+from bkbox.storage.index.extents import Extent
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.ordered_store import LevelStore, MemoryStore, discard_unsynced
 from bkbox.storage.log.records import (
@@ -110,7 +110,7 @@ def put_run(index: LedgerIndex, ledger: int, first: int, count: int, segment: in
 def spans(store: MemoryStore) -> list[tuple[int, int, int]]:
     found = []
     for key, value in store.iterate(b"R", b"S"):
-        run = Run(int.from_bytes(key[1:9], "big"), int.from_bytes(key[9:], "big"), value)
+        run = Extent(int.from_bytes(key[1:9], "big"), int.from_bytes(key[9:], "big"), value)
         found.append((run.ledger, run.first, run.last))
     return found
 

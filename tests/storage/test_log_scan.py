@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from bkbox.base.limits import RECORD_BODY_BYTES_MAX
 from bkbox.storage.entries.log_scan import LogScan
-from bkbox.storage.index.memtable import Place, Recent
-from bkbox.storage.log.ledger_counts import Tally
+from bkbox.storage.index.memtable import EntryLocation, Memtable
+from bkbox.storage.log.ledger_counts import LedgerCounts
 from bkbox.storage.log.records import OFFSET, Kind, Record
 from bkbox.storage.log.segment import RECORD_HEADER_BYTES, put_record
 
@@ -33,7 +33,7 @@ def packed(records: list[Record], start: int = START) -> bytes:
 
 class Walked:
     def __init__(self, data: bytes, *, base: int = START, start: int = START) -> None:
-        self.recent, self.tally = Recent(), Tally()
+        self.recent, self.tally = Memtable(), LedgerCounts()
         self.scan = LogScan(SEED, SEGMENT)
         self.others: list[tuple[int, int, bytes]] = []
         self.end = self.walk(data, base, start)
@@ -62,7 +62,7 @@ def test_entries_are_put_and_counted() -> None:
     assert walked.end == START + len(data)
     assert (walked.scan.records, walked.scan.entries, walked.scan.bound) == (5, 4, 120)
     assert list(walked.tally.items()) == [(1, 3, 120), (2, 1, 100)]
-    place = Place()
+    place = EntryLocation()
     assert walked.recent.find(2, 0, place)
     assert (place.segment, place.offset, place.length) == (SEGMENT, 64 + 2 * 56 + 24, 100)
     body = place.offset - START + 16
@@ -126,9 +126,9 @@ def test_a_record_counts_only_where_it_was_written() -> None:
     data = packed(RECORDS)
     assert Walked(data, base=START + 1, start=START + 1).scan.records == 0
     other = LogScan(SEED, SEGMENT + 1)
-    assert other.walk(data, START, START, Recent(), Tally(), print) == START
+    assert other.walk(data, START, START, Memtable(), LedgerCounts(), print) == START
     other = LogScan(SEED + 1, SEGMENT)
-    assert other.walk(data, START, START, Recent(), Tally(), print) == START
+    assert other.walk(data, START, START, Memtable(), LedgerCounts(), print) == START
 
 
 def test_a_length_that_no_record_has_is_not_waited_for() -> None:

@@ -16,8 +16,8 @@ from bkbox.errors import BookieRunningError, DamagedError, DiskError, FormatVers
 from bkbox.storage.checksummed_document import write_document
 from bkbox.storage.disk.checkpoint import Checkpoint, read_checkpoint, write_checkpoint
 from bkbox.storage.disk.dirty_marker import (
+    Incarnation,
     Marker,
-    Run,
     begin_run,
     clear,
     mark_replaced,
@@ -32,8 +32,8 @@ from bkbox.storage.log.records import AckAfter
 from tests.faultyfiles import CrashableFiles
 
 FILES = RealFiles()
-FIRST = Run("boot 1", AckAfter.WRITE, "a")
-SECOND = Run("boot 2", AckAfter.SYNC, "b")
+FIRST = Incarnation("boot 1", AckAfter.WRITE, "a")
+SECOND = Incarnation("boot 2", AckAfter.SYNC, "b")
 
 
 def test_runs_add_up_until_settled(tmp_path: Path) -> None:

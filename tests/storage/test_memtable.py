@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkbox.storage.index import memtable as module
-from bkbox.storage.index.extents import Run, RunEncoder
-from bkbox.storage.index.memtable import FOUND, MISSING, VOID, Finder, Place, Recent
+from bkbox.storage.index.extents import Extent, ExtentEncoder
+from bkbox.storage.index.memtable import FOUND, MISSING, VOID, EntryLocation, EntryLookup, Memtable
 
 PUTS = st.lists(
     st.tuples(
@@ -26,7 +26,9 @@ PUTS = st.lists(
 Model = dict[tuple[int, int], tuple[int, int, int]]
 
 
-def put_all(recent: Recent, puts: list[tuple[int, int, int, int, bool]]) -> tuple[Model, set[int]]:
+def put_all(
+    recent: Memtable, puts: list[tuple[int, int, int, int, bool]]
+) -> tuple[Model, set[int]]:
     model: Model = {}
     forgotten = set()
     offset = 64
@@ -44,8 +46,8 @@ def put_all(recent: Recent, puts: list[tuple[int, int, int, int, bool]]) -> tupl
     return model, forgotten
 
 
-def found(recent: Recent | Finder, ledger: int, entry: int) -> tuple[int, int, int] | None:
-    place = Place()
+def found(recent: Memtable | EntryLookup, ledger: int, entry: int) -> tuple[int, int, int] | None:
+    place = EntryLocation()
     if not recent.find(ledger, entry, place):
         return None
     return place.segment, place.offset, place.length
@@ -53,7 +55,7 @@ def found(recent: Recent | Finder, ledger: int, entry: int) -> tuple[int, int, i
 
 @given(PUTS)
 def test_what_was_put_last_is_found(puts: list[tuple[int, int, int, int, bool]]) -> None:
-    recent = Recent(4)
+    recent = Memtable(4)
     for _ in range(2):
         model, forgotten = put_all(recent, puts)
         for ledger in range(5):
@@ -75,7 +77,7 @@ def test_what_was_put_last_is_found(puts: list[tuple[int, int, int, int, bool]])
 
 
 def test_memory_of_the_ordinary_case_is_bounded() -> None:
-    recent = Recent()
+    recent = Memtable()
     for entry in range(10_000):
         for ledger in range(4):
             recent.put(ledger, entry, 1, 64 + entry, 100)
@@ -85,7 +87,7 @@ def test_memory_of_the_ordinary_case_is_bounded() -> None:
 
 
 def test_a_forgotten_ledger_is_void_and_not_missing() -> None:
-    recent, place = Recent(), Place()
+    recent, place = Memtable(), EntryLocation()
     recent.put(1, 0, 1, 64, 100)
     recent.forget(1)
     recent.put(1, 7, 1, 200, 100)
@@ -101,20 +103,20 @@ class Stored:
     def __init__(self) -> None:
         self.loads = 0
 
-    def __call__(self, ledger: int, entry: int) -> Run | None:
+    def __call__(self, ledger: int, entry: int) -> Extent | None:
         self.loads += 1
         if entry >= 100 or ledger >= 50:
             return None
-        encoder = RunEncoder()
+        encoder = ExtentEncoder()
         for number in range(entry // 10 * 10, entry // 10 * 10 + 10):
             encoder.add(number, ledger, 64 + number, 40)
         return encoder.end(ledger)
 
 
 def test_the_newest_layer_answers() -> None:
-    finder = Finder(Stored(), 1 << 20)
+    finder = EntryLookup(Stored(), 1 << 20)
     assert found(finder, 1, 5) == (1, 69, 40)
-    finder.frozen = Recent()
+    finder.frozen = Memtable()
     finder.frozen.put(1, 5, 8, 80, 1)
     finder.frozen.put(1, 6, 8, 81, 1)
     finder.active.put(1, 5, 9, 90, 1)
@@ -123,7 +125,7 @@ def test_the_newest_layer_answers() -> None:
     assert found(finder, 1, 7) == (1, 71, 40)
     finder.active.forget(1)
     assert [found(finder, 1, entry) for entry in (5, 6, 7)] == [None] * 3
-    finder.active = Recent()
+    finder.active = Memtable()
     finder.frozen.forget(1)
     finder.frozen.put(1, 6, 8, 82, 1)
     assert [found(finder, 1, entry) for entry in (5, 6, 7)] == [None, (8, 82, 1), None]
@@ -132,7 +134,7 @@ def test_the_newest_layer_answers() -> None:
 @pytest.mark.parametrize("bytes_max", [1, 1_500, 1 << 20])
 def test_runs_are_kept_as_memory_allows(bytes_max: int) -> None:
     stored = Stored()
-    finder = Finder(stored, bytes_max)
+    finder = EntryLookup(stored, bytes_max)
     rng = random.Random(1)
     for _ in range(3_000):
         ledger, entry = rng.randrange(52), rng.randrange(105)
@@ -150,7 +152,7 @@ def test_runs_are_kept_as_memory_allows(bytes_max: int) -> None:
 
 
 def test_memory_is_said_of_what_it_is_made_of() -> None:
-    recent = Recent()
+    recent = Memtable()
     recent.put(1, 10, 1, 64, 100)
     first = recent.memory
     recent.put(1, 5, 1, 64, 100)

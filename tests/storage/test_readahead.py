@@ -15,8 +15,8 @@ from bkbox.base.limits import CATCH_UP_CACHE_BYTES, READ_AHEAD_BYTES, READ_AHEAD
 from bkbox.errors import DiskError
 from bkbox.storage.entries.readahead import ReadAhead
 from bkbox.storage.files import RealFiles
-from bkbox.storage.index.extents import Run
-from bkbox.storage.index.memtable import Finder
+from bkbox.storage.index.extents import Extent
+from bkbox.storage.index.memtable import EntryLookup
 from bkbox.storage.log.log_reader import LogReader
 from bkbox.storage.log.segment import ENTRY_LOG_MAGIC, SegmentName
 
@@ -24,7 +24,7 @@ HEADER = 16
 WRITING = 99
 
 
-def no_run(ledger: int, entry: int) -> Run | None:
+def no_run(ledger: int, entry: int) -> Extent | None:
     return None
 
 
@@ -33,7 +33,7 @@ class Disk(LogReader):
 
     def __init__(self) -> None:
         super().__init__(RealFiles(), lambda segment: Path("/nowhere"), self.name)
-        self.finder = Finder(no_run, 1 << 20)
+        self.finder = EntryLookup(no_run, 1 << 20)
         self.pages: set[tuple[int, int]] = set()
         self.wanted: list[tuple[int, int, int]] = []
         self.released: list[tuple[int, int, int]] = []

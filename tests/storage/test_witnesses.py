@@ -33,7 +33,7 @@ from bkbox.storage.log.segment import (
     put_record,
 )
 from bkbox.storage.log.tail import TAIL_NAME, TailFile, TailMark, read_tail
-from bkbox.worker.disk_startup import Opened, Opening
+from bkbox.worker.disk_startup import OpenedDisk, Opening
 from tests.faultyfiles import SECTOR_BYTES, CrashableFiles
 from tests.storage.bench import KEY, Disk, entry, entry_bytes, put, segment_name
 
@@ -390,7 +390,7 @@ def real(tmp_path: Path) -> Disk:
     return Disk(tmp_path, RealFiles(), level=True)
 
 
-def open_as_a_worker(disk: Disk, *, is_clean: bool = True) -> Opened:
+def open_as_a_worker(disk: Disk, *, is_clean: bool = True) -> OpenedDisk:
     order = messages.OpenDisk(
         path=str(disk.path),
         journal="",

@@ -171,7 +171,7 @@ def test_the_answer_to_the_commit_is_lost(tmp_path: Path) -> None:
             message: messages.Message, timeout_s: float | None = None, fds: tuple[int, ...] = ()
         ) -> messages.Message:
             answer = await real(message, timeout_s, fds)
-            if isinstance(message, messages.EndArrival) and message.commit:
+            if isinstance(message, messages.CommitImport) and message.commit:
                 pair.target.end()
                 raise ConnectionLostError("the worker is gone")
             return answer
@@ -201,14 +201,14 @@ def test_a_target_that_may_have_lost_something_puts_the_source_in_doubt(tmp_path
         pair = prepared(tmp_path)
         await pair.begin()
         await pair.copy(whole=True)
-        await pair.source.call(messages.LeaveLedger(ledger=LEDGER, target=pair.target.uuid))
+        await pair.source.call(messages.SealExport(ledger=LEDGER, target=pair.target.uuid))
         pair.target.end()
         pair.target.revive()
         pair.target.may_have_lost = True
         await pair.settle()
         assert pair.moving.doubtful == {LEDGER}
-        leaving = await pair.source.call(messages.ListMoves())
-        assert isinstance(leaving, messages.MovesAre)
+        leaving = await pair.source.call(messages.ListMigrations())
+        assert isinstance(leaving, messages.MigrationList)
         assert leaving.leaving, "until phase one is durable a crash must come to the same end"
         await pair.moving.doubts_accounted_for(pair.sides)
         pair.check()
@@ -221,7 +221,7 @@ def test_a_target_that_may_have_lost_something_puts_the_source_in_doubt(tmp_path
 def test_a_target_that_is_no_disk_any_more_puts_the_source_in_doubt(tmp_path: Path) -> None:
     async def told() -> None:
         pair = prepared(tmp_path)
-        await pair.source.call(messages.LeaveLedger(ledger=LEDGER, target="a lost disk"))
+        await pair.source.call(messages.SealExport(ledger=LEDGER, target="a lost disk"))
         await pair.settle()
         assert pair.moving.doubtful == {LEDGER}
         pair.close()
@@ -277,13 +277,13 @@ def test_what_arrives_is_not_seen_and_a_late_commit_is_refused(tmp_path: Path) -
         await pair.copy(whole=True)
         assert LEDGER not in pair.target.at_home()
         known = await pair.target.call(messages.GetLedger(ledger=LEDGER))
-        assert isinstance(known, messages.LedgerIs)
+        assert isinstance(known, messages.LedgerInfo)
         assert not known.known
-        await pair.target.call(messages.EndArrival(ledger=LEDGER, commit=False))
+        await pair.target.call(messages.CommitImport(ledger=LEDGER, commit=False))
         with pytest.raises(LedgerNotMovedError, match="not arriving here any more"):
-            await pair.target.call(messages.EndArrival(ledger=LEDGER, commit=True, state="04"))
+            await pair.target.call(messages.CommitImport(ledger=LEDGER, commit=True, state="04"))
         with pytest.raises(LedgerNotMovedError):
-            await pair.target.call(messages.TakeEntries(ledger=LEDGER, size=0), fds=(0,))
+            await pair.target.call(messages.ImportEntries(ledger=LEDGER, size=0), fds=(0,))
         pair.check()
         pair.close()
 
@@ -297,9 +297,9 @@ def test_a_ledger_cannot_come_to_where_it_is(tmp_path: Path) -> None:
         await pair.copy(whole=True)
         assert await pair.move()
         state = await pair.target.call(messages.GetLedger(ledger=LEDGER))
-        assert isinstance(state, messages.LedgerIs)
+        assert isinstance(state, messages.LedgerInfo)
         with pytest.raises(LedgerNotMovedError, match="is on the disk"):
-            await pair.target.call(messages.BeginArrival(ledger=LEDGER, state=state.state))
+            await pair.target.call(messages.StartImport(ledger=LEDGER, state=state.state))
         pair.check()
         pair.close()
 
@@ -334,7 +334,7 @@ def test_long_polls_end_when_the_ledger_leaves(tmp_path: Path) -> None:
         pair = prepared(tmp_path)
         assert process(pair.source.bookie, poll3(LEDGER, 100, 60_000)) == []
         assert polled(pair.source.bookie) == []
-        await pair.source.call(messages.LeaveLedger(ledger=LEDGER, target=pair.target.uuid))
+        await pair.source.call(messages.SealExport(ledger=LEDGER, target=pair.target.uuid))
         [(_connection, answer)] = polled(pair.source.bookie)
         assert answer.status == 0
         pair.close()

@@ -16,7 +16,7 @@ from bkbox.errors import VersionConflictError
 from bkbox.metadata import create
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
-from bkbox.storage.disk.dirty_marker import Run
+from bkbox.storage.disk.dirty_marker import Incarnation
 from bkbox.storage.files import RealFiles
 from bkbox.storage.log.records import AckAfter
 from bkbox.supervisor.boot.witnessing import FAILED_NAME, Witnessing, read_record, read_witness
@@ -81,7 +81,7 @@ class Bookie:
         found = Witnessing(self.files, ME, self.run_dir)
         await found.begin(cast(MetadataStore, self.store), self.disks)
         for disk in self.disks:
-            disk.run = Run("boot", AckAfter.WRITE, "run")
+            disk.run = Incarnation("boot", AckAfter.WRITE, "run")
             found.join(disk)
         return found
 

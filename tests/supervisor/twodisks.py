@@ -18,8 +18,8 @@ from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.log.records import AckAfter
 from bkbox.supervisor.disks.disks import Disk
 from bkbox.supervisor.disks.ledger_migration import Moving
-from bkbox.worker.commit_groups import Groups
-from bkbox.worker.ledger_migration import Moves
+from bkbox.worker.commit_groups import CommitGroups
+from bkbox.worker.ledger_migration import LedgerMigrations
 from tests.bookie.bench import IDENTITY, Clock, add3, ask3, bookie_of, read3, write_lac3
 from tests.faultyfiles import Crash, CrashableFiles, CrashableStore
 from tests.harness import raw3
@@ -69,8 +69,10 @@ class Side(Disk):
         self.bookie: Bookie = bookie_of(self.store, clock)
         ticks_us = lambda: clock.ticks_ms * 1_000  # noqa: E731
         stages: object = None
-        self.groups = Groups(self.store, self.bookie, stages, ticks_us, lambda: None)  # type: ignore[arg-type]
-        self.moves = Moves(self.files, self.path, self.store, self.bookie, self.groups, ticks_us)
+        self.groups = CommitGroups(self.store, self.bookie, stages, ticks_us, lambda: None)  # type: ignore[arg-type]
+        self.moves = LedgerMigrations(
+            self.files, self.path, self.store, self.bookie, self.groups, ticks_us
+        )
         self.child = Life()  # type: ignore[assignment]
         self.in_service = True
 
@@ -199,7 +201,7 @@ class Pair:
                 found = await self.source.call(read, fds=(fd,))
                 assert isinstance(found, messages.EntriesRead)
                 assert found.bad == []
-                take = messages.TakeEntries(ledger=LEDGER, size=found.size)
+                take = messages.ImportEntries(ledger=LEDGER, size=found.size)
                 await self.target.call(take, fds=(fd,))
                 more, began = found.more, found.began
                 read = messages.ReadLedger(ledger=LEDGER)
@@ -209,9 +211,9 @@ class Pair:
 
     async def begin(self) -> None:
         known = await self.source.call(messages.GetLedger(ledger=LEDGER))
-        assert isinstance(known, messages.LedgerIs)
+        assert isinstance(known, messages.LedgerInfo)
         await self.target.call(
-            messages.BeginArrival(ledger=LEDGER, state=known.state, payload=known.payload)
+            messages.StartImport(ledger=LEDGER, state=known.state, payload=known.payload)
         )
 
     async def move(self) -> bool:

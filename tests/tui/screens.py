@@ -27,7 +27,7 @@ from bkbox.api.admin.status import (
     StatusWarning,
 )
 from bkbox.errors import NoSuchLedgerError
-from bkbox.jobs.job import Amount, Blocker, Expected, Job, JobKind, JobState, Rate
+from bkbox.jobs.job import Amount, Blocker, Job, JobKind, JobState, ProgressEstimate, Rate
 
 SMALL, LARGE = (80, 24), (200, 60)
 NOW_MS = 1_700_000_000_000
@@ -124,7 +124,7 @@ def limbo_job(state: JobState = JobState.RUNNING, number: int = 3) -> Job:
         step="checking ledger 7",
         percent=15.0,
         done=Amount(3, 1_000, 1 << 20),
-        expected=Expected(20),
+        expected=ProgressEstimate(20),
         rate=Rate(0.5, 200.0, 1 << 20),
         eta_s=45.0,
     )

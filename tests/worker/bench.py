@@ -19,7 +19,7 @@ from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.files import AppendFile, ReadFile, RealFiles
 from bkbox.storage.log.records import AckAfter
 from bkbox.wire.frames import bodies
-from bkbox.worker.commit_groups import Groups
+from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.response_sender import ResponseSender
 from bkbox.worker.stages import Stages
 from tests.bookie.bench import IDENTITY
@@ -147,7 +147,7 @@ class Bench:
         self.bookie = Bookie(self.store, wall_ms=lambda: 0, ticks_us=ticks)
         self.stages = Stages(slow_us, ticks)
         self.lost = False
-        self.groups = Groups(self.store, self.bookie, self.stages, ticks, self._lose)
+        self.groups = CommitGroups(self.store, self.bookie, self.stages, ticks, self._lose)
         self.sent = 0
         self.done = 0
         """Batches of which everything was answered."""

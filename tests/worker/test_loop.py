@@ -16,7 +16,7 @@ from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.files import RealFiles
 from bkbox.worker import loop
-from bkbox.worker.commit_groups import Groups
+from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.control_handlers import stopped
 from bkbox.worker.loop import Worker
 from tests.storage.bench import IDENTITY
@@ -54,7 +54,7 @@ def test_a_closed_disk_does_not_come_to_rest(
     """Where the disk would have come to rest while it was closed, the worker ended with an error instead."""
     now_us = 1
 
-    def stopped_late(store: DiskStore | None, groups: Groups | None) -> messages.Stopped:
+    def stopped_late(store: DiskStore | None, groups: CommitGroups | None) -> messages.Stopped:
         nonlocal now_us
         answer = stopped(store, groups)
         now_us += 60_000_000

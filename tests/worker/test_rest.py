@@ -17,7 +17,7 @@ from bkbox.storage.log.records import AckAfter, Kind, LedgerRecord, decode_ledge
 from bkbox.storage.log.scan import read_segment
 from bkbox.storage.log.segment import ScannedRecord
 from bkbox.storage.log.tail import read_tail
-from bkbox.worker.commit_groups import Groups
+from bkbox.worker.commit_groups import CommitGroups
 from bkbox.worker.stages import Stages
 from tests.bookie.bench import add3, bookie_of, read3, statuses
 from tests.faultyfiles import Crash
@@ -46,7 +46,7 @@ class Worker:
         ticks: Callable[[], int] = lambda: self.now_us  # noqa: E731
         self.store = self.host.store
         self.bookie: Bookie = bookie_of(self.store)
-        self.groups = Groups(self.store, self.bookie, Stages(0, ticks), ticks, lambda: None)
+        self.groups = CommitGroups(self.store, self.bookie, Stages(0, ticks), ticks, lambda: None)
 
     def add(self, ledger: int, *entries: int, payload: bytes = b"x", **options: bool) -> list[int]:
         frames = (add3(ledger, number, payload, key=KEY, **options) for number in entries)

@@ -44,7 +44,7 @@ class TopBar(Static):
             self.update(Text(said, style="bold", no_wrap=True, overflow="ellipsis"))
 
 
-class Words(Static):
+class TextLabel(Static):
     """Plain text that is drawn again when it changes, and has the others move only when it needs more lines."""
 
     def __init__(self, *, id: str, classes: str = "") -> None:

@@ -24,18 +24,18 @@ from bkbox.api.admin.problems import CONTENT_TYPE, HttpRefusedError, problem_of
 from bkbox.api.admin.problems import to_json as problem_to_json
 from bkbox.api.admin.routes import (
     EVENT_STREAM,
-    Asked,
-    Document,
+    EventStream,
+    JsonResponse,
     Query,
+    Request,
     Route,
-    Stream,
-    Text,
+    TextResponse,
     whole_number,
 )
 from bkbox.api.admin.socket_path import STATUS_URL
 from bkbox.api.admin.status import Status, to_json
-from bkbox.base.documents import Reading, from_document
-from bkbox.base.logs.rate_limited import Seldom
+from bkbox.base.documents import ParseMode, from_document
+from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.base.logs.refusals import Refusals
 from bkbox.base.words import error_text, quoted
 from bkbox.errors import (
@@ -85,7 +85,7 @@ _MALFORMED = (http_exceptions.HttpProcessingError, web.RequestPayloadError)
 
 
 def status_route(status: StatusSource) -> Route:
-    async def answer(_asked: Asked) -> object:
+    async def answer(_asked: Request) -> object:
         found = status()
         return to_json(await found if inspect.isawaitable(found) else found)
 
@@ -98,7 +98,7 @@ def runner_of(
     """The runner has to be set up, and cleaned up. ``access`` is asked at each request, and ``let_in`` told the
     descriptor of each connection whose caller may ask."""
     refusals = Refusals(time.monotonic)
-    seldom = Seldom(log, time.monotonic)
+    seldom = RateLimited(log, time.monotonic)
     app = web.Application(
         middlewares=[_guard(access, refusals, seldom, let_in)], client_max_size=BODY_BYTES_MAX
     )
@@ -134,7 +134,10 @@ def _place(error: BaseException) -> str:
 
 
 def _guard(
-    access: Callable[[], Access], refusals: Refusals, seldom: Seldom, let_in: Callable[[int], None]
+    access: Callable[[], Access],
+    refusals: Refusals,
+    seldom: RateLimited,
+    let_in: Callable[[int], None],
 ) -> Any:
     """Around every request, also those that no route takes."""
 
@@ -217,7 +220,7 @@ def _problem(
     return response
 
 
-def _handler(route: Route, access: Callable[[], Access], seldom: Seldom) -> Handler:
+def _handler(route: Route, access: Callable[[], Access], seldom: RateLimited) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         caller = request[_CALLER]
         if route.changes and not caller.may_change:
@@ -230,7 +233,7 @@ def _handler(route: Route, access: Callable[[], Access], seldom: Seldom) -> Hand
             _refuse_odd_text(text, f"path: {name}")
         query = _query(route, request)
         body = await _body(route, request)
-        asked = Asked(request.match_info, query, body, caller.name)
+        asked = Request(request.match_info, query, body, caller.name)
         if route.changes:
             kind = f"{route.method} {route.path}"  # a flood of one kind hides no other
             said = caller.name, request.method, request.path
@@ -306,7 +309,7 @@ def _understood(route: Route, request: web.Request, raw: bytes) -> object:
     except (ValueError, RecursionError) as error:
         raise BadRequestError(f"body: not JSON: {error}") from None
     try:
-        return from_document(route.body, found, "body", Reading.STRICT)
+        return from_document(route.body, found, "body", ParseMode.STRICT)
     except EncodingError as error:
         raise BadRequestError(str(error)) from None
 
@@ -332,18 +335,18 @@ async def _sent(
     request: web.Request, answer: object, may_go_on: Callable[[], bool]
 ) -> web.StreamResponse:
     """``may_go_on``: whether what its caller was let in by still counts."""
-    if isinstance(answer, Stream):
+    if isinstance(answer, EventStream):
         return await _streamed(request, answer, may_go_on)
-    if isinstance(answer, Text):
+    if isinstance(answer, TextResponse):
         headers = _HEADERS | {"Content-Type": answer.content_type}
         return web.Response(body=answer.body.encode(), status=answer.status, headers=headers)
-    if isinstance(answer, Document):
+    if isinstance(answer, JsonResponse):
         return web.json_response(answer.value, status=answer.status, headers=_HEADERS)
     return web.json_response(answer, headers=_HEADERS)
 
 
 async def _streamed(
-    request: web.Request, answer: Stream, may_go_on: Callable[[], bool]
+    request: web.Request, answer: EventStream, may_go_on: Callable[[], bool]
 ) -> web.StreamResponse:
     response = web.StreamResponse(headers=_HEADERS | {"Content-Type": answer.content_type})
     task = asyncio.current_task()

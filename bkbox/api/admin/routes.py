@@ -26,7 +26,7 @@ _DIGITS_MAX = len(str(NUMBER_MAX))
 
 
 @value
-class Asked:
+class Request:
     """``place``: the parts of the path that stand in braces in the route. ``query``: of these the values that were
     given, checked. ``body``: what the route's ``body`` is made of, checked; None where it takes none. ``who`` asks, for
     the log.
@@ -61,7 +61,7 @@ def whole_number(name: str, text: str) -> int:
 
 
 @value
-class Text:
+class TextResponse:
     """An answer that is no JSON."""
 
     body: str
@@ -70,7 +70,7 @@ class Text:
 
 
 @value
-class Document:
+class JsonResponse:
     """An answer in JSON with another status than 200."""
 
     value: object
@@ -78,7 +78,7 @@ class Document:
 
 
 @value
-class Stream:
+class EventStream:
     """An answer that goes on: ``chunks`` are sent as they come, until it ends or the client is gone. A client that
     does not take them is left."""
 
@@ -86,7 +86,7 @@ class Stream:
     content_type: str = EVENT_STREAM
 
 
-Answer = Callable[[Asked], Awaitable[object]]
+Answer = Callable[[Request], Awaitable[object]]
 
 
 @value

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from bkbox.api.admin.access import Access
     from bkbox.api.admin.application import StatusSource
     from bkbox.api.admin.routes import Route, Routes
-    from bkbox.api.admin.tcp_access import Door
+    from bkbox.api.admin.tcp_access import TcpAccess
 
 log = logging.getLogger(__name__)
 
@@ -205,7 +205,9 @@ async def start(
     return AdminServer(listener, all_routes, owner_only, lambda: None, remove)
 
 
-async def start_tcp(host: str, port: int, routes: Routes, door: Callable[[], Door]) -> AdminServer:
+async def start_tcp(
+    host: str, port: int, routes: Routes, door: Callable[[], TcpAccess]
+) -> AdminServer:
     """Listen on a TCP port; 0 takes a free one. ``door`` gives the one that holds now. Raises BootError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)

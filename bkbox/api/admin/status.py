@@ -42,7 +42,7 @@ from bkbox.api.admin.status_parts import (
     Tidiness,
     Upkeep,
 )
-from bkbox.base.documents import Reading, from_document
+from bkbox.base.documents import ParseMode, from_document
 from bkbox.base.words import quoted
 from bkbox.errors import EncodingError
 
@@ -139,7 +139,7 @@ def from_json(document: object) -> Status:
         f"{SCHEMA_VERSION})"
     )
     try:
-        status = from_document(Status, document, "status", Reading.FORGIVING)
+        status = from_document(Status, document, "status", ParseMode.FORGIVING)
     except EncodingError as error:
         raise EncodingError(f"{newer}, and cannot be understood: {error}") from None
     text = f"{newer}: some of what it says is not shown; look at it with its own version"

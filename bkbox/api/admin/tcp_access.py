@@ -29,7 +29,7 @@ a connection, and connections come so many a second (server.py)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class TcpAccess:
     """``context``: None where TLS is not wanted."""
 
     access: WithToken
@@ -52,7 +52,7 @@ class Door:
         return found
 
 
-def door_of(config: Config) -> Door:
+def door_of(config: Config) -> TcpAccess:
     """Of a configuration with ``http_listen``. Raises BootError for files that cannot be used."""
     assert config.http_token_file is not None
     access = with_tokens(
@@ -61,7 +61,7 @@ def door_of(config: Config) -> Door:
         config.http_token_file,
         config.http_read_token_file,
     )
-    return Door(access, _context(config), Bucket(REQUESTS_PER_SECOND, time.monotonic))
+    return TcpAccess(access, _context(config), Bucket(REQUESTS_PER_SECOND, time.monotonic))
 
 
 def _context(config: Config) -> ssl.SSLContext | None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from bkbox.api.admin.application import status_route
 from bkbox.api.admin.cluster_members import Member, members_of
 from bkbox.api.admin.health import Health, health_of, not_ready
-from bkbox.api.admin.routes import Asked, Document, Query, Route, Stream, Text
+from bkbox.api.admin.routes import EventStream, JsonResponse, Query, Request, Route, TextResponse
 from bkbox.api.admin.schema import schema_of
 from bkbox.api.admin.socket_path import BOOKIES_URL, EVENTS_URL, STATUS_URL
 from bkbox.api.admin.status import Status
@@ -34,35 +34,35 @@ _CLUSTER_S = 10.0
 def routes(api: Api, table: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...]:
     """``table``: all routes of the API."""
 
-    async def schema(_asked: Asked) -> object:
+    async def schema(_asked: Request) -> object:
         return schema_of(Status, "Status of a bookie of bkbox")
 
-    async def bookies(_asked: Asked) -> object:
+    async def bookies(_asked: Request) -> object:
         async with asyncio.timeout(_CLUSTER_S):
             return [asdict(each) for each in await members_of(api.store, api.topology())]
 
-    async def events(asked: Asked) -> object:
-        return Stream(api.events.listen(asked.query.get("after")))
+    async def events(asked: Request) -> object:
+        return EventStream(api.events.listen(asked.query.get("after")))
 
-    async def alive(_asked: Asked) -> object:
-        return Text("ok\n")  # who answers this lives
+    async def alive(_asked: Request) -> object:
+        return TextResponse("ok\n")  # who answers this lives
 
-    async def ready(_asked: Asked) -> object:
+    async def ready(_asked: Request) -> object:
         why = not_ready(await api.status())
-        return Text(f"{why}\n", status=_UNAVAILABLE) if why else Text("ok\n")
+        return TextResponse(f"{why}\n", status=_UNAVAILABLE) if why else TextResponse("ok\n")
 
-    async def health(asked: Asked) -> object:
+    async def health(asked: Request) -> object:
         found = health_of(await api.status(), await api.probes.recent())
         value: object = asdict(found) if asked.query.get("verbose") else {"state": found.state}
-        return Document(value, _UNAVAILABLE if found.state == "fail" else 200)
+        return JsonResponse(value, _UNAVAILABLE if found.state == "fail" else 200)
 
-    async def metrics(_asked: Asked) -> object:
+    async def metrics(_asked: Request) -> object:
         from bkbox.metrics.exposition import CONTENT_TYPE, exposition
 
         java_names = api.bookie.config.metrics_java_names
-        return Text(exposition(await api.status(), java_names=java_names), CONTENT_TYPE)
+        return TextResponse(exposition(await api.status(), java_names=java_names), CONTENT_TYPE)
 
-    async def openapi(_asked: Asked) -> object:
+    async def openapi(_asked: Request) -> object:
         from bkbox.api.admin.openapi import document_of
 
         return document_of(table())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from bkbox.api.admin.requests import Reload
-from bkbox.api.admin.routes import Asked, Route
+from bkbox.api.admin.routes import Request, Route
 from bkbox.api.admin.socket_path import CONFIG_URL
 from bkbox.supervisor.config_reload import reload
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 def routes(bookie: Supervisor, environ: Mapping[str, str]) -> tuple[Route, ...]:
     """``GET`` what the bookie runs with: value and source of each key; ``POST …/reload``: the changes it made."""
 
-    async def running(_asked: Asked) -> object:
+    async def running(_asked: Request) -> object:
         sources = bookie.config.provenance
         return {
             key: {"value": value, "from": sources[key]}
             for key, value in bookie.config.values().items()
         }
 
-    async def take_over(asked: Asked) -> object:
+    async def take_over(asked: Request) -> object:
         changes = reload(bookie, environ, dry_run=asked.told(Reload).dry_run)
         return [
             {"key": each.key, "before": each.before, "after": each.after, "from": each.source}

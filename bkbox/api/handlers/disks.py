@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 
 from bkbox.api.admin.disks import DiskView, DrainPlan
 from bkbox.api.admin.requests import NewDisk, OneDisk, ReadOnly, ReadOnlyDisk, ReplaceDisk
-from bkbox.api.admin.routes import Asked, Route
+from bkbox.api.admin.routes import Request, Route
 from bkbox.api.admin.socket_path import DISKS_URL, READ_ONLY_URL
 from bkbox.api.status.builder import CLASSES
 from bkbox.base.words import counted
@@ -41,25 +41,25 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
             raise DiskChangeError("the bookie is still starting: try again when it is up")
         return bookie.changes, bookie.jobs
 
-    async def list_all(_asked: Asked) -> object:
+    async def list_all(_asked: Request) -> object:
         await bookie.refresh()
         return [
             asdict(view_of(disk, bookie.progress.stall_of(disk.child))) for disk in bookie.disks
         ]
 
-    async def plan(asked: Asked) -> object:
+    async def plan(asked: Request) -> object:
         found, _jobs = changes()
         await bookie.refresh()
         return asdict(found.drains.plan_drain(found.drains.find(asked.place["disk"])))
 
-    async def drain(asked: Asked) -> object:
+    async def drain(asked: Request) -> object:
         found, jobs = changes()
         disk = found.drains.find(asked.told(OneDisk).disk)
         await bookie.refresh()
         await found.drains.set_draining(disk, wanted=True)
         return to_json(await jobs.start(JobKind.DRAIN, {"disk": disk.uuid}))
 
-    async def undrain(asked: Asked) -> object:
+    async def undrain(asked: Request) -> object:
         found, jobs = changes()
         disk = found.drains.find(asked.told(OneDisk).disk)
         said = []
@@ -70,17 +70,17 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
         await found.drains.set_draining(disk, wanted=False)
         return said
 
-    async def add(asked: Asked) -> object:
+    async def add(asked: Request) -> object:
         found, _jobs = changes()
         return await found.add(Path(asked.told(NewDisk).path))
 
-    async def replace(asked: Asked) -> object:
+    async def replace(asked: Request) -> object:
         found, _jobs = changes()
         told = asked.told(ReplaceDisk)
         disk = found.drains.find(told.disk)
         return await found.replace(disk, Path(told.path), dry_run=told.dry_run)
 
-    async def remove(asked: Asked) -> object:
+    async def remove(asked: Request) -> object:
         found, _jobs = changes()
         return await found.remove(found.drains.find(asked.told(OneDisk).disk))
 
@@ -124,12 +124,12 @@ def read_only_routes(bookie: Supervisor) -> tuple[Route, ...]:
             raise DiskChangeError("the bookie is still starting: try again when it is up")
         return bookie.changes
 
-    async def of_bookie(asked: Asked) -> object:
+    async def of_bookie(asked: Request) -> object:
         changes()
         on = asked.told(ReadOnly).wanted
         return await bookie.intents.set_for_bookie({OPERATOR} if on else INTENTS, wanted=on)
 
-    async def of_disk(asked: Asked) -> object:
+    async def of_disk(asked: Request) -> object:
         told = asked.told(ReadOnlyDisk)
         await bookie.intents.set_for_disk(changes().drains.find(told.disk), wanted=told.wanted)
         return []

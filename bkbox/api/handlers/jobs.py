@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from bkbox.api.admin.requests import SetRate, StartJob
-from bkbox.api.admin.routes import NUMBER_MAX, Answer, Asked, Route
+from bkbox.api.admin.routes import NUMBER_MAX, Answer, Request, Route
 from bkbox.api.admin.socket_path import JOBS_URL
 from bkbox.errors import BadRequestError, JobRefusedError
 from bkbox.jobs.job import Job, JobAction, to_json
@@ -31,24 +31,24 @@ def routes(present: Callable[[], Jobs | None]) -> tuple[Route, ...]:
             raise JobRefusedError("the bookie is still starting: try again when it is up")
         return found
 
-    async def list_all(_asked: Asked) -> object:
+    async def list_all(_asked: Request) -> object:
         return [to_json(job) for job in jobs().registry.all()]
 
-    async def show(asked: Asked) -> object:
+    async def show(asked: Request) -> object:
         return to_json(jobs().registry.get(asked.number("id")))
 
-    async def start(asked: Asked) -> object:
+    async def start(asked: Request) -> object:
         told = asked.told(StartJob)
         return to_json(await jobs().start(told.kind, told.arguments))
 
     def control(action: JobAction) -> Answer:
-        async def answer(asked: Asked) -> object:
+        async def answer(asked: Request) -> object:
             rate = _rate(asked.told(SetRate)) if action is JobAction.RATE else 0
             return to_json(await jobs().control(asked.number("id"), action, rate))
 
         return answer
 
-    async def pace(asked: Asked) -> object:
+    async def pace(asked: Request) -> object:
         told = asked.told(SetRate)
         jobs().pace(AS_CONFIGURED if told.bytes_per_second is None else _rate(told))
         return {}

@@ -10,7 +10,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING
 
 from bkbox.api.admin.limbo import LIMIT_MAX, LimboLedger, LimboPage
-from bkbox.api.admin.routes import Asked, Query, Route
+from bkbox.api.admin.routes import Query, Request, Route
 from bkbox.api.admin.socket_path import LIMBO_URL
 from bkbox.errors import BadRequestError
 from bkbox.ipc import messages
@@ -24,7 +24,7 @@ _LIMIT = 100
 
 
 def routes(bookie: Supervisor) -> tuple[Route, ...]:
-    async def page(asked: Asked) -> object:
+    async def page(asked: Request) -> object:
         after, limit = asked.query.get("after", -1), asked.query.get("limit", _LIMIT)
         if not 1 <= limit <= LIMIT_MAX:
             raise BadRequestError(f"query: limit is {limit}; it has to be 1 to {LIMIT_MAX}")

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any
 
-from bkbox.api.admin.routes import Asked, Route
+from bkbox.api.admin.routes import Request, Route
 from bkbox.api.admin.socket_path import SPACE_URL
 from bkbox.api.admin.space import DiskSpace
 from bkbox.ipc import messages
@@ -22,12 +22,12 @@ _TIMEOUT_S = 5.0
 
 
 def routes(bookie: Supervisor) -> tuple[Route, ...]:
-    async def space(_asked: Asked) -> object:
+    async def space(_asked: Request) -> object:
         known = {field.name for field in fields(DiskSpace)}
         found = await _each(bookie, messages.GetSpace())
         return [{name: item[name] for name in item if name in known} for item in found]
 
-    async def explain(asked: Asked) -> object:
+    async def explain(asked: Request) -> object:
         return await _each(bookie, messages.ExplainSegment(segment=asked.number("id")))
 
     return (

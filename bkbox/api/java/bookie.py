@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bkbox.api.admin.health import not_ready
-from bkbox.api.admin.routes import Asked, Query, Route, Text
+from bkbox.api.admin.routes import Query, Request, Route, TextResponse
 from bkbox.api.java import cluster, models, recovery
 from bkbox.bookie.readonly import INTENTS, OPERATOR
 from bkbox.errors import JobRefusedError
@@ -53,28 +53,32 @@ def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
 
 
 def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
-    async def heartbeat(_asked: Asked) -> object:
-        return Text("OK\n")
+    async def heartbeat(_asked: Request) -> object:
+        return TextResponse("OK\n")
 
-    async def state(_asked: Asked) -> object:
+    async def state(_asked: Request) -> object:
         return asdict(models.state_of(await api.status()))
 
-    async def read_only(_asked: Asked) -> object:
+    async def read_only(_asked: Request) -> object:
         return {"readOnly": not (await api.status()).writable}
 
-    async def set_read_only(asked: Asked) -> object:
+    async def set_read_only(asked: Request) -> object:
         wanted = asked.told(SetReadOnly).readOnly
         await bookie.intents.set_for_bookie({OPERATOR} if wanted else INTENTS, wanted=wanted)
         return await read_only(asked)
 
-    async def ready(_asked: Asked) -> object:
+    async def ready(_asked: Request) -> object:
         why = not_ready(await api.status())
-        return Text(f"Bookie is not fully started: {why}", status=503) if why else Text("OK")
+        return (
+            TextResponse(f"Bookie is not fully started: {why}", status=503)
+            if why
+            else TextResponse("OK")
+        )
 
-    async def sanity(_asked: Asked) -> object:
+    async def sanity(_asked: Request) -> object:
         return asdict(models.sanity_of(await api.status(), await api.probes.recent()))
 
-    async def server_config(_asked: Asked) -> object:
+    async def server_config(_asked: Request) -> object:
         config = bookie.config
         return {
             key: ",".join(map(str, value)) if isinstance(value, list) else str(value)
@@ -138,10 +142,10 @@ def _of_state(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
 
 
 def _of_space(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
-    async def info(_asked: Asked) -> object:
+    async def info(_asked: Request) -> object:
         return asdict(models.space_of(await api.status()))
 
-    async def disk_files(asked: Asked) -> object:
+    async def disk_files(asked: Request) -> object:
         places = {
             "journal": ([bookie.config.journal] if bookie.config.journal else [], ""),
             "entrylog": ([disk.path for disk in bookie.disks], ENTRY_LOG_DIR),
@@ -156,20 +160,20 @@ def _of_space(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
             for kind, (paths, folder) in chosen.items()
         }
 
-    async def gc(_asked: Asked) -> object:
+    async def gc(_asked: Request) -> object:
         return {"is_in_force_gc": str(models.gc_runs(await api.status())).lower()}
 
-    async def force_gc(_asked: Asked) -> object:
+    async def force_gc(_asked: Request) -> object:
         if bookie.jobs is None:
             raise JobRefusedError("the bookie is still starting: try again when it is up")
         if not models.gc_runs(await api.status()):
             await bookie.jobs.start(JobKind.GC, {"compact": "true"})
         return f"Triggered GC on BookieServer: {bookie.config.bookie_id}"
 
-    async def details(_asked: Asked) -> object:
+    async def details(_asked: Request) -> object:
         return [asdict(each) for each in models.gc_details(await api.status())]
 
-    async def suspended(_asked: Asked) -> object:
+    async def suspended(_asked: Request) -> object:
         return {"isMajorGcSuspended": "false", "isMinorGcSuspended": "false"}
 
     texts = dict[str, str]

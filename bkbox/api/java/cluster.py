@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from bkbox.api.admin.routes import Asked, Query, Route, Text
+from bkbox.api.admin.routes import Query, Request, Route, TextResponse
 from bkbox.api.java import models
 from bkbox.base.ids import LedgerId, ledger_id
 from bkbox.errors import NoSuchLedgerError
@@ -31,7 +31,7 @@ def routes(api: Api) -> tuple[Route, ...]:
 
 
 def _of_ledgers(api: Api) -> tuple[Route, ...]:
-    async def list_all(asked: Asked) -> object:
+    async def list_all(asked: Request) -> object:
         query, page = asked.query, asked.query.get("page", 0)
         if not query.get("print_metadata"):
             return {str(ledger): None async for ledger in _ledgers(api.store)}
@@ -51,12 +51,12 @@ def _of_ledgers(api: Api) -> tuple[Route, ...]:
             found[str(ledger)] = models.ledger_of(metadata)
         return found
 
-    async def metadata(asked: Asked) -> object:
+    async def metadata(asked: Request) -> object:
         ledger = _ledger(asked)
         found = await api.store.read_ledger(ledger)
         return {str(ledger): models.ledger_of(found.value)}
 
-    async def delete(asked: Asked) -> object:
+    async def delete(asked: Request) -> object:
         ledger = _ledger(asked)
         await api.store.delete_ledger(ledger)
         return f"Deleted ledger: {ledger}"
@@ -109,7 +109,7 @@ async def _ledgers(store: MetadataStore) -> AsyncIterator[LedgerId]:
                 return
 
 
-def _ledger(asked: Asked) -> LedgerId:
+def _ledger(asked: Request) -> LedgerId:
     return ledger_id(asked.query["ledger_id"])
 
 
@@ -117,7 +117,7 @@ def _ledger(asked: Asked) -> LedgerId:
 
 
 def _of_bookies(api: Api) -> tuple[Route, ...]:
-    async def list_all(asked: Asked) -> object:
+    async def list_all(asked: Request) -> object:
         wanted = asked.query.get("type") == "ro"
         registered = await api.store.bookies()
         return {
@@ -126,13 +126,13 @@ def _of_bookies(api: Api) -> tuple[Route, ...]:
             if there.read_only == wanted
         }
 
-    async def info(_asked: Asked) -> object:
+    async def info(_asked: Request) -> object:
         spaces = await _spaces(api.store)
         if not spaces:
-            return Text("Not found any Bookie info.", status=404)
+            return TextResponse("Not found any Bookie info.", status=404)
         return models.bookie_info(spaces)
 
-    async def cluster(_asked: Asked) -> object:
+    async def cluster(_asked: Request) -> object:
         tree, registered = api.store.under_replication, await api.store.bookies()
         known = await api.store.cookies()
         auditor = await tree.auditor()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from bkbox.api.admin.routes import Asked, Query, Route, Text
+from bkbox.api.admin.routes import Query, Request, Route, TextResponse
 from bkbox.base.ids import bookie_id
 from bkbox.errors import BadRequestError, JobRefusedError
 from bkbox.jobs.job import JobKind
@@ -35,40 +35,40 @@ class Decommission:
 
 
 def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
-    async def state(_asked: Asked) -> object:
+    async def state(_asked: Request) -> object:
         return {"enabled": await api.store.under_replication.enabled()}
 
-    async def switch(asked: Asked) -> object:
+    async def switch(asked: Request) -> object:
         wanted: bool = asked.query["enabled"]
         await api.store.under_replication.set_enabled(wanted)
         return {"enabled": wanted}
 
-    async def marked(asked: Asked) -> object:
+    async def marked(asked: Request) -> object:
         found = await _marked(api.store, asked)
         if not found:
-            return Text("No under replicated ledgers found", status=404)
+            return TextResponse("No under replicated ledgers found", status=404)
         return found if asked.query.get("printmissingreplica") else list(map(int, found))
 
-    async def auditor(_asked: Asked) -> object:
+    async def auditor(_asked: Request) -> object:
         found = await api.store.under_replication.auditor()
         if found is None:
-            return Text("No auditor found", status=404)
-        return Text(f"Auditor: {found}")
+            return TextResponse("No auditor found", status=404)
+        return TextResponse(f"Auditor: {found}")
 
-    async def delay(_asked: Asked) -> object:
+    async def delay(_asked: Request) -> object:
         found = await api.store.under_replication.recovery_delay()
         if found is None:
-            return Text("Exception when get lostBookieRecoveryDelay.", status=404)
-        return Text(f"lostBookieRecoveryDelay value: {found.seconds}")
+            return TextResponse("Exception when get lostBookieRecoveryDelay.", status=404)
+        return TextResponse(f"lostBookieRecoveryDelay value: {found.seconds}")
 
-    async def set_delay(asked: Asked) -> object:
+    async def set_delay(asked: Request) -> object:
         seconds = asked.told(Delay).delay_seconds
         if not 0 <= seconds < 2**31:
             raise BadRequestError(f"body.delay_seconds is {seconds}; it has to be 0 or more")
         await api.store.under_replication.set_recovery_delay_s(seconds)
-        return Text(f"Success set lostBookieRecoveryDelay to {seconds}")
+        return TextResponse(f"Success set lostBookieRecoveryDelay to {seconds}")
 
-    async def decommission(asked: Asked) -> object:
+    async def decommission(asked: Request) -> object:
         told = asked.told(Decommission)
         if bookie.jobs is None:
             raise JobRefusedError("the bookie is still starting: try again when it is up")
@@ -77,7 +77,7 @@ def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
         if told.delete_cookie.lower() == "true":
             arguments["delete_cookie"] = "true"
         await bookie.jobs.start(JobKind.DECOMMISSION, arguments)
-        return Text(f"Success send decommission Bookie command {name}")
+        return TextResponse(f"Success send decommission Bookie command {name}")
 
     enabled = dict[str, bool]
     return (
@@ -150,7 +150,7 @@ def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
     )
 
 
-async def _marked(store: MetadataStore, asked: Asked) -> dict[str, list[str]]:
+async def _marked(store: MetadataStore, asked: Request) -> dict[str, list[str]]:
     """Marked ledgers, and the bookies whose replicas they lack."""
     tree = store.under_replication
     with_it, without = asked.query.get("missingreplica"), asked.query.get("excludingmissingreplica")

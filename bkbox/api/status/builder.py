@@ -19,7 +19,7 @@ from bkbox.supervisor.disks.sidelined import is_full
 from bkbox.supervisor.job_schedule import PERIODIC
 
 if TYPE_CHECKING:
-    from bkbox.api.status.collector import Gathered
+    from bkbox.api.status.collector import CollectedStatus
     from bkbox.supervisor.children.process import Child
     from bkbox.supervisor.disks.disks import Disk
     from bkbox.supervisor.supervisor import Supervisor
@@ -34,7 +34,7 @@ CLASSES: dict[DiskClass, status.CrashClass] = {
 }
 
 
-def status_of(bookie: Supervisor, found: Gathered) -> status.Status:
+def status_of(bookie: Supervisor, found: CollectedStatus) -> status.Status:
     """The whole document. ``found``: what had to be asked for (collector.py)."""
     config = bookie.config
     processes = tuple(_processes(bookie, found))
@@ -83,7 +83,7 @@ def _read_only_reasons(bookie: Supervisor, limbo: int) -> tuple[str, ...]:
 
 
 def _disk(
-    bookie: Supervisor, disk: Disk, worker: status.Process | None, found: Gathered
+    bookie: Supervisor, disk: Disk, worker: status.Process | None, found: CollectedStatus
 ) -> status.DiskStatus:
     opened = disk.opened
     replay = (
@@ -143,7 +143,7 @@ def _sum_of_rates(disks: tuple[status.DiskStatus, ...]) -> status.Rates:
     )
 
 
-def _processes(bookie: Supervisor, gathered: Gathered) -> list[status.Process]:
+def _processes(bookie: Supervisor, gathered: CollectedStatus) -> list[status.Process]:
     found = [status.Process("supervisor", bookie.config.bookie_id, os.getpid(), 0, True)]
 
     def add(role: status.Role, child: Child | None, restarts: int, disk: str = "") -> None:

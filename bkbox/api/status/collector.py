@@ -32,7 +32,7 @@ _TIMEOUT_S = 1.0
 """Who answers later is shown as it was before."""
 
 
-class Gathered:
+class CollectedStatus:
     """What had to be asked for, as it was told last. By uuid of the disk: ``tidiness``, ``devices``."""
 
     def __init__(self, bookie: Supervisor, store: MetadataStore, files: Files) -> None:

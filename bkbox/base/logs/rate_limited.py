@@ -33,7 +33,7 @@ class Allowance:
         return untold
 
 
-class Seldom:
+class RateLimited:
     """A logger with the bound of Allowance."""
 
     def __init__(self, log: logging.Logger, now_s: Callable[[], float]) -> None:

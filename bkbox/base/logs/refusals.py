@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from bkbox.base.logs.rate_limited import Seldom
+from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.base.words import quoted
 
 log = logging.getLogger("bkbox.refused")
@@ -22,7 +22,7 @@ class Refusals:
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
-        self._seldom = Seldom(log, now_s)
+        self._seldom = RateLimited(log, now_s)
         self.count = 0
         self._last: dict[tuple[str, str], tuple[float, int]] = {}
 

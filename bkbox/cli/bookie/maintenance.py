@@ -23,7 +23,7 @@ from bkbox.cli.lib.output import (
     watch_option,
 )
 from bkbox.config.schema import Config
-from bkbox.metadata.maintenance import REST_S_MAX, Rest, begin, end
+from bkbox.metadata.maintenance import REST_S_MAX, MaintenanceWindow, begin, end
 
 _WAIT_S = 10.0
 
@@ -71,7 +71,7 @@ def on(config: Config, seconds: int, dry_run: bool) -> None:
         message(f"would let {bookie} rest for {seconds} s; nothing was changed")
         return
 
-    async def go() -> Rest:
+    async def go() -> MaintenanceWindow:
         async with await stores.connect(config.metadata, _WAIT_S) as store:
             return await begin(store.rests, bookie, seconds, _now_ms())
 
@@ -131,7 +131,7 @@ def status(config: Config, output: Format) -> None:
       bkbox maintenance status --config bookie.toml
     """
 
-    async def go() -> dict[BookieId, Rest]:
+    async def go() -> dict[BookieId, MaintenanceWindow]:
         async with await stores.connect(config.metadata, _WAIT_S) as store:
             return await store.rests.all()
 
@@ -155,7 +155,7 @@ def status(config: Config, output: Format) -> None:
     )
 
 
-def _moment(rest: Rest) -> str:
+def _moment(rest: MaintenanceWindow) -> str:
     return f"{datetime.fromtimestamp(rest.until_ms / 1000):%Y-%m-%d %H:%M:%S}"  # noqa: DTZ006 local
 
 

@@ -29,8 +29,8 @@ from bkbox.client.options import ClientOptions
 from bkbox.config import load as configuration
 from bkbox.config import metadata_uri
 from bkbox.jobs.job import Job, JobKind, JobState
-from bkbox.repair.decommission import Decommission, Survey, still_writable
-from bkbox.repair.job_run import RunningJob
+from bkbox.repair.decommission import Decommission, DecommissionSurvey, still_writable
+from bkbox.repair.job_run import JobRun
 from bkbox.repair.replication.replication_worker import ReplicationSettings
 from bkbox.repair.replication.standalone import (
     Alone,
@@ -56,7 +56,7 @@ class Problem:
 
 
 @dataclass(frozen=True, slots=True)
-class Farewell:
+class DecommissionResult:
     """What the decommission of a bookie comes to. ``to_be_closed``: ledgers that are open, unless their writers replace
     it; ``problems``: ledgers that cannot do without it.
     """
@@ -91,7 +91,7 @@ class Farewell:
 @click.option("--master", metavar="URL", help="With --spark: where it runs [default: local[*]].")
 @yes_option
 @output_option
-@prints(Farewell)
+@prints(DecommissionResult)
 @click.pass_context
 def decommission(
     ctx: click.Context,
@@ -192,7 +192,7 @@ def _line(job: Job) -> str:
 
 
 def _on_spark(
-    metadata: str, bookie: BookieId, rate: int, master: str | None, survey: Survey
+    metadata: str, bookie: BookieId, rate: int, master: str | None, survey: DecommissionSurvey
 ) -> None:
     """The copies; what is left of them, and the end, is done here."""
     from bkbox.audit.decommission import DepartureJob
@@ -212,7 +212,7 @@ def _on_spark(
 # ---- here -------------------------------------------------------------------------------------------
 
 
-def _made(alone: Alone, work: RunningJob, bookie: BookieId) -> Decommission:
+def _made(alone: Alone, work: JobRun, bookie: BookieId) -> Decommission:
     return Decommission(
         work,
         alone.store,
@@ -227,8 +227,8 @@ def _made(alone: Alone, work: RunningJob, bookie: BookieId) -> Decommission:
     )
 
 
-async def _survey(metadata: str, bookie: BookieId) -> Survey:
-    found: list[Survey] = []
+async def _survey(metadata: str, bookie: BookieId) -> DecommissionSurvey:
+    found: list[DecommissionSurvey] = []
 
     async def go(alone: Alone) -> None:
         found.append(await _made(alone, alone.work(0), bookie).survey())
@@ -252,7 +252,7 @@ async def _here(metadata: str, bookie: BookieId, rate: int, *, delete_cookie: bo
     await in_cluster(metadata, ClientOptions(), go)
 
 
-async def _tell(work: RunningJob) -> None:
+async def _tell(work: JobRun) -> None:
     told = ""
     while True:
         await asyncio.sleep(_LOOK_EVERY_S)
@@ -267,12 +267,12 @@ async def _tell(work: RunningJob) -> None:
 # ---- what is to be done -----------------------------------------------------------------------------
 
 
-def _print(survey: Survey, output: Format) -> None:
+def _print(survey: DecommissionSurvey, output: Format) -> None:
     closing = [each.ledger for each in survey.ledgers if each.must_close]
     copies = sum(each.entries for each in survey.ledgers)
     if output != "table":
         problems = tuple(Problem(**asdict(each)) for each in survey.problems)
-        found = Farewell(
+        found = DecommissionResult(
             survey.bookie,
             survey.mode,
             survey.has_cookie,

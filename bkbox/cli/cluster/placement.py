@@ -21,7 +21,7 @@ from bkbox.cli.lib.output import (
 )
 from bkbox.client import connect
 from bkbox.errors import InvalidIdError, NotEnoughBookiesError
-from bkbox.protocol.placement import Judged, Placement
+from bkbox.protocol.placement import Placement, PlacementDecision
 from bkbox.protocol.quorum import QuorumSizes
 
 
@@ -139,7 +139,7 @@ def _print(found: Placement) -> None:
         click.echo(f"relaxed: {sentence}")
 
 
-def _verdict(each: Judged, found: Placement) -> str:
+def _verdict(each: PlacementDecision, found: Placement) -> str:
     if each.reason:
         return f"{each.verdict.value}: {each.reason}"
     return "chosen" if found.is_complete else "usable"

@@ -16,7 +16,7 @@ from bkbox.audit.judgement import ranges_of
 from bkbox.audit.metadata_scan import Facts, gather
 from bkbox.audit.run import cut
 from bkbox.base.words import counted
-from bkbox.cli.data.audit import Opened
+from bkbox.cli.data.audit import OpenedTarget
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.options import metadata_option
 from bkbox.cli.lib.output import (
@@ -70,7 +70,7 @@ class Report:
 @engine_options
 @output_option
 @prints(Report)
-def top(metadata: str, by: str, number: int, engine: Opened, output: Format) -> None:
+def top(metadata: str, by: str, number: int, engine: OpenedTarget, output: Format) -> None:
     """Show the largest and the oldest ledgers, who owns how much, and how unevenly bookies are loaded.
 
     Reads the metadata of every ledger and nothing else. An owner is the custom metadata 'owner' or 'application' of a

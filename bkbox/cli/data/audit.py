@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
-class Opened(Protocol):
+class OpenedTarget(Protocol):
     """What ``engine_options`` passes."""
 
     def __call__(self) -> AbstractContextManager[Engine]: ...
@@ -79,7 +79,7 @@ def audit(
     rate: str,
     rack_map: str | None,
     output: Format,
-    engine: Opened,
+    engine: OpenedTarget,
 ) -> None:
     """Compare what the metadata of every ledger promise with what each bookie says that it has.
 

@@ -12,7 +12,7 @@ import click
 from bkbox import metadata as stores
 from bkbox.audit.selection import parse_ledgers, parse_select
 from bkbox.base.words import counted
-from bkbox.cli.data.audit import DIRECTORY, Opened
+from bkbox.cli.data.audit import DIRECTORY, OpenedTarget
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.format_failures import NotDone, print_not_done
@@ -65,7 +65,7 @@ def export(
     ledgers: str | None,
     select: str | None,
     per_part: int,
-    engine: Opened,
+    engine: OpenedTarget,
     output: Format,
 ) -> None:
     """Write closed ledgers, with their metadata, to Parquet files, from which `bkbox import` makes them again.

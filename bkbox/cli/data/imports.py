@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from bkbox.base.words import counted
-from bkbox.cli.data.audit import DIRECTORY, Opened
+from bkbox.cli.data.audit import DIRECTORY, OpenedTarget
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.format_failures import NotDone, print_not_done
@@ -44,7 +44,7 @@ def import_(
     metadata: str,
     new_ids: Path | None,
     dry_run: bool,
-    engine: Opened,
+    engine: OpenedTarget,
     output: Format,
 ) -> None:
     """Make the ledgers again that `bkbox export` wrote to DIR, under their ids, or under new ones with --new-ids.

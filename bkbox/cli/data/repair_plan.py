@@ -10,7 +10,7 @@ import click
 
 from bkbox.audit.plan import BY_PERSONS, Step, plan_of, read_plan, write_plan
 from bkbox.base.words import counted
-from bkbox.cli.data.audit import DIRECTORY, Opened
+from bkbox.cli.data.audit import DIRECTORY, OpenedTarget
 from bkbox.cli.lib.engines import engine_options
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.format_failures import NotDone, print_not_done
@@ -83,7 +83,7 @@ def repair(
     dry_run: bool,
     rate: str,
     yes: bool,
-    engine: Opened,
+    engine: OpenedTarget,
     output: Format,
 ) -> None:
     """Make the copies that an audit found missing, damaged or different.
@@ -143,7 +143,9 @@ def repair(
         ctx.exit(ExitCode.TRY_AGAIN)
 
 
-def _carry_out(metadata: str, able: list[Step], left: int, rate: int, engine: Opened) -> Repaired:
+def _carry_out(
+    metadata: str, able: list[Step], left: int, rate: int, engine: OpenedTarget
+) -> Repaired:
     from bkbox.audit.execute import RepairJob, chunks_of
 
     chunks = chunks_of(able)

@@ -35,7 +35,7 @@ from bkbox.cli.lib.output import (
 )
 from bkbox.client import connect
 from bkbox.client.ledger.force_close import Ended
-from bkbox.client.ledger.ledger_inspection import Survey
+from bkbox.client.ledger.ledger_inspection import LedgerInspection
 from bkbox.errors import NothingToEndError
 from bkbox.protocol.force_close_plan import Ending, text_of
 from bkbox.repair.limbo.stuck import stuck_ledgers
@@ -155,7 +155,7 @@ def _operator() -> str:
     return f"{user}@{host_name()}"
 
 
-def _ending(plan: Ending, survey: Survey) -> dict[str, object]:
+def _ending(plan: Ending, survey: LedgerInspection) -> dict[str, object]:
     return {
         "ledger_id": plan.metadata.ledger_id,
         "state": plan.metadata.state.name,
@@ -172,7 +172,7 @@ def _ending(plan: Ending, survey: Survey) -> dict[str, object]:
     }
 
 
-def _print_ending(plan: Ending, survey: Survey) -> None:
+def _print_ending(plan: Ending, survey: LedgerInspection) -> None:
     holes = "ids that get no-op entries" if plan.plug else "ids that stay unreadable"
     unknown = None
     if plan.unknown_after is not None:

@@ -25,10 +25,10 @@ from bkbox.cli.lib.output import (
     prints,
 )
 from bkbox.client import connect
-from bkbox.client.ledger.ledger_inspection import Survey
+from bkbox.client.ledger.ledger_inspection import LedgerInspection
 from bkbox.config import load as configuration
 from bkbox.jobs.job import Job, JobKind
-from bkbox.protocol.diagnosis import Diagnosis, Prospect
+from bkbox.protocol.diagnosis import Diagnosis, RecoveryOutlook
 from bkbox.protocol.events import NoAnswer
 from bkbox.protocol.force_close_plan import text_of
 from bkbox.protocol.inspection import Report, coverage, fragments_of, highest_entry
@@ -70,7 +70,7 @@ def recover(
       bkbox ledger recover 7 --config bookie.toml --job
     """
 
-    async def look() -> Survey:
+    async def look() -> LedgerInspection:
         async with connect(metadata) as client:
             return await client.survey(ledger_id, password)
 
@@ -116,7 +116,7 @@ def explain(ledger_id: LedgerId, metadata: str, password: bytes | None, output: 
       bkbox ledger explain 7 --metadata sqlite:cluster.db
     """
 
-    async def go() -> Survey:
+    async def go() -> LedgerInspection:
         async with connect(metadata) as client:
             return await client.survey(ledger_id, password)
 
@@ -145,7 +145,7 @@ def _recovery(found: Diagnosis) -> dict[str, object]:
 # ---- explain --------------------------------------------------------------------------------------------
 
 
-def survey_view(found: Survey) -> dict[str, object]:
+def survey_view(found: LedgerInspection) -> dict[str, object]:
     """All of it, as `explain` prints it with -o json."""
     metadata, reports = found.metadata, found.reports
     fragments = []
@@ -178,7 +178,7 @@ def survey_view(found: Survey) -> dict[str, object]:
     }
 
 
-def _print_survey(found: Survey) -> None:
+def _print_survey(found: LedgerInspection) -> None:
     metadata, shown = found.metadata, survey_view(found)
     print_fields(
         [
@@ -241,17 +241,17 @@ def bookie(report: Report) -> dict[str, object]:
     }
 
 
-def _asked_about(found: Survey) -> list[int]:
+def _asked_about(found: LedgerInspection) -> list[int]:
     """Entries whose answers say most: where recovery stops or ends the ledger."""
     diagnosis = found.diagnosis
-    if diagnosis.prospect is Prospect.NOTHING:
+    if diagnosis.prospect is RecoveryOutlook.NOTHING:
         return []
     if diagnosis.entry is not None:
         return [diagnosis.entry]
     return [(diagnosis.lac if diagnosis.end is None else diagnosis.end) + 1]
 
 
-def answers(found: Survey, entries: Iterable[int]) -> list[dict[str, object]]:
+def answers(found: LedgerInspection, entries: Iterable[int]) -> list[dict[str, object]]:
     """What each bookie of their write sets says of these entries."""
     return [
         {"entry": entry, "bookie": bookie, "says": found.reports[bookie].says(entry)}
@@ -260,7 +260,7 @@ def answers(found: Survey, entries: Iterable[int]) -> list[dict[str, object]]:
     ]
 
 
-def print_answers(found: Survey, entries: Iterable[int]) -> None:
+def print_answers(found: LedgerInspection, entries: Iterable[int]) -> None:
     """The same as a table, where there are any."""
     rows = [tuple(each.values()) for each in answers(found, entries)]
     if rows:
@@ -268,11 +268,11 @@ def print_answers(found: Survey, entries: Iterable[int]) -> None:
         print_table(["entry", "bookie", "says"], rows, title="answers")
 
 
-def _advice(found: Survey) -> str:
+def _advice(found: LedgerInspection) -> str:
     if found.diagnosis.stuck:
         return found.diagnosis.what_to_do
     number = found.metadata.ledger_id
-    if found.diagnosis.prospect is Prospect.CLOSES:
+    if found.diagnosis.prospect is RecoveryOutlook.CLOSES:
         return f"nothing if its writer lives, else: bkbox ledger recover {number}"
     counts = [
         coverage(found.metadata, found.reports, entries)

@@ -12,7 +12,7 @@ cdef Py_ssize_t _SLOTS
 
 
 @cython.final
-cdef class Owed:
+cdef class OutstandingAdds:
     cdef public object sends
     cdef long long[::1] _keys
     cdef unsigned char[::1] _done
@@ -56,22 +56,22 @@ cdef class Owed:
 @cython.final
 cdef class _Runs:
     cdef list found
-    cdef Owed owed
+    cdef OutstandingAdds owed
     cdef long long first
     cdef long long last
     cdef int code
 
-    cdef void add(self, Owed owed, long long slot, int code)
+    cdef void add(self, OutstandingAdds owed, long long slot, int code)
 
     cdef void end(self)
 
 
-@cython.locals(runs=_Runs, owed=Owed, ledger="long long", entry="long long", slot="long long")
+@cython.locals(runs=_Runs, owed=OutstandingAdds, ledger="long long", entry="long long", slot="long long")
 cpdef Py_ssize_t take_v2(
     const unsigned char[::1] data, Py_ssize_t start, Py_ssize_t end, dict adds, list found
 ) except -1
 
-@cython.locals(runs=_Runs, owed=Owed, ledger="long long", size=Py_ssize_t, slot="long long")
+@cython.locals(runs=_Runs, owed=OutstandingAdds, ledger="long long", size=Py_ssize_t, slot="long long")
 cpdef Py_ssize_t take_v3(
     const unsigned char[::1] data,
     Py_ssize_t start,

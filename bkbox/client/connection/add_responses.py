@@ -26,7 +26,7 @@ _V3_ADD = 1  # as v3plain says it
 _SLOTS = 64
 
 
-class Owed:
+class OutstandingAdds:
     """The slots of one ledger on one connection; slot numbers go up and never come back.
 
     ``sends`` belongs to whoever sends: what it has sent, in order.
@@ -152,14 +152,14 @@ class _Runs:
 
     __slots__ = ("code", "first", "found", "last", "owed")
 
-    def __init__(self, found: list[tuple[Owed, int, int, int]]) -> None:
+    def __init__(self, found: list[tuple[OutstandingAdds, int, int, int]]) -> None:
         self.found = found
-        self.owed: Owed | None = None
+        self.owed: OutstandingAdds | None = None
         self.first = 0
         self.last = 0
         self.code = 0
 
-    def add(self, owed: Owed, slot: int, code: int) -> None:
+    def add(self, owed: OutstandingAdds, slot: int, code: int) -> None:
         if owed is self.owed and slot == self.last + 1 and code == self.code:
             self.last = slot
             return
@@ -179,8 +179,8 @@ def take_v2(
     data: Data,
     start: int,
     end: int,
-    adds: dict[int, Owed],
-    found: list[tuple[Owed, int, int, int]],
+    adds: dict[int, OutstandingAdds],
+    found: list[tuple[OutstandingAdds, int, int, int]],
 ) -> int:
     """Match answers of version 2 from data[start] on; the offset of the first frame that is not one to an add.
 
@@ -215,8 +215,8 @@ def take_v3(
     data: Data,
     start: int,
     end: int,
-    adds: dict[int, Owed],
-    found: list[tuple[Owed, int, int, int]],
+    adds: dict[int, OutstandingAdds],
+    found: list[tuple[OutstandingAdds, int, int, int]],
     answer: PlainAnswerV3,
 ) -> int:
     """The same for plain answers of version 3, and codes of that. What was not asked for is left for the caller."""

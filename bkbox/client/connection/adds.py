@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from itertools import accumulate
 
 from bkbox.client.connection.add_frames import AddFramer
-from bkbox.client.connection.add_responses import Owed
+from bkbox.client.connection.add_responses import OutstandingAdds
 from bkbox.protocol.effects import SendAdds
 from bkbox.protocol.events import Answer, NoAnswer
 from bkbox.wire import v2, v3
@@ -234,7 +234,7 @@ class AddSend:
         self.was_held_up = False
         self.left = len(frames.entries)
         """Frames that are not answered by the bookie."""
-        self.owed: Owed | None = None
+        self.owed: OutstandingAdds | None = None
         self.first_slot = 0
         self.is_over = False
         self._on_answer = on_answer
@@ -243,7 +243,7 @@ class AddSend:
     def last_slot(self) -> int:
         return self.first_slot + len(self.frames.entries) - 1
 
-    def enlist(self, owed: Owed) -> None:
+    def enlist(self, owed: OutstandingAdds) -> None:
         """They are sent, or will be, after all that ``owed`` has."""
         self.owed = owed
         self.first_slot = owed.tail

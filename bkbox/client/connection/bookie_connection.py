@@ -18,15 +18,15 @@ from math import inf
 from bkbox.base.ids import BookieId
 from bkbox.base.words import error_text
 from bkbox.client.connection.adds import AddSend
-from bkbox.client.connection.flush_batcher import TurnEnd
-from bkbox.client.connection.framed_connection import Stream
+from bkbox.client.connection.flush_batcher import FlushBatcher
+from bkbox.client.connection.framed_connection import FramedConnection
 from bkbox.client.connection.handshake import Greeting
 from bkbox.client.connection.response_matcher import (
     Decode,
     Key,
+    PendingRequests,
     Reply,
     Request,
-    Waiting,
     decode_batch,
     decode_v2,
     decode_v3,
@@ -48,7 +48,7 @@ would time out then gets as much time again, once."""
 Resolve = Callable[[BookieId], Awaitable[HostPort | None]]
 
 
-class Lane(Enum):
+class RequestPriority(Enum):
     """What a connection carries; each lane to a bookie is a connection of its own."""
 
     V2 = "adds and reads of version 2"
@@ -57,11 +57,11 @@ class Lane(Enum):
     V3 = "everything of version 3"
 
 
-_DECODE: dict[Lane, Decode] = {
-    Lane.V2: decode_v2,
-    Lane.V2_FENCING: decode_v2,
-    Lane.V2_BATCH: decode_batch,
-    Lane.V3: decode_v3,
+_DECODE: dict[RequestPriority, Decode] = {
+    RequestPriority.V2: decode_v2,
+    RequestPriority.V2_FENCING: decode_v2,
+    RequestPriority.V2_BATCH: decode_batch,
+    RequestPriority.V3: decode_v3,
 }
 
 
@@ -71,11 +71,11 @@ class BookieLink:
     def __init__(
         self,
         bookie: BookieId,
-        lane: Lane,
+        lane: RequestPriority,
         resolve: Resolve,
         options: ClientOptions,
         rng: random.Random,
-        turn_end: TurnEnd,
+        turn_end: FlushBatcher,
         greeting: Greeting | None = None,
     ) -> None:
         """``greeting``: how connections begin; None: with the first request."""
@@ -88,7 +88,7 @@ class BookieLink:
         self._backoff = Backoff(options, rng)
         self._not_before = 0.0
         self._connections = 0
-        self._stream: Stream | None = None
+        self._stream: FramedConnection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._backlog: list[Request | AddSend] = []
         self._sweep: asyncio.TimerHandle | None = None
@@ -198,7 +198,7 @@ class BookieLink:
                 stream.abort()
                 raise
 
-    async def _opened(self) -> Stream | None:
+    async def _opened(self) -> FramedConnection | None:
         """A connection, None where nobody knows the address. Raises OSError, TimeoutError, AuthenticationError."""
         loop, timeout_s = asyncio.get_running_loop(), self._options.connect_timeout_s
         begin = loop.time()
@@ -211,7 +211,7 @@ class BookieLink:
         async with asyncio.timeout(timeout_s):
             return await self._open()
 
-    async def _open(self) -> Stream | None:
+    async def _open(self) -> FramedConnection | None:
         address = await self._resolve(self._bookie)
         if address is None:
             return None
@@ -221,16 +221,18 @@ class BookieLink:
         _, stream = await loop.create_connection(self._new_stream, address.host, address.port)
         return stream
 
-    def _new_stream(self) -> Stream:
+    def _new_stream(self) -> FramedConnection:
         self._connections += 1
-        waiting = Waiting(numbered=self._lane in (Lane.V2_BATCH, Lane.V3))
+        waiting = PendingRequests(
+            numbered=self._lane in (RequestPriority.V2_BATCH, RequestPriority.V3)
+        )
         decode = _DECODE[self._lane]
         frame_bytes_max = self._options.frame_bytes_max
-        return Stream(
+        return FramedConnection(
             self._connections, decode, waiting, frame_bytes_max, self._turn_end, self._lost
         )
 
-    def _lost(self, stream: Stream) -> None:
+    def _lost(self, stream: FramedConnection) -> None:
         self._stream = None
         if stream.has_answered:
             self._backoff.reset()

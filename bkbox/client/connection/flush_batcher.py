@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable
 
 
-class TurnEnd:
+class FlushBatcher:
     """What is to be done then, each thing once however often it is asked for."""
 
     __slots__ = ("_gathered", "_is_due", "_written")

@@ -16,8 +16,8 @@ from typing import cast
 
 from bkbox.client.connection.add_responses import whole_frames
 from bkbox.client.connection.adds import AddSend
-from bkbox.client.connection.flush_batcher import TurnEnd
-from bkbox.client.connection.response_matcher import Buffer, Decode, Request, Waiting
+from bkbox.client.connection.flush_batcher import FlushBatcher
+from bkbox.client.connection.response_matcher import Buffer, Decode, PendingRequests, Request
 from bkbox.errors import FrameError
 from bkbox.wire.frames import LENGTH, PREFIX_BYTES
 
@@ -31,17 +31,17 @@ _FORGOTTEN_MAX = 256
 """Requests that timed out and are still owed an answer; a connection with more is given up."""
 
 
-class Stream(asyncio.BufferedProtocol):
+class FramedConnection(asyncio.BufferedProtocol):
     """A connection from connection_made to connection_lost; ``number`` is that of its replies."""
 
     def __init__(
         self,
         number: int,
         decode: Decode,
-        waiting: Waiting,
+        waiting: PendingRequests,
         frame_bytes_max: int,
-        turn_end: TurnEnd,
-        on_lost: Callable[[Stream], None],
+        turn_end: FlushBatcher,
+        on_lost: Callable[[FramedConnection], None],
     ) -> None:
         self.closed = asyncio.get_running_loop().create_future()
         self.has_answered = False

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
 from bkbox.base.words import quoted, reason_of
-from bkbox.client.connection.framed_connection import Stream
+from bkbox.client.connection.framed_connection import FramedConnection
 from bkbox.client.options import ClientOptions
 from bkbox.errors import (
     AuthenticationError,
@@ -58,7 +58,9 @@ class Greeting:
         except BootError as error:
             raise ConfigError([str(error)]) from None
 
-    async def connect(self, address: HostPort, new_stream: Callable[[], Stream]) -> Stream:
+    async def connect(
+        self, address: HostPort, new_stream: Callable[[], FramedConnection]
+    ) -> FramedConnection:
         """A connection over which requests may be sent. Raises AuthenticationError and OSError, ssl.SSLError
         included."""
         loop = asyncio.get_running_loop()

@@ -25,9 +25,9 @@ from typing import NamedTuple
 
 from bkbox.base.ids import NO_ENTRY, BookieId
 from bkbox.client.connection.adds import Add, AddFrames, AddPacker, AddSend, Numbers, OnAnswer
-from bkbox.client.connection.bookie_connection import BookieLink, Lane, Resolve
+from bkbox.client.connection.bookie_connection import BookieLink, RequestPriority, Resolve
 from bkbox.client.connection.bookie_health import BookieHealth
-from bkbox.client.connection.flush_batcher import TurnEnd
+from bkbox.client.connection.flush_batcher import FlushBatcher
 from bkbox.client.connection.handshake import Greeting
 from bkbox.client.connection.response_matcher import Reply
 from bkbox.client.options import ClientOptions
@@ -74,9 +74,9 @@ class BookiePool:
         self._resolve = resolve
         self._options = options
         self._rng = rng
-        self.turn_end = TurnEnd()
+        self.turn_end = FlushBatcher()
         self.health = BookieHealth(_now, options.quarantine_failures, options.quarantine_s)
-        self._links: dict[tuple[BookieId, Lane], BookieLink] = {}
+        self._links: dict[tuple[BookieId, RequestPriority], BookieLink] = {}
         self._numbers = Numbers()
         self._is_v3 = options.protocol == "v3"
         self._is_closed = False
@@ -119,7 +119,7 @@ class BookiePool:
     ) -> None:
         """Send adds; ``needs_v3`` where the packer was told of deferred sync, or of adds that are to
         be synced. Those share their connection with ``force``."""
-        lane = Lane.V3 if self._is_v3 or needs_v3 else Lane.V2
+        lane = RequestPriority.V3 if self._is_v3 or needs_v3 else RequestPriority.V2
         self._link(bookie, lane).send(AddSend(frames, on_answer), self._options.add_timeout_s)
 
     def add(self, bookie: BookieId, add: Add) -> asyncio.Future[Reply]:
@@ -167,7 +167,9 @@ class BookiePool:
             )
         flags = v2.FLAG_DO_FENCING * fencing | v2.FLAG_HIGH_PRIORITY * urgent
         request = v2.ReadRequest(v2.CURRENT_VERSION, flags, ledger_id, entry_id, fence_key)
-        return self._link(bookie, Lane.V2_FENCING if fencing else Lane.V2).request(
+        return self._link(
+            bookie, RequestPriority.V2_FENCING if fencing else RequestPriority.V2
+        ).request(
             (v2.OP_READ, ledger_id, entry_id),
             v2.encode_request(request),
             self._options.read_timeout_s,
@@ -184,7 +186,7 @@ class BookiePool:
         request = v2.BatchReadRequest(
             v2.CURRENT_VERSION, 0, ledger_id, first, number, max_count, max_bytes, None
         )
-        return self._link(bookie, Lane.V2_BATCH).request(
+        return self._link(bookie, RequestPriority.V2_BATCH).request(
             (v2.OP_BATCH_READ, number), v2.encode_request(request), self._options.read_timeout_s
         )
 
@@ -266,7 +268,7 @@ class BookiePool:
         return self.health.quarantined() | frozenset(
             bookie
             for (bookie, lane), link in self._links.items()
-            if lane is not Lane.V2_BATCH and link.suspect
+            if lane is not RequestPriority.V2_BATCH and link.suspect
         )
 
     async def close(self) -> None:
@@ -284,13 +286,13 @@ class BookiePool:
         self, bookie: BookieId, request: v3.Request, wait_s: float = 0.0
     ) -> asyncio.Future[Reply]:
         header = request.header
-        return self._link(bookie, Lane.V3).request(
+        return self._link(bookie, RequestPriority.V3).request(
             (header.operation, header.txn_id),
             v3.encode_request(request),
             wait_s + self._options.read_timeout_s,
         )
 
-    def _link(self, bookie: BookieId, lane: Lane) -> BookieLink:
+    def _link(self, bookie: BookieId, lane: RequestPriority) -> BookieLink:
         link = self._links.get((bookie, lane))
         if link is None:
             link = BookieLink(

@@ -20,7 +20,7 @@ from typing import NamedTuple
 
 from bkbox.base.ids import MAX_ID
 from bkbox.client.connection import add_responses
-from bkbox.client.connection.add_responses import Owed
+from bkbox.client.connection.add_responses import OutstandingAdds
 from bkbox.client.connection.adds import AddSend
 from bkbox.errors import EncodingError, FrameError
 from bkbox.protocol.events import Answer, NoAnswer
@@ -143,18 +143,18 @@ _OPERATIONS: dict[type[v3.Response], Operation] = {
 }
 
 
-class Waiting:
+class PendingRequests:
     """What one connection is owed answers for: adds by ledger, in runs, and single requests."""
 
     __slots__ = ("_answer", "_by_key", "_found", "_numbered", "adds", "forgotten")
 
     def __init__(self, *, numbered: bool) -> None:
-        self.adds: dict[int, Owed] = {}
+        self.adds: dict[int, OutstandingAdds] = {}
         self.forgotten = 0
         """Requests that timed out and still wait."""
         self._numbered = numbered
         self._by_key: dict[Key, deque[Request]] = {}
-        self._found: list[tuple[Owed, int, int, int]] = []
+        self._found: list[tuple[OutstandingAdds, int, int, int]] = []
         self._answer = PlainAnswerV3()
 
     def add(self, item: Request | AddSend) -> None:
@@ -163,7 +163,7 @@ class Waiting:
             return
         owed = self.adds.get(item.frames.ledger_id)
         if owed is None:
-            owed = self.adds[item.frames.ledger_id] = Owed()
+            owed = self.adds[item.frames.ledger_id] = OutstandingAdds()
         item.enlist(owed)
 
     def take_back(self, item: Request | AddSend) -> None:
@@ -220,7 +220,7 @@ class Waiting:
         return start
 
     def _adds_answered(
-        self, owed: Owed, first: int, last: int, answer: Answer, connection: int
+        self, owed: OutstandingAdds, first: int, last: int, answer: Answer, connection: int
     ) -> None:
         sends: deque[AddSend] = owed.sends
         for send in sends:

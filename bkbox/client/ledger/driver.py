@@ -50,7 +50,7 @@ from bkbox.protocol.events import (
     PollAnswered,
     ReadAnswered,
     ReplacementsPicked,
-    Speculate,
+    SpeculativeRead,
 )
 from bkbox.wire import v3
 from bkbox.wire.codes import Code
@@ -377,7 +377,7 @@ async def run(
     def slow(pause_s: float) -> None:
         nonlocal timer
         driver.note_slow()
-        driver.post(Speculate())
+        driver.post(SpeculativeRead())
         timer = loop.call_later(pause_s, slow, pause_s)
 
     if speculate_s is not None:

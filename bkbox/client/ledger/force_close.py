@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.client.connection.pool import Add
 from bkbox.client.ledger.driver import LedgerAccess
-from bkbox.client.ledger.ledger_inspection import Survey, Surveyor
+from bkbox.client.ledger.ledger_inspection import LedgerInspection, LedgerInspector
 from bkbox.errors import NothingToEndError, RecoveryAbortedError, VersionConflictError
 from bkbox.metadata.versioned import Versioned
 from bkbox.protocol.events import describe
@@ -51,7 +51,7 @@ class Ended:
     record: LossRecord | None = None
 
 
-class Ender:
+class ForceClose:
     """Ends one ledger. ``recover``: the client's recovery of it."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Ender:
         self._recover = recover
         self._plug = plug
 
-    async def plan(self) -> tuple[Ending, Survey]:
+    async def plan(self) -> tuple[Ending, LedgerInspection]:
         """What it would come to now; nothing is changed."""
         return await self._look(await self._read())
 
@@ -119,9 +119,9 @@ class Ender:
         log.warning("ledger %d was ended with loss accepted: %s", closed.ledger_id, record.text)
         return Ended(found.value, thin, unfenced, record)
 
-    async def _look(self, found: Versioned[LedgerMetadata]) -> tuple[Ending, Survey]:
+    async def _look(self, found: Versioned[LedgerMetadata]) -> tuple[Ending, LedgerInspection]:
         """A hole is one only where every bookie of its write set was asked for that very entry."""
-        surveyor = Surveyor(self._access, found.value, found.version)
+        surveyor = LedgerInspector(self._access, found.value, found.version)
         survey = await surveyor.survey(whole_tail=True)
         while True:
             plan = ending(survey.metadata, survey.reports, plug=self._plug)
@@ -131,7 +131,7 @@ class Ender:
     async def _fence(self, metadata: LedgerMetadata) -> tuple[BookieId, ...]:
         if metadata.state is LedgerState.CLOSED:
             return ()
-        surveyor = Surveyor(self._access, metadata, 0)
+        surveyor = LedgerInspector(self._access, metadata, 0)
         bookies = sorted(metadata.bookies())
         answers = await asyncio.gather(
             *(surveyor.read(bookie, NO_ENTRY, fence=True) for bookie in bookies)
@@ -145,7 +145,7 @@ class Ender:
 
     # ---- entries --------------------------------------------------------------------------------
 
-    async def _write(self, plan: Ending, survey: Survey) -> tuple[int, int]:
+    async def _write(self, plan: Ending, survey: LedgerInspection) -> tuple[int, int]:
         """Write back and plug, in order; the number of thin entries, and the length of the ledger up to its end."""
         holes = {entry for hole in plan.holes for entry in hole} if plan.plug else set()
         behind = range(plan.diagnosis.lac + 1, plan.end + 1) if plan.closes else range(0)
@@ -187,9 +187,9 @@ class Ender:
             )
         return took
 
-    async def _find(self, survey: Survey, entry: int) -> VerifiedEntry:
+    async def _find(self, survey: LedgerInspection, entry: int) -> VerifiedEntry:
         """An entry that the survey has seen."""
-        surveyor = Surveyor(self._access, survey.metadata, survey.version)
+        surveyor = LedgerInspector(self._access, survey.metadata, survey.version)
         for bookie in write_set_of(survey.metadata, entry):
             if survey.reports[bookie].evidence(entry) is Evidence.POSITIVE:
                 _, found = await surveyor.read(bookie, entry)
@@ -199,7 +199,7 @@ class Ender:
             f"ledger {self._access.ledger_id} was not closed: entry {entry} was there a moment ago and cannot be read"
         )
 
-    async def _length_before(self, survey: Survey, entry: int) -> int:
+    async def _length_before(self, survey: LedgerInspection, entry: int) -> int:
         """Payload bytes up to the last entry before this one that is found."""
         for before in range(entry - 1, -1, -1):
             bookies = write_set_of(survey.metadata, before)
@@ -218,7 +218,7 @@ class Ender:
             ) from None
 
 
-def record_of(plan: Ending, survey: Survey, at_ms: int, by: str, run: str) -> LossRecord:
+def record_of(plan: Ending, survey: LedgerInspection, at_ms: int, by: str, run: str) -> LossRecord:
     """What carrying out the plan gives up."""
     silent = {
         str(report.bookie): report.silence

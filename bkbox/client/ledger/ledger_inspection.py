@@ -37,7 +37,7 @@ _UNLISTED_READS = 1_000
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class LedgerInspection:
     """What was found out about a ledger. ``metadata`` is older than all reports."""
 
     metadata: LedgerMetadata
@@ -53,7 +53,7 @@ class Survey:
         return tuple(dict.fromkeys(write_set_of(self.metadata, entry)))
 
 
-class Surveyor:
+class LedgerInspector:
     """Asks the bookies of one ledger."""
 
     def __init__(self, access: LedgerAccess, metadata: LedgerMetadata, version: int) -> None:
@@ -64,7 +64,7 @@ class Surveyor:
         self._reads: dict[BookieId, dict[int, Answer]] = {}
         self._reports: dict[BookieId, Report] = {}
 
-    async def survey(self, *, whole_tail: bool = False) -> Survey:
+    async def survey(self, *, whole_tail: bool = False) -> LedgerInspection:
         """``whole_tail``: read on behind where a recovery would stop, to the last entry that anybody is known to have,
         and as far as there is one after the other.
         """
@@ -75,7 +75,7 @@ class Surveyor:
         await asyncio.gather(*(self._read_unlisted(report) for report in answers))
         if self._metadata.state is not LedgerState.CLOSED:
             await self._read_tail(reports, whole=whole_tail)
-        return Survey(self._metadata, self._version, reports)
+        return LedgerInspection(self._metadata, self._version, reports)
 
     # ---- single entries -------------------------------------------------------------------------
 

@@ -17,7 +17,7 @@ from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.client.ledger.driver import Driver, LedgerAccess
 from bkbox.client.options import Backoff
 from bkbox.protocol import writer
-from bkbox.protocol.events import BookieBack
+from bkbox.protocol.events import BookieRecovered
 from bkbox.wire.codes import Code
 from bkbox.wire.write_set import write_set
 
@@ -65,13 +65,13 @@ class Tending:
             await asyncio.sleep(backoff.next_s())
             for bookie in sorted(self._machine.failed_bookies):
                 if await self._takes_adds(BookieId(bookie)):
-                    self._driver.post(BookieBack(BookieId(bookie)))
+                    self._driver.post(BookieRecovered(BookieId(bookie)))
             ensemble = self._machine.metadata.last_fragment.ensemble
             failed = [bookie for bookie in ensemble if bookie in self._machine.failed_bookies]
             for spare in await self._access.placer.replacements(
                 failed[:1], ensemble, self._access.write_quorum
             ):
-                self._driver.post(BookieBack(spare))
+                self._driver.post(BookieRecovered(spare))
         self._mending = None
 
     async def _takes_adds(self, bookie: BookieId) -> bool:

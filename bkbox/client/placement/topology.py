@@ -79,7 +79,7 @@ def topology_of_files(script: str | None, rack_map: str | None) -> Topology:
     return NoTopology() if rack_map is None else _map_of_file(rack_map)
 
 
-class _Said:
+class _BookieReport:
     """Says each thing once."""
 
     def __init__(self, say: Say) -> None:
@@ -100,7 +100,7 @@ class ScriptTopology:
 
     def __init__(self, script: str, say: Say = log.warning) -> None:
         self._script = Path(script).absolute()
-        self._say = _Said(say)
+        self._say = _BookieReport(say)
         self._racks: dict[str, str] = {}
         self._failed_at: dict[str, float] = {}
         self._asking = asyncio.Lock()
@@ -194,7 +194,7 @@ class MapTopology:
     ) -> None:
         self._name = name
         self._read = read
-        self._say = _Said(say)
+        self._say = _BookieReport(say)
         self._racks: dict[BookieId, str] = {}
         self._read_at: float | None = None
         self._reading = asyncio.Lock()

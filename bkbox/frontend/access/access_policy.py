@@ -25,7 +25,7 @@ _CERTIFICATES = re.compile(r"-----BEGIN CERTIFICATE-----[^-]*-----END CERTIFICAT
 OFF, OFFERED, REQUIRED = "off", "offered", "required"
 
 
-class Admittance:
+class AccessPolicy:
     """The access policy. ``tls``: OFF, OFFERED or REQUIRED. ``plugins``: the accepted authentication methods; empty
     where authentication is off."""
 
@@ -53,7 +53,7 @@ class Admittance:
         self._signers = signers
 
     @classmethod
-    def from_order(cls, payload: bytes) -> Admittance:
+    def from_order(cls, payload: bytes) -> AccessPolicy:
         """Decodes the payload of messages.Admit. Raises BootError."""
         said: dict[str, Any] = json.loads(payload)
         context = None
@@ -95,7 +95,7 @@ class Admittance:
             return tokens.Server(self._users, secrets.token_hex(16))
         return None
 
-    def still_admits(self, plugin: str, name: str, before: Admittance) -> bool:
+    def still_admits(self, plugin: str, name: str, before: AccessPolicy) -> bool:
         """True if a client that was admitted under the policy ``before``, by this plugin and under this name, would be
         admitted now with the credentials it showed then."""
         if plugin not in self.plugins:
@@ -105,6 +105,6 @@ class Admittance:
         secret, secret_before = self._users.get(name), before._users.get(name)
         return secret is not None and secret == secret_before
 
-    def trusts_signers_of(self, before: Admittance) -> bool:
+    def trusts_signers_of(self, before: AccessPolicy) -> bool:
         """True if every certificate that the policy ``before`` trusted is still trusted."""
         return before._signers <= self._signers

@@ -7,7 +7,7 @@ limit: the connection is told once (``plain``).
 from __future__ import annotations
 
 from bkbox.base.logs.refusals import Refusals
-from bkbox.frontend.access.ledger_verification import Vouching
+from bkbox.frontend.access.ledger_verification import LedgerVerification
 from bkbox.frontend.loop.connection import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
 from bkbox.security.rates import Bucket
 from bkbox.security.roles import Grant, Need
@@ -15,7 +15,7 @@ from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
 
 
-class Guard:
+class Authorizer:
     """Authorises one client. ``name``: its proved identity; ``plugin``: how it was proved; ``peer``: its address;
     ``counts_as``: the key under which its requests are rate limited; ``vouching``: None where ledgers may be created
     without asking the metadata store.
@@ -31,7 +31,7 @@ class Guard:
         grant: Grant,
         bucket: Bucket | None,
         refusals: Refusals,
-        vouching: Vouching | None = None,
+        vouching: LedgerVerification | None = None,
     ) -> None:
         self.name = name
         self.counts_as = ""

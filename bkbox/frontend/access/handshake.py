@@ -16,10 +16,10 @@ import socket
 import time
 from collections.abc import Callable
 
-from bkbox.base.logs.rate_limited import Seldom
+from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.base.words import quoted
 from bkbox.errors import AuthenticationError, EncodingError, FrameError
-from bkbox.frontend.access.access_policy import OFF, REQUIRED, Admittance
+from bkbox.frontend.access.access_policy import OFF, REQUIRED, AccessPolicy
 from bkbox.frontend.access.tls_transport import TlsEnd
 from bkbox.security import digest_md5
 from bkbox.security.exchange import Examiner
@@ -30,7 +30,7 @@ from bkbox.wire.auth import AUTH_DISABLED_PLUGIN, AuthMessage
 from bkbox.wire.codes import Code
 from bkbox.wire.frames import LENGTH, PREFIX_BYTES
 
-_SELDOM = Seldom(logging.getLogger(__name__), time.monotonic)
+_SELDOM = RateLimited(logging.getLogger(__name__), time.monotonic)
 
 _READ_BYTES = 64 * 1024
 _FRAME_BYTES_MAX = 64 * 1024
@@ -43,12 +43,12 @@ Refused = Callable[[str], None]
 """Called with a description of each refused request."""
 
 
-class Doorstep:
+class Handshake:
     """The handshake. ``name`` and ``plugin``: the client's identity and how it was proved; ``name`` is None until it
     is proved, and stays None where no proof is required."""
 
     def __init__(
-        self, sock: socket.socket, peer: str, admittance: Admittance, refused: Refused
+        self, sock: socket.socket, peer: str, admittance: AccessPolicy, refused: Refused
     ) -> None:
         self.sock = sock
         self.peer = peer

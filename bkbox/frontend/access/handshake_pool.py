@@ -15,10 +15,10 @@ from typing import Protocol
 from bkbox.base.limits import VISITORS_MAX
 from bkbox.base.logs.refusals import Refusals
 from bkbox.errors import AuthenticationError, FrameError
-from bkbox.frontend.access.access_policy import Admittance
-from bkbox.frontend.access.handshake import Doorstep
+from bkbox.frontend.access.access_policy import AccessPolicy
+from bkbox.frontend.access.handshake import Handshake
 from bkbox.frontend.loop.event_loop import Source
-from bkbox.frontend.overload.connection_cpu_budget import Newcomers
+from bkbox.frontend.overload.connection_cpu_budget import ConnectionCpuBudget
 
 
 class Loop(Protocol):
@@ -29,7 +29,7 @@ class Loop(Protocol):
     def unwatch(self, source: Source) -> None: ...
 
 
-class Visitor(Doorstep):
+class UnauthenticatedConnection(Handshake):
     """An unauthenticated connection. ``until_s``: when its handshake times out; ``host``: the address it counts
     against."""
 
@@ -38,7 +38,7 @@ class Visitor(Doorstep):
     waits = False
 
 
-class Door:
+class HandshakePool:
     """The pool. ``let_in``: takes over an authenticated connection with its socket; ``gone``: called when a connection
     was closed before it was let in; ``look_by``: told the time by which ``tick`` must be called."""
 
@@ -46,10 +46,10 @@ class Door:
         self,
         loop: Loop,
         now_s: Callable[[], float],
-        let_in: Callable[[Visitor], None],
-        gone: Callable[[Visitor, Exception], None],
+        let_in: Callable[[UnauthenticatedConnection], None],
+        gone: Callable[[UnauthenticatedConnection, Exception], None],
         refusals: Refusals,
-        newcomers: Newcomers,
+        newcomers: ConnectionCpuBudget,
         look_by: Callable[[float], None],
     ) -> None:
         self.timeout_s = 10.0
@@ -58,19 +58,21 @@ class Door:
         self._let_in = let_in
         self._gone = gone
         self._refusals = refusals
-        self._visitors: dict[Visitor, None] = {}
-        self._waiting: deque[Visitor] = deque()
+        self._visitors: dict[UnauthenticatedConnection, None] = {}
+        self._waiting: deque[UnauthenticatedConnection] = deque()
         self._newcomers = newcomers
         self._look_by = look_by
 
     def __len__(self) -> int:
         return len(self._visitors)
 
-    def receive(self, sock: socket.socket, peer: str, host: str, admittance: Admittance) -> None:
+    def receive(self, sock: socket.socket, peer: str, host: str, admittance: AccessPolicy) -> None:
         """Adds a new connection to the pool."""
         if len(self._visitors) >= VISITORS_MAX:
             self._turn_away(next(iter(self._visitors)), TimeoutError("too many at the door"))
-        visitor = Visitor(sock, peer, admittance, lambda what: self._refusals.note("", peer, what))
+        visitor = UnauthenticatedConnection(
+            sock, peer, admittance, lambda what: self._refusals.note("", peer, what)
+        )
         visitor.host = host
         visitor.until_s = self._now_s() + self.timeout_s
         self._visitors[visitor] = None
@@ -104,7 +106,7 @@ class Door:
             visitor.sock.close()
         self._visitors.clear()
 
-    def _heard(self, visitor: Visitor) -> None:
+    def _heard(self, visitor: UnauthenticatedConnection) -> None:
         if self._newcomers.rest_s():
             self._loop.unwatch(visitor.sock)
             visitor.waits = True
@@ -113,7 +115,7 @@ class Door:
         else:
             self._go_on(visitor)
 
-    def _go_on(self, visitor: Visitor) -> None:
+    def _go_on(self, visitor: UnauthenticatedConnection) -> None:
         began_s = self._newcomers.cpu_s()
         try:
             done = visitor.ready()
@@ -128,12 +130,12 @@ class Door:
             self._forget(visitor)
             self._let_in(visitor)
 
-    def _forget(self, visitor: Visitor) -> None:
+    def _forget(self, visitor: UnauthenticatedConnection) -> None:
         del self._visitors[visitor]
         if not visitor.waits:
             self._loop.unwatch(visitor.sock)
 
-    def _turn_away(self, visitor: Visitor, error: Exception) -> None:
+    def _turn_away(self, visitor: UnauthenticatedConnection, error: Exception) -> None:
         self._forget(visitor)
         if isinstance(error, AuthenticationError):
             self._refusals.note("", visitor.peer, str(error))

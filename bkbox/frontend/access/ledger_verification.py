@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from itertools import islice
 
-from bkbox.frontend.loop.routing import Waiter
+from bkbox.frontend.loop.routing import SlotWaiter
 from bkbox.wire.codes import Code
 
 CHECKS_MAX = 64
@@ -50,7 +50,7 @@ class Finding(Enum):
 
 _REFUSALS = {Finding.ABSENT: Code.ENOLEDGER, Finding.UNKNOWN: Code.EIO, Finding.AWAY: Code.EIO}
 
-_Waiting = dict[int, Waiter | None]
+_Waiting = dict[int, SlotWaiter | None]
 """Waiters by connection number."""
 
 
@@ -65,7 +65,7 @@ class _Check:
         self.behind: _Waiting = {}
 
 
-class Vouching:
+class LedgerVerification:
     """The checks. ``is_known``: returns True if the directory of ledgers decides about a ledger; ``ask``: starts a
     check, whose result comes through ``found``."""
 
@@ -112,7 +112,7 @@ class Vouching:
             self._begin(ledger, {connection: None})
         return None
 
-    def wait(self, connection: int, waiter: Waiter) -> bool:
+    def wait(self, connection: int, waiter: SlotWaiter) -> bool:
         """Registers a waiter: its ``has_slot`` is called when ``verdict`` has a new result. False if the connection
         does not wait for a check."""
         for waiting in self._all_waiting():

@@ -1,7 +1,7 @@
 cimport cython
 
 from bkbox.native cimport memory
-from bkbox.frontend.loop.routing cimport Lane, Routes
+from bkbox.frontend.loop.routing cimport DiskQueue, Routes
 from bkbox.wire.v3_fast_path cimport PlainV3
 
 cdef Py_ssize_t _PREFIX
@@ -35,7 +35,7 @@ cdef int _RECOVERY
 
 
 @cython.final
-cdef class Common:
+cdef class SharedState:
     cdef readonly Routes routes
     cdef public long long held
     cdef public long long held_max
@@ -64,7 +64,7 @@ cdef class Common:
     cdef keep_spare(self, bytearray buffer)
 
 
-cdef class Stream:
+cdef class Connection:
     cdef readonly unsigned int number
     cdef readonly object sock
     cdef readonly str peer
@@ -76,7 +76,7 @@ cdef class Stream:
     cdef readonly unsigned int sent
     cdef Py_ssize_t _sealed
     cdef object _poll
-    cdef Common _common
+    cdef SharedState _common
     cdef Py_ssize_t _frame_bytes_max
     cdef long long _inflight_bytes_max
     cdef bytearray _kept
@@ -115,7 +115,7 @@ cdef class Stream:
     @cython.locals(size=Py_ssize_t)
     cdef Py_ssize_t _receive_into(self, object view) except -1
 
-    @cython.locals(common=Common)
+    @cython.locals(common=SharedState)
     cdef _work(self, bytearray data, Py_ssize_t filled, bint is_kept)
 
     @cython.locals(at=Py_ssize_t)
@@ -124,20 +124,20 @@ cdef class Stream:
     @cython.locals(rest=Py_ssize_t)
     cdef bint _move_up(self, bytearray data, Py_ssize_t at, Py_ssize_t filled) except -1
 
-    @cython.locals(common=Common, size=Py_ssize_t, capacity=Py_ssize_t, begun=Py_ssize_t, kept=bytearray)
+    @cython.locals(common=SharedState, size=Py_ssize_t, capacity=Py_ssize_t, begun=Py_ssize_t, kept=bytearray)
     cdef _keep(self, bytearray data, Py_ssize_t at, Py_ssize_t filled)
 
     cdef _drop_kept(self)
 
     @cython.locals(
-        common=Common,
+        common=SharedState,
         octets_of="const unsigned char[::1]",
         at=Py_ssize_t,
         end=Py_ssize_t,
         length=Py_ssize_t,
         kind=int,
         slow=int,
-        lane=Lane,
+        lane=DiskQueue,
     )
     cdef Py_ssize_t _hand_on(self, bytearray data, Py_ssize_t filled) except -1
 
@@ -150,10 +150,10 @@ cdef class Stream:
     @cython.locals(size="long long")
     cdef _answered(self, object frames, long long count)
 
-    @cython.locals(common=Common, size=Py_ssize_t)
+    @cython.locals(common=SharedState, size=Py_ssize_t)
     cdef _send(self, object frames)
 
-    @cython.locals(common=Common, parts=list, sent=Py_ssize_t, size=Py_ssize_t)
+    @cython.locals(common=SharedState, parts=list, sent=Py_ssize_t, size=Py_ssize_t)
     cdef _send_parts(self)
 
     cdef Py_ssize_t _send_at_once(self, list parts) except -1
@@ -163,6 +163,6 @@ cdef class Stream:
 
 
 @cython.locals(
-    data="const unsigned char[::1]", at=Py_ssize_t, size=Py_ssize_t, start=Py_ssize_t, stream=Stream
+    data="const unsigned char[::1]", at=Py_ssize_t, size=Py_ssize_t, start=Py_ssize_t, stream=Connection
 )
 cpdef deliver(object slot, Py_ssize_t used, dict streams)

@@ -15,7 +15,7 @@ Bounds, per connection:
 - a long poll costs as much as a read until it is known whether it has to wait; from then on it costs nothing, and
   holds up nothing.
 
-And for all connections together: ``Common.held`` is what they keep and what waits for their clients. Over three
+And for all connections together: ``SharedState.held`` is what they keep and what waits for their clients. Over three
 quarters of its limit whoever holds some of it gets no more: answers lose their entries at once where others wait
 already, nobody who has an answer waiting is read from, and a connection that begins a large frame is closed. Over seven
 eighths new reads are refused (too many requests), whoever sends them; adds, whose answers are small, are not. The
@@ -93,7 +93,7 @@ _RECOVERY = 4
 PLAIN_ADDS = _ADD
 PLAIN_READS = _READ
 PLAIN_RECOVERIES = _RECOVERY
-"""What ``Stream.allows`` is made of."""
+"""What ``Connection.allows`` is made of."""
 
 
 class Tls(Protocol):
@@ -113,7 +113,7 @@ class Tls(Protocol):
         """Send what is unsent, as far as the socket takes it. Raises OSError."""
 
 
-class Common:
+class SharedState:
     """What all connections of a front-end share.
 
     ``held`` and ``held_max``: bytes; ``collected``: bytes of answers that go to sockets at the end of the turn, or have
@@ -149,9 +149,9 @@ class Common:
         self.held = 0
         self.held_max = held_max
         self.collected = 0
-        self.due: list[Stream] = []
-        self.resumed: list[Stream] = []
-        self.yielded: list[Stream] = []
+        self.due: list[Connection] = []
+        self.resumed: list[Connection] = []
+        self.yielded: list[Connection] = []
         self.slow_left = _SLOW_FRAMES_ALL_MAX
         self.slow_s = 0.0
         self.slow_since_s = 0.0
@@ -193,7 +193,7 @@ class Common:
         return self.collected > self.held_max // 4
 
 
-class Stream:
+class Connection:
     """One connection. Whoever calls it closes it after EOFError, OSError or FrameError.
 
     ``speaks3``: it is taken for a client of version 3. ``allows``: PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES (adds),
@@ -239,7 +239,7 @@ class Stream:
         sock: socket.socket,
         peer: str,
         poll: select.epoll,
-        common: Common,
+        common: SharedState,
         frame_bytes_max: int,
         inflight_bytes_max: int,
     ) -> None:
@@ -317,7 +317,7 @@ class Stream:
         return IDLE if self._kept is None else PARTIAL
 
     def holds(self) -> int:
-        """Bytes of ``Common.held`` that are this connection's."""
+        """Bytes of ``SharedState.held`` that are this connection's."""
         return self._kept_capacity + self._unsent_size + self._sealed
 
     # ---- the event loop's side ----------------------------------------------------------------------
@@ -670,7 +670,7 @@ class Stream:
         self._be_due()
 
 
-def deliver(slot: memoryview, used: int, streams: dict[int, Stream]) -> None:
+def deliver(slot: memoryview, used: int, streams: dict[int, Connection]) -> None:
     """Hand the answers in the first ``used`` bytes of a slot to their connections, as far as these are there."""
     data = slot
     at = 0

@@ -2,16 +2,16 @@ cimport cython
 
 from bkbox.frontend.loop.request_sender cimport RequestSender
 from bkbox.native.spin_poll cimport next_events
-from bkbox.frontend.loop.connection cimport Common, Stream
+from bkbox.frontend.loop.connection cimport SharedState, Connection
 
 cdef int _REST_TIMES
 cdef int _PLAIN_TURNS
 
 
 @cython.final
-cdef class Turns:
+cdef class EventLoop:
     cdef readonly object poll
-    cdef readonly Common common
+    cdef readonly SharedState common
     cdef readonly dict streams
     cdef dict _handlers
     cdef readonly list links
@@ -20,14 +20,14 @@ cdef class Turns:
     cdef readonly int plain_turns
     cdef double _rests_until_s
 
-    @cython.locals(common=Common, stream=Stream)
+    @cython.locals(common=SharedState, stream=Connection)
     cpdef turn(self, object wait_s)
 
-    @cython.locals(common=Common, stream=Stream, rest_s=double)
+    @cython.locals(common=SharedState, stream=Connection, rest_s=double)
     cdef double _go_on_yielded(self, object wait_s) except -1
 
-    @cython.locals(common=Common, stream=Stream, link=RequestSender)
+    @cython.locals(common=SharedState, stream=Connection, link=RequestSender)
     cdef _end_turn(self)
 
-    @cython.locals(common=Common)
+    @cython.locals(common=SharedState)
     cdef _share_next_turn(self)

@@ -19,8 +19,8 @@ from bkbox.errors import FrameError
 from bkbox.frontend.loop.connection import (
     SLOW_FRAMES_ALL_MAX,
     SLOW_FRAMES_BESIDE_MAX,
-    Common,
-    Stream,
+    Connection,
+    SharedState,
 )
 from bkbox.frontend.loop.request_sender import RequestSender
 from bkbox.native.spin_poll import next_events
@@ -37,7 +37,7 @@ class Source(Protocol):
     def fileno(self) -> int: ...
 
 
-class Turns:
+class EventLoop:
     """``streams``: the connections by descriptor; ``links``: those to the disks; ``plain_turns``: above 0 while there
     are ordinary requests, which whatever else there is may hold up."""
 
@@ -49,14 +49,14 @@ class Turns:
     def __init__(
         self,
         held_max: int,
-        end: Callable[[Stream, Exception], None],
+        end: Callable[[Connection, Exception], None],
         now_s: Callable[[], float] = time.monotonic,
         cpu_s: Callable[[], float] = time.thread_time,
     ) -> None:
         """``held_max``, ``cpu_s``: see Common; ``end``: closes a connection after an error."""
         self.poll = select.epoll()
-        self.common = Common(held_max, cpu_s)
-        self.streams: dict[int, Stream] = {}
+        self.common = SharedState(held_max, cpu_s)
+        self.streams: dict[int, Connection] = {}
         self._handlers: dict[int, Callable[[], None]] = {}
         self.links: list[RequestSender] = []
         self._end = end

@@ -1,7 +1,7 @@
 cimport cython
 
-from bkbox.frontend.loop.connection cimport Stream, deliver
-from bkbox.frontend.loop.routing cimport Lane
+from bkbox.frontend.loop.connection cimport Connection, deliver
+from bkbox.frontend.loop.routing cimport DiskQueue
 from bkbox.ipc.frame_spans cimport segments
 from bkbox.ipc.link_socket cimport LinkSocket, lowest_bit
 from bkbox.native cimport memory
@@ -15,7 +15,7 @@ cdef object _stopwatch
 
 
 cdef class RequestSender:
-    cdef readonly Lane lane
+    cdef readonly DiskQueue lane
     cdef public bint closed
     cdef readonly bint writable
     cdef public bint watches_done

@@ -6,8 +6,8 @@ import socket
 import time
 from array import array
 
-from bkbox.frontend.loop.connection import Stream, deliver
-from bkbox.frontend.loop.routing import Lane
+from bkbox.frontend.loop.connection import Connection, deliver
+from bkbox.frontend.loop.routing import DiskQueue
 from bkbox.ipc.frame_spans import Segment, segments
 from bkbox.ipc.link_socket import (
     ANSWER,
@@ -59,10 +59,10 @@ class RequestSender:
         sock: socket.socket,
         requests: list[memoryview],
         answers: list[memoryview],
-        streams: dict[int, Stream],
+        streams: dict[int, Connection],
     ) -> None:
         """``requests``, ``answers``: the slots; ``streams``: the connections by number, as they come and go."""
-        self.lane = Lane(self._next_slot)
+        self.lane = DiskQueue(self._next_slot)
         self.closed = False
         self.writable = True
         self.watches_done = False

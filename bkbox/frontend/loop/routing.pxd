@@ -34,7 +34,7 @@ cdef class LedgerTable:
 
 
 @cython.final
-cdef class Lane:
+cdef class DiskQueue:
     cdef object _more
     cdef readonly list waiting
     cdef unsigned char[::1] _slot
@@ -68,4 +68,4 @@ cdef class Routes:
     cpdef bint is_over(self, long long ledger) noexcept
 
     @cython.locals(disk=int)
-    cdef Lane lane(self, long long ledger)
+    cdef DiskQueue lane(self, long long ledger)

@@ -77,14 +77,14 @@ class LedgerTable:
                 self._disks[at] = disks[old]
 
 
-class Waiter(Protocol):
+class SlotWaiter(Protocol):
     """Waits for a slot."""
 
     def has_slot(self) -> None:
         """There may be one; called once."""
 
 
-class Lane:
+class DiskQueue:
     """Frames on their way to one disk."""
 
     __slots__ = ("_connection", "_frames", "_more", "_segment", "_slot", "limit", "used", "waiting")
@@ -93,7 +93,7 @@ class Lane:
         """``more``: sends the present slot, if there is one, and gives the next; None where none is free. Who had to
         go without is in ``waiting``."""
         self._more = more
-        self.waiting: list[Waiter] = []
+        self.waiting: list[SlotWaiter] = []
         self.limit = 0
         self.used = 0
         self._segment = -1
@@ -160,14 +160,14 @@ class Routes:
 
     def __init__(self) -> None:
         self.table = LedgerTable()
-        self.lanes: list[Lane | None] = []
+        self.lanes: list[DiskQueue | None] = []
         self.over: LedgerTable | None = None
 
     def is_over(self, ledger: int) -> bool:
         """Whether the ledger takes no ordinary adds."""
         return self.over is not None and self.over.get(ledger) >= 0
 
-    def lane(self, ledger: int) -> Lane | None:
+    def lane(self, ledger: int) -> DiskQueue | None:
         """That of the disk which has the ledger; None where there is none, or the ledger is not known, or is recorded
         under a number that no disk has."""
         disk = self.table.get(ledger)

@@ -18,7 +18,7 @@ _LEAST_S = 1e-6
 """Seconds; a smaller deficit is not throttled, as it is below the clocks' resolution."""
 
 
-class Newcomers:
+class ConnectionCpuBudget:
     """The budget. ``others_work``: returns True while established connections are active."""
 
     def __init__(

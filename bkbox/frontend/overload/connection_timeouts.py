@@ -23,7 +23,7 @@ _SLICE_PAUSE_S = 0.01
 
 
 @value
-class Patience:
+class ConnectionTimeouts:
     """Time-outs in seconds; 0 means none. ``frame_s`` also applies to a connection's first frame."""
 
     frame_s: float = 0.0
@@ -59,7 +59,7 @@ class Watched(Protocol):
 _W = TypeVar("_W", bound=Watched)
 
 
-class Deadlines(Generic[_W]):
+class TimeoutSettings(Generic[_W]):
     """Polls connections for time-outs. ``connections``: returns all that are open; ``end``: closes one, with the
     reason."""
 
@@ -69,7 +69,7 @@ class Deadlines(Generic[_W]):
         end: Callable[[_W, str], None],
         now_s: Callable[[], float],
     ) -> None:
-        self.patience = Patience()
+        self.patience = ConnectionTimeouts()
         self._connections = connections
         self._end = end
         self._now_s = now_s

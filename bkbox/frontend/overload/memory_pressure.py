@@ -29,7 +29,7 @@ class Room(Protocol):
     def is_full(self) -> bool: ...
 
 
-class Holder(Protocol):
+class MemoryHolder(Protocol):
     """A connection; see frontend/loop/connection.py."""
 
     number: int
@@ -39,10 +39,10 @@ class Holder(Protocol):
     def holds(self) -> int: ...
 
 
-_H = TypeVar("_H", bound=Holder)
+_H = TypeVar("_H", bound=MemoryHolder)
 
 
-class Shedding(Generic[_H]):
+class MemoryPressure(Generic[_H]):
     """Closes connections under memory pressure. ``connections``: returns all that are open; ``end``: closes one, with
     the reason."""
 

@@ -24,7 +24,7 @@ _PEERS_MAX = 10_000
 _T = TypeVar("_T")
 
 
-class Penalty(Generic[_T]):
+class ProtocolErrorThrottle(Generic[_T]):
     """The errors per address, and the delayed connections, of type T, in the order in which they came."""
 
     def __init__(self, now_s: Callable[[], float]) -> None:

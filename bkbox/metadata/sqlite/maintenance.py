@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from bkbox.base.ids import BookieId
 from bkbox.errors import EncodingError, MetadataError
-from bkbox.metadata.maintenance import Rest, Rests, decode, encode
+from bkbox.metadata.maintenance import MaintenanceWindow, MaintenanceWindows, decode, encode
 from bkbox.metadata.sqlite.database import Database
 
 TABLE = "CREATE TABLE rest (bookie_id TEXT PRIMARY KEY, rest BLOB NOT NULL) WITHOUT ROWID"
 
 
-class SqliteRests(Rests):
+class SqliteMaintenanceWindows(MaintenanceWindows):
     """See Rests. Java has no part in an embedded cluster."""
 
     java = None
@@ -18,7 +18,7 @@ class SqliteRests(Rests):
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def all(self) -> dict[BookieId, Rest]:
+    async def all(self) -> dict[BookieId, MaintenanceWindow]:
         rows = await self._database.read(
             lambda c: c.execute("SELECT bookie_id, rest FROM rest").fetchall()
         )
@@ -27,7 +27,7 @@ class SqliteRests(Rests):
         except EncodingError as error:
             raise MetadataError(f"metadata store {self._database.path}: {error}") from error
 
-    async def put(self, bookie: BookieId, rest: Rest) -> None:
+    async def put(self, bookie: BookieId, rest: MaintenanceWindow) -> None:
         row = (bookie, encode(rest))
         await self._database.write(
             lambda c: c.execute("INSERT OR REPLACE INTO rest VALUES (?, ?)", row) and None

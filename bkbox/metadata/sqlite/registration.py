@@ -24,7 +24,7 @@ from bkbox.base.ids import BookieId
 from bkbox.base.values import value
 from bkbox.errors import HandleClosedError, MetadataError, OperatorError
 from bkbox.metadata.base import Registration
-from bkbox.metadata.liveness import Life, Process, life_of
+from bkbox.metadata.liveness import Process, ProcessIdentity, life_of
 from bkbox.metadata.sqlite.database import Database
 
 LEASE_MS = 10_000
@@ -85,7 +85,8 @@ class Observer:
     def is_live(self, row: Leased) -> bool:
         """Whether whoever wrote this row is there."""
         return (
-            life_of(row.process, self.process) is not Life.DEAD and row.expires_ms > self.now_ms()
+            life_of(row.process, self.process) is not ProcessIdentity.DEAD
+            and row.expires_ms > self.now_ms()
         )
 
 
@@ -124,7 +125,7 @@ class SqliteRegistration(Registration):
         first = await self._database.write(self._claim)
         holder = first
         while holder is not None:
-            unseen = life_of(holder.process, self._observer.process) is Life.UNKNOWN
+            unseen = life_of(holder.process, self._observer.process) is ProcessIdentity.UNKNOWN
             if not unseen or (first is not None and holder.expires_ms != first.expires_ms):
                 raise OperatorError(
                     f"bookie {self._bookie} is registered by process {holder.pid}, which is "

@@ -35,11 +35,11 @@ from bkbox.errors import (
 from bkbox.metadata.base import RANGE_LEDGERS_MAX, MetadataStore, RegisteredBookie, Registration
 from bkbox.metadata.liveness import boottime_ms, this_process
 from bkbox.metadata.loglists import LogLists
-from bkbox.metadata.maintenance import Rests
+from bkbox.metadata.maintenance import MaintenanceWindows
 from bkbox.metadata.sqlite import loglists, maintenance, registration, underreplication, watch
 from bkbox.metadata.sqlite.database import Database, create_file
 from bkbox.metadata.sqlite.loglists import SqliteLogLists
-from bkbox.metadata.sqlite.maintenance import SqliteRests
+from bkbox.metadata.sqlite.maintenance import SqliteMaintenanceWindows
 from bkbox.metadata.sqlite.registration import Observer, SqliteRegistration
 from bkbox.metadata.sqlite.underreplication import SqliteUnderReplication
 from bkbox.metadata.underreplication import UnderReplication
@@ -254,8 +254,8 @@ class SqliteStore(MetadataStore):
         return self._under_replication
 
     @property
-    def rests(self) -> Rests:
-        return SqliteRests(self._database)
+    def rests(self) -> MaintenanceWindows:
+        return SqliteMaintenanceWindows(self._database)
 
     @property
     def logs(self) -> LogLists:

@@ -64,7 +64,7 @@ class Watch:
         self.fired = fired or asyncio.Event()
 
 
-class _Place(NamedTuple):
+class _SessionState(NamedTuple):
     """What can be watched: the data (and existence) of a znode, or its children."""
 
     path: str
@@ -92,7 +92,7 @@ class Connection:
         self._connected = asyncio.Event()
         self._disconnected = asyncio.Event()
         self._unanswered: set[asyncio.Future[Any]] = set()
-        self._watches: defaultdict[_Place, set[Watch]] = defaultdict(set)
+        self._watches: defaultdict[_SessionState, set[Watch]] = defaultdict(set)
         # Starting anew and stopping block, and come one after the other.
         self._thread = ThreadPoolExecutor(1, "bkbox-zookeeper")
         self._handler = CuttableHandler()
@@ -172,13 +172,13 @@ class Connection:
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
         """Raises NoNodeError; the watch is then not set."""
-        hook = self._hook(_Place(path, False), watch)
+        hook = self._hook(_SessionState(path, False), watch)
         data, stat = await self._read(path, lambda: self._client.get_async(path, hook))
         return _node(data, stat)
 
     async def exists(self, path: str, watch: Watch | None = None) -> Node | None:
         """The znode without its data. The watch is set in either case."""
-        hook = self._hook(_Place(path, False), watch)
+        hook = self._hook(_SessionState(path, False), watch)
         stat = await self._read(path, lambda: self._client.exists_async(path, hook))
         return None if stat is None else _node(b"", stat)
 
@@ -193,7 +193,7 @@ class Connection:
 
     async def children(self, path: str, watch: Watch | None = None) -> tuple[list[str], Node]:
         """Names of the children, sorted, and the znode without its data. Raises NoNodeError."""
-        hook = self._hook(_Place(path, True), watch)
+        hook = self._hook(_SessionState(path, True), watch)
         names, stat = await self._read(
             path, lambda: self._client.get_children_async(path, hook, include_data=True)
         )
@@ -259,7 +259,7 @@ class Connection:
                 del self._watches[place]
                 self._remove_watches(place)
 
-    def _hook(self, place: _Place, watch: Watch | None) -> Callable[[Any], None] | None:
+    def _hook(self, place: _SessionState, watch: Watch | None) -> Callable[[Any], None] | None:
         """What kazoo calls; noted before the request is sent, since the event may come before its
         answer is seen here."""
         if watch is None:
@@ -267,7 +267,7 @@ class Connection:
         self._watches[place].add(watch)
         return self._on_event
 
-    def _remove_watches(self, place: _Place) -> None:
+    def _remove_watches(self, place: _SessionState) -> None:
         kept = self._client._child_watchers if place.of_children else self._client._data_watchers
         kept.pop(place.path, None)
         if self.connected:
@@ -279,9 +279,9 @@ class Connection:
         if event_type == EventType.NONE or path is None:
             self._fire_all()
             return
-        places = [_Place(path, False)] if event_type != EventType.CHILD else []
+        places = [_SessionState(path, False)] if event_type != EventType.CHILD else []
         if event_type in (EventType.CHILD, EventType.DELETED):
-            places.append(_Place(path, True))
+            places.append(_SessionState(path, True))
         for place in places:
             for watch in self._watches.pop(place, ()):
                 watch.fired.set()

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from bkbox.base.ids import BookieId, bookie_id
 from bkbox.errors import EncodingError, InvalidIdError, MetadataError
-from bkbox.metadata.maintenance import Rest, Rests, decode, encode
+from bkbox.metadata.maintenance import MaintenanceWindow, MaintenanceWindows, decode, encode
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.connection import Connection
 from bkbox.metadata.zookeeper.nodes import NodeExistsError, NoNodeError
 
 
-class ZooKeeperRests(Rests):
+class ZooKeeperMaintenanceWindows(MaintenanceWindows):
     """See Rests."""
 
     def __init__(self, zk: Connection, root: str, java: UnderReplication) -> None:
@@ -23,8 +23,8 @@ class ZooKeeperRests(Rests):
         self._root = root
         self._folder = f"{root}/underreplication/resting"
 
-    async def all(self) -> dict[BookieId, Rest]:
-        found: dict[BookieId, Rest] = {}
+    async def all(self) -> dict[BookieId, MaintenanceWindow]:
+        found: dict[BookieId, MaintenanceWindow] = {}
         async with self._zk.deadline():
             try:
                 names, _ = await self._zk.children(self._folder)
@@ -39,7 +39,7 @@ class ZooKeeperRests(Rests):
                         raise MetadataError(f"znode {self._folder}/{name}: {error}") from error
         return found
 
-    async def put(self, bookie: BookieId, rest: Rest) -> None:
+    async def put(self, bookie: BookieId, rest: MaintenanceWindow) -> None:
         path, data = f"{self._folder}/{bookie}", encode(rest)
         async with self._zk.deadline():
             while True:

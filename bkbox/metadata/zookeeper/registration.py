@@ -28,7 +28,7 @@ from bkbox.errors import (
     OperatorError,
 )
 from bkbox.metadata.base import Registration
-from bkbox.metadata.liveness import Life, Process, life_of
+from bkbox.metadata.liveness import Process, ProcessIdentity, life_of
 from bkbox.metadata.zookeeper import writes
 from bkbox.metadata.zookeeper.bookies import available_path
 from bkbox.metadata.zookeeper.connection import Connection, Watch, first_of
@@ -46,7 +46,7 @@ LEAVE_TIMEOUT_S = 2.0
 _log = logging.getLogger(__name__)
 
 
-class Holder(NamedTuple):
+class ZnodeOwner(NamedTuple):
     """Who else has the bookie's znode."""
 
     path: str
@@ -148,7 +148,7 @@ class ZooKeeperRegistration(Registration):
 
     async def _keep(self) -> None:
         watch = Watch(self._wake)
-        reported: Holder | None = None
+        reported: ZnodeOwner | None = None
         try:
             while True:
                 self._wake.clear()
@@ -182,11 +182,11 @@ class ZooKeeperRegistration(Registration):
         if self._absent_since is None:
             self._absent_since = asyncio.get_running_loop().time()
 
-    async def _claim_in_time(self, watch: Watch) -> Holder | None:
+    async def _claim_in_time(self, watch: Watch) -> ZnodeOwner | None:
         async with self._zk.deadline():
             return await self._claim(watch)
 
-    async def _claim(self, watch: Watch) -> Holder | None:
+    async def _claim(self, watch: Watch) -> ZnodeOwner | None:
         """Make the tree what it should be; or return who is in the way, with the watch on him."""
         while True:
             wanted, other = self._paths()
@@ -196,7 +196,7 @@ class ZooKeeperRegistration(Registration):
             for path, node in ((wanted, here), (other, there)):
                 if node is None or node.owner == session:
                     continue
-                holder = Holder(path, node.owner, process_of(self._bookie, node.data))
+                holder = ZnodeOwner(path, node.owner, process_of(self._bookie, node.data))
                 if not self._is_stale(holder):
                     return holder
                 _log.info("bookie %s takes its znode over from %s", self._bookie, holder)
@@ -226,16 +226,16 @@ class ZooKeeperRegistration(Registration):
             available_path(self._root, self._bookie, read_only=not self._read_only),
         )
 
-    def _is_stale(self, holder: Holder) -> bool:
-        return holder.session in self._sessions or self._life(holder) is Life.DEAD
+    def _is_stale(self, holder: ZnodeOwner) -> bool:
+        return holder.session in self._sessions or self._life(holder) is ProcessIdentity.DEAD
 
-    def _is_seen_alive(self, holder: Holder) -> bool:
-        return holder.process != self._process and self._life(holder) is Life.ALIVE
+    def _is_seen_alive(self, holder: ZnodeOwner) -> bool:
+        return holder.process != self._process and self._life(holder) is ProcessIdentity.ALIVE
 
-    def _life(self, holder: Holder) -> Life:
+    def _life(self, holder: ZnodeOwner) -> ProcessIdentity:
         """Of another boot nothing is known: it may be another host."""
         if holder.process is None or holder.process.boot_id != self._process.boot_id:
-            return Life.UNKNOWN
+            return ProcessIdentity.UNKNOWN
         return life_of(holder.process, self._process)
 
 

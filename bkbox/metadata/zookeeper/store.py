@@ -16,7 +16,7 @@ from bkbox.errors import NoSuchLedgerError
 from bkbox.metadata.base import MetadataStore, RegisteredBookie, Registration
 from bkbox.metadata.liveness import this_process
 from bkbox.metadata.loglists import LogLists
-from bkbox.metadata.maintenance import Rests
+from bkbox.metadata.maintenance import MaintenanceWindows
 from bkbox.metadata.underreplication import UnderReplication
 from bkbox.metadata.versioned import Versioned
 from bkbox.metadata.zookeeper import bookies, cluster
@@ -25,7 +25,7 @@ from bkbox.metadata.zookeeper.cookies import DISK_RECORDS, Cookies
 from bkbox.metadata.zookeeper.ids import LedgerIds
 from bkbox.metadata.zookeeper.ledgers import Ledgers
 from bkbox.metadata.zookeeper.loglists import ZooKeeperLogLists
-from bkbox.metadata.zookeeper.maintenance import ZooKeeperRests
+from bkbox.metadata.zookeeper.maintenance import ZooKeeperMaintenanceWindows
 from bkbox.metadata.zookeeper.registration import ZooKeeperRegistration
 from bkbox.metadata.zookeeper.underreplication import ZooKeeperUnderReplication
 from bkbox.metadata.zookeeper.watches import follow
@@ -129,8 +129,8 @@ class ZooKeeperStore(MetadataStore):
         return self._under_replication
 
     @property
-    def rests(self) -> Rests:
-        return ZooKeeperRests(self._zk, self._root, self._under_replication)
+    def rests(self) -> MaintenanceWindows:
+        return ZooKeeperMaintenanceWindows(self._zk, self._root, self._under_replication)
 
     @property
     def logs(self) -> LogLists:

@@ -34,7 +34,7 @@ from bkbox.metadata.zookeeper.nodes import (
 )
 
 
-class Session(Protocol):
+class CertainWriter(Protocol):
     """What writes need of a connection. Each ``try_`` is one attempt: it waits for a connection and
     raises LostReplyError if that breaks before the answer."""
 
@@ -54,7 +54,7 @@ _ANY_VERSION = -1
 
 
 async def create(
-    zk: Session,
+    zk: CertainWriter,
     path: str,
     data: bytes = b"",
     *,
@@ -85,7 +85,7 @@ async def create(
             raise
 
 
-async def set_data(zk: Session, path: str, data: bytes, version: int | None) -> Node:
+async def set_data(zk: CertainWriter, path: str, data: bytes, version: int | None) -> Node:
     """Replace this version, or whatever is there (None). Raises BadVersionError, NoNodeError."""
     if version is not None and version < 0:
         raise BadVersionError(f"the znode {path} cannot be at version {version}")
@@ -104,7 +104,7 @@ async def set_data(zk: Session, path: str, data: bytes, version: int | None) -> 
             raise
 
 
-async def delete(zk: Session, path: str, seen: Node | None = None) -> None:
+async def delete(zk: CertainWriter, path: str, seen: Node | None = None) -> None:
     """Delete the znode that was seen, or whatever is there; what is not there counts as deleted.
 
     Raises BadVersionError (it is not the one that was seen), NotEmptyError.
@@ -121,7 +121,7 @@ async def delete(zk: Session, path: str, seen: Node | None = None) -> None:
             return
 
 
-async def _must_be(zk: Session, path: str, seen: Node) -> None:
+async def _must_be(zk: CertainWriter, path: str, seen: Node) -> None:
     """Repeating a deletion must not hit a new znode, which has the same version as a new one had."""
     try:
         found = await zk.get(path)
@@ -135,7 +135,7 @@ async def _must_be(zk: Session, path: str, seen: Node) -> None:
 
 
 async def create_branch(
-    zk: Session,
+    zk: CertainWriter,
     root: str,
     path: str,
     data: bytes = b"",
@@ -157,7 +157,7 @@ async def create_branch(
             await ensure_branch(zk, root, parent)
 
 
-async def ensure_branch(zk: Session, root: str, path: str) -> None:
+async def ensure_branch(zk: CertainWriter, root: str, path: str) -> None:
     """Create an empty znode and its parents below ``root`` unless it is there."""
     try:
         await create_branch(zk, root, path)
@@ -165,7 +165,7 @@ async def ensure_branch(zk: Session, root: str, path: str) -> None:
         return
 
 
-async def delete_empty_parents(zk: Session, root: str, path: str) -> None:
+async def delete_empty_parents(zk: CertainWriter, root: str, path: str) -> None:
     """Delete the parents of ``path`` upwards, as long as they are empty, but never ``root``."""
     parent = path.rpartition("/")[0]
     while parent != root:

@@ -19,15 +19,15 @@ from dataclasses import dataclass, field
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.base.words import counted
 from bkbox.client.connection.pool import BookiePool
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.protocol.events import NoAnswer, describe
 from bkbox.protocol.repair import peers
 from bkbox.repair.copy.byte_semaphore import ByteWindow
 from bkbox.repair.copy.entry_batches import (
     BATCH_BYTES,
     FIRST_ENTRIES,
-    Packer,
-    Run,
+    AddBatchBuilder,
+    EntryBatch,
     batch_bytes,
     batch_entries,
     in_turns,
@@ -64,7 +64,7 @@ class Copier:
         me: BookieId,
         pool: BookiePool,
         metadata: LedgerMetadata,
-        work: Work,
+        work: JobContext,
         at_once: int,
         window: ByteWindow,
     ) -> None:
@@ -72,7 +72,7 @@ class Copier:
         self._me = me
         self._pool = pool
         self._metadata = metadata
-        self._packer = Packer(metadata, pool)
+        self._packer = AddBatchBuilder(metadata, pool)
         self._work = work
         self._at_once = at_once
         self._window = window
@@ -162,7 +162,7 @@ class Copier:
                 await self._store(found, result)
                 entries = entries[len(found.entries) :]
 
-    async def _batch(self, entries: range) -> Run | None:
+    async def _batch(self, entries: range) -> EntryBatch | None:
         """Read a batch from the first peer that returns any of it; None where none does."""
         for peer in self._order(entries.start):
             if peer in self._without_batches | self._mute:
@@ -210,7 +210,7 @@ class Copier:
     def _order(self, entry: int) -> list[BookieId]:
         return sorted(peers(self._metadata, entry, self._me), key=self._mute.__contains__)
 
-    async def _store(self, run: Run, result: CopyResult) -> None:
+    async def _store(self, run: EntryBatch, result: CopyResult) -> None:
         self._largest = max(run.largest, self._largest) if self._was_seen else run.largest
         self._was_seen = True
         async for part in in_turns(run, self._work, disk=1, network=1):

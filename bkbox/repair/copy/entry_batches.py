@@ -18,7 +18,7 @@ from bkbox.client.connection.adds import AddFrames, OnAnswer
 from bkbox.client.connection.pool import ADD_FRAME_OVERHEAD_BYTES, Add, BookiePool
 from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT
 from bkbox.errors import DigestError, MetadataError
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.protocol.events import Answer
 from bkbox.repair.copy import entry_relay
 from bkbox.wire import v2
@@ -41,7 +41,7 @@ _RECOVERY = v2.FLAG_RECOVERY_ADD | v2.FLAG_HIGH_PRIORITY
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class EntryBatch:
     """Ascending entries with the adds to send for them: ``frames``, or else ``adds``. ``size``: their bytes."""
 
     entries: Sequence[int]
@@ -50,18 +50,20 @@ class Run:
     frames: AddFrames | None
     adds: Sequence[Add] = ()
 
-    def part(self, start: int, stop: int) -> Run:
+    def part(self, start: int, stop: int) -> EntryBatch:
         """The entries from position ``start`` to before ``stop``, at least one; not for a run that is itself a part."""
         if stop - start == len(self.entries):
             return self
         entries = self.entries[start:stop]
         if self.frames is None:
             adds = self.adds[start:stop]
-            return Run(entries, sum(len(add.entry) for add in adds), self.largest, None, adds)
+            return EntryBatch(
+                entries, sum(len(add.entry) for add in adds), self.largest, None, adds
+            )
         frames = self.frames.of(entries)
         overhead = ADD_FRAME_OVERHEAD_BYTES["v2"] * len(entries)
         size = frames.offsets[-1] - frames.offsets[0] - overhead
-        return Run(entries, size, self.largest, frames)
+        return EntryBatch(entries, size, self.largest, frames)
 
     def send(self, pool: BookiePool, target: BookieId, on_answer: OnAnswer) -> None:
         if self.frames is not None:
@@ -70,7 +72,7 @@ class Run:
             pool.add_packaged(target, self.adds, on_answer)
 
 
-class Packer:
+class AddBatchBuilder:
     """Checks entries of one ledger and builds runs from them."""
 
     def __init__(self, metadata: LedgerMetadata, pool: BookiePool) -> None:
@@ -94,7 +96,7 @@ class Packer:
             return False
         return True
 
-    def of_batch(self, body: bytes, entries: range) -> Run | None:
+    def of_batch(self, body: bytes, entries: range) -> EntryBatch | None:
         """The entries of a batch read's response, up to the first that is not right; None if there are none."""
         count = self._count_right(body, entries)
         if not count:
@@ -107,7 +109,9 @@ class Packer:
         largest = max(offsets[at + 1] - offsets[at] for at in range(count)) - overhead
         size = len(frames) - overhead * count
         if self._as_frames:
-            return Run(taken, size, largest, AddFrames(self._ledger, frames, offsets, taken, taken))
+            return EntryBatch(
+                taken, size, largest, AddFrames(self._ledger, frames, offsets, taken, taken)
+            )
         view = memoryview(frames)
         return self.of_entries(
             taken, [view[offsets[at] + overhead : offsets[at + 1]] for at in range(count)]
@@ -121,29 +125,31 @@ class Packer:
             body, at, self._ledger, entries.start, len(entries), digests.digest_size
         )
 
-    def of_entries(self, entries: Sequence[int], found: Sequence[memoryview | bytes]) -> Run:
+    def of_entries(self, entries: Sequence[int], found: Sequence[memoryview | bytes]) -> EntryBatch:
         """A run of entries that were read one by one and are right."""
         adds = [
             Add(self._ledger, entry, self._key, data, recovery=True, synced=self._synced)
             for entry, data in zip(entries, found, strict=True)
         ]
         sizes = list(map(len, found))
-        return Run(entries, sum(sizes), max(sizes), None, adds)
+        return EntryBatch(entries, sum(sizes), max(sizes), None, adds)
 
 
-def batch_bytes(work: Work) -> int:
+def batch_bytes(work: JobContext) -> int:
     """Bytes to request from a bookie at once: no more than the present rate gives in a second."""
     allowance = work.allowance()
     return BATCH_BYTES if allowance is None else min(allowance, BATCH_BYTES)
 
 
-def batch_entries(work: Work, largest: int, most: int) -> int:
+def batch_entries(work: JobContext, largest: int, most: int) -> int:
     """The same in entries, at most ``most`` and at least one; ``largest``: upper bound on an entry's bytes."""
     allowance = work.allowance()
     return most if allowance is None else max(1, min(most, allowance // largest))
 
 
-async def in_turns(run: Run, work: Work, *, disk: int, network: int) -> AsyncIterator[Run]:
+async def in_turns(
+    run: EntryBatch, work: JobContext, *, disk: int, network: int
+) -> AsyncIterator[EntryBatch]:
     """The parts of a run, each when it may be sent; ``disk`` and ``network``: how many times its bytes pass each.
     Raises JobCancelledError.
     """
@@ -157,7 +163,7 @@ async def in_turns(run: Run, work: Work, *, disk: int, network: int) -> AsyncIte
         done += given
 
 
-async def store(pool: BookiePool, target: BookieId, run: Run) -> dict[int, Answer]:
+async def store(pool: BookiePool, target: BookieId, run: EntryBatch) -> dict[int, Answer]:
     """Write a run to a bookie; returns its responses for the entries that it did not store. An overloaded bookie is
     given some time.
     """
@@ -170,7 +176,7 @@ async def store(pool: BookiePool, target: BookieId, run: Run) -> dict[int, Answe
     return refused
 
 
-async def _send(pool: BookiePool, target: BookieId, run: Run) -> dict[int, Answer]:
+async def _send(pool: BookiePool, target: BookieId, run: EntryBatch) -> dict[int, Answer]:
     done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
     left = len(run.entries)
     refused: dict[int, Answer] = {}

@@ -18,15 +18,15 @@ from bkbox.base.ids import BookieId, EntryId
 from bkbox.base.words import counted
 from bkbox.client.connection.pool import BookiePool
 from bkbox.errors import AddFailedError, NoSuchEntryError, UnknownEntryError
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.protocol.events import Answer, NoAnswer, describe
 from bkbox.protocol.rereplication import FragmentRepair, Transfer, sources, transfers
 from bkbox.repair.copy.byte_semaphore import ByteWindow
 from bkbox.repair.copy.entry_batches import (
     BATCH_BYTES,
     FIRST_ENTRIES,
-    Packer,
-    Run,
+    AddBatchBuilder,
+    EntryBatch,
     batch_bytes,
     batch_entries,
     in_turns,
@@ -57,7 +57,7 @@ class Sources:
         """Raises MetadataError for metadata without digest type or password: nothing could be checked."""
         self.ledger = metadata.ledger_id
         self.write_quorum = metadata.write_quorum
-        self._packer = Packer(metadata, pool)
+        self._packer = AddBatchBuilder(metadata, pool)
         self._pool = pool
         self._registered = registered
         self._distances = distances
@@ -79,7 +79,9 @@ class Sources:
             ),
         )
 
-    async def read_run(self, candidates: Sequence[BookieId], entries: range, size: int) -> Run:
+    async def read_run(
+        self, candidates: Sequence[BookieId], entries: range, size: int
+    ) -> EntryBatch:
         """Read the first entry of a run, and as many after it as come with it in ``size`` bytes; for ledgers where
         every bookie holds every entry.
 
@@ -96,7 +98,7 @@ class Sources:
         first = await self._read(candidates, EntryId(entries.start))
         return self._packer.of_entries(entries[:1], [first])
 
-    async def read_each(self, candidates: Mapping[int, Sequence[BookieId]]) -> Run:
+    async def read_each(self, candidates: Mapping[int, Sequence[BookieId]]) -> EntryBatch:
         """Read all of these entries, each from its candidates. Raises as ``read_run``."""
         asked = [
             self._pool.read(bookies[0], self.ledger, entry, None) if bookies else None
@@ -110,7 +112,7 @@ class Sources:
             found.append(data)
         return self._packer.of_entries(list(candidates), found)
 
-    async def _batch(self, bookie: BookieId, entries: range, size: int) -> Run | None:
+    async def _batch(self, bookie: BookieId, entries: range, size: int) -> EntryBatch | None:
         reply = await self._pool.read_batch(bookie, self.ledger, entries.start, len(entries), size)
         if reply.answer in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST):
             self._without_batches.add(bookie)  # treated as one that does not know batch reads
@@ -148,7 +150,7 @@ class FragmentCopier:
         pool: BookiePool,
         given: Sources,
         repair: FragmentRepair,
-        work: Work,
+        work: JobContext,
         window: ByteWindow,
     ) -> None:
         self._pool = pool
@@ -208,7 +210,7 @@ class FragmentCopier:
         most = _RUN_ENTRIES if self._has_begun else FIRST_ENTRIES
         return batch_entries(self._work, self._largest, most)
 
-    async def _one(self, group: Group) -> None:
+    async def _one(self, group: CopyGroup) -> None:
         if isinstance(group.entries, range):
             await self._copy_run(group.entries, group.targets)
         else:
@@ -226,7 +228,7 @@ class FragmentCopier:
         candidates = {entry: order(self._repair, entry, targets) for entry in entries}
         await self._store(await self._sources.read_each(candidates), targets)
 
-    async def _store(self, run: Run, targets: Sequence[BookieId]) -> None:
+    async def _store(self, run: EntryBatch, targets: Sequence[BookieId]) -> None:
         self._largest = max(run.largest, self._largest) if self._was_seen else run.largest
         self._was_seen = True
         async for part in in_turns(run, self._work, disk=0, network=1 + len(targets)):
@@ -234,7 +236,7 @@ class FragmentCopier:
             copies = len(targets)
             self._work.did(entries=len(part.entries) * copies, size=part.size * copies)
 
-    async def _store_at(self, target: BookieId, run: Run) -> None:
+    async def _store_at(self, target: BookieId, run: EntryBatch) -> None:
         refused = await store(self._pool, target, run)
         if refused:
             first, answer = min(refused.items())
@@ -245,26 +247,26 @@ class FragmentCopier:
             )
 
 
-class Group(NamedTuple):
+class CopyGroup(NamedTuple):
     """Entries that go to the same bookies together: a run, or scattered ones, ascending."""
 
     entries: range | list[int]
     targets: tuple[BookieId, ...]
 
 
-def grouped(given: Iterable[Transfer], most: Callable[[], int]) -> Iterator[Group]:
+def grouped(given: Iterable[Transfer], most: Callable[[], int]) -> Iterator[CopyGroup]:
     """Cut long runs, and combine single entries for the same bookies. ``most``: how many may go together now."""
     waiting: dict[tuple[BookieId, ...], list[int]] = {}
     for entries, targets in given:
         if len(entries) > 1:
             while entries:
                 count = most()
-                yield Group(entries[:count], targets)
+                yield CopyGroup(entries[:count], targets)
                 entries = entries[count:]
             continue
         group = waiting.setdefault(targets, [])
         group.append(entries.start)
         if len(group) >= min(most(), _GROUP_ENTRIES):
-            yield Group(waiting.pop(targets), targets)
+            yield CopyGroup(waiting.pop(targets), targets)
     for targets, group in waiting.items():
-        yield Group(group, targets)
+        yield CopyGroup(group, targets)

@@ -11,9 +11,9 @@ import logging
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
-from bkbox.repair.limbo.limbo_repair import Runner
+from bkbox.repair.limbo.limbo_repair import LimboRepair
 
 log = logging.getLogger(__name__)
 
@@ -21,9 +21,11 @@ _LOOK_EVERY_S = 0.5
 _COUNT_EVERY_LOOKS = 4
 
 
-async def repair_limbo(work: Work, environment: Environment, _arguments: dict[str, str]) -> None:
+async def repair_limbo(
+    work: JobContext, environment: Environment, _arguments: dict[str, str]
+) -> None:
     """Returns when no disk has a ledger in limbo."""
-    runner = Runner(environment, work)
+    runner = LimboRepair(environment, work)
     served: dict[str, AsyncChannel] = {}
     work.say("recovering and refilling the ledgers in limbo")
     try:
@@ -52,7 +54,7 @@ async def repair_limbo(work: Work, environment: Environment, _arguments: dict[st
         await runner.close()
 
 
-async def _serve(runner: Runner, disk: AsyncChannel) -> bool:
+async def _serve(runner: LimboRepair, disk: AsyncChannel) -> bool:
     if disk.closed:
         return False
     try:

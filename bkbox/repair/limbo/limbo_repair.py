@@ -31,7 +31,7 @@ from bkbox.base.words import counted
 from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.protocol import repair as plan
 from bkbox.repair.context import Environment
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
@@ -57,10 +57,10 @@ _COPY_ADVICE = (
 )
 
 
-class Runner:
+class LimboRepair:
     """Repairs the ledgers of the disks that it is given; retries until they are out of limbo."""
 
-    def __init__(self, environment: Environment, work: Work) -> None:
+    def __init__(self, environment: Environment, work: JobContext) -> None:
         self._me = environment.me
         self._order = environment.order
         self._store = environment.store
@@ -159,7 +159,7 @@ class Runner:
             found = await disk.call(messages.GetLedger(ledger=ledger))
         except BkboxError:
             return False
-        assert isinstance(found, messages.LedgerIs)
+        assert isinstance(found, messages.LedgerInfo)
         return not (found.known and found.limbo)
 
     async def _repair(self, disk: AsyncChannel, ledger: LedgerId) -> tuple[str, str] | None:

@@ -12,7 +12,7 @@ import asyncio
 from bkbox.base.ids import LedgerId, ledger_id
 from bkbox.client.client import Client
 from bkbox.errors import BkboxError, RecoveryAbortedError
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.repair.cancellable_wait import rest
 from bkbox.repair.context import Environment
 from bkbox.repair.rate_limits import retry_wait_s
@@ -20,7 +20,7 @@ from bkbox.repair.rate_limits import retry_wait_s
 _ADVICE = "wait until more bookies of its ensemble are up and out of limbo; recovery is tried again by itself"
 
 
-async def recover(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
+async def recover(work: JobContext, environment: Environment, arguments: dict[str, str]) -> None:
     """Recover one ledger. ``ledger``: its id. Raises NoSuchLedgerError, MetadataError, JobCancelledError."""
     ledger, order, tries = ledger_id(arguments["ledger"]), environment.order, 0
     work.expect(ledgers=1)

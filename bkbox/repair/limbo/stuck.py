@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
-from bkbox.client.ledger.force_close import Ender
-from bkbox.client.ledger.ledger_inspection import Survey
+from bkbox.client.ledger.force_close import ForceClose
+from bkbox.client.ledger.ledger_inspection import LedgerInspection
 from bkbox.errors import MetadataError, MetadataUnavailableError, NoSuchLedgerError
 from bkbox.protocol.diagnosis import Diagnosis
 from bkbox.protocol.force_close_plan import Ending
@@ -26,9 +26,9 @@ _LEDGERS_AT_ONCE = 8
 class StuckLedger:
     """A ledger that only an operator can end, and the consequences of that."""
 
-    ender: Ender
+    ender: ForceClose
     plan: Ending
-    survey: Survey
+    survey: LedgerInspection
 
 
 @dataclass(frozen=True, slots=True)

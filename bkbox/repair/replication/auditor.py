@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import MetadataError, NoSuchLedgerError
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore, RegisteredBookie
 from bkbox.metadata.maintenance import end_those_over, resting
 from bkbox.metadata.underreplication import Candidacy, RecoveryDelay
@@ -36,7 +36,7 @@ from bkbox.protocol.audit import audit
 from bkbox.repair.bounded_gather import in_parallel
 from bkbox.repair.cancellable_wait import rest
 from bkbox.repair.context import Environment
-from bkbox.repair.replication.entry_inventory import Holdings
+from bkbox.repair.replication.entry_inventory import EntryInventory
 from bkbox.repair.replication.lost_bookie_tracker import LostBookies
 from bkbox.wire.metadata.ledger import LedgerMetadata
 
@@ -64,7 +64,7 @@ class Auditor:
 
     def __init__(
         self,
-        work: Work,
+        work: JobContext,
         store: MetadataStore,
         client: Client,
         settings: AuditorSettings,
@@ -82,7 +82,7 @@ class Auditor:
         self._rng = rng
         self._wall_ms = wall_ms
         self._now_s = monotonic_s
-        self._holdings = Holdings(client.pool)
+        self._holdings = EntryInventory(client.pool)
 
     async def run(self) -> None:
         """Stand for election, serve, and repeat, for ever. Raises JobCancelledError."""
@@ -246,7 +246,9 @@ class Auditor:
         self._work.count("ledgers_marked")
 
 
-async def watch_over(work: Work, environment: Environment, _arguments: dict[str, str]) -> None:
+async def watch_over(
+    work: JobContext, environment: Environment, _arguments: dict[str, str]
+) -> None:
     """The job: runs for as long as the bookie runs and takes part in autorecovery."""
     order = environment.order
     if not order.autorecovery:

@@ -33,7 +33,7 @@ _NOT_ASKED_AGAIN_S = 600.0
 """Seconds for which a bookie that gives no lists is not asked for one."""
 
 
-class Holdings:
+class EntryInventory:
     """The entries that the bookies of a cluster have."""
 
     def __init__(self, pool: BookiePool) -> None:

@@ -32,7 +32,7 @@ from bkbox.errors import (
     UnknownEntryError,
     VersionConflictError,
 )
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.maintenance import resting
 from bkbox.metadata.versioned import Versioned
@@ -45,7 +45,7 @@ from bkbox.protocol.rereplication import (
 )
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
 from bkbox.repair.copy.transfer import FragmentCopier, Sources
-from bkbox.repair.replication.entry_inventory import Holdings
+from bkbox.repair.replication.entry_inventory import EntryInventory
 from bkbox.wire.metadata.ledger import LedgerMetadata
 
 log = logging.getLogger(__name__)
@@ -64,7 +64,7 @@ class Cluster:
     drained: frozenset[BookieId] = frozenset()
 
 
-class Replicator:
+class LedgerReplicator:
     """``me``: the bookie beside which this runs, if any: bookies near it are read first. ``holdings``: the source of
     the bookies' entry lists, where it is not the default.
     """
@@ -77,7 +77,7 @@ class Replicator:
         grace_s: float,
         wall_ms: Callable[[], int],
         monotonic_s: Callable[[], float],
-        holdings: Holdings | None = None,
+        holdings: EntryInventory | None = None,
     ) -> None:
         self._store = store
         self._client = client
@@ -85,7 +85,7 @@ class Replicator:
         self._grace_s = grace_s
         self._wall_ms = wall_ms
         self._now_s = monotonic_s
-        self._holdings = holdings or Holdings(client.pool)
+        self._holdings = holdings or EntryInventory(client.pool)
         self._window = ByteWindow(WINDOW_BYTES)
         self._left_to_writer: dict[LedgerId, float] = {}
 
@@ -93,7 +93,7 @@ class Replicator:
         self,
         ledger: LedgerId,
         marked: Collection[str],
-        work: Work,
+        work: JobContext,
         drained: frozenset[BookieId] = frozenset(),
     ) -> None:
         """Returns when the ledger is fully replicated or was deleted. ``marked``: bookies that its mark names; one of
@@ -140,7 +140,7 @@ class Replicator:
         said = await self._holdings.ask(metadata, cluster.there - cluster.drained)
         return audit(metadata, said)
 
-    async def _recover(self, ledger: LedgerId, work: Work) -> None:
+    async def _recover(self, ledger: LedgerId, work: JobContext) -> None:
         since_s = self._left_to_writer.setdefault(ledger, self._now_s())
         left_s = since_s + self._grace_s - self._now_s()
         if left_s > 0:
@@ -156,7 +156,7 @@ class Replicator:
         found: Versioned[LedgerMetadata],
         wanted: list[FragmentRepair],
         cluster: Cluster,
-        work: Work,
+        work: JobContext,
     ) -> set[BookieId]:
         """Carry out the findings; returns the bookies that were given entries, once the metadata names them."""
         metadata = found.value

@@ -30,7 +30,7 @@ from bkbox.errors import (
     NotEnoughBookiesError,
 )
 from bkbox.ipc.messages import OpenRepair
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.underreplication import Task
 from bkbox.protocol.audit import live_copies
@@ -38,8 +38,8 @@ from bkbox.repair.bounded_gather import in_parallel
 from bkbox.repair.cancellable_wait import rest
 from bkbox.repair.context import Environment
 from bkbox.repair.operator_hints import advice_for
-from bkbox.repair.replication.ledger_replicator import Replicator
-from bkbox.repair.replication.retry_schedule import Waits
+from bkbox.repair.replication.ledger_replicator import LedgerReplicator
+from bkbox.repair.replication.retry_schedule import RetrySchedule
 
 log = logging.getLogger(__name__)
 
@@ -67,7 +67,7 @@ class ReplicationWorker:
 
     def __init__(
         self,
-        work: Work,
+        work: JobContext,
         store: MetadataStore,
         client: Client,
         settings: ReplicationSettings,
@@ -85,8 +85,10 @@ class ReplicationWorker:
         self._host = host
         self._rng = rng
         self._now_s = monotonic_s
-        self._replicator = Replicator(store, client, me, settings.grace_s, wall_ms, monotonic_s)
-        self._waits = Waits(settings.retry_initial_s, settings.retry_max_s, rng)
+        self._replicator = LedgerReplicator(
+            store, client, me, settings.grace_s, wall_ms, monotonic_s
+        )
+        self._waits = RetrySchedule(settings.retry_initial_s, settings.retry_max_s, rng)
         self._done = 0
 
     async def run(self) -> None:
@@ -246,7 +248,7 @@ def settings_of(order: OpenRepair) -> ReplicationSettings:
     )
 
 
-async def replicate(work: Work, environment: Environment, _arguments: dict[str, str]) -> None:
+async def replicate(work: JobContext, environment: Environment, _arguments: dict[str, str]) -> None:
     """The job: runs for as long as the bookie runs and takes part in autorecovery."""
     if not environment.order.autorecovery:
         return

@@ -24,7 +24,7 @@ class _Wait:
     situation: Hashable | None = None
 
 
-class Waits:
+class RetrySchedule:
     """The ledgers that wait, by id."""
 
     def __init__(self, initial_s: float, longest_s: float, rng: random.Random) -> None:

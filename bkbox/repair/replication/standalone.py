@@ -17,8 +17,8 @@ from bkbox.client.options import ClientOptions
 from bkbox.errors import JobCancelledError
 from bkbox.metadata import connect
 from bkbox.metadata.base import MetadataStore
-from bkbox.repair.job_run import RunningJob
-from bkbox.repair.rate_limits import Pacer
+from bkbox.repair.job_run import JobRun
+from bkbox.repair.rate_limits import RateLimits
 from bkbox.repair.replication.auditor import Auditor, AuditorSettings
 from bkbox.repair.replication.replication_worker import ReplicationSettings, ReplicationWorker
 
@@ -47,10 +47,10 @@ class Alone:
     client: Client
     rng: random.Random
 
-    def work(self, network_bytes_per_second: int) -> RunningJob:
+    def work(self, network_bytes_per_second: int) -> JobRun:
         """A ``Work`` with a pacer of its own (0: no bound). ``stop_on_signals`` cancels it."""
-        pacer = Pacer(0, network_bytes_per_second, METADATA_CALLS_PER_SECOND)
-        return RunningJob(os.getpid(), pacer, asyncio.Lock(), time.monotonic)
+        pacer = RateLimits(0, network_bytes_per_second, METADATA_CALLS_PER_SECOND)
+        return JobRun(os.getpid(), pacer, asyncio.Lock(), time.monotonic)
 
 
 async def in_cluster(
@@ -62,7 +62,7 @@ async def in_cluster(
         await do(Alone(store, client, rng))
 
 
-def stop_on_signals(*works: RunningJob) -> None:
+def stop_on_signals(*works: JobRun) -> None:
     """Cancel these on SIGTERM and SIGINT; each ends with its locks released."""
 
     def stop() -> None:

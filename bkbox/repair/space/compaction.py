@@ -15,7 +15,7 @@ from bkbox.base.words import counted
 from bkbox.errors import BkboxError, DiskError, DiskFullError, JobCancelledError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
 from bkbox.repair.space.refill import refill
 from bkbox.repair.space.segment_calls import (
@@ -37,7 +37,7 @@ _BATCH_SEGMENTS = 16
 _STEP_BYTES = 1 << 20
 
 
-async def compact(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
+async def compact(work: JobContext, environment: Environment, arguments: dict[str, str]) -> None:
     """Compact the disks. ``disk``: only the one with this uuid; ``garbage_ratio``: overrides the configured one."""
     ratio = float(arguments.get("garbage_ratio") or environment.order.compaction_garbage_ratio)
     failures: list[str] = []
@@ -60,7 +60,7 @@ class _Disk:
     """The compaction of one disk."""
 
     def __init__(
-        self, work: Work, environment: Environment, disk: AsyncChannel, ratio: float
+        self, work: JobContext, environment: Environment, disk: AsyncChannel, ratio: float
     ) -> None:
         self._work = work
         self._environment = environment

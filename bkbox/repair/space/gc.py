@@ -29,7 +29,7 @@ from bkbox.base.words import counted
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
 from bkbox.repair.space.compaction import compact
 from bkbox.repair.space.segment_calls import ask
@@ -63,7 +63,7 @@ class _Look:
     needed: set[int] = field(default_factory=set)
 
 
-async def collect(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
+async def collect(work: JobContext, environment: Environment, arguments: dict[str, str]) -> None:
     """Collect ledgers. ``dry_run``: only count. ``all``: check for every ledger whether this bookie is still to hold
     it. ``empty_trash``: do not wait for ``gc_trash_s``. ``compact``: free the space afterwards.
     """
@@ -87,7 +87,7 @@ async def collect(work: Work, environment: Environment, arguments: dict[str, str
         await compact(work, environment, {})
 
 
-async def _pause(work: Work, seconds: float) -> None:
+async def _pause(work: JobContext, seconds: float) -> None:
     work.say(f"looking again in {seconds:.0f} s")
     while seconds > 0:
         await work.turn()
@@ -98,7 +98,7 @@ async def _pause(work: Work, seconds: float) -> None:
 class _Run:
     """One run over all disks. Invariant: the list of local ledgers is older than every read from the metadata store."""
 
-    def __init__(self, work: Work, environment: Environment, *, everything: bool) -> None:
+    def __init__(self, work: JobContext, environment: Environment, *, everything: bool) -> None:
         self._work = work
         self._environment = environment
         self._everything = everything

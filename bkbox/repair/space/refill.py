@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.words import counted
 from bkbox.errors import MetadataError, NoSuchLedgerError
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
 from bkbox.repair.copy.copier import Copier, in_runs
@@ -24,7 +24,11 @@ _ADVICE = "bring back a bookie that holds these entries, then run `bkbox scrub r
 
 
 async def refill(
-    work: Work, environment: Environment, unreadable: Iterable[tuple[int, int]], *, named: bool
+    work: JobContext,
+    environment: Environment,
+    unreadable: Iterable[tuple[int, int]],
+    *,
+    named: bool,
 ) -> int:
     """Copy entries (ledger, id) here; returns how many could not be copied. ``named``: the index names them;
     otherwise only entries count that the metadata assigns to this bookie. Raises JobCancelledError.
@@ -52,7 +56,7 @@ async def refill(
 
 
 async def _copy(
-    work: Work, environment: Environment, metadata: LedgerMetadata, entries: list[int]
+    work: JobContext, environment: Environment, metadata: LedgerMetadata, entries: list[int]
 ) -> int:
     """Copy entries of one ledger; returns how many could not be copied."""
     ledger = int(metadata.ledger_id)

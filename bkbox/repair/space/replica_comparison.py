@@ -21,7 +21,7 @@ from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.base.words import counted
 from bkbox.client.connection.pool import Add
 from bkbox.errors import DigestError, MetadataError, NoSuchLedgerError
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.protocol.copy_agreement import agreement
 from bkbox.protocol.events import describe
 from bkbox.protocol.repair import expected_entries
@@ -64,7 +64,7 @@ class _Found:
 class Comparison:
     """Compares the ledgers of one bookie with their other copies."""
 
-    def __init__(self, work: Work, environment: Environment) -> None:
+    def __init__(self, work: JobContext, environment: Environment) -> None:
         self._work = work
         self._me = environment.me
         self._store = environment.store

@@ -15,7 +15,7 @@ from bkbox.base.words import counted
 from bkbox.errors import BkboxError, DiskError, JobCancelledError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
 from bkbox.repair.space.refill import refill
 from bkbox.repair.space.replica_comparison import Comparison
@@ -28,7 +28,7 @@ _NOTED_EVERY = 64
 """Number of ledgers compared between two records of the position."""
 
 
-async def scrub(work: Work, environment: Environment, arguments: dict[str, str]) -> None:
+async def scrub(work: JobContext, environment: Environment, arguments: dict[str, str]) -> None:
     """Scrub the disks. ``disk``: only the one with this uuid; ``restart``: from the beginning, whatever the last
     position; ``disks_only``: without the comparison.
     """
@@ -51,7 +51,9 @@ async def scrub(work: Work, environment: Environment, arguments: dict[str, str])
 class _Disk:
     """One disk's pass."""
 
-    def __init__(self, work: Work, environment: Environment, name: str, disk: AsyncChannel) -> None:
+    def __init__(
+        self, work: JobContext, environment: Environment, name: str, disk: AsyncChannel
+    ) -> None:
         self._work = work
         self._environment = environment
         self._name = name
@@ -89,7 +91,7 @@ class _Disk:
                 since_note += 1
                 if since_note == _NOTED_EVERY:
                     since_note = 0
-                    await ask(self._disk, messages.NoteCompared(ledger=ledger), messages.Done)
+                    await ask(self._disk, messages.RecordComparison(ledger=ledger), messages.Done)
             more = page.more
 
     async def _segment(self, segment: int) -> list[Region]:
@@ -123,5 +125,5 @@ class _Disk:
 
     async def _note(self, segment: int, bad: list[Region]) -> None:
         now_ms = self._environment.wall_ms()
-        call = messages.NoteScrub(segment=segment, now_ms=now_ms, bad=bad[:_NOTED_MAX])
+        call = messages.RecordScrub(segment=segment, now_ms=now_ms, bad=bad[:_NOTED_MAX])
         await ask(self._disk, call, messages.Done)

@@ -10,7 +10,7 @@ from bkbox.errors import BugError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.messages import Message
-from bkbox.jobs.context import Work
+from bkbox.jobs.context import JobContext
 
 SURVEY_STEP_BYTES = 256 << 10
 """Approximate bytes of the index that one step of a survey reads."""
@@ -36,7 +36,7 @@ async def ask(disk: AsyncChannel, call: Message, kind: type[_M]) -> _M:
 
 
 async def survey(
-    work: Work, disk: AsyncChannel, regions: Sequence[Region] = ()
+    work: JobContext, disk: AsyncChannel, regions: Sequence[Region] = ()
 ) -> list[tuple[int, int]]:
     """Have a disk scan its index; returns the entries (ledger, id) that cannot be read because they are in these
     regions or in missing segments.
@@ -54,7 +54,7 @@ async def survey(
         begin = False
 
 
-async def store_all(work: Work, disk: AsyncChannel) -> None:
+async def store_all(work: JobContext, disk: AsyncChannel) -> None:
     """Have the worker take a checkpoint that covers everything written so far."""
     begin = True
     while not (await ask(disk, messages.StoreAll(begin=begin), messages.Stored)).done:

@@ -30,7 +30,7 @@ _FORMAT = 1
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class Incarnation:
     """One run of a bookie on a disk: the kernel's boot id, when it acknowledged, an id of its own, the identity of the
     mount, and whether it marked ledgers active before it acknowledged without a sync (versions before did not).
     """
@@ -48,7 +48,7 @@ class Marker:
     a lost one.
     """
 
-    runs: tuple[Run, ...] = ()
+    runs: tuple[Incarnation, ...] = ()
     failures: tuple[str, ...] = ()
     replaced: bool = False
 
@@ -76,7 +76,7 @@ def read_marker(files: Files, disk: Path) -> Marker | None:
         if fields is None:
             return None
         runs = tuple(
-            Run(
+            Incarnation(
                 str(run["boot_id"]),
                 AckAfter(run["ack_after"]),
                 str(run["run_id"]),
@@ -91,7 +91,7 @@ def read_marker(files: Files, disk: Path) -> Marker | None:
         return Marker(failures=(f"the dirty marker cannot be read: {error}",))
 
 
-def begin_run(files: Files, disk: Path, run: Run) -> Marker | None:
+def begin_run(files: Files, disk: Path, run: Incarnation) -> Marker | None:
     """Add a run durably and return what was there before it (None = clean).
 
     Of runs that differ in their ids alone the last one stays: a bookie that never gets as far as ``settle`` may be
@@ -131,7 +131,7 @@ def mark_replaced(files: Files, disk: Path) -> None:
     _write(files, disk, replace(read_marker(files, disk) or Marker(), replaced=True))
 
 
-def settle(files: Files, disk: Path, run: Run, before: Marker | None) -> None:
+def settle(files: Files, disk: Path, run: Incarnation, before: Marker | None) -> None:
     """Phase one is durable: drop what was there ``before`` this run; its own failures, if any,
     stay.
     """
@@ -142,7 +142,7 @@ def settle(files: Files, disk: Path, run: Run, before: Marker | None) -> None:
         _write(files, disk, settled)
 
 
-def clear(files: Files, disk: Path, run: Run) -> bool:
+def clear(files: Files, disk: Path, run: Incarnation) -> bool:
     """The last act of a clean stop, once the disk holds, synced, all that was acknowledged.
 
     False, and the marker stays, where it says more than this run: unsettled earlier runs, a

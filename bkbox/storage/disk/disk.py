@@ -63,7 +63,7 @@ from bkbox.storage.entries.journal_replay import Reapply
 from bkbox.storage.entries.readahead import ReadAhead
 from bkbox.storage.files import Files, Space
 from bkbox.storage.index.index import LedgerIndex
-from bkbox.storage.index.memtable import Finder
+from bkbox.storage.index.memtable import EntryLookup
 from bkbox.storage.log.journal import Journal
 from bkbox.storage.log.records import (
     ENTRY_IDS,
@@ -451,7 +451,7 @@ class DiskStore:
             return False
 
     @property
-    def finder(self) -> Finder:
+    def finder(self) -> EntryLookup:
         """The look-up of entry locations, for bookie/read_group.py."""
         return self.index.finder
 

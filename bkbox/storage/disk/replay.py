@@ -32,7 +32,7 @@ from bkbox.storage.entries.log_indexer import LogIndexer
 from bkbox.storage.files import Files
 from bkbox.storage.index.index import LedgerIndex
 from bkbox.storage.index.stored_index import Stamp
-from bkbox.storage.log.ledger_counts import Tally
+from bkbox.storage.log.ledger_counts import LedgerCounts
 from bkbox.storage.log.scan import Region, SegmentFindings, distrust_memory
 from bkbox.storage.log.segment import FORMAT, SEGMENT_HEADER_BYTES
 from bkbox.storage.log.segment_repair import cut_segment, finish_segment, sync_segment
@@ -77,7 +77,7 @@ class _Segment:
 
     findings: SegmentFindings
     footer: int
-    tally: Tally = field(default_factory=Tally)
+    tally: LedgerCounts = field(default_factory=LedgerCounts)
     regions: list[Region] = field(default_factory=list)
     is_short: bool = False
 

@@ -22,8 +22,8 @@ from bkbox.base.limits import FOOTER_LEDGERS_MAX
 from bkbox.errors import DamagedError
 from bkbox.storage.entries.entry_reader import Range
 from bkbox.storage.files import Files
-from bkbox.storage.index.memtable import Recent
-from bkbox.storage.log.ledger_counts import Tally
+from bkbox.storage.index.memtable import Memtable
+from bkbox.storage.log.ledger_counts import LedgerCounts
 from bkbox.storage.log.log_reader import LogReader
 from bkbox.storage.log.records import (
     ENTRY_IDS,
@@ -62,7 +62,7 @@ ENTRY_LOG_DIR = "entrylog"
 class EntryBatch(RecordBatch, Protocol):
     """Entries that are appended together (bookie/add_group.py)."""
 
-    def index(self, memtable: Recent, counts: Tally, segment: int, /) -> None:
+    def index(self, memtable: Memtable, counts: LedgerCounts, segment: int, /) -> None:
         """Put what was packed last, and is in ``segment`` now, into the index, and count it for the footer."""
 
 
@@ -95,7 +95,7 @@ class EntryLog:
             files, self._directory, ENTRY_LOG_MAGIC, uuid, segment_bytes_max, now_ms
         )
         self._disk = disk
-        self._tally = Tally()
+        self._tally = LedgerCounts()
         self._footer = 0
         self.retired = _retired(files, disk)
         self.reader = LogReader(files, self._log.path_of, self._log.name_of)
@@ -134,7 +134,9 @@ class EntryLog:
         """Raises DiskFailedError once a write or a sync has failed."""
         self._log.require_healthy()
 
-    def continue_in(self, segment: int, end: int, torn_end: int, footer: int, tally: Tally) -> None:
+    def continue_in(
+        self, segment: int, end: int, torn_end: int, footer: int, tally: LedgerCounts
+    ) -> None:
         """Append to an existing segment, see SegmentLog; ``tally`` counts what came after its last footer."""
         self._log.continue_in(segment, end, torn_end)
         self._tally = tally
@@ -143,7 +145,7 @@ class EntryLog:
     def start_at(self, segment: int) -> None:
         """Set the segment that the next append creates."""
         self._log.start_at(segment)
-        self._tally = Tally()
+        self._tally = LedgerCounts()
         self._footer = 0
 
     # ---- writing ---------------------------------------------------------------
@@ -156,7 +158,7 @@ class EntryLog:
             self.seal()
         return self._log.append(parts, size)
 
-    def index(self, parts: Sequence[Part], locations: Sequence[Location], recent: Recent) -> None:
+    def index(self, parts: Sequence[Part], locations: Sequence[Location], recent: Memtable) -> None:
         """Put the entries of the last append into the index, and count them for the footer."""
         for part, (segment, offset, length) in zip(parts, locations, strict=True):
             if not isinstance(part, Record):

@@ -1,7 +1,7 @@
 cimport cython
 
 from bkbox.native cimport memory
-from bkbox.storage.index.memtable cimport Place
+from bkbox.storage.index.memtable cimport EntryLocation
 
 cdef int _BROKEN
 cdef int _FETCHED
@@ -39,7 +39,7 @@ cdef class Fetch:
     cdef long long[::1] _spare
 
     @cython.locals(index=Py_ssize_t)
-    cpdef void add(self, long long ledger, long long entry, Place place, Py_ssize_t at) noexcept
+    cpdef void add(self, long long ledger, long long entry, EntryLocation place, Py_ssize_t at) noexcept
 
     @cython.locals(done=int)
     cpdef int fetch(self, unsigned char[::1] slot, list late=*) except -1

@@ -15,7 +15,7 @@ from typing import Protocol
 
 from bkbox.errors import DiskError
 from bkbox.native import memory
-from bkbox.storage.index.memtable import Place
+from bkbox.storage.index.memtable import EntryLocation
 
 TOGETHER_MAX = 1_024
 """Entries that are fetched together."""
@@ -53,7 +53,7 @@ class Source(Protocol):
         """Fill ``room``; fewer bytes only where the segment ends."""
 
 
-class Follower(Protocol):
+class ReadaheadState(Protocol):
     """Whoever wants to know what is read, so that it is there when it is asked for: storage/entries/readahead.py."""
 
     following: bool
@@ -98,7 +98,7 @@ class Fetch:
         "waited",
     )
 
-    def __init__(self, source: Source, follower: Follower) -> None:
+    def __init__(self, source: Source, follower: ReadaheadState) -> None:
         self._source = source
         self._follower = follower
         self.count = 0
@@ -121,7 +121,7 @@ class Fetch:
         self._order = _column()
         self._spare = _column()
 
-    def add(self, ledger: int, entry: int, place: Place, at: int) -> None:
+    def add(self, ledger: int, entry: int, place: EntryLocation, at: int) -> None:
         """An entry, where its record lies, and where in the slot it has to be. There is room for one more."""
         index = self.count
         self._ledger[index] = ledger

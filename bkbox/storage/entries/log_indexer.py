@@ -8,7 +8,7 @@ from pathlib import Path
 from bkbox.storage.entries.log_scan import LogScan
 from bkbox.storage.files import Files
 from bkbox.storage.index.index import LedgerIndex
-from bkbox.storage.log.ledger_counts import Tally
+from bkbox.storage.log.ledger_counts import LedgerCounts
 from bkbox.storage.log.records import STATE_KINDS, Kind, Record, decode_ledger_id
 from bkbox.storage.log.scan import OnRecord, SegmentFindings, read_segment
 from bkbox.storage.log.segment import ScannedRecord, SegmentName
@@ -24,14 +24,14 @@ class LogIndexer:
         self._before_flush = before_flush
         self.records = 0
         self.entries = 0
-        self.tally = Tally()
+        self.tally = LedgerCounts()
         """Of the last segment: what came after its last footer."""
 
     def read(self, path: Path, name: SegmentName, start: int) -> SegmentFindings:
         """Index one segment from ``start`` on. Raises FormatVersionError, DiskError; DamagedError for a good record
         that cannot have been written.
         """
-        self.tally = Tally()
+        self.tally = LedgerCounts()
         scan = LogScan(name.seed, name.segment)
 
         def take(chunk: bytes, base: int, at: int, note: OnRecord) -> tuple[int, int]:

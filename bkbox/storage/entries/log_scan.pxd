@@ -1,8 +1,8 @@
 cimport cython
 
 from bkbox.native cimport memory
-from bkbox.storage.index.memtable cimport Recent
-from bkbox.storage.log.ledger_counts cimport Tally
+from bkbox.storage.index.memtable cimport Memtable
+from bkbox.storage.log.ledger_counts cimport LedgerCounts
 
 cdef Py_ssize_t _HEADER_BYTES
 cdef Py_ssize_t _BODY_BYTES_MAX
@@ -49,7 +49,7 @@ cdef class LogScan:
         bytes chunk,
         Py_ssize_t base,
         Py_ssize_t start,
-        Recent recent,
-        Tally tally,
+        Memtable recent,
+        LedgerCounts tally,
         object other,
     ) except -1

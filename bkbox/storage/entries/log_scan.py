@@ -11,8 +11,8 @@ from collections.abc import Callable
 
 from bkbox.base.limits import RECORD_BODY_BYTES_MAX
 from bkbox.native import memory
-from bkbox.storage.index.memtable import Recent
-from bkbox.storage.log.ledger_counts import Tally
+from bkbox.storage.index.memtable import Memtable
+from bkbox.storage.log.ledger_counts import LedgerCounts
 
 _HEADER_BYTES = 16
 _BODY_BYTES_MAX = RECORD_BODY_BYTES_MAX
@@ -62,8 +62,8 @@ class LogScan:
         chunk: bytes,
         base: int,
         start: int,
-        recent: Recent,
-        tally: Tally,
+        recent: Memtable,
+        tally: LedgerCounts,
         other: Callable[[int, int, bytes], None],
     ) -> int:
         """Take records from offset ``start`` of the segment on; ``chunk`` has its bytes from offset ``base`` on.

@@ -30,7 +30,7 @@ from bkbox.base.limits import (
     READ_AHEAD_STREAM_BYTES,
 )
 from bkbox.errors import DiskError
-from bkbox.storage.index.memtable import Finder
+from bkbox.storage.index.memtable import EntryLookup
 from bkbox.storage.index.readahead_lookup import GAP_MAX, stretch
 from bkbox.storage.log.log_reader import LogReader
 
@@ -85,7 +85,7 @@ class _Stream:
 class ReadAhead:
     """Follows the readers of one disk. A Follower of storage/entries/entry_reader.py."""
 
-    def __init__(self, finder: Finder, log: LogReader, writing: Callable[[], int]) -> None:
+    def __init__(self, finder: EntryLookup, log: LogReader, writing: Callable[[], int]) -> None:
         """``writing``: the segment that is being written."""
         self.following = False
         self.asked = 0

@@ -16,7 +16,7 @@ cdef long long _ID_MAX
 
 
 @cython.final
-cdef class Run:
+cdef class Extent:
     cdef readonly long long ledger
     cdef readonly long long first
     cdef readonly long long last
@@ -53,7 +53,7 @@ cdef unsigned int _u32(const unsigned char *data, Py_ssize_t at) noexcept
 
 
 @cython.final
-cdef class RunEncoder:
+cdef class ExtentEncoder:
     cdef readonly Py_ssize_t count
     cdef int _columns
     cdef long long _segment
@@ -70,4 +70,4 @@ cdef class RunEncoder:
     cpdef bint add(self, long long entry, long long segment, long long offset, long long length) except -1
 
     @cython.locals(columns=int, wide=int, room="unsigned char[::1]", at=Py_ssize_t, index=Py_ssize_t)
-    cpdef Run end(self, long long ledger)
+    cpdef Extent end(self, long long ledger)

@@ -1,4 +1,4 @@
-"""A run: where up to RUN_ENTRIES_MAX entries of one ledger lie in one segment. The value of an index key.
+"""A run: where up to EXTENT_ENTRIES_MAX entries of one ledger lie in one segment. The value of an index key.
 
 An entry is found in the value as it stands. Integers are big-endian:
 
@@ -21,14 +21,14 @@ from __future__ import annotations
 
 from array import array
 
-from bkbox.base.limits import RECORD_BODY_BYTES_MAX, RUN_ENTRIES_MAX
+from bkbox.base.limits import EXTENT_ENTRIES_MAX, RECORD_BODY_BYTES_MAX
 from bkbox.errors import DamagedError
 from bkbox.native import memory
 
 RUN_VERSION = 2
 
 _VERSION = RUN_VERSION
-_ENTRIES_MAX = RUN_ENTRIES_MAX
+_ENTRIES_MAX = EXTENT_ENTRIES_MAX
 _HEAD_BYTES = 20
 _RECORD_HEADER_BYTES = 16
 _IDS = 1
@@ -40,7 +40,7 @@ _OFFSET_HIGH_MAX = 2**16 - 1  # an offset of 2**48 or more is in no segment
 _ID_MAX = 2**63 - 1
 
 
-class Run:
+class Extent:
     """Entries ``first`` to ``last`` of a ledger, not always all of them, as ``value`` says."""
 
     __slots__ = (
@@ -186,7 +186,7 @@ def _u32(data: bytes, at: int) -> int:
     return high << 24 | data[at + 1] << 16 | data[at + 2] << 8 | data[at + 3]
 
 
-class RunEncoder:
+class ExtentEncoder:
     """Makes runs of entries that are given to it in ascending order; used again and again."""
 
     __slots__ = (
@@ -245,7 +245,7 @@ class RunEncoder:
         self.count = index + 1
         return True
 
-    def end(self, ledger: int) -> Run:
+    def end(self, ledger: int) -> Extent:
         """The run of what was added, at least one entry; the next ``add`` begins another one."""
         columns = self._columns
         wide = (columns & 1) + (columns >> 1 & 1) + (columns >> 2 & 1)
@@ -269,4 +269,4 @@ class RunEncoder:
                 memory.put_u32(room, at, self._lengths[index])
                 at += 4
         self.count = 0
-        return Run(ledger, self._first, bytes(value))
+        return Extent(ledger, self._first, bytes(value))

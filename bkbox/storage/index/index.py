@@ -19,9 +19,9 @@ from collections.abc import Callable, Iterator
 from bkbox.base.limits import INDEX_MEMORY_BYTES, LAST_ENTRIES_CACHED_MAX, RUN_CACHE_BYTES
 from bkbox.base.values import replaced
 from bkbox.errors import BugError, IndexDamagedError
-from bkbox.storage.index.extents import Run, RunEncoder
+from bkbox.storage.index.extents import Extent, ExtentEncoder
 from bkbox.storage.index.index_flush import IndexFlush, Layer
-from bkbox.storage.index.memtable import MISSING, Finder, Place, Recent
+from bkbox.storage.index.memtable import MISSING, EntryLocation, EntryLookup, Memtable
 from bkbox.storage.index.ordered_store import OrderedStore
 from bkbox.storage.index.stored_index import Changes, Stamp, StoredIndex
 from bkbox.storage.log.records import (
@@ -45,7 +45,7 @@ class LedgerIndex:
         except IndexDamagedError:
             store.close()
             raise
-        self.finder = Finder(self._load, RUN_CACHE_BYTES)
+        self.finder = EntryLookup(self._load, RUN_CACHE_BYTES)
         """The look-up; its ``active`` takes entries, and is replaced at each ``freeze``."""
         self._active = Layer(self.finder.active)
         self._frozen: Layer | None = None
@@ -53,7 +53,7 @@ class LedgerIndex:
         self._flush: IndexFlush | None = None
         self._last: dict[int, int] = {}
         """The last stored entry, by ledger."""
-        self._place = Place()
+        self._place = EntryLocation()
 
     # ---- changes ---------------------------------------------------------------
 
@@ -110,18 +110,18 @@ class LedgerIndex:
                 ranges.append((first, last))
         return ranges
 
-    def runs(self, ledger: int) -> Iterator[Run]:
+    def runs(self, ledger: int) -> Iterator[Extent]:
         """Runs with all entries of a ledger, as of the first step; they overlap. Concurrent appends, checkpoints and
         copies take none of them away.
         """
-        encoder = RunEncoder()
+        encoder = ExtentEncoder()
         for layer in self._layers():
             yield from layer.entries.runs_of(ledger, encoder)
             if layer.entries.forgets(ledger):
                 return
         yield from self._stored.runs(ledger)
 
-    def stored_runs(self, ledger: int, first: int) -> Iterator[Run]:
+    def stored_runs(self, ledger: int, first: int) -> Iterator[Extent]:
         """The runs of the store, starting after the run of a ledger that begins with entry ``first``; (-1, -1): all.
         Newer layers may supersede them.
         """
@@ -131,7 +131,7 @@ class LedgerIndex:
         """The layers in memory, the newest first."""
         return (self._active,) if self._frozen is None else (self._active, self._frozen)
 
-    def _load(self, ledger: int, entry: int) -> Run | None:
+    def _load(self, ledger: int, entry: int) -> Extent | None:
         if entry > self._stored_last(ledger):
             return None
         return self._stored.run_with(ledger, entry)
@@ -209,7 +209,7 @@ class LedgerIndex:
         if self._frozen is not None:
             raise BugError("an index is frozen twice")
         self._frozen = self._active
-        self._active = self._spare or Layer(Recent())
+        self._active = self._spare or Layer(Memtable())
         self._spare = None
         self.finder.frozen = self._frozen.entries
         self.finder.active = self._active.entries

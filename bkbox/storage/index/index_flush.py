@@ -14,8 +14,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bkbox.storage.index.extents import Run
-from bkbox.storage.index.memtable import Recent
+from bkbox.storage.index.extents import Extent
+from bkbox.storage.index.memtable import Memtable
 from bkbox.storage.index.stored_index import (
     Changes,
     Stamp,
@@ -39,7 +39,7 @@ class Layer:
     were forgotten since; older data about those does not count.
     """
 
-    entries: Recent
+    entries: Memtable
     states: dict[int, LedgerRecord] = field(default_factory=dict)
     lacs: dict[int, bytes] = field(default_factory=dict)
 
@@ -98,7 +98,7 @@ class IndexFlush:
         self._write()
         self._stored.flush()
 
-    def _put(self, run: Run) -> None:
+    def _put(self, run: Extent) -> None:
         last = self.lasts.get(run.ledger)
         if last is None:
             last = self._known_last(run.ledger)
@@ -111,7 +111,7 @@ class IndexFlush:
             self.merged.add(run.ledger)
         self.lasts[run.ledger] = max(last, run.last)
 
-    def _merge(self, run: Run) -> None:
+    def _merge(self, run: Extent) -> None:
         """Merge a run into the stored ones."""
         self._write()  # # the run before this one may have been merged with the same stored one
         ledger, segment = run.ledger, run.segment

@@ -1,6 +1,6 @@
 cimport cython
 
-from bkbox.storage.index.extents cimport Run, RunEncoder
+from bkbox.storage.index.extents cimport Extent, ExtentEncoder
 
 cdef int _FOUND
 cdef int _MISSING
@@ -12,7 +12,7 @@ cdef Py_ssize_t _RUN_BYTES
 
 
 @cython.final
-cdef class Place:
+cdef class EntryLocation:
     cdef public long long segment
     cdef public long long offset
     cdef public unsigned int length
@@ -32,7 +32,7 @@ cdef class _Ledger:
 
 
 @cython.final
-cdef class Recent:
+cdef class Memtable:
     cdef readonly Py_ssize_t entries
     cdef dict _ledgers
     cdef Py_ssize_t _odd
@@ -65,10 +65,10 @@ cdef class Recent:
     @cython.locals(capacity=Py_ssize_t)
     cdef _grow(self)
 
-    cpdef bint find(self, long long ledger, long long entry, Place place) except -1
+    cpdef bint find(self, long long ledger, long long entry, EntryLocation place) except -1
 
     @cython.locals(found=_Ledger, row=Py_ssize_t)
-    cpdef int look(self, long long ledger, long long entry, Place place) except -2
+    cpdef int look(self, long long ledger, long long entry, EntryLocation place) except -2
 
     @cython.locals(found=_Ledger)
     cpdef bint forgets(self, long long ledger) except -1
@@ -99,37 +99,37 @@ cdef class Recent:
         offset="long long",
         length="long long",
     )
-    cpdef list runs_of(self, long long ledger, RunEncoder encoder)
+    cpdef list runs_of(self, long long ledger, ExtentEncoder encoder)
 
     @cython.locals(row=Py_ssize_t)
     cdef Py_ssize_t _encode(
-        self, RunEncoder encoder, _Ledger found, Py_ssize_t number, Py_ssize_t end
+        self, ExtentEncoder encoder, _Ledger found, Py_ssize_t number, Py_ssize_t end
     ) except -1
 
 
 @cython.final
-cdef class Finder:
-    cdef public Recent active
-    cdef public Recent frozen
+cdef class EntryLookup:
+    cdef public Memtable active
+    cdef public Memtable frozen
     cdef object _load
     cdef dict _runs
     cdef Py_ssize_t _bytes
     cdef Py_ssize_t _bytes_max
 
     @cython.locals(outcome=int)
-    cpdef bint find(self, long long ledger, long long entry, Place place) except -1
+    cpdef bint find(self, long long ledger, long long entry, EntryLocation place) except -1
 
-    @cython.locals(runs=list, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, run=Run, loaded=Run)
-    cdef bint _find_stored(self, long long ledger, long long entry, Place place) except -1
+    @cython.locals(runs=list, low=Py_ssize_t, high=Py_ssize_t, middle=Py_ssize_t, run=Extent, loaded=Extent)
+    cdef bint _find_stored(self, long long ledger, long long entry, EntryLocation place) except -1
 
     @cython.locals(runs=list)
-    cdef _keep(self, Run run, Py_ssize_t at)
+    cdef _keep(self, Extent run, Py_ssize_t at)
 
-    @cython.locals(runs=list, run=Run)
+    @cython.locals(runs=list, run=Extent)
     cpdef drop(self, long long ledger)
 
     cpdef drop_all(self)
 
 
 @cython.locals(index=Py_ssize_t)
-cdef bint _find_in(Run run, long long entry, Place place) except -1
+cdef bint _find_in(Extent run, long long entry, EntryLocation place) except -1

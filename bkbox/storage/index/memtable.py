@@ -1,12 +1,12 @@
 """Where the entries lie that the stored index does not know yet, and the one look-up for all entries of a disk.
 
-``Recent`` holds what was appended since a checkpoint. Per ledger, entries that came in ascending order, as nearly all
+``Memtable`` holds what was appended since a checkpoint. Per ledger, entries that came in ascending order, as nearly all
 do, are rows of Recent-wide columns, in pages: 24 bytes each, and found by their number where the ids are consecutive.
 What comes out of order goes into a dict of the ledger, and what comes again takes the place of what was there. The
 columns are anonymous memory, of which the system gives only what is written to, and keep it for the next use.
 
-``Finder`` asks the active Recent, the frozen one while a checkpoint writes it out, and then the stored runs, of which
-it keeps those used lately. A ledger that was forgotten ends the search: nothing older counts.
+``EntryLookup`` asks the active Recent, the frozen one while a checkpoint writes it out, and then the stored runs, of
+which it keeps those used lately. A ledger that was forgotten ends the search: nothing older counts.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from mmap import mmap
 
-from bkbox.storage.index.extents import Run, RunEncoder
+from bkbox.storage.index.extents import Extent, ExtentEncoder
 
 MISSING = 0
 FOUND = 1
@@ -41,7 +41,7 @@ _RUN_BYTES = 256
 """Memory of a cached run without its value."""
 
 
-class Place:
+class EntryLocation:
     """Where an entry lies: segment, offset of the record's header, bytes of the entry. Filled by look-ups."""
 
     __slots__ = ("length", "offset", "segment")
@@ -72,7 +72,7 @@ class _Ledger:
         """Whether the ledger was forgotten before what is here."""
 
 
-class Recent:
+class Memtable:
     """Places of entries by ledger and id; what was put last counts. One thread writes; others read when none does."""
 
     __slots__ = (
@@ -199,11 +199,11 @@ class Recent:
 
     # ---- looking up ---------------------------------------------------------------------------------
 
-    def find(self, ledger: int, entry: int, place: Place) -> bool:
+    def find(self, ledger: int, entry: int, place: EntryLocation) -> bool:
         """Whether an entry is here; if so, where it lies."""
         return self.look(ledger, entry, place) == _FOUND
 
-    def look(self, ledger: int, entry: int, place: Place) -> int:
+    def look(self, ledger: int, entry: int, place: EntryLocation) -> int:
         """FOUND, MISSING or VOID, the last for entries of a ledger that was forgotten since."""
         found = self._ledgers.get(ledger)
         if found is None:
@@ -282,16 +282,16 @@ class Recent:
                     found.append(ledger)
         return found
 
-    def runs(self) -> Iterator[Run]:
+    def runs(self) -> Iterator[Extent]:
         """All entries as runs, by ledger and id; nothing may be put meanwhile."""
-        encoder = RunEncoder()
+        encoder = ExtentEncoder()
         for ledger in self.ledgers():
             yield from self.runs_of(ledger, encoder)
 
-    def runs_of(self, ledger: int, encoder: RunEncoder) -> list[Run]:
+    def runs_of(self, ledger: int, encoder: ExtentEncoder) -> list[Extent]:
         """The entries of a ledger as runs, ascending, not overlapping; made with an encoder of the caller."""
         found = self._ledgers.get(ledger)
-        runs: list[Run] = []
+        runs: list[Extent] = []
         if found is None:
             return runs
         number = 0
@@ -314,7 +314,7 @@ class Recent:
             runs.append(encoder.end(ledger))
         return runs
 
-    def _encode(self, encoder: RunEncoder, found: _Ledger, number: int, end: int) -> int:
+    def _encode(self, encoder: ExtentEncoder, found: _Ledger, number: int, end: int) -> int:
         """Add rows from ``number`` on until the run is full; the number of the first that was not added."""
         while number < end:
             row = self._at(found, number)
@@ -336,25 +336,25 @@ def _wider(column: memoryview, kind: str, width: int, rows: int) -> memoryview:
     return wide
 
 
-class Finder:
+class EntryLookup:
     """Where any entry of a disk lies."""
 
     __slots__ = ("_bytes", "_bytes_max", "_load", "_runs", "active", "frozen")
 
-    def __init__(self, load: Callable[[int, int], Run | None], bytes_max: int) -> None:
+    def __init__(self, load: Callable[[int, int], Extent | None], bytes_max: int) -> None:
         """``load``: the stored run whose span, of this ledger, an entry is in; None if there is none. DiskError.
 
         ``bytes_max``: memory for stored runs.
         """
-        self.active = Recent()
-        self.frozen: Recent | None = None
+        self.active = Memtable()
+        self.frozen: Memtable | None = None
         self._load = load
-        self._runs: dict[int, list[Run]] = {}
+        self._runs: dict[int, list[Extent]] = {}
         """Of each ledger ascending; ledgers in the order of their last load."""
         self._bytes = 0
         self._bytes_max = bytes_max
 
-    def find(self, ledger: int, entry: int, place: Place) -> bool:
+    def find(self, ledger: int, entry: int, place: EntryLocation) -> bool:
         """Whether the disk has an entry; if so, where it lies. Raises what ``load`` raises."""
         outcome = self.active.look(ledger, entry, place)
         if outcome == _MISSING and self.frozen is not None:
@@ -363,14 +363,14 @@ class Finder:
             return outcome == _FOUND
         return self._find_stored(ledger, entry, place)
 
-    def _find_stored(self, ledger: int, entry: int, place: Place) -> bool:
+    def _find_stored(self, ledger: int, entry: int, place: EntryLocation) -> bool:
         runs = self._runs.get(ledger)
         low = 0
         if runs is not None:
             high = len(runs)
             while low < high:
                 middle = (low + high) >> 1
-                run: Run = runs[middle]
+                run: Extent = runs[middle]
                 if run.first <= entry:
                     low = middle + 1
                 else:
@@ -385,7 +385,7 @@ class Finder:
         self._keep(loaded, low)
         return _find_in(loaded, entry, place)
 
-    def _keep(self, run: Run, at: int) -> None:
+    def _keep(self, run: Extent, at: int) -> None:
         """Keep a run, at its place among those of its ledger, and drop ledgers as memory demands."""
         runs = self._runs.pop(run.ledger, None)
         if runs is None:
@@ -412,7 +412,7 @@ class Finder:
         self._bytes = 0
 
 
-def _find_in(run: Run, entry: int, place: Place) -> bool:
+def _find_in(run: Extent, entry: int, place: EntryLocation) -> bool:
     index = run.index_of(entry)
     if index < 0:
         return False

@@ -1,13 +1,13 @@
 cimport cython
 
-from bkbox.storage.index.memtable cimport Finder, Place
+from bkbox.storage.index.memtable cimport EntryLookup, EntryLocation
 
 cdef Py_ssize_t _RECORD_HEADER_BYTES
 cdef long long _GAP_MAX
 cdef long long _HOLE_BYTES
 
 @cython.locals(
-    place=Place,
+    place=EntryLocation,
     after="long long",
     total="long long",
     segment="long long",
@@ -15,4 +15,4 @@ cdef long long _HOLE_BYTES
     end="long long",
     record_end="long long",
 )
-cpdef stretch(Finder finder, long long ledger, long long entry, long long last, long long size)
+cpdef stretch(EntryLookup finder, long long ledger, long long entry, long long last, long long size)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from bkbox.storage.index.memtable import Finder, Place
+from bkbox.storage.index.memtable import EntryLocation, EntryLookup
 
 _RECORD_HEADER_BYTES = 16
 
@@ -15,14 +15,14 @@ _HOLE_BYTES = 32 << 10
 
 
 def stretch(
-    finder: Finder, ledger: int, entry: int, last: int, size: int
+    finder: EntryLookup, ledger: int, entry: int, last: int, size: int
 ) -> tuple[int, int, list[tuple[int, int, int]]]:
     """The records of a ledger from ``entry`` to ``last``, of ``size`` bytes or a little more if there are as many.
 
     The entry id after the last one (``entry`` if there is none), bytes of the records, ranges (segment, start, end) in
     which they lie. Raises DiskError.
     """
-    place = Place()
+    place = EntryLocation()
     ranges: list[tuple[int, int, int]] = []
     after = entry
     total = 0

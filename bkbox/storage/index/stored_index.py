@@ -20,7 +20,7 @@ from bkbox.base import values
 from bkbox.base.ids import MAX_ID
 from bkbox.base.words import quoted
 from bkbox.errors import DamagedError, IndexDamagedError
-from bkbox.storage.index.extents import RUN_VERSION, Run, RunEncoder
+from bkbox.storage.index.extents import RUN_VERSION, Extent, ExtentEncoder
 from bkbox.storage.index.ordered_store import OrderedStore
 from bkbox.storage.log.records import LAC_PACKET, LedgerRecord, decode_state, encode_state, is_state
 from bkbox.storage.log.segment import RECORD_HEADER_BYTES
@@ -50,7 +50,7 @@ def put_stamp(changes: Changes, stamp: Stamp) -> None:
     changes[_STAMP_KEY] = _VERSION + _STAMP.pack(stamp.number, stamp.segment, stamp.offset)
 
 
-def run_key(run: Run) -> bytes:
+def run_key(run: Extent) -> bytes:
     return _RUN_KEY.pack(_RUN, run.ledger, run.first)
 
 
@@ -62,9 +62,9 @@ def put_lac(changes: Changes, ledger: int, packet: bytes) -> None:
     changes[_LAC + _ID.pack(ledger)] = _VERSION + packet
 
 
-def encode_runs(ledger: int, places: Iterable[tuple[int, int, int, int]]) -> Iterator[Run]:
+def encode_runs(ledger: int, places: Iterable[tuple[int, int, int, int]]) -> Iterator[Extent]:
     """Runs of (entry, segment, offset, length), ascending."""
-    encoder = RunEncoder()
+    encoder = ExtentEncoder()
     for place in places:
         if not encoder.add(*place):
             yield encoder.end(ledger)
@@ -91,11 +91,11 @@ class StoredIndex:
 
     # ---- entries ---------------------------------------------------------------
 
-    def run_before(self, ledger: int, entry: int) -> Run | None:
+    def run_before(self, ledger: int, entry: int) -> Extent | None:
         """The last run that begins at or before an entry."""
         return next(self._runs(ledger, entry, reverse=True), None)
 
-    def run_with(self, ledger: int, entry: int) -> Run | None:
+    def run_with(self, ledger: int, entry: int) -> Extent | None:
         """The run whose span an entry is in."""
         run = self.run_before(ledger, entry)
         return run if run is not None and entry <= run.last else None
@@ -109,11 +109,11 @@ class StoredIndex:
             return first
         return None
 
-    def runs(self, ledger: int) -> Iterator[Run]:
+    def runs(self, ledger: int) -> Iterator[Extent]:
         """The runs of a ledger, ascending."""
         return self._runs(ledger, None)
 
-    def runs_after(self, ledger: int, first: int) -> Iterator[Run]:
+    def runs_after(self, ledger: int, first: int) -> Iterator[Extent]:
         """All runs, by ledger and first entry, after the one that begins there; (-1, -1): from the first one on."""
         start = _RUN if ledger < 0 else _RUN_KEY.pack(_RUN, ledger, first) + b"\0"
         for key, value in self._store.iterate(start, _RUN + _END):
@@ -124,7 +124,7 @@ class StoredIndex:
         run = next(self._runs(ledger, None, reverse=True), None)
         return -1 if run is None else run.last
 
-    def _runs(self, ledger: int, until: int | None, *, reverse: bool = False) -> Iterator[Run]:
+    def _runs(self, ledger: int, until: int | None, *, reverse: bool = False) -> Iterator[Extent]:
         """Runs that begin at or before ``until``."""
         prefix = _RUN + _ID.pack(ledger)
         stop = prefix + (_END if until is None else _ID.pack(until) + b"\0")
@@ -213,14 +213,14 @@ class StoredIndex:
 
     # ---- values --------------------------------------------------------------------
 
-    def _decode_run(self, key: bytes, value: bytes) -> Run:
+    def _decode_run(self, key: bytes, value: bytes) -> Extent:
         if len(key) != _RUN_KEY.size:
             raise self._cannot_decode(f"run {quoted(key)}")
         _, ledger, first = _RUN_KEY.unpack(key)
         if max(ledger, first) > MAX_ID:
             raise self._cannot_decode(f"run {quoted(key)}")
         try:
-            return Run(ledger, first, value)
+            return Extent(ledger, first, value)
         except DamagedError as error:
             raise self._cannot_decode(f"run {quoted(key)} ({error})") from error
 

@@ -8,7 +8,7 @@ cdef class _Count:
 
 
 @cython.final
-cdef class Tally:
+cdef class LedgerCounts:
     cdef dict _counts
 
     @cython.locals(found=_Count)

@@ -11,7 +11,7 @@ class _Count:
         self.size = 0
 
 
-class Tally:
+class LedgerCounts:
     """What was counted since the last ``clear``."""
 
     __slots__ = ("_counts",)

@@ -12,7 +12,7 @@ from pathlib import Path
 from bkbox.base.limits import FOOTER_LEDGERS_MAX
 from bkbox.errors import DiskError
 from bkbox.storage.files import Files
-from bkbox.storage.log.ledger_counts import Tally
+from bkbox.storage.log.ledger_counts import LedgerCounts
 from bkbox.storage.log.records import FOOTER_ITEM, GAP_BODY, OFFSET, Kind, Record
 from bkbox.storage.log.scan import Region
 from bkbox.storage.log.segment import RECORD_HEADER_BYTES, SegmentName, put_record
@@ -45,7 +45,7 @@ def finish_segment(
     *,
     gaps: Sequence[Region],
     footer: int,
-    tally: Tally,
+    tally: LedgerCounts,
 ) -> None:
     """Note gaps, count what came after the last footer, at ``footer``, and seal a segment of ``size`` bytes.
 

@@ -41,7 +41,7 @@ from bkbox.storage.log.records import (
     ledger_record,
 )
 from bkbox.storage.log.segment import SEGMENT_HEADER_BYTES, ScannedRecord, Unwritten
-from bkbox.storage.maintenance.index_scan import Survey
+from bkbox.storage.maintenance.index_scan import IndexScan
 
 STEP_BYTES = 1 << 20
 STEP_RECORDS = 1_024
@@ -196,7 +196,7 @@ class Compaction:
             self._store.copy(records)
 
 
-def remove_segment(store: DiskStore, compaction: Compaction, survey: Survey) -> str:
+def remove_segment(store: DiskStore, compaction: Compaction, survey: IndexScan) -> str:
     """Remove a segment that was compacted. Returns empty once it is removed, else why not, in words. DiskError."""
     segment = compaction.segment
     if compaction.needs is None:

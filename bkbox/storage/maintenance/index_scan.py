@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from bkbox.storage.disk.checkpoint import Checkpoint
 from bkbox.storage.disk.disk import DiskStore
-from bkbox.storage.index.extents import Run
+from bkbox.storage.index.extents import Extent
 from bkbox.storage.log.segment import RECORD_HEADER_BYTES
 
 _STEP_RUNS = 512
@@ -35,7 +35,7 @@ class Live:
     bytes: int = 0
 
 
-class Survey:
+class IndexScan:
     """One pass over the stored index.
 
     ``began``: the checkpoint before it; ``live``: by segment, as far as it has come.
@@ -68,7 +68,7 @@ class Survey:
         self.is_complete = True
         return bad
 
-    def _unreadable(self, run: Run, *, missing: bool) -> list[tuple[int, int]]:
+    def _unreadable(self, run: Extent, *, missing: bool) -> list[tuple[int, int]]:
         regions = [(0, 1 << 63)] if missing else self._bad[run.segment]
         return [
             (run.ledger, entry)
@@ -81,7 +81,7 @@ class Survey:
         ]
 
 
-def _bytes_of(run: Run) -> int:
+def _bytes_of(run: Extent) -> int:
     """Bytes of the records of a run (storage/index/extents.py has its layout; lengths are its last column)."""
     headers = RECORD_HEADER_BYTES * run.count
     if not run.value[1] & _LENGTHS:

@@ -125,7 +125,7 @@ async def mark_losses(
 async def settle(disk: Disk, files: Files) -> None:
     """Clear earlier runs from the dirty marker, whose possible losses are durably accounted for: the disk may serve."""
     assert disk.run is not None
-    await disk.call(messages.Settle())
+    await disk.call(messages.ClearDirtyMarker())
     markers.settle(files, disk.path, disk.run, disk.before)
     disk.may_have_lost = disk.only_active = False
     disk.settled = True

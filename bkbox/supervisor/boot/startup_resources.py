@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True)
-class Ground:
+class StartupResources:
     """The resources that a start acquires. ``listen`` is HOST:PORT as bound; no process listens there yet."""
 
     store: MetadataStore
@@ -34,7 +34,7 @@ class Ground:
     listen: str
 
 
-async def take(config: Config, files: Files, stack: AsyncExitStack) -> Ground:
+async def take(config: Config, files: Files, stack: AsyncExitStack) -> StartupResources:
     """Acquire the resources of a start, or none. ``stack`` releases them.
 
     Raises BookieRunningError, CookieMismatchError, BootError, MetadataError, DiskError.
@@ -55,7 +55,7 @@ async def take(config: Config, files: Files, stack: AsyncExitStack) -> Ground:
     port = bind(config)
     stack.callback(port.close)
     listen = f"{config.listen_host}:{port.getsockname()[1]}"
-    return Ground(store, evidence.instance_id, disks, port, listen)
+    return StartupResources(store, evidence.instance_id, disks, port, listen)
 
 
 def _release(locks: dict[Path, DiskLock]) -> None:

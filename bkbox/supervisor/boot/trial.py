@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from bkbox.api.admin.server import start_tcp
-from bkbox.api.admin.tcp_access import Door, door_of
+from bkbox.api.admin.tcp_access import TcpAccess, door_of
 from bkbox.client.connection.handshake import Greeting
 from bkbox.client.options import ClientOptions
 from bkbox.client.placement.topology import topology_of_files
@@ -101,7 +101,7 @@ def _require_folder(path: Path) -> None:
 
 
 async def _listen_for_http(config: Config) -> None:
-    def door() -> Door:
+    def door() -> TcpAccess:
         raise AssertionError("nobody is let in")
 
     host, port = address_of(config.http_listen)

@@ -19,7 +19,7 @@ from bkbox.base.logs import LogSettings
 from bkbox.ipc import child
 
 
-class Begun(NamedTuple):
+class ChildHandle(NamedTuple):
     """A child that is not watched yet, and the supervisor's end of its control channel."""
 
     process: subprocess.Popen[bytes]
@@ -35,18 +35,18 @@ class Nursery:
 
     def __init__(self, log: LogSettings) -> None:
         self.log = log
-        self._waiting: dict[tuple[str, str], Begun] = {}
+        self._waiting: dict[tuple[str, str], ChildHandle] = {}
 
     def begin(self, role: str, name: str) -> None:
         """Start a child, to be taken later."""
         self._waiting[role, name] = self._begin(role, name)
 
-    def take(self, role: str, name: str) -> Begun:
+    def take(self, role: str, name: str) -> ChildHandle:
         """The child that was started before, or else a new one."""
         begun = self._waiting.pop((role, name), None)
         return begun if begun is not None else self._begin(role, name)
 
-    def _begin(self, role: str, name: str) -> Begun:
+    def _begin(self, role: str, name: str) -> ChildHandle:
         """Start ``python -m bkbox.<role>``."""
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         arguments = child.arguments(theirs.fileno(), name, str(self.log))
@@ -57,7 +57,7 @@ class Nursery:
                 stdout=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
             )
-        return Begun(process, ours)
+        return ChildHandle(process, ours)
 
     def __enter__(self) -> Self:
         return self

@@ -10,7 +10,7 @@ from bkbox.base.values import value
 from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.channel import Handler
 from bkbox.ipc.messages import Message
-from bkbox.supervisor.children.child_pool import Begun
+from bkbox.supervisor.children.child_pool import ChildHandle
 
 
 @value
@@ -28,7 +28,7 @@ class Exit:
 class Child:
     """A child that runs or has ended. ``name`` is for people. Descriptors sent by the child are not accepted."""
 
-    def __init__(self, begun: Begun, name: str, on_message: Handler | None = None) -> None:
+    def __init__(self, begun: ChildHandle, name: str, on_message: Handler | None = None) -> None:
         def says(message: Message, fds: list[int]) -> None:
             for fd in fds:
                 os.close(fd)

@@ -18,7 +18,7 @@ _HEALTHY_AFTER_S = 10.0
 """Uptime in seconds after which a child's back-off starts again from the beginning."""
 
 
-class Keeper:
+class ChildSupervisor:
     """Restarts with exponential back-off and jitter, between ``initial_s`` and ``longest_s``."""
 
     def __init__(

@@ -11,7 +11,7 @@ from typing import Any
 from bkbox.errors import BkboxError, ConnectionLostError
 from bkbox.ipc import messages
 from bkbox.protocol.boot import DiskClass
-from bkbox.storage.disk.dirty_marker import Marker, Run
+from bkbox.storage.disk.dirty_marker import Incarnation, Marker
 from bkbox.storage.disk.lock import DiskLock
 from bkbox.supervisor.children.process import Child
 from bkbox.supervisor.disks.rate_meter import Meter
@@ -30,7 +30,7 @@ class Disk:
     lock: DiskLock
     before: Marker | None = None
     """The dirty marker as this start found it; None: clean."""
-    run: Run | None = None
+    run: Incarnation | None = None
     """The present run, as it was written into the dirty marker."""
     host_crash: bool = False
     needs_stamp: bool = False

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bkbox.api.admin.disks import DrainPlan
     from bkbox.config.schema import Config
     from bkbox.supervisor.disks.ledger_migration import Moving
-    from bkbox.supervisor.disks.readonly_requests import Intents
+    from bkbox.supervisor.disks.readonly_requests import ReadOnlyRequests
 
     class DrainingBookie(Protocol):
         """The part of a bookie that drains use."""
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
         @property
         def frontend(self) -> Child | None: ...
         @property
-        def intents(self) -> Intents: ...
+        def intents(self) -> ReadOnlyRequests: ...
         @property
         def moving(self) -> Moving: ...
         @property
@@ -89,7 +89,7 @@ class Drains:
         if isinstance(call, messages.Retiring):
             await self._bookie.intents.set_for_bookie({DECOMMISSION}, wanted=call.wanted)
             return messages.Done()
-        if isinstance(call, messages.FindRoom):
+        if isinstance(call, messages.FindDisk):
             return self._find_room(self.find(call.disk))
         raise BugError(f"the supervisor does not answer {type(call).__name__}")
 
@@ -148,12 +148,14 @@ class Drains:
         if refusal:
             raise DiskChangeError(refusal)
 
-    def _find_room(self, source: Disk) -> messages.RoomIs:
+    def _find_room(self, source: Disk) -> messages.DiskSpaceReply:
         others = self._takers(source)
         best = max(others, key=self.room_of, default=None)
         if best is None or not self.room_of(best):
-            return messages.RoomIs(disk="", why="no other disk in service takes anything more")
-        return messages.RoomIs(disk=best.uuid)
+            return messages.DiskSpaceReply(
+                disk="", why="no other disk in service takes anything more"
+            )
+        return messages.DiskSpaceReply(disk=best.uuid)
 
     def _takers(self, source: Disk) -> list[Disk]:
         """The other disks that can be targets for the ledgers of ``source``."""

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable
 
 from bkbox.base.ids import LedgerId
-from bkbox.base.logs.rate_limited import Seldom
+from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.base.words import error_text
 from bkbox.errors import BkboxError, MetadataUnavailableError, NoSuchLedgerError
 from bkbox.frontend.access.ledger_verification import CHECKS_MAX, Finding
@@ -27,7 +27,7 @@ class LedgerChecks:
     no more responses."""
 
     def __init__(
-        self, store: MetadataStore, tell: Callable[[LedgerChecked], None], seldom: Seldom
+        self, store: MetadataStore, tell: Callable[[LedgerChecked], None], seldom: RateLimited
     ) -> None:
         self._store = store
         self._tell = tell

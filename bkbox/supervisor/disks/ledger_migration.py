@@ -92,7 +92,7 @@ class Moving:
                 return await self._stay(ledger, source, error_text(error))
             try:
                 if left.known:
-                    commit = messages.EndArrival(
+                    commit = messages.CommitImport(
                         ledger=ledger, commit=True, state=left.state, payload=left.payload
                     )
                     await _call(target, commit)
@@ -107,19 +107,19 @@ class Moving:
             if not disk.in_service or disk.in_doubt:
                 return f"disk {disk.path} is out of service"
         try:
-            found = await _call(source, messages.ListMoves())
+            found = await _call(source, messages.ListMigrations())
         except (BkboxError, TimeoutError) as error:
             return f"disk {source.path} does not answer: {error_text(error)}"
-        assert isinstance(found, messages.MovesAre)
+        assert isinstance(found, messages.MigrationList)
         return "it is about to leave already" if str(ledger) in found.leaving else ""
 
     async def _leave_and_copy(
         self, ledger: int, source: Disk, target: Disk, since: list[int]
-    ) -> messages.LedgerIs:
+    ) -> messages.LedgerInfo:
         """Steps 1 to 3."""
         await self._tell_frontend(messages.HoldLedger(ledger=ledger))
-        left = await _call(source, messages.LeaveLedger(ledger=ledger, target=target.uuid))
-        assert isinstance(left, messages.LedgerIs)
+        left = await _call(source, messages.SealExport(ledger=ledger, target=target.uuid))
+        assert isinstance(left, messages.LedgerInfo)
         if left.known:
             await self._copy_rest(ledger, source, target, since)
         return left
@@ -127,7 +127,7 @@ class Moving:
     async def _stay(self, ledger: int, source: Disk, why: str) -> messages.Moved:
         """End a migration that did not reach the commit: the ledger stays. Its copy on the target may still arrive."""
         with suppress(BkboxError, TimeoutError):  # a worker that is gone is asked when it is back
-            await _call(source, messages.EndLeave(ledger=ledger, gone=False))
+            await _call(source, messages.EndExport(ledger=ledger, gone=False))
         await self.place(ledger, source)
         return messages.Moved(moved=False, why=why)
 
@@ -146,9 +146,9 @@ class Moving:
                 copied += found.size
                 if copied > _REST_BYTES or loop.time() > end_s:
                     raise LedgerNotMovedError("more was written to it than can be copied at once")
-                take = messages.TakeEntries(ledger=ledger, size=found.size)
+                take = messages.ImportEntries(ledger=ledger, size=found.size)
                 taken = await _call(target, take, fd)
-                assert isinstance(taken, messages.Taken)
+                assert isinstance(taken, messages.EntriesImported)
                 if taken.crowded:
                     raise LedgerNotMovedError("the disk that it comes to has too much to do")
                 if not found.more:
@@ -188,8 +188,8 @@ class Moving:
                 log.error("disk %s is in doubt: %s", source.path, source.in_doubt)
 
     async def _settle_disk(self, source: Disk, by_name: Mapping[str, Disk]) -> str:
-        found = await _call(source, messages.ListMoves())
-        assert isinstance(found, messages.MovesAre)
+        found = await _call(source, messages.ListMigrations())
+        assert isinstance(found, messages.MigrationList)
         for text, name in found.leaving.items():
             ledger, target = int(text), by_name.get(name)
             if target is None:
@@ -203,7 +203,7 @@ class Moving:
     async def _ask(self, ledger: int, source: Disk, target: Disk) -> bool:
         """Ask the target whether it has the ledger, and end the migration accordingly. The question ends the arrival,
         and the disk that does not have the ledger forgets it."""
-        arrived = await _call(target, messages.EndArrival(ledger=ledger, commit=False))
+        arrived = await _call(target, messages.CommitImport(ledger=ledger, commit=False))
         assert isinstance(arrived, messages.Arrived)
         home = target if arrived.at_home else source
         if not arrived.at_home and target.may_have_lost:
@@ -213,7 +213,7 @@ class Moving:
         with suppress(
             BkboxError, TimeoutError
         ):  # it is asked for its leaving ledgers when it is back
-            await _call(source, messages.EndLeave(ledger=ledger, gone=arrived.at_home))
+            await _call(source, messages.EndExport(ledger=ledger, gone=arrived.at_home))
         return arrived.at_home
 
     async def doubts_accounted_for(self, disks: Sequence[Disk]) -> None:
@@ -221,10 +221,10 @@ class Moving:
         for disk in disks if self.doubtful else ():
             if disk.child is None or not disk.child.running:
                 continue
-            found = await _call(disk, messages.ListMoves())
-            assert isinstance(found, messages.MovesAre)
+            found = await _call(disk, messages.ListMigrations())
+            assert isinstance(found, messages.MigrationList)
             for ledger in self.doubtful & set(map(int, found.leaving)):
-                await _call(disk, messages.EndLeave(ledger=ledger, gone=False))
+                await _call(disk, messages.EndExport(ledger=ledger, gone=False))
                 await self.place(ledger, disk)
         self.doubtful.clear()
 

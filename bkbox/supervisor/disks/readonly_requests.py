@@ -58,7 +58,7 @@ def read_mark(files: Files, path: Path) -> tuple[frozenset[str], frozenset[str]]
         return frozenset(), frozenset({OPERATOR})
 
 
-class Intents:
+class ReadOnlyRequests:
     """The read-only requests of one bookie."""
 
     def __init__(self, bookie: ReadOnlyBookie, files: Files) -> None:
@@ -130,5 +130,5 @@ class Intents:
         for disk in self._bookie.disks:
             if disk.usable:
                 with contextlib.suppress(BkboxError, TimeoutError):  # else told when linked
-                    await disk.call(messages.StayReadOnly(reasons=self.of(disk)), _ANSWER_S)
+                    await disk.call(messages.SetReadOnlyReasons(reasons=self.of(disk)), _ANSWER_S)
         await self._bookie.tell_mode()

@@ -53,7 +53,7 @@ _LONG_S = 3.0
 """A phase that takes longer is worth an estimate."""
 
 
-class Attendance:
+class WatchdogNotifier:
     """One bookie and the manager that watches it. A context: inside it the manager is told."""
 
     def __init__(
@@ -73,7 +73,7 @@ class Attendance:
         self._ping_every_s = 0.0 if manager.watchdog_s is None else self._quiet_s / 2
         self._look_every_s = min(LOOK_EVERY_S, self._ping_every_s or LOOK_EVERY_S)
 
-    async def __aenter__(self) -> Attendance:
+    async def __aenter__(self) -> WatchdogNotifier:
         if self._manager.listens:
             self._task = asyncio.ensure_future(self._attend())
             self._task.add_done_callback(_log_failure)

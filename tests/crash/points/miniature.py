@@ -14,7 +14,7 @@ from typing import Any, cast
 from uuid import UUID
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
-from bkbox.bookie.bookie import Bookie, Work
+from bkbox.bookie.bookie import Bookie, CommitGroup
 from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.ipc import messages
 from bkbox.ipc.frame_spans import segments as parts_of
@@ -23,7 +23,7 @@ from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.versioned import Versioned
 from bkbox.protocol import boot
 from bkbox.storage.disk import dirty_marker as markers
-from bkbox.storage.disk.dirty_marker import Run
+from bkbox.storage.disk.dirty_marker import Incarnation
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.format_disk import format_disk
 from bkbox.storage.disk.identity import DiskIdentity, read_identity
@@ -133,7 +133,7 @@ class Miniature:
     opened: list[LocalDisk] = field(default_factory=list)
     classes: list[boot.Verdict] = field(default_factory=list)
     metadata: KnownMetadata = field(init=False)
-    _run: Run = field(default_factory=lambda: Run("", AckAfter.SYNC, ""))
+    _run: Incarnation = field(default_factory=lambda: Incarnation("", AckAfter.SYNC, ""))
     _witnessing: Witnessing = field(init=False)
     _ticks: int = 0
 
@@ -160,7 +160,9 @@ class Miniature:
     def start(self, run_id: str, boot_id: str = "") -> None:
         """Boot. Raises what a boot raises."""
         boot_id = boot_id or self.boot_id
-        self._run = Run(boot_id, self.mode, run_id, f"mounted in {boot_id}", marks_active=True)
+        self._run = Incarnation(
+            boot_id, self.mode, run_id, f"mounted in {boot_id}", marks_active=True
+        )
         self.note("try", "begin")
         self.opened, self.classes = [], []
         for number, path in enumerate(self.disks):
@@ -455,12 +457,12 @@ class Miniature:
                 return disk
         return self.opened[ledger % len(self.opened)]
 
-    def _begin(self, disk: LocalDisk, frames: Sequence[bytes]) -> Work:
+    def _begin(self, disk: LocalDisk, frames: Sequence[bytes]) -> CommitGroup:
         assert disk.bookie is not None
         data = b"".join(frames)
         return disk.bookie.begin(memoryview(data), [(7, len(frames), 0, len(data))])
 
-    def _end(self, disk: LocalDisk, work: Work) -> list[bytes]:
+    def _end(self, disk: LocalDisk, work: CommitGroup) -> list[bytes]:
         def end(bookie: Bookie, out: AnswerWriter) -> None:
             bookie.settle(work)
             bookie.end(work, out)

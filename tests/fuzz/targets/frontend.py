@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from bkbox.errors import DiskError, EncodingError, FrameError
 from bkbox.frontend.ledger_directory import Purpose
 from bkbox.frontend.overload.overload_responses import without_entries
-from bkbox.frontend.request_router import Intake
+from bkbox.frontend.request_router import RequestRouter
 from bkbox.storage.files import Space
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
@@ -147,7 +147,7 @@ class Connection:
         self.stream = _SESSIONS[id(kernel)](
             _CONNECTION, self.sock, "peer", self.poll, self.turns.common, FRAME_MAX, _ENDLESS
         )
-        self.stream.intake = Intake(_Router(_Link(self.lane)))  # type: ignore[arg-type]
+        self.stream.intake = RequestRouter(_Router(_Link(self.lane)))  # type: ignore[arg-type]
         self.turns.streams[self.sock.fileno()] = self.stream
 
     def _end(self, stream: object, error: Exception) -> None:

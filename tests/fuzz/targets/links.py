@@ -7,12 +7,12 @@ import struct
 
 from bkbox.base.ids import EntryId
 from bkbox.client.connection.adds import AddPacker, AddSend, Numbers
-from bkbox.client.connection.flush_batcher import TurnEnd
-from bkbox.client.connection.framed_connection import Stream
+from bkbox.client.connection.flush_batcher import FlushBatcher
+from bkbox.client.connection.framed_connection import FramedConnection
 from bkbox.client.connection.response_matcher import (
+    PendingRequests,
     Reply,
     Request,
-    Waiting,
     decode_batch,
     decode_v2,
     decode_v3,
@@ -65,13 +65,13 @@ class _Client:
 
     def __init__(self, lane: int) -> None:
         self._numbered = lane == 2
-        turn_end = TurnEnd()
+        turn_end = FlushBatcher()
         self.ends: list[tuple[object, ...]] = []
         self._transport = _Transport()
-        self.stream = Stream(
+        self.stream = FramedConnection(
             1,
             _LANES[lane],
-            Waiting(numbered=self._numbered),
+            PendingRequests(numbered=self._numbered),
             _FRAME_MAX,
             turn_end,
             lambda _stream: None,

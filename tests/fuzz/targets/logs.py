@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from uuid import UUID
 
 from bkbox.base.ids import MAX_ID
-from bkbox.base.limits import RUN_ENTRIES_MAX
+from bkbox.base.limits import EXTENT_ENTRIES_MAX
 from bkbox.errors import DamagedError, DiskError, FormatVersionError
 from bkbox.native.checksum import crc32c
 from bkbox.storage.disk import checkpoint, dirty_marker, identity
@@ -250,7 +250,7 @@ def _runs() -> list[bytes]:
             at += 16 + size + gap * number
         value = encoder.end(1).value
         made += [bytes((kind, 0)) + value for kind in (0, 1, 8, 9)]
-    made.append(b"\0\0" + struct.pack(">BBHIQI", 2, 0, RUN_ENTRIES_MAX, 1, 64, 40))
+    made.append(b"\0\0" + struct.pack(">BBHIQI", 2, 0, EXTENT_ENTRIES_MAX, 1, 64, 40))
     return made
 
 
@@ -365,7 +365,7 @@ def check_document(data: bytes) -> object:
     if kind == 2:
         found = dirty_marker.read_marker(files, DISK)
         assert found is not None
-        run = dirty_marker.Run("boot", dirty_marker.AckAfter.SYNC, "run")
+        run = dirty_marker.Incarnation("boot", dirty_marker.AckAfter.SYNC, "run")
         assert dirty_marker.begin_run(files, DISK, run) == found
         assert dirty_marker.read_marker(files, DISK).runs[-1:] == (run,)  # type: ignore[union-attr]
         return len(found.runs), len(found.failures), found.is_host_crash("boot")
@@ -389,7 +389,9 @@ def _documents() -> list[bytes]:
     files = MemoryFiles()
     checkpoint.write_checkpoint(files, DISK, checkpoint.Checkpoint(3, 4, 500, 64, None, held=True))
     identity.write_identity(files, DISK, identity.DiskIdentity(UUID(int=7), "b:1", "i"))
-    dirty_marker.begin_run(files, DISK, dirty_marker.Run("boot", dirty_marker.AckAfter.WRITE, "r"))
+    dirty_marker.begin_run(
+        files, DISK, dirty_marker.Incarnation("boot", dirty_marker.AckAfter.WRITE, "r")
+    )
     dirty_marker.record_failure(files, DISK, "sync failed")
     names = (checkpoint.CHECKPOINT_NAME, identity.DISK_NAME, dirty_marker.MARKER_NAME)
     made = []

@@ -28,7 +28,7 @@ if "no-fence-on-boot" in _MEASURES or "no-limbo" in _MEASURES:
 
 if "no-fence-on-boot" in _MEASURES:
     from bkbox.bookie import admission
-    from bkbox.bookie.admission import Request, Standing, Verdict
+    from bkbox.bookie.admission import LedgerStatus, Request, Verdict
     from bkbox.wire.codes import Code
 
-    admission.ADMISSION[Standing.LIMBO, Request.ADD] = Verdict(Code.EOK, Standing.LIMBO)
+    admission.ADMISSION[LedgerStatus.LIMBO, Request.ADD] = Verdict(Code.EOK, LedgerStatus.LIMBO)

@@ -64,9 +64,9 @@ if "MOVE_POINTS" in os.environ:
     _folder = Path(os.environ["MOVE_POINTS"])
     _role_here = _role()
     if _role_here == "worker":
-        from bkbox.worker.ledger_migration import Moves
+        from bkbox.worker.ledger_migration import LedgerMigrations
 
-        Moves.answer = _around(Moves.answer, 1)  # type: ignore[method-assign]
+        LedgerMigrations.answer = _around(LedgerMigrations.answer, 1)  # type: ignore[method-assign]
     elif _role_here == "frontend":
         from bkbox.frontend.server import Frontend
 

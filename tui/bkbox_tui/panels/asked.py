@@ -15,7 +15,7 @@ from bkbox_tui.processes import COLUMNS, row
 from bkbox_tui.sources import Bookie, CookieView, Peer, Source
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import Words
+from bkbox_tui.widgets import TextLabel
 from bkbox_tui.words import size
 
 _VERDICTS = {
@@ -35,10 +35,10 @@ class Cookies(Panel):
         self._differences: tuple[tuple[str, str, str, str], ...] = ()
 
     def compose(self) -> ComposeResult:
-        yield Words(id="cookie-verdict")
+        yield TextLabel(id="cookie-verdict")
         yield Table(["where", "field", "is", "should be"], id="differences")
-        yield Words(id="difference")
-        yield Words(id="cookie-advice")
+        yield TextLabel(id="difference")
+        yield TextLabel(id="cookie-advice")
 
     def show(self, view: View) -> None:
         """Cookies do not change by the second: see ``look``."""
@@ -57,9 +57,9 @@ class Cookies(Panel):
                 (str(number), (where, field, there, expected))
                 for number, (where, field, expected, there) in enumerate(found.differences)
             ]
-        self.query_one("#cookie-verdict", Words).say(verdict)
+        self.query_one("#cookie-verdict", TextLabel).say(verdict)
         self.query_one("#differences", Table).show(rows)
-        self.query_one("#cookie-advice", Words).say(advice)
+        self.query_one("#cookie-advice", TextLabel).say(advice)
         self._details()
 
     def on_table_highlighted(self, _event: object) -> None:
@@ -72,7 +72,7 @@ class Cookies(Panel):
         if chosen is not None and int(chosen) < len(self._differences):
             where, field, expected, there = self._differences[int(chosen)]
             text = f"\n{where}: {field}\nis         {there}\nshould be  {expected}"
-        self.query_one("#difference", Words).say(text)
+        self.query_one("#difference", TextLabel).say(text)
 
 
 class Cluster(Panel):
@@ -83,9 +83,9 @@ class Cluster(Panel):
         self._source = source
 
     def compose(self) -> ComposeResult:
-        yield Words(id="cluster-summary")
+        yield TextLabel(id="cluster-summary")
         yield Table(["bookie", "mode", "rack", "version", "free", "address", "admin"], id="members")
-        yield Words(id="announced")
+        yield TextLabel(id="announced")
 
     def show(self, view: View) -> None:
         """Bookies come and go rarely: see ``look``."""
@@ -102,12 +102,12 @@ class Cluster(Panel):
                 summary = ", ".join(f"{modes.count(mode)} {mode}" for mode in _MODES)
                 me = self._source.bookie_id
                 rows = [(peer.member.id, _of_peer(peer, me)) for peer in peers]
-        self.query_one("#cluster-summary", Words).say(summary)
+        self.query_one("#cluster-summary", TextLabel).say(summary)
         self.query_one("#members", Table).show(rows)
         if isinstance(self._source, Bookie):
             said = await _announced(self._source, {key for key, _ in rows})
             with suppress(NoMatches):  # the screen is being taken down
-                self.query_one("#announced", Words).say(said)
+                self.query_one("#announced", TextLabel).say(said)
 
 
 async def _announced(source: Bookie, members: set[str]) -> str:
@@ -149,7 +149,7 @@ class Diagnostics(Panel):
         self._source = source
 
     def compose(self) -> ComposeResult:
-        yield Words(id="about")
+        yield TextLabel(id="about")
         yield Static("Processes", classes="title")
         yield Table(COLUMNS, id="processes")
         yield Static("Configuration", classes="title")
@@ -165,7 +165,7 @@ class Diagnostics(Panel):
                 f"last start: {'; '.join(status.boot.reasons) or 'nothing to say'}"
             )
             rows = [row(process, status) for process in status.processes]
-        self.query_one("#about", Words).say(about)
+        self.query_one("#about", TextLabel).say(about)
         self.query_one("#processes", Table).show(rows)
 
     async def look(self) -> None:

@@ -9,7 +9,7 @@ from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import line, percentage
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import Words
+from bkbox_tui.widgets import TextLabel
 from bkbox_tui.words import amount, bar, micros, size
 
 
@@ -26,8 +26,8 @@ class Disks(Panel):
             ["disk", "state", "used", "free", "cpu", "ledgers", "limbo", "read-only"],
             id="all-disks",
         )
-        yield Words(id="disk-title", classes="title")
-        yield Words(id="disk-details")
+        yield TextLabel(id="disk-title", classes="title")
+        yield TextLabel(id="disk-details")
         yield Table(["stage", "adds", "p50", "p99", "p99.9", "longest"], id="stages")
 
     def show(self, view: View) -> None:
@@ -84,6 +84,6 @@ class Disks(Panel):
                 for stage in disk.stages
                 if stage.count
             ]
-        self.query_one("#disk-title", Words).say(title)
-        self.query_one("#disk-details", Words).say(text)
+        self.query_one("#disk-title", TextLabel).say(title)
+        self.query_one("#disk-details", TextLabel).say(text)
         self.query_one("#stages", Table).show(stages)

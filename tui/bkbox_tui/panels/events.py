@@ -10,7 +10,7 @@ from bkbox_tui.events import Event, Severity
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import Words
+from bkbox_tui.widgets import TextLabel
 
 _ROWS_MAX = 200
 _SIGNS = {Severity.INFO: "  info", Severity.WARNING: "! warning", Severity.ERROR: "X error"}
@@ -25,9 +25,9 @@ class Events(Panel):
         self._events: list[Event] = []
 
     def compose(self) -> ComposeResult:
-        yield Words(id="events-title", classes="title")
+        yield TextLabel(id="events-title", classes="title")
         yield Table(["time (UTC)", "severity", "what"], id="all-events", tail=True)
-        yield Words(id="event-details")
+        yield TextLabel(id="event-details")
 
     def show(self, view: View) -> None:
         self._events = [item for item in view.events if item.severity >= self._least][-_ROWS_MAX:]
@@ -35,7 +35,7 @@ class Events(Panel):
         title = (
             f"{len(self._events)} events as bad as '{self._least.name.lower()}' or worse{beyond}"
         )
-        self.query_one("#events-title", Words).say(title)
+        self.query_one("#events-title", TextLabel).say(title)
         rows = [
             (f"{item.ms} {item.text}", (_time(item.ms), _SIGNS[item.severity], item.text))
             for item in self._events
@@ -45,7 +45,7 @@ class Events(Panel):
     def on_table_highlighted(self, _event: object) -> None:
         chosen = self.query_one("#all-events", Table).selected
         texts = [item.text for item in self._events if f"{item.ms} {item.text}" == chosen]
-        self.query_one("#event-details", Words).say("\n" + texts[0] if texts else "")
+        self.query_one("#event-details", TextLabel).say("\n" + texts[0] if texts else "")
 
     def next_severity(self) -> None:
         """Only what is worse; after the worst, all again."""

@@ -9,7 +9,7 @@ from bkbox.jobs.job import Job, JobState
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import Words
+from bkbox_tui.widgets import TextLabel
 from bkbox_tui.words import amount, bar, size, span
 
 _BAR = 10
@@ -25,7 +25,7 @@ class Jobs(Panel):
 
     def compose(self) -> ComposeResult:
         yield Table(["job", "kind", "state", "done", "rate", "left", "blocked"], id="all-jobs")
-        yield Words(id="job-details")
+        yield TextLabel(id="job-details")
 
     def show(self, view: View) -> None:
         jobs = view.snapshot.jobs if view.snapshot is not None else ()
@@ -49,7 +49,7 @@ class Jobs(Panel):
         text = "there are no jobs" if not self._jobs else ""
         if job is not None:
             text = "\n".join(_details(job))
-        self.query_one("#job-details", Words).say(text)
+        self.query_one("#job-details", TextLabel).say(text)
 
 
 def _row(job: Job) -> tuple[str, ...]:

@@ -15,7 +15,7 @@ from bkbox_tui.panels.base import Panel
 from bkbox_tui.sources import Bookie, Source
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import Words
+from bkbox_tui.widgets import TextLabel
 from bkbox_tui.words import amount, bar, size, span
 
 _BAR = 30
@@ -42,13 +42,13 @@ class Limbo(Panel):
         self._filter = ""
 
     def compose(self) -> ComposeResult:
-        yield Words(id="limbo-progress")
-        yield Words(id="limbo-title", classes="title")
+        yield TextLabel(id="limbo-progress")
+        yield TextLabel(id="limbo-title", classes="title")
         filter_line = Input(placeholder="only rows that contain …", id="limbo-filter", compact=True)
         filter_line.display = False
         yield filter_line
         yield Table(_COLUMNS, id="blockers")
-        yield Words(id="limbo-details")
+        yield TextLabel(id="limbo-details")
 
     def show(self, view: View) -> None:
         snapshot = view.snapshot
@@ -70,7 +70,7 @@ class Limbo(Panel):
                 f"\nchecked {amount(limbo.entries_checked)} entries, missing {amount(limbo.entries_missing)}, "
                 f"copied {amount(limbo.entries_copied)} ({size(limbo.bytes_copied)})"
             )
-        self.query_one("#limbo-progress", Words).say(progress)
+        self.query_one("#limbo-progress", TextLabel).say(progress)
         asked = limbo.ledgers, limbo.done
         if isinstance(self._source, Bookie) and asked != self._asked and not self._asking:
             self._asked = asked
@@ -118,7 +118,7 @@ class Limbo(Panel):
         more = self._limbo.ledgers - len(known)
         beyond = f", {amount(more)} more are not shown" if more > 0 and self._listed else ""
         title = f"{stuck}{shown}by {_COLUMNS[column]}{beyond}"
-        self.query_one("#limbo-title", Words).say(title if known else "")
+        self.query_one("#limbo-title", TextLabel).say(title if known else "")
         self.query_one("#blockers", Table).show([(str(item.ledger), _cells(item)) for item in rows])
         self._details()
 
@@ -142,7 +142,7 @@ class Limbo(Panel):
                 f"\nledger {item.ledger}: {reason}\nwhat to do: {item.what_to_do or 'wait'}\n"
                 f"all about it: bkbox ledger explain {item.ledger}"
             )
-        self.query_one("#limbo-details", Words).say(text)
+        self.query_one("#limbo-details", TextLabel).say(text)
 
     def sort(self) -> None:
         """By the next column."""

@@ -12,7 +12,7 @@ from bkbox_tui.processes import COLUMNS, row
 from bkbox_tui.snapshot import DiskFiles
 from bkbox_tui.table import Row, Table
 from bkbox_tui.view import View
-from bkbox_tui.widgets import RateLine, Words
+from bkbox_tui.widgets import RateLine, TextLabel
 from bkbox_tui.words import amount, bar, micros, size
 
 _BAR = 10
@@ -31,25 +31,25 @@ class Overview(Panel):
     """
 
     def compose(self) -> ComposeResult:
-        yield Words(id="safe")
-        yield Words(id="answers")
+        yield TextLabel(id="safe")
+        yield TextLabel(id="answers")
         yield RateLine("adds/s", id="adds")
         yield RateLine("p99 of adds", id="p99")
-        yield Words(id="latency", classes="quiet")
+        yield TextLabel(id="latency", classes="quiet")
         yield Table(["disk", "state", "used", "free", "ledgers", "limbo"], id="disks")
         yield Table(COLUMNS, id="processes")
         yield Static("What to do next", classes="title")
-        yield Words(id="next")
+        yield TextLabel(id="next")
 
     def show(self, view: View) -> None:
         answers = view.answers
-        safe = self.query_one("#safe", Words)
+        safe = self.query_one("#safe", TextLabel)
         safe.set_classes(answers.level.style)
         safe.say(f"safe?      [{answers.level.sign}] {answers.safe}")
-        self.query_one("#answers", Words).say(
+        self.query_one("#answers", TextLabel).say(
             f"doing?     {answers.doing}\nhow long?  {answers.how_long}"
         )
-        self.query_one("#next", Words).say(_steps(answers.next_steps))
+        self.query_one("#next", TextLabel).say(_steps(answers.next_steps))
         points = view.history.adds_per_s
         self.query_one("#adds", RateLine).show(points, f"{amount(points[-1])}/s" if points else "-")
         times = view.history.p99_us
@@ -80,7 +80,7 @@ class Overview(Panel):
             processes = [row(each, status) for each in status.processes if _is_shown(each)]
         elif snapshot is not None:
             rows = [(item.path, _from_files(item)) for item in snapshot.files]
-        self.query_one("#latency", Words).say(latency)
+        self.query_one("#latency", TextLabel).say(latency)
         self.query_one("#disks", Table).show(rows)
         self.query_one("#processes", Table).show(processes)
 

@@ -6,10 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from bkbox.base.values import replaced, value
+from bkbox.base.values import frozen_struct, replaced
 
 
-@value
+@frozen_struct
 class Point:
     """A point."""
 
@@ -21,13 +21,13 @@ class Point:
         return self.x + self.y
 
 
-@value
+@frozen_struct
 class Other:
     x: int
     y: int = 0
 
 
-@value
+@frozen_struct
 class Single:
     only: object
 
@@ -62,7 +62,7 @@ def test_it_reads_like_a_dataclass() -> None:
 
     plain = shown(Same)
 
-    @value
+    @frozen_struct
     class Same:  # type: ignore[no-redef]
         x: int
         y: str

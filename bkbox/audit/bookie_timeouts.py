@@ -22,13 +22,13 @@ class BookieTimeouts:
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._now_s = monotonic_s
         self._unanswered: dict[BookieId, int] = {}
-        self._mute: dict[BookieId, tuple[float, str]] = {}
+        self._unresponsive: dict[BookieId, tuple[float, str]] = {}
 
     def why_mute(self, bookie: BookieId) -> str:
         """What it is not asked for, empty where it is to be asked."""
-        until_s, why = self._mute.get(bookie, (0.0, ""))
+        until_s, why = self._unresponsive.get(bookie, (0.0, ""))
         if why and self._now_s() >= until_s:
-            del self._mute[bookie]
+            del self._unresponsive[bookie]
             self._unanswered[bookie] = MUTE_AFTER - 1
             return ""
         return why
@@ -37,11 +37,11 @@ class BookieTimeouts:
         """It said something."""
         if self._unanswered.get(bookie):
             self._unanswered[bookie] = 0
-            self._mute.pop(bookie, None)
+            self._unresponsive.pop(bookie, None)
 
     def unanswered(self, bookie: BookieId, why: str) -> None:
         """It did not."""
         count = self._unanswered.get(bookie, 0) + 1
         self._unanswered[bookie] = count
         if count >= MUTE_AFTER:
-            self._mute[bookie] = (self._now_s() + ASKED_AGAIN_S, why)
+            self._unresponsive[bookie] = (self._now_s() + ASKED_AGAIN_S, why)

@@ -21,7 +21,7 @@ from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.errors import BkboxError, LeftToWriterError, MetadataError, NoSuchLedgerError
 from bkbox.metadata.base import MetadataStore
-from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.repair.job_run import JobRun
 from bkbox.repair.rate_limits import RateLimits
 from bkbox.repair.replication.ledger_replicator import LedgerReplicator
@@ -65,7 +65,7 @@ class DepartureJob:
                 return Outcome(ledger, not why, done["entries"], done["bytes"], why)
 
             ids = (LedgerId(each) for some in chunk.ledgers for each in some)
-            found = await in_parallel(ids, one, _LEDGERS_AT_ONCE)
+            found = await bounded_gather(ids, one, _LEDGERS_AT_ONCE)
             return [each for each in found if each is not None]
 
     async def _ledger(

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from typing import Protocol, TypeVar
 
-from bkbox.base.limits import GC_SELDOM
+from bkbox.base.limits import GC_THRESHOLDS
 
 C_contra = TypeVar("C_contra", contravariant=True)
 C = TypeVar("C")
@@ -42,7 +42,7 @@ def run_chunk(job: Job[C, R], chunk: C) -> R:
     """One chunk, here and now."""
     usual = gc.get_threshold()
     # Hundreds of thousands of entries come and go, and none is part of a cycle.
-    gc.set_threshold(*GC_SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     try:
         return asyncio.run(job.run(chunk))
     finally:

@@ -43,7 +43,7 @@ from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.underreplication import Task
 from bkbox.protocol.audit import Answer, Said, clipped
 from bkbox.protocol.repair import expected_entries, missing
-from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.repair.job_run import JobRun
 from bkbox.repair.rate_limits import RateLimits
 from bkbox.repair.replication.entry_inventory import EntryInventory
@@ -182,7 +182,7 @@ class RepairJob:
                 return Outcome(ledger, not why, done["entries"], done["bytes"], why, count)
 
             ledgers = [list(some) for _, some in groupby(chunk, key=lambda step: step.ledger_id)]
-            return await in_parallel(ledgers, one, _LEDGERS_AT_ONCE)
+            return await bounded_gather(ledgers, one, _LEDGERS_AT_ONCE)
 
     async def _ledger(
         self,

@@ -29,7 +29,7 @@ from bkbox.client.connection.pool import BookiePool
 from bkbox.client.options import ClientOptions
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.metadata.base import MetadataStore
-from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.repair.rate_limits import Bucket
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import HEADER, HEADER_BYTES
@@ -111,7 +111,7 @@ class AuditJob:
             fits = parse_select(self.select) if self.select else lambda _metadata: True
             audit = _Audit(self, store, looker, result, fits)
             ids = (LedgerId(each) for some in chunk.ledgers for each in some)
-            judged = await in_parallel(ids, audit.one, LEDGERS_AT_ONCE)
+            judged = await bounded_gather(ids, audit.one, LEDGERS_AT_ONCE)
             orphans = await self._probe(chunk.absent, store, client.pool, result)
             _fill(result, [each for each in judged if each is not None], audit.unread, orphans)
             return result
@@ -146,7 +146,7 @@ class AuditJob:
             return None
 
         pairs = ((ledger, bookie) for some in absent for ledger in some for bookie in bookies)
-        found = await in_parallel(pairs, one, _PROBES_AT_ONCE)
+        found = await bounded_gather(pairs, one, _PROBES_AT_ONCE)
         return [each for each in found if each is not None]
 
     async def _orphan(

@@ -17,7 +17,7 @@ from bkbox.audit.run import Progress
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.protocol.repair import expected_entries
-from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 _AT_ONCE = 32
@@ -84,7 +84,7 @@ class FactsJob:
                     return None
 
             ids = (each for some in chunk.ledgers for each in some)
-            answers = await in_parallel(ids, one, _AT_ONCE)
+            answers = await bounded_gather(ids, one, _AT_ONCE)
         all_metadata = [each for each in answers if each is not None]
         _add(found, all_metadata, self.shown)
         return found

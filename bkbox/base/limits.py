@@ -64,7 +64,7 @@ ZOOKEEPER_SESSION_TIMEOUT_S = 10.0
 KNOWN_LACS_MAX = 100_000
 """Ledgers whose last add confirmed a disk keeps in memory."""
 
-HOLD_S = 3.0
+MIGRATION_PAUSE_MAX_S = 3.0
 """How long the front-end keeps requests for a ledger waiting while it moves from one disk to another. Clients wait for
 five seconds and more."""
 
@@ -80,7 +80,7 @@ LONG_POLL_MS_MAX = 300_000
 DEFERRED_LEDGERS_MAX = 10_000
 """Ledgers with deferred adds that are remembered for one connection."""
 
-PATIENCE_US = 50
+SPIN_US = 50
 """How long the front-end and the workers look for more before they sleep."""
 
 HOT_LEDGERS_MAX = 100_000
@@ -116,5 +116,5 @@ again. More than a slow sync takes, and less than a watchdog of a minute lets pa
 BUSY_RESTART_S = 300.0
 """The same for one that computes without an answer."""
 
-GC_SELDOM = (50_000, 20, 50)
+GC_THRESHOLDS = (50_000, 20, 50)
 """Thresholds of Python's collector where much comes and goes and little of it is part of a cycle."""

@@ -1,6 +1,6 @@
 """Small immutable classes that cost little to define.
 
-``@value`` is ``@dataclass(frozen=True, slots=True)`` for readers, for mypy and for ``match``: fields are the
+``@frozen_struct`` is ``@dataclass(frozen=True, slots=True)`` for readers, for mypy and for ``match``: fields are the
 annotations of the class, a value equals others of its class with equal fields, has their hash and shows them all.
 A dataclass takes up to a millisecond to define, and a bookie would spend a quarter of its start on the messages of the
 protocols and the formats of the disk; a value takes a tenth of that.
@@ -18,7 +18,7 @@ _T = TypeVar("_T")
 
 
 @dataclass_transform(frozen_default=True)
-def value(cls: type[_T]) -> type[_T]:
+def frozen_struct(cls: type[_T]) -> type[_T]:
     """Make a class of values of it."""
     names = tuple(cls.__annotations__)
     body = {name: item for name, item in vars(cls).items() if name not in _OF_THE_FIRST}

@@ -27,7 +27,7 @@ from __future__ import annotations
 import hmac
 from enum import Enum
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.wire.codes import Code
 
 
@@ -48,7 +48,7 @@ class Request(Enum):
     FENCE = "fence"
 
 
-@value
+@frozen_struct
 class Verdict:
     """The result of admission: a response code (EOK if admitted), and the ledger's standing from then on."""
 

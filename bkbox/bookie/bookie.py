@@ -11,7 +11,7 @@ A group is carried out in three steps. Their order makes the responses true:
    the index, then the explicit LACs. Entries can be read from here on; states and LACs become visible with step 3. If
    the write fails, everything admitted is answered with the failure and the states are as before.
 2. ``serve`` answers reads that fence nothing. Reads never wait for a sync. Reads that need the disk are deferred to
-   ``serve_late``, after the disk was waited for. Equal reads have equal responses, so their order is free.
+   ``serve_cold_reads``, after the disk was waited for. Equal reads have equal responses, so their order is free.
 3. ``settle`` and ``end`` follow once what the group waits for is durable (``waits``). The store says what ``ack_after``
    demands; states and explicit LACs are always waited for; entries that all asked for a deferred sync are not; a force
    waits for all that was answered before it. The states take effect, writes are answered in the order of arrival, then
@@ -210,7 +210,7 @@ class Bookie:
         adds = self._spare.pop() if self._spare else AddBatch()
         adds.begin(area)
         work = CommitGroup(adds, self._ticks_us())
-        plain_adds = None if self.read_only or self.store.is_crowded else adds
+        plain_adds = None if self.read_only or self.store.is_backpressured else adds
         reads = self.reader.plain
 
         def slow(connection: int, start: int, end: int) -> None:
@@ -243,11 +243,11 @@ class Bookie:
             work.late = late
             self._late = self.reader.late()
 
-    def serve_late(self, work: CommitGroup, out: AnswerWriter) -> None:
+    def serve_cold_reads(self, work: CommitGroup, out: AnswerWriter) -> None:
         """The deferred part of step 2, at any time; ``late`` is None afterwards. Raises EOFError."""
         late, work.late = work.late, None
         assert late is not None
-        self.reader.serve_late(late, out)
+        self.reader.serve_cold_reads(late, out)
 
     def end(self, work: CommitGroup, out: AnswerWriter) -> None:
         """Send the responses of step 3, after ``settle``; the caller then takes what ``polled`` has. Raises
@@ -304,7 +304,7 @@ class Bookie:
             return Code.EBADREQ
         if self.read_only and not self.read_only.allows(high_priority=add.high_priority):
             return Code.EREADONLY
-        if self.store.is_crowded:
+        if self.store.is_backpressured:
             return Code.ETOOMANYREQUESTS
         kind = admission.Request.RECOVERY_ADD if add.recovery else admission.Request.ADD
         code = self._admit(work, ledger, kind, add.master_key)

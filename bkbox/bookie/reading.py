@@ -96,7 +96,7 @@ class Reader:
         """An empty collection of late reads."""
         return LateReads(self._batch_of_reads())
 
-    def serve_late(self, late: LateReads, out: AnswerWriter) -> None:
+    def serve_cold_reads(self, late: LateReads, out: AnswerWriter) -> None:
         """Answer late reads; waits for the disk where something is still not in memory. Raises EOFError."""
         late.plain.serve(out)
         for connection, request in late.batches:

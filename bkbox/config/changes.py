@@ -5,13 +5,13 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.base.words import quoted
 from bkbox.config.schema import SCHEMA, Config, is_live
 from bkbox.errors import ConfigError
 
 
-@value
+@frozen_struct
 class Change:
     """One key: values in the form of TOML and JSON, and where the new one is from."""
 

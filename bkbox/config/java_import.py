@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.base.words import quoted
 from bkbox.config.java_properties import Property
 from bkbox.config.java_unsupported import reason_for
@@ -26,7 +26,7 @@ _LAYOUTS = {
 }
 
 
-@value
+@frozen_struct
 class Remark:
     """What became of one key of the file; ``taken``: it is in the new configuration."""
 
@@ -35,7 +35,7 @@ class Remark:
     text: str
 
 
-@value
+@frozen_struct
 class Imported:
     """Values for the new configuration in the form of TOML, and a remark for each key of the old one."""
 

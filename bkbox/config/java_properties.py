@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.base.words import quoted
 from bkbox.errors import ConfigError
 
@@ -18,7 +18,7 @@ _ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 
-@value
+@frozen_struct
 class Property:
     """One key with its value, and the line, from 1, at which it begins."""
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.base.words import quoted
 from bkbox.config.values import join_address, split_address
 
@@ -33,14 +33,14 @@ class WrongUriError(ValueError):
     """The text is not the URI of a metadata store; the message says what is wrong with it."""
 
 
-@value
+@frozen_struct
 class SqliteUri:
     """A file on this host."""
 
     path: Path
 
 
-@value
+@frozen_struct
 class ZooKeeperAccess:
     """Files with what ZooKeeper is shown; None for nothing."""
 
@@ -55,7 +55,7 @@ _ACCESS = ("secret_file", "tls_ca_file", "tls_certificate_file", "tls_key_file")
 OPEN = ZooKeeperAccess()
 
 
-@value
+@frozen_struct
 class ZooKeeperUri:
     """``hosts``: HOST:PORT each; ``root`` begins with a slash and ends without; ``layout`` is one
     of LAYOUTS, or None for what the cluster has."""

@@ -24,7 +24,7 @@ class SlotRouter(Router, Protocol):
     """A router on which a session can wait."""
 
     def await_place(self, waiter: SlotWaiter) -> None:
-        """Registers a waiter: its ``has_slot`` is called when ``route`` may have another result."""
+        """Registers a waiter: its ``on_slot_free`` is called when ``route`` may have another result."""
 
 
 class ClientSession(Connection):
@@ -53,21 +53,21 @@ class ClientSession(Connection):
         self.guard = guard
         self.watched = (0, 0)
         self.watched_since = 0.0
-        self.regard()
+        self.refresh_permissions()
 
-    def regard(self) -> None:
+    def refresh_permissions(self) -> None:
         """Refreshes what its client may do."""
         if self.guard is not None:
             self.allows = self.guard.plain
 
-    def take_slowly(self, frame: memoryview) -> bool:
+    def handle_slow_path(self, frame: memoryview) -> bool:
         body = frame[PREFIX_BYTES:]
         UNDER_WAY.set(self._numbers)
         try:
             target = self._intake.take(body)
         finally:  # later log lines must not name a connection that this frame has closed
             UNDER_WAY.set(None)
-        self.speaks3 = self._intake.tries_v3
+        self.is_v3 = self._intake.tries_v3
         if target is None:
             self._router.await_place(self)
             return False
@@ -78,7 +78,7 @@ class ClientSession(Connection):
         if not target.link.submit(self.number, frame, target.poll):
             target.link.lane.waiting.append(self)
             return False
-        self.charge(len(body) if target.weighs else 0)
+        self.charge(len(body) if target.costs_request_bytes else 0)
         return True
 
     def _numbers(self) -> list[int]:
@@ -88,5 +88,5 @@ class ClientSession(Connection):
         """A ledger has migrated from the disk of one link to that of another."""
         self._intake.moved(ledger, before, after)
 
-    def lighten(self, frames: memoryview) -> bytes:
+    def strip_payloads(self, frames: memoryview) -> bytes:
         return without_entries(frames)

@@ -18,7 +18,7 @@ from bkbox.frontend.disk_selection import DiskSelection
 from bkbox.frontend.loop.routing import LedgerTable, Routes
 from bkbox.wire.codes import Code
 
-HELD = 1 << 30
+MIGRATING = 1 << 30
 """The disk number of a ledger that is migrating between two disks: it is on none."""
 
 
@@ -99,14 +99,14 @@ class LedgerDirectory:
         """The disk's list is complete."""
         self._listed[disk] = True
 
-    def unlisted(self, disk: int) -> None:
+    def on_list_lost(self, disk: int) -> None:
         """The disk goes through phase one: its next list may be longer than its last one."""
         self._listed[disk] = False
 
     def all_listed(self) -> bool:
         return all(self._listed)
 
-    def weigh(self, free: Mapping[str, int], closed: Collection[str]) -> None:
+    def set_free_space(self, free: Mapping[str, int], closed: Collection[str]) -> None:
         """``free``: bytes for new ledgers per disk. ``closed``: disks that accept no new ledgers, whatever the others
         do."""
         self._free = free
@@ -121,9 +121,9 @@ class LedgerDirectory:
 
     def hold(self, ledger: int) -> int:
         """Marks the ledger as migrating between two disks; returns its previous disk number."""
-        return self._table.put(ledger, HELD)
+        return self._table.put(ledger, MIGRATING)
 
-    def note_over(self, ledgers: Iterable[int], *, more: bool) -> None:
+    def mark_over_quota(self, ledgers: Iterable[int], *, more: bool) -> None:
         """Adds a page of the ledgers whose owner is over its quota. The last set applies while there is ``more``."""
         for ledger in ledgers:
             self._coming_over.put(ledger, 0)

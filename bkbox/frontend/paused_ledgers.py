@@ -38,13 +38,13 @@ class PausedLedgers:
         self._wake()
         return None if found is None else found[1]
 
-    def is_patient(self, ledger: int) -> bool:
+    def within_timeout(self, ledger: int) -> bool:
         """True while requests for this ledger wait: it is paused and the pause has not timed out."""
         found = self._since.get(ledger)
         return found is not None and self._now_s() < found[0] + self._patience_s
 
     def wait(self, waiter: SlotWaiter) -> None:
-        """Registers a waiter: its ``has_slot`` is called when a pause ends or times out."""
+        """Registers a waiter: its ``on_slot_free`` is called when a pause ends or times out."""
         now_s = self._now_s()
         ends = (since + self._patience_s for since, _disk in self._since.values())
         self._look_s = min((end for end in ends if end > now_s), default=now_s)
@@ -64,4 +64,4 @@ class PausedLedgers:
     def _wake(self) -> None:
         waiting, self._waiting = self._waiting, []
         for waiter in waiting:
-            waiter.has_slot()
+            waiter.on_slot_free()

@@ -41,12 +41,12 @@ class Router(Protocol):
 class RoutedRequest(NamedTuple):
     """A request and the link it goes to.
 
-    ``weighs``: its cost is its own size, not that of its response. ``poll``: for a long poll, its transaction id and
-    the response to send if the worker dies.
+    ``costs_request_bytes``: its cost is its own size, not that of its response. ``poll``: for a long poll, its
+    transaction id and the response to send if the worker dies.
     """
 
     link: DiskLink
-    weighs: bool
+    costs_request_bytes: bool
     poll: tuple[int, bytes] | None = None
 
 
@@ -142,8 +142,10 @@ class RequestRouter:
         poll = None
         if isinstance(request, v3.ReadRequest) and request.long_poll:
             poll = request.header.txn_id, _refuse(request, Code.EIO)
-        weighs = isinstance(request, v3.AddRequest | v3.WriteLacRequest | v3.ForceRequest)
-        return RoutedRequest(target, weighs, poll)
+        costs_request_bytes = isinstance(
+            request, v3.AddRequest | v3.WriteLacRequest | v3.ForceRequest
+        )
+        return RoutedRequest(target, costs_request_bytes, poll)
 
     def _info(self, request: v3.BookieInfoRequest) -> bytes:
         try:

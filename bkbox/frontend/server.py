@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from bkbox.base import logs
 from bkbox.base.host.descriptors import allow
-from bkbox.base.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, HOLD_S
+from bkbox.base.limits import FRONTEND_DESCRIPTORS, FRONTEND_HELD_BYTES_MAX, MIGRATION_PAUSE_MAX_S
 from bkbox.base.logs import trace
 from bkbox.base.logs.rate_limited import RateLimited
 from bkbox.base.logs.refusals import Refusals
@@ -33,7 +33,7 @@ from bkbox.frontend.access.ledger_verification import PATIENCE_S, Finding, Ledge
 from bkbox.frontend.client_session import ClientSession
 from bkbox.frontend.disk_link import DiskLink
 from bkbox.frontend.disk_space import space_of
-from bkbox.frontend.ledger_directory import ABSENT, HELD, LedgerDirectory, Purpose
+from bkbox.frontend.ledger_directory import ABSENT, MIGRATING, LedgerDirectory, Purpose
 from bkbox.frontend.loop.connection import Connection
 from bkbox.frontend.loop.event_loop import EventLoop
 from bkbox.frontend.loop.routing import SlotWaiter
@@ -41,7 +41,7 @@ from bkbox.frontend.overload.connection_cpu_budget import ConnectionCpuBudget
 from bkbox.frontend.overload.connection_timeouts import (
     ConnectionTimeouts,
     TimeoutSettings,
-    ask_whether_there,
+    enable_keepalive,
 )
 from bkbox.frontend.overload.memory_pressure import MemoryPressure
 from bkbox.frontend.overload.protocol_error_throttle import ProtocolErrorThrottle
@@ -79,7 +79,7 @@ class Frontend:
         self._numbers = itertools.count(1)
         self._open: messages.OpenFrontend | None = None
         self._places = LedgerDirectory((), self._turns.common.routes)
-        self._holds = PausedLedgers(time.monotonic, HOLD_S)
+        self._holds = PausedLedgers(time.monotonic, MIGRATION_PAUSE_MAX_S)
         self._vouching = LedgerVerification(self._decides, self._check, time.monotonic)
         self._paths: dict[str, str] = {}
         self._awaited: set[int] = set()
@@ -91,16 +91,20 @@ class Frontend:
         self._buckets = Buckets(time.monotonic)
         self._peers = Peers()
         self._newcomers = ConnectionCpuBudget(
-            time.monotonic, time.thread_time, lambda: self._turns.plain_turns > 0
+            time.monotonic, time.thread_time, lambda: self._turns.recent_fast_turns > 0
         )
         self._penalty: ProtocolErrorThrottle[tuple[socket.socket, str, str]] = (
             ProtocolErrorThrottle(time.monotonic)
         )
         self._door: HandshakePool | None = None
-        self._deadlines = TimeoutSettings(self._inside, self._give_up, time.monotonic)
+        self._deadlines = TimeoutSettings(
+            self._authenticated_sessions, self._close_timed_out, time.monotonic
+        )
         room = self._turns.common
-        self._shedding = MemoryPressure(room, self._inside, self._give_up, time.monotonic)
-        self._chores_s = self._beside_s = 0.0
+        self._shedding = MemoryPressure(
+            room, self._authenticated_sessions, self._close_timed_out, time.monotonic
+        )
+        self._chores_s = self._next_timer_s = 0.0
         self._listener: socket.socket | None = None
         self._handshake_timeout_s = 10.0
         self._listens = False
@@ -114,18 +118,18 @@ class Frontend:
             while self._running:
                 woken = self._holds.tick()  # woken waiters resume at the end of this iteration
                 now_s = time.monotonic()
-                if now_s >= self._beside_s:
-                    self._do_beside(now_s)
+                if now_s >= self._next_timer_s:
+                    self._run_timers(now_s)
                 self._turns.turn(0 if woken else self._wait_s(now_s))
         except EOFError:
             log.warning("the supervisor is gone")
         finally:
             self._close()
 
-    def _do_beside(self, now_s: float) -> None:
+    def _run_timers(self, now_s: float) -> None:
         """Runs the timers that need not run in every iteration, and computes when they are due again."""
         if now_s >= self._chores_s:
-            self._do_chores(now_s)
+            self._run_housekeeping(now_s)
         if self._door is not None:
             self._door.tick()
         self._vouching.tick()
@@ -140,13 +144,15 @@ class Frontend:
             self._vouching.wait_s(),
             None if self._accept_from_s is None else self._accept_from_s - now_s,
         )
-        self._beside_s = now_s + min((wait for wait in waits if wait is not None), default=_FAR_S)
+        self._next_timer_s = now_s + min(
+            (wait for wait in waits if wait is not None), default=_FAR_S
+        )
 
-    def _look_beside(self, by_s: float = 0.0) -> None:
+    def _schedule_timers(self, by_s: float = 0.0) -> None:
         """Schedules the timers to run by then."""
-        self._beside_s = min(self._beside_s, by_s)
+        self._next_timer_s = min(self._next_timer_s, by_s)
 
-    def _do_chores(self, now_s: float) -> None:
+    def _run_housekeeping(self, now_s: float) -> None:
         self._deadlines.tick()
         self._shedding.tick()
         waits = self._deadlines.wait_s(), self._shedding.wait_s()
@@ -154,7 +160,7 @@ class Frontend:
 
     def _wait_s(self, now_s: float) -> float:
         held_s = self._holds.wait_s()
-        beside_s = max(0.0, self._beside_s - now_s)
+        beside_s = max(0.0, self._next_timer_s - now_s)
         return beside_s if held_s is None else min(beside_s, held_s)
 
     def _close(self) -> None:
@@ -183,7 +189,7 @@ class Frontend:
                 extra={"trace": trace.name(session.number)},
             )
         if isinstance(error, FrameError):
-            self._penalty.blame(session.host)
+            self._penalty.record_error(session.host)
         self._peers.leave(session.host)
         if session.guard is not None:
             self._give_back(session.guard)
@@ -193,14 +199,14 @@ class Frontend:
         session.close()
         for link in self._links.values():
             link.forget(session.number)
-        self._newcomers.served_since(began_s)
+        self._newcomers.charge(began_s)
 
-    def _inside(self) -> list[ClientSession]:
+    def _authenticated_sessions(self) -> list[ClientSession]:
         return [
             session for session in self._sessions.values() if isinstance(session, ClientSession)
         ]
 
-    def _give_up(self, session: ClientSession, reason: str) -> None:
+    def _close_timed_out(self, session: ClientSession, reason: str) -> None:
         if not session.closed:  # it may have been closed since it was selected
             self._end(session, TimeoutError(reason))
 
@@ -214,7 +220,7 @@ class Frontend:
             self._places = LedgerDirectory(message.disks, self._turns.common.routes)
             self._awaited = {self._places.disks.index(disk) for disk in message.attached}
             self._listener = socket.socket(fileno=fds[0])
-            self._take_bounds({name: getattr(message, name) for name in _BOUNDS})
+            self._apply_limits({name: getattr(message, name) for name in _BOUNDS})
             if (
                 not self._awaited
             ):  # no disk is in service: the port is open all the same, and says so
@@ -224,18 +230,18 @@ class Frontend:
         elif isinstance(message, messages.AttachDisk):
             self._attach(self._places.disks.index(message.disk), socket.socket(fileno=fds[0]))
         elif isinstance(message, messages.DiskUnavailable):
-            self._places.unlisted(self._places.disks.index(message.disk))
+            self._places.on_list_lost(self._places.disks.index(message.disk))
             self._control.send(messages.Done(call=message.call))
         elif isinstance(message, messages.NewLedgers):
             self._new_ledgers = message.allowed
-            self._places.weigh(message.free, message.closed)
+            self._places.set_free_space(message.free, message.closed)
             if message.call:
                 self._control.send(messages.Done(call=message.call))
         elif isinstance(message, messages.LedgerChecked):
             self._vouching.found(message.ledger, Finding(message.finding), message.payload)
         elif isinstance(message, messages.OverQuota):
             ledgers = (each for (each,) in messages.LEDGER_ID_ITEM.iter_unpack(message.payload))
-            self._places.note_over(ledgers, more=message.more)
+            self._places.mark_over_quota(ledgers, more=message.more)
         elif isinstance(message, messages.MOVES_OF_LEDGERS):
             self._control.send(self._move(message))
         elif isinstance(message, messages.DISKS_CHANGE):
@@ -245,7 +251,7 @@ class Frontend:
             self._open.frame_bytes_max = message.values["frame_bytes_max"]
             inflight = message.values["connection_inflight_bytes_max"]
             self._open.connection_inflight_bytes_max = inflight
-            self._take_bounds(message.values)
+            self._apply_limits(message.values)
             logs.set_level(message.values["log_level"])
         elif isinstance(message, messages.GetStats):
             self._control.send(messages.Stats(call=message.call, values=self._stats()))
@@ -258,7 +264,7 @@ class Frontend:
         worker first."""
         if isinstance(message, messages.HoldLedger):
             before = self._places.hold(message.ledger)
-            if before != HELD:
+            if before != MIGRATING:
                 self._holds.begin(message.ledger, before)
                 link = self._links.get(before)
                 if link is not None:
@@ -268,7 +274,7 @@ class Frontend:
             self._places.record(number, (message.ledger,))
             left, link = self._holds.end(message.ledger), self._links.get(number)
             if left is not None and left != number and left in self._links and link is not None:
-                for session in self._inside():
+                for session in self._authenticated_sessions():
                     session.moved(message.ledger, self._links[left], link)
         return messages.Done(call=message.call)
 
@@ -300,7 +306,7 @@ class Frontend:
         self._turns.links.append(link)
         self._turns.watch(sock, link.receive)
 
-    def _take_bounds(self, values: Mapping[str, Any]) -> None:
+    def _apply_limits(self, values: Mapping[str, Any]) -> None:
         """Applies the limits on connections, from the order or from the settings."""
         descriptors = allow(values["connections_max"] + FRONTEND_DESCRIPTORS)
         room = max(descriptors - FRONTEND_DESCRIPTORS, 1)
@@ -316,7 +322,7 @@ class Frontend:
     def _admit(self, admittance: AccessPolicy) -> None:
         """Applies a new access policy. Open connections get their new permissions, or are closed."""
         before, self._admittance = self._admittance, admittance
-        for session in self._inside():
+        for session in self._authenticated_sessions():
             guard = session.guard
             if guard is None:
                 if admittance.plugins:
@@ -341,7 +347,7 @@ class Frontend:
         changed."""
         self._give_back(guard)
         self._grant(guard)
-        session.regard()
+        session.refresh_permissions()
 
     def _grant(self, guard: Authorizer) -> None:
         grants = self._admittance.grants
@@ -380,7 +386,7 @@ class Frontend:
         except OSError as error:
             raise SystemExit(f"cannot listen: {error_text(error)}") from error
         self._listener.setblocking(False)
-        ask_whether_there(self._listener)
+        enable_keepalive(self._listener)
         self._turns.watch(self._listener, self._accept)
         self._control.send(messages.Listening())
 
@@ -388,9 +394,9 @@ class Frontend:
         """Accepts one waiting connection. Without descriptors or memory for it, or while new connections are
         throttled, accepting pauses."""
         assert self._listener is not None
-        rest_s = self._newcomers.rest_s()
-        if rest_s:
-            self._pause_accept(time.monotonic() + rest_s)
+        throttle_s = self._newcomers.throttle_s()
+        if throttle_s:
+            self._pause_accept(time.monotonic() + throttle_s)
             return
         began_s = self._newcomers.cpu_s()
         try:
@@ -404,7 +410,7 @@ class Frontend:
             return
         self._pause_accept(None)
         self._admit_one(sock, str(address), address[0])
-        self._newcomers.served_since(began_s)
+        self._newcomers.charge(began_s)
 
     def _admit_one(self, sock: socket.socket, peer: str, host: str) -> None:
         if not self._peers.admit(host):
@@ -412,9 +418,9 @@ class Frontend:
             return
         sock.setblocking(False)
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        if self._penalty.is_on(host):
+        if self._penalty.is_throttled(host):
             self._penalty.hold((sock, peer, host))
-            self._look_beside()
+            self._schedule_timers()
         else:
             self._receive(sock, peer, host)
 
@@ -441,7 +447,7 @@ class Frontend:
             guard,
         )
         if not self._sessions:
-            self._look_beside()
+            self._schedule_timers()
         self._sessions[session.number] = session
         self._turns.streams[sock.fileno()] = session
         if log.isEnabledFor(logging.DEBUG):
@@ -462,7 +468,7 @@ class Frontend:
                 self._gone,
                 self._refusals,
                 self._newcomers,
-                self._look_beside,
+                self._schedule_timers,
             )
             self._door.timeout_s = self._handshake_timeout_s
         return self._door
@@ -493,7 +499,7 @@ class Frontend:
     def _gone(self, visitor: UnauthenticatedConnection, error: Exception) -> None:
         self._peers.leave(visitor.host)
         if isinstance(error, FrameError | AuthenticationError):
-            self._penalty.blame(visitor.host)
+            self._penalty.record_error(visitor.host)
         if not isinstance(error, EOFError):
             kind = f"{type(error).__name__} at the door"
             said = visitor.peer, error
@@ -506,19 +512,19 @@ class Frontend:
             self._turns.poll.modify(self._listener, select.EPOLLIN if until_s is None else 0)
         self._accept_from_s = until_s
         if until_s is not None:
-            self._look_beside(until_s)
+            self._schedule_timers(until_s)
 
     # ---- routing ------------------------------------------------------------------------------------
 
     def route(self, ledger: int, purpose: Purpose) -> DiskLink | Code | None:
         """The link to send a request to, or the code to answer it with; None: the ledger is between two disks."""
-        if purpose is Purpose.READ and self._turns.common.is_full():
+        if purpose is Purpose.READ and self._turns.common.above_hard_limit():
             self._refused += 1
             return self._refusal(ledger, Code.ETOOMANYREQUESTS)
         place = self._places.route(ledger, purpose, self._links, new_ledgers=self._new_ledgers)
         if isinstance(place, Code):
             return self._refusal(ledger, place)
-        if place == HELD and self._holds.is_patient(ledger):
+        if place == MIGRATING and self._holds.within_timeout(ledger):
             return None
         link = self._links.get(place)
         if link is not None and link.in_service:
@@ -535,7 +541,7 @@ class Frontend:
         return code
 
     def await_place(self, waiter: SlotWaiter) -> None:
-        """Registers a waiter: its ``has_slot`` is called when more is known of a migrating ledger, or of one to be
+        """Registers a waiter: its ``on_slot_free`` is called when more is known of a migrating ledger, or of one to be
         created."""
         assert isinstance(waiter, ClientSession)
         if not self._vouching.wait(waiter.number, waiter):
@@ -547,7 +553,7 @@ class Frontend:
         return ledger < 0 or places.find(ledger) is not None or not places.all_listed()
 
     def _check(self, ledger: int) -> None:
-        self._look_beside(time.monotonic() + PATIENCE_S)
+        self._schedule_timers(time.monotonic() + PATIENCE_S)
         self._control.send(messages.CheckLedger(ledger=ledger))
 
     def space(self) -> Space:

@@ -16,7 +16,7 @@ import socket
 import sys
 from typing import NamedTuple
 
-from bkbox.base.limits import GC_SELDOM
+from bkbox.base.limits import GC_THRESHOLDS
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_NO_NEW_PRIVS = 38
@@ -55,5 +55,5 @@ def begin(role: str) -> Begun:
         raise SystemExit("the supervisor was gone before this process began")
     # Objects made so far stay alive, and few later ones form cycles: frequent collections would only delay requests.
     gc.freeze()
-    gc.set_threshold(*GC_SELDOM)
+    gc.set_threshold(*GC_THRESHOLDS)
     return Begun(socket.socket(fileno=int(control_fd)), name, log)

@@ -24,7 +24,7 @@ from types import TracebackType
 from typing import Self
 
 from bkbox.base.ids import BookieId, LedgerId
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.errors import MetadataError
 from bkbox.metadata.loglists import LogLists
 from bkbox.metadata.maintenance import MaintenanceWindows
@@ -37,7 +37,7 @@ RANGE_LEDGERS_MAX = 1_000
 """Ledgers in one page of ledger_ranges()."""
 
 
-@value
+@frozen_struct
 class RegisteredBookie:
     """A bookie that is there now: whether it takes new entries, and where it is reached."""
 

@@ -15,7 +15,7 @@ import json
 from abc import ABC, abstractmethod
 
 from bkbox.base.ids import BookieId
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.errors import EncodingError
 from bkbox.metadata.underreplication import UnderReplication
 
@@ -25,7 +25,7 @@ REST_S_MAX = 86_400
 _FORMAT = 1
 
 
-@value
+@frozen_struct
 class MaintenanceWindow:
     """``until_ms``: when it is over. ``delay_s``: the delay that was set for Java's auditors, None where that was not
     needed; ``delay_before_s``: what it was before.

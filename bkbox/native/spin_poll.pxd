@@ -2,4 +2,4 @@ cdef long long _PATIENCE_NS
 cdef object _now_ns
 cdef object _let_others
 
-cpdef list next_events(object poll, object wait_s)
+cpdef list poll_events(object poll, object wait_s)

@@ -11,9 +11,9 @@ import os
 import select
 import time
 
-from bkbox.base.limits import PATIENCE_US
+from bkbox.base.limits import SPIN_US
 
-_PATIENCE_NS = PATIENCE_US * 1_000
+_PATIENCE_NS = SPIN_US * 1_000
 
 _now_ns = time.monotonic_ns
 _let_others = os.sched_yield
@@ -21,7 +21,7 @@ _let_others = os.sched_yield
 Events = list[tuple[int, int]]
 
 
-def next_events(poll: select.epoll, wait_s: float | None) -> Events:
+def poll_events(poll: select.epoll, wait_s: float | None) -> Events:
     """(descriptor, events) of what is there; waits for something, or so long at most (None: for ever)."""
     found = poll.poll(0)
     if found or wait_s == 0:

@@ -31,7 +31,7 @@ from __future__ import annotations
 from enum import Enum
 
 from bkbox.base.ids import BookieId, LedgerId
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.wire.digest import master_key
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
@@ -55,7 +55,7 @@ class Identity(Enum):
     FOREIGN = "foreign"
 
 
-@value
+@frozen_struct
 class RunEvidence:
     """One run in a dirty marker: the kernel's boot id, whether it acknowledged before it synced, the identity of the
     mount, and whether it marked the ledgers that it did so for.
@@ -67,7 +67,7 @@ class RunEvidence:
     marks_active: bool = False
 
 
-@value
+@frozen_struct
 class MarkerEvidence:
     """A dirty marker that was found. One that cannot be read has no runs and a failure saying
     so."""
@@ -77,7 +77,7 @@ class MarkerEvidence:
     replaced: bool = False
 
 
-@value
+@frozen_struct
 class DiskEvidence:
     """All that a verdict rests on. ``marker`` None: there was none, and looking for it was no
     error.
@@ -97,7 +97,7 @@ class DiskEvidence:
     intact: bool = False
 
 
-@value
+@frozen_struct
 class Verdict:
     """The class of a disk, why, and whether something that it acknowledged may be gone; ``only_active``: of none but
     the ledgers that are marked active.
@@ -160,7 +160,7 @@ def _why_lost(evidence: DiskEvidence, runs: tuple[RunEvidence, ...]) -> str:
     return "every crash counts (strict)" if runs and evidence.strict else ""
 
 
-@value
+@frozen_struct
 class Mark:
     """What phase one writes, durably, for one ledger. ``master_key`` None: the password is
     unknown."""

@@ -10,7 +10,7 @@ import socket
 
 from bkbox.ipc.channel import Channel
 from bkbox.ipc.child import begin
-from bkbox.repair.idle_loop import Order, until_needed
+from bkbox.repair.idle_loop import Order, wait_for_first_job
 
 _NICE = 5
 """Nice value: under CPU contention this process gets a third of the share of the processes that serve clients."""
@@ -31,7 +31,7 @@ def repair(control: socket.socket, orders: list[Order], log: str) -> None:
 if __name__ == "__main__":
     begun = begin("repair")
     try:
-        orders = until_needed(Channel(begun.control))
+        orders = wait_for_first_job(Channel(begun.control))
     except EOFError:
         orders = []
     if orders:

@@ -10,7 +10,9 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
-async def in_parallel(items: Iterable[S], do: Callable[[S], Awaitable[T]], at_once: int) -> list[T]:
+async def bounded_gather(
+    items: Iterable[S], do: Callable[[S], Awaitable[T]], at_once: int
+) -> list[T]:
     """The results of ``do``, in the order of the items, with at most ``at_once`` in flight. The first error cancels
     the rest and is raised.
     """

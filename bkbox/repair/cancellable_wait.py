@@ -10,7 +10,7 @@ from bkbox.jobs.context import JobContext
 _LISTEN_EVERY_S = 1.0
 
 
-async def rest(work: JobContext, until: Awaitable[None]) -> None:
+async def wait_cancellable(work: JobContext, until: Awaitable[None]) -> None:
     """Wait for ``until``. Raises JobCancelledError."""
     waiting = asyncio.ensure_future(until)
     try:

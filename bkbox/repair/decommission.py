@@ -42,8 +42,8 @@ from bkbox.ipc import messages
 from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore
 from bkbox.protocol.decommission_plan import Departure, departure
-from bkbox.repair.bounded_gather import in_parallel
-from bkbox.repair.cancellable_wait import rest
+from bkbox.repair.bounded_gather import bounded_gather
+from bkbox.repair.cancellable_wait import wait_cancellable
 from bkbox.repair.context import Environment
 from bkbox.repair.operator_hints import advice_for
 from bkbox.repair.replication.ledger_replicator import LedgerReplicator
@@ -140,7 +140,7 @@ class Decommission:
             return departure(metadata, self._bookie, registered.keys(), writable)
 
         async for page in self._store.ledger_ranges():
-            answers = await in_parallel(page, one, _METADATA_AT_ONCE)
+            answers = await bounded_gather(page, one, _METADATA_AT_ONCE)
             found += [each for each in answers if each is not None]
         there = registered.get(self._bookie)
         mode = "down" if there is None else "read-only" if there.read_only else "writable"
@@ -191,8 +191,8 @@ class Decommission:
             survey = await self.survey()
             self._refuse_if_stuck(survey)
             if survey.ledgers:
-                await rest(self._work, asyncio.sleep(_PAUSE_S))
-        await in_parallel(await self._left_marked(), self._one, self._settings.ledgers_at_once)
+                await wait_cancellable(self._work, asyncio.sleep(_PAUSE_S))
+        await bounded_gather(await self._left_marked(), self._one, self._settings.ledgers_at_once)
 
     async def _left_marked(self) -> list[LedgerId]:
         """Ledgers that are marked for this bookie alone, but do not name it any more: an earlier run was interrupted
@@ -215,7 +215,7 @@ class Decommission:
             for each in sorted(survey.ledgers, key=lambda each: (each.copies, each.ledger))
             if self._waits.is_due(each.ledger, now_s)
         ]
-        await in_parallel(due, self._one, self._settings.ledgers_at_once)
+        await bounded_gather(due, self._one, self._settings.ledgers_at_once)
 
     async def _one(self, ledger: LedgerId) -> None:
         try:

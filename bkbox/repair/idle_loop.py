@@ -16,7 +16,7 @@ Order = tuple[Message, list[int]]
 """A message of the supervisor and the descriptors that came with it."""
 
 
-def until_needed(control: Channel) -> list[Order]:
+def wait_for_first_job(control: Channel) -> list[Order]:
     """Wait for the first job or the first quotas; returns all orders up to and including that one.
 
     An empty list: the supervisor says stop. Raises EOFError where the supervisor is gone.

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.base.words import quoted
 from bkbox.security.roles import EVERYBODY, NAME_CHARACTERS_MAX
 
@@ -19,7 +19,7 @@ _SHIFTS = {"": 0, "B": 0, "K": 10, "M": 20, "G": 30, "T": 40, "P": 50}
 _SHIFTS |= {f"{unit}IB": shift for unit, shift in _SHIFTS.items() if shift}
 
 
-@value
+@frozen_struct
 class Use:
     """What an owner has, and what it may have, in bytes."""
 

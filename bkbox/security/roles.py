@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from enum import Flag, auto
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.base.words import quoted
 
 
@@ -45,7 +45,7 @@ EVERYBODY = "*"
 NAME_CHARACTERS_MAX = 256
 
 
-@value
+@frozen_struct
 class Grant:
     """What one identity has. ``requests_per_second``: 0 for no bound."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.config.schema import Config
 from bkbox.jobs.job import JobKind, JobState
 from bkbox.jobs.registry import Registry
@@ -22,7 +22,7 @@ _SCRUB_PART = 7
 _SCRUB_BYTES_PER_S_LEAST = 4 << 20
 
 
-@value
+@frozen_struct
 class Periodic:
     """``every_s``: seconds from the end of one to the start of the next, by the configuration; None: never.
     ``first_after_s``: from the start of the bookie to that of the first one, at most, where none is remembered.

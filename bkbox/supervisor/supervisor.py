@@ -67,10 +67,10 @@ from bkbox.supervisor.disks import sidelined
 from bkbox.supervisor.disks.disk_inspection import stamp
 from bkbox.supervisor.disks.disks import Disk
 from bkbox.supervisor.disks.drain_marker import is_draining
-from bkbox.supervisor.disks.duplicate_placement import settle_homes
+from bkbox.supervisor.disks.duplicate_placement import resolve_duplicate_ledgers
 from bkbox.supervisor.disks.ledger_checks import LedgerChecks
 from bkbox.supervisor.disks.ledger_migration import Moving
-from bkbox.supervisor.disks.placement_updates import news_of_room
+from bkbox.supervisor.disks.placement_updates import free_space_message
 from bkbox.supervisor.disks.readonly_requests import ReadOnlyRequests
 from bkbox.supervisor.quotas import QuotaState
 from bkbox.supervisor.service.child_progress import Progress
@@ -182,9 +182,7 @@ class Supervisor:
             watching = self._keeper.run(self.progress.run())
             stack.callback(watching.cancel)
             await stack.enter_async_context(self._attendance)
-            base = await self._until_told_to_stop(
-                startup_resources.take(self.config, self._files, stack)
-            )
+            base = await self._run_or_stop(startup_resources.take(self.config, self._files, stack))
             if base is None:
                 return 0
             self.instance_id, self.disks, self.listen = base.instance_id, base.disks, base.listen
@@ -192,7 +190,7 @@ class Supervisor:
             await self.answer_on(admin_socket_path(self.config))
             await self._answer_on_tcp()
             try:
-                await self._until_told_to_stop(self._start(base))
+                await self._run_or_stop(self._start(base))
                 async with announced(self):
                     await self._stopping.wait()
             finally:
@@ -224,7 +222,7 @@ class Supervisor:
         assert self.credentials.door is not None
         return self.credentials.door
 
-    async def _until_told_to_stop(self, start: Coroutine[object, object, _T]) -> _T | None:
+    async def _run_or_stop(self, start: Coroutine[object, object, _T]) -> _T | None:
         """A start may take long (a replay, a metadata store that is away); it is given up, with None, when the bookie
         has to stop."""
         starting = asyncio.ensure_future(start)
@@ -304,7 +302,9 @@ class Supervisor:
             waiting = sidelined.waiting(opened, absent)
             others = [disk for disk in self.disks if disk not in waiting]
             present = [disk for disk in others if disk not in absent]
-            doubtful = self.moving.doubtful | await settle_homes(others, self.moving.place)
+            doubtful = self.moving.doubtful | await resolve_duplicate_ledgers(
+                others, self.moving.place
+            )
             if any(disk.may_have_lost for disk in present) or doubtful:
                 self.phase_one = await self._when_available(
                     "phase one",
@@ -470,7 +470,7 @@ class Supervisor:
         self._keeper.keep("the repair worker", repair, lost_repair, revive_repair)
         self._keeper.run(self._watch())
 
-    async def bring_up(self, base: StartupResources, disk: Disk) -> None:
+    async def start_disk(self, base: StartupResources, disk: Disk) -> None:
         """Start the worker of a disk that is in use already, and put it into service. Raises what went wrong, with the
         worker ended."""
         try:
@@ -561,7 +561,7 @@ class Supervisor:
             disk.restarts += 1
             if disk.begun:
                 self._begin_again(disk)
-            await self.bring_up(base, disk)
+            await self.start_disk(base, disk)
 
         what = f"the worker of disk {disk.path}"
         disk.keeping = self._keeper.keep(what, lambda: disk.child, ended, revive)
@@ -587,7 +587,7 @@ class Supervisor:
         """Keep the registration's mode up to date."""
         while True:
             await asyncio.sleep(_STATS_EVERY_S)
-            await self.tell_mode()
+            await self.publish_mode()
             self.allow_new_ledgers()
             if self.credentials.look(self.config, time.monotonic()):
                 self.tell_credentials()
@@ -598,7 +598,7 @@ class Supervisor:
         if self.frontend is not None and self.frontend.running:
             self.frontend.control.send(self.credentials.order)
 
-    async def tell_mode(self) -> None:
+    async def publish_mode(self) -> None:
         """Have the metadata store say whether the bookie takes entries."""
         read_only = await self._read_only()
         if self._registration is not None:
@@ -624,7 +624,7 @@ class Supervisor:
     def allow_new_ledgers(self) -> None:
         """Told anew each time: a front-end that was started again does not know."""
         if self.frontend is not None and self.frontend.running:
-            news = news_of_room(self.disks, self._files, allowed=self.takes_new_ledgers)
+            news = free_space_message(self.disks, self._files, allowed=self.takes_new_ledgers)
             self.frontend.control.send(news)
 
     @property

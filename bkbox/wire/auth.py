@@ -5,7 +5,7 @@ Source: BookkeeperProtocol.proto (AuthMessage).
 
 from __future__ import annotations
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.wire import protobuf
 from bkbox.wire.protobuf import Field, Kind, Label, Message
 
@@ -19,7 +19,7 @@ FORMAT = Message(
 )
 
 
-@value
+@frozen_struct
 class AuthMessage:
     """One step of an authentication."""
 

@@ -27,7 +27,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import NamedTuple
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.errors import EncodingError, FrameError
 from bkbox.wire import auth
 from bkbox.wire.auth import AuthMessage
@@ -75,7 +75,7 @@ _LEAST_BYTES = {
 # ---- requests -----------------------------------------------------------------------------------
 
 
-@value
+@frozen_struct
 class AddRequest:
     """Store an entry; its ids are those in its own header. ``entry`` has 24 bytes or more."""
 
@@ -105,7 +105,7 @@ class AddRequest:
         return bool(self.flags & FLAG_HIGH_PRIORITY)
 
 
-@value
+@frozen_struct
 class ReadRequest:
     """Read an entry (-1: the last one), and fence the ledger first if ``fencing``.
 
@@ -123,7 +123,7 @@ class ReadRequest:
         return bool(self.flags & FLAG_DO_FENCING)
 
 
-@value
+@frozen_struct
 class BatchReadRequest:
     """Read consecutive entries from ``entry_id`` on.
 
@@ -145,7 +145,7 @@ class BatchReadRequest:
         return bool(self.flags & FLAG_DO_FENCING)
 
 
-@value
+@frozen_struct
 class AuthRequest:
     """One step of an authentication."""
 
@@ -154,7 +154,7 @@ class AuthRequest:
     message: AuthMessage
 
 
-@value
+@frozen_struct
 class BadVersion:
     """A request of a version that is not served, with what its EBADVERSION answer needs."""
 
@@ -165,7 +165,7 @@ class BadVersion:
     request_id: int
 
 
-@value
+@frozen_struct
 class BadAdd:
     """An ADD whose entry has ids and no more; to be answered with EBADREQ."""
 
@@ -180,7 +180,7 @@ Request = AddRequest | ReadRequest | BatchReadRequest | AuthRequest
 # ---- responses ----------------------------------------------------------------------------------
 
 
-@value
+@frozen_struct
 class AddResponse:
     """Answer to an ADD."""
 
@@ -190,7 +190,7 @@ class AddResponse:
     entry_id: int
 
 
-@value
+@frozen_struct
 class ReadResponse:
     """Answer to a READ; ``entry_id`` is that of the request, ``entry`` is there only with EOK."""
 
@@ -201,7 +201,7 @@ class ReadResponse:
     entry: Buffer | None = None
 
 
-@value
+@frozen_struct
 class BatchReadResponse:
     """Answer to a BATCH_READ; ``entries`` have consecutive ids from ``entry_id`` on."""
 
@@ -213,7 +213,7 @@ class BatchReadResponse:
     entries: tuple[Buffer, ...] = ()
 
 
-@value
+@frozen_struct
 class AuthResponse:
     """One step of an authentication."""
 

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.errors import FrameError
 from bkbox.wire import frames, protobuf
 from bkbox.wire.auth import AuthMessage
@@ -69,7 +69,7 @@ class Header(NamedTuple):
 # ---- requests -----------------------------------------------------------------------------------
 
 
-@value
+@frozen_struct
 class AddRequest:
     """Store an entry. The ids are those beside the entry, which has its own in its header.
     ``synced`` (bkbox): answer once it is on disk, in every mode."""
@@ -88,7 +88,7 @@ class AddRequest:
         return self.header.priority > 0
 
 
-@value
+@frozen_struct
 class ReadRequest:
     """Read an entry (-1: the last one); fence the ledger first if ``fencing``; wait for a LAC above
     ``previous_lac`` if that is given and it is not fencing.
@@ -110,7 +110,7 @@ class ReadRequest:
         return self.previous_lac is not None and not self.fencing
 
 
-@value
+@frozen_struct
 class WriteLacRequest:
     """Keep ``body`` (ledger id, LAC, digest) as the ledger's explicit LAC; ``lac`` repeats it."""
 
@@ -121,7 +121,7 @@ class WriteLacRequest:
     body: Buffer
 
 
-@value
+@frozen_struct
 class ReadLacRequest:
     """The explicit LAC and the last entry; ``persisted`` (bkbox): once all that the bookie had
     answered is on disk."""
@@ -131,7 +131,7 @@ class ReadLacRequest:
     persisted: bool = False
 
 
-@value
+@frozen_struct
 class ForceRequest:
     """Sync all that was answered before."""
 
@@ -139,7 +139,7 @@ class ForceRequest:
     ledger_id: int
 
 
-@value
+@frozen_struct
 class ListEntriesRequest:
     """Which entries of the ledger the bookie has."""
 
@@ -147,7 +147,7 @@ class ListEntriesRequest:
     ledger_id: int
 
 
-@value
+@frozen_struct
 class BookieInfoRequest:
     """Sizes of the bookie's disks, in bytes, as far as wanted."""
 
@@ -156,7 +156,7 @@ class BookieInfoRequest:
     wants_free: bool = True
 
 
-@value
+@frozen_struct
 class AuthRequest:
     """One step of an authentication; a request may come without one."""
 
@@ -164,14 +164,14 @@ class AuthRequest:
     message: AuthMessage | None
 
 
-@value
+@frozen_struct
 class StartTlsRequest:
     """Speak TLS from here on."""
 
     header: Header
 
 
-@value
+@frozen_struct
 class Unserved:
     """An operation that exists in name only."""
 
@@ -189,7 +189,7 @@ Request = LedgerRequest | BookieInfoRequest | AuthRequest | StartTlsRequest | Un
 # ---- responses ----------------------------------------------------------------------------------
 
 
-@value
+@frozen_struct
 class AddResponse:
     """Answer to an add."""
 
@@ -199,7 +199,7 @@ class AddResponse:
     entry_id: int
 
 
-@value
+@frozen_struct
 class ReadResponse:
     """Answer to a read. ``entry_id`` is that of the request; in the answer to a long poll that of
     the entry, or -1. ``lac_updated_ms``: when the LAC moved, ms since 1970."""
@@ -213,7 +213,7 @@ class ReadResponse:
     lac_updated_ms: int | None = None
 
 
-@value
+@frozen_struct
 class WriteLacResponse:
     """Answer to a write of the LAC."""
 
@@ -222,7 +222,7 @@ class WriteLacResponse:
     ledger_id: int
 
 
-@value
+@frozen_struct
 class ReadLacResponse:
     """Answer to a read of the LAC: the packet that was written, and the last entry.
 
@@ -241,7 +241,7 @@ class ReadLacResponse:
     limbo: bool | None = None
 
 
-@value
+@frozen_struct
 class ForceResponse:
     """Answer to a force."""
 
@@ -250,7 +250,7 @@ class ForceResponse:
     ledger_id: int
 
 
-@value
+@frozen_struct
 class ListEntriesResponse:
     """Answer to a request for the list of entries: see availability.py. Beside a code that says that
     the bookie cannot tell (limbo) a list names what is there, and says nothing of the rest."""
@@ -261,7 +261,7 @@ class ListEntriesResponse:
     availability: Buffer | None = None
 
 
-@value
+@frozen_struct
 class BookieInfoResponse:
     """Answer to a request for sizes, in bytes; None for what was not asked for."""
 
@@ -271,7 +271,7 @@ class BookieInfoResponse:
     free_bytes: int | None = None
 
 
-@value
+@frozen_struct
 class AuthResponse:
     """One step of an authentication; it echoes the header of the request."""
 
@@ -280,14 +280,14 @@ class AuthResponse:
     message: AuthMessage | None
 
 
-@value
+@frozen_struct
 class StartTlsResponse:
     """The connection speaks TLS from the next byte on."""
 
     txn_id: int
 
 
-@value
+@frozen_struct
 class Refused:
     """An answer without a part, with the header of the request."""
 

@@ -39,11 +39,11 @@ log = logging.getLogger(__name__)
 _AT_ONCE_BYTES = 64 << 10
 """Syncs up to this size, in bytes, run on the worker's own thread."""
 
-_MOMENT = 4
-_MOMENT_US = 500
+_COALESCE_SHARE = 4
+_COALESCE_US_MAX = 500
 """Upper bound, in microseconds, on the wait for more requests before a small sync; the wait is a quarter of a sync."""
 
-_FEW_ADDS = 128
+_COALESCE_SKIP_ADDS = 128
 """If the last sync covered more adds than this, the next group is large enough without a wait."""
 
 _REST_US = 500_000
@@ -206,7 +206,7 @@ class CommitGroups:
             UNDER_WAY.set(partial(_connections, (taken.group,)))
             try:
                 before = self._bookie.reader.reads
-                self._bookie.serve_late(taken.work, taken.front.answers(taken.group))
+                self._bookie.serve_cold_reads(taken.work, taken.front.answers(taken.group))
                 reads = self._bookie.reader.reads - before
                 self._send(taken)
                 self._stages.record_reads(taken.group, reads)
@@ -371,9 +371,9 @@ class CommitGroups:
         a sync of its own, and the others the next one, for ever. The wait is a fraction of the duration of a sync.
         """
         missing = self._last_adds - sum(taken.work.adds.entries for taken in self._waiting)
-        if missing <= 0 or self._last_adds > _FEW_ADDS:
+        if missing <= 0 or self._last_adds > _COALESCE_SKIP_ADDS:
             return
-        end = self._ticks_us() + min(self._last_sync_us // _MOMENT, _MOMENT_US)
+        end = self._ticks_us() + min(self._last_sync_us // _COALESCE_SHARE, _COALESCE_US_MAX)
         while missing > 0 and self._ticks_us() < end:
             os.sched_yield()
             before = len(self._waiting)

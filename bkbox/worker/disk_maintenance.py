@@ -90,7 +90,7 @@ class DiskMaintenance:
 
     # ---- the reserve --------------------------------------------------------------------------------
 
-    def tend(self, reserve_bytes: int) -> None:
+    def maintain_reserve(self, reserve_bytes: int) -> None:
         """Called regularly: spend the reserve if a checkpoint has no space, rebuild it once there is some."""
         self._reserve.bytes_max = reserve_bytes
         if self._store.failed_reason is not None:

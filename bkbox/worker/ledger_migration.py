@@ -258,7 +258,7 @@ class LedgerMigrations:
         if self._bookie.read_only:
             reasons = ", ".join(sorted(self._bookie.read_only.reasons))
             raise LedgerNotMovedError(f"the disk that it would come to takes no more: {reasons}")
-        if self._store.is_crowded:
+        if self._store.is_backpressured:
             return messages.EntriesImported(crowded=True)
         self._store.append(list(_entries(os.pread(fd, call.size, 0))))
         self._store.index_appended()

@@ -24,7 +24,7 @@ from bkbox.errors import BkboxError, BugError, DiskError, DiskFailedError
 from bkbox.ipc import messages
 from bkbox.ipc.channel import Channel, refusal
 from bkbox.ipc.messages import Message
-from bkbox.native.spin_poll import next_events
+from bkbox.native.spin_poll import poll_events
 from bkbox.storage.disk.disk import DiskStore
 from bkbox.storage.disk.folder import Folder, GuardedFiles
 from bkbox.worker.commit_groups import CommitGroups
@@ -87,7 +87,7 @@ class Worker:
         """Run until the supervisor says stop or is gone."""
         try:
             while self._running:
-                for number, _events in next_events(self._poll, self._wait_s()):
+                for number, _events in poll_events(self._poll, self._wait_s()):
                     handler = self._handlers.get(number)
                     if handler is not None:  # # it may have gone in this turn
                         handler()
@@ -155,7 +155,7 @@ class Worker:
             # A read-only bookie gets no writes, so the check must see freed space without one.
             self._watch_space()
             if self._space is not None:
-                self._space.tend(self._reserve_bytes)
+                self._space.maintain_reserve(self._reserve_bytes)
         elif isinstance(call, _CONCERNING_STATES):
             self._groups.drain()
         return self._calls.answer(call)

@@ -25,7 +25,7 @@ from typing import Literal, Self
 from bkbox.api.admin.client import fetch_status
 from bkbox.api.admin.status import Status
 from bkbox.base.ids import BookieId
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.demo.cluster import HOST, Stage
 from bkbox.errors import (
     BookieNotRunningError,
@@ -61,7 +61,7 @@ SETTINGS: dict[str, object] = {
 """Segments and checkpoints so small that there are many; no room is kept back."""
 
 
-@value
+@frozen_struct
 class Plan:
     """How large a cluster is, and in which mode."""
 
@@ -70,7 +70,7 @@ class Plan:
     ack_after: str
 
 
-@value
+@frozen_struct
 class Start:
     """What came of a start: ready, or the exit status (None: neither in time) and what it said."""
 

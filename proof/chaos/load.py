@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator
 from contextlib import AsyncExitStack, aclosing
 from typing import Any
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.client import Client, LedgerReader, LedgerWriter, connect
 from bkbox.client.ledger.reader import Entry
 from bkbox.errors import BkboxError, NoSuchEntryError
@@ -33,7 +33,7 @@ _ERROR_LETTERS = 240
 _FOUND_TOGETHER = 64
 
 
-@value
+@frozen_struct
 class Told:
     """How an operation ended that failed."""
 

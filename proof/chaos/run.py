@@ -15,7 +15,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.client import connect
 from bkbox.errors import ChaosError
 from proof.chaos.cluster import Bookie, Cluster
@@ -36,7 +36,7 @@ _EVERY_S = 0.5
 _DEATH = re.compile(r"ended: exit status|ended: killed by SIG(?!KILL)|cannot go on:|Traceback")
 
 
-@value
+@frozen_struct
 class Order:
     """What to run. ``every_s``: between two faults, on average."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 
 
-@value
+@frozen_struct
 class Fault:
     """A kind of fault. ``weight``: how often it is drawn; ``lasts_s``: at least and at most; ``loses``: the bookie may
     be without data after it; ``restarts``: the bookie is stopped and started, which nothing else may do meanwhile;
@@ -71,7 +71,7 @@ FAULTS = (
 BY_NAME = {fault.name: fault for fault in FAULTS}
 
 
-@value
+@frozen_struct
 class Planned:
     """One fault that is due ``at`` seconds after the beginning. ``bookie`` and ``disk`` count from 0; ``seed``: for
     what else has to be chosen.

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import ClassVar
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 
 Fragments = tuple[tuple[int, tuple[str, ...]], ...]
 """(first entry, ensemble) of each fragment."""
@@ -31,7 +31,7 @@ class Violation:
         return f"{self.name}: {self.words}"
 
 
-@value
+@frozen_struct
 class Metadata:
     """What metadata says of a ledger. ``last``: of a closed one; ``sizes``: E, WQ, AQ."""
 

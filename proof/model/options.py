@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.errors import QuorumSizeError
 
 
@@ -49,7 +49,7 @@ class Loss(Enum):
 WINDOWS = (Status.OPEN, Status.RECOVERING, Status.CLOSED)
 
 
-@value
+@frozen_struct
 class Corrections:
     """Where the published model is off, and ``first_holder``: a read succeeds with one bookie that has the entry."""
 
@@ -72,7 +72,7 @@ AS_PUBLISHED = Corrections(
 )
 
 
-@value
+@frozen_struct
 class Options:
     """One configuration. Raises QuorumSizeError where ``checked`` finds that the sizes do not fit."""
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from proof.model.exploration import Exploration
 from proof.model.options import Options
 from proof.model.properties import Properties, Safety
@@ -30,7 +30,7 @@ class Statistics:
     seconds: float
 
 
-@value
+@frozen_struct
 class Result:
     """``broken``: the name of a property that does not hold, and ``trace``, the shortest way there."""
 

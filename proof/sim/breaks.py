@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 
+from bkbox.base.values import frozen_struct
 from bkbox.base.values import replaced as with_changes
-from bkbox.base.values import value
 from bkbox.bookie import admission
 from bkbox.bookie.admission import LedgerStatus
 from bkbox.protocol.boot import DiskClass
@@ -17,7 +17,7 @@ from proof.sim.environment import replaced
 from proof.sim.patches import Change
 
 
-@value
+@frozen_struct
 class Break:
     """One measure: its name, what is switched off, and the patch."""
 

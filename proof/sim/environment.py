@@ -175,7 +175,7 @@ def installed(cluster: Cluster, *, syncs_at_once: bool) -> Iterator[None]:
                 partial(format_disk.format_disk, create_index=_create_index),
             ),
             (commit_groups, "_AT_ONCE_BYTES", 1 << 30 if syncs_at_once else -1),
-            (commit_groups, "_MOMENT_US", 0),
+            (commit_groups, "_COALESCE_US_MAX", 0),
             (commit_groups, "wait", lambda futures: [future.run() for future in futures]),
             (segmented_log, "_SMALL_SYNC_BYTES", 2 << 10),
             (segmented_log, "_FILL_BYTES", 8 << 10),

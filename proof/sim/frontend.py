@@ -92,7 +92,7 @@ class Frontend:
 
     def receive(self, message: Message) -> Message | None:
         if isinstance(message, messages.DiskUnavailable):
-            self._places.unlisted(self._places.disks.index(message.disk))
+            self._places.on_list_lost(self._places.disks.index(message.disk))
             return messages.Done()
         if isinstance(message, messages.NewLedgers):
             self._new_ledgers = message.allowed

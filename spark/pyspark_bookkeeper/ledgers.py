@@ -9,7 +9,7 @@ from bkbox.audit.selection import parse_assign, parse_ledgers, parse_select
 from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.errors import NoSuchLedgerError, UnauthorizedError
-from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.wire.metadata.ledger import LedgerMetadata
 from pyspark_bookkeeper.dataset import Datasets
 from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of
@@ -52,7 +52,7 @@ async def extents(client: Client, options: ReadOptions) -> list[Extent]:
         return part_of(found, first, stop)
 
     ledgers = sorted(assigned) if assigned else await _chosen(client, options)
-    found = await in_parallel(ledgers, one, AT_ONCE)
+    found = await bounded_gather(ledgers, one, AT_ONCE)
     return [each for each in found if each is not None]
 
 
@@ -73,6 +73,6 @@ async def _chosen(client: Client, options: ReadOptions) -> Sequence[int]:
 
     found: list[int] = []
     async for page in client.store.ledger_ranges():
-        answers = await in_parallel(page, fits, AT_ONCE)
+        answers = await bounded_gather(page, fits, AT_ONCE)
         found += [each.ledger_id for each in answers if each is not None]
     return found

@@ -17,7 +17,7 @@ from bkbox.client.log.entry import decode
 from bkbox.client.log.ledger_list import LedgerList
 from bkbox.client.log.stored import StoredList
 from bkbox.errors import ConfigError, NoSuchLedgerError, OperatorError
-from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.bounded_gather import bounded_gather
 from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of
 from pyspark_bookkeeper.offsets import ending, first_of, starting, stop_of
 from pyspark_bookkeeper.options import ReadOptions
@@ -67,7 +67,7 @@ async def settled(
 
     left = [ledger for ledger in found.ledgers if ledger >= found.start.ledger_id]
     extents: list[Extent] = []
-    for each in await in_parallel(left, one, AT_ONCE):
+    for each in await bounded_gather(left, one, AT_ONCE):
         if each is None:
             continue
         extents.append(each)

@@ -17,7 +17,7 @@ from bkbox.audit.selection import parse_ledgers
 from bkbox.client.client import Client
 from bkbox.client.log.stored import StoredList
 from bkbox.errors import ConfigError, NoSuchEntryError, NoSuchLedgerError, UnauthorizedError
-from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.bounded_gather import bounded_gather
 from pyspark_bookkeeper.extents import AT_ONCE, extent_of, part_of
 from pyspark_bookkeeper.logs import check_reached, ledger_named, place_of, settled
 from pyspark_bookkeeper.offsets import EARLIEST, first_of, starting
@@ -152,7 +152,7 @@ class LedgersTail(Tail):
                     raise
                 return Extent(ledger, 0, 0, 0)
 
-        return dict(zip(ledgers, await in_parallel(ledgers, one, AT_ONCE), strict=True))
+        return dict(zip(ledgers, await bounded_gather(ledgers, one, AT_ONCE), strict=True))
 
 
 def shared(left: Mapping[str, Extent], room: Room) -> Offset:

@@ -38,7 +38,7 @@ from bkbox.errors import (
     MetadataError,
     NoSuchLedgerError,
 )
-from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.bounded_gather import bounded_gather
 from pyspark_bookkeeper.cluster import connected
 from pyspark_bookkeeper.dataset import Change, Dataset, Datasets, of_log, published, queued
 from pyspark_bookkeeper.logsink import ROW_OVERHEAD_BYTES, append_queue
@@ -184,7 +184,7 @@ class _Writes:
                 await client.delete_ledger(ledger)
                 log.info("ledger %d was abandoned, and is deleted", ledger)
 
-        await in_parallel([each for each in ids if each not in kept], one, _AT_ONCE)
+        await bounded_gather([each for each in ids if each not in kept], one, _AT_ONCE)
 
 
 class BatchWriter(_Writes, DataSourceArrowWriter):

@@ -19,7 +19,7 @@ from bkbox.base.ids import LedgerId
 from bkbox.client.client import Client
 from bkbox.client.options import ClientOptions
 from bkbox.metadata import connect
-from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.bounded_gather import bounded_gather
 
 PROCESSES = 2
 ENGINES = 2
@@ -202,7 +202,7 @@ async def _store_costs(uri: str) -> tuple[float, float]:
         walk_us = (time.perf_counter() - began) / len(ids) * 1e6
         some = ids[:_SAMPLE]
         began = time.perf_counter()
-        await in_parallel([LedgerId(each) for each in some], store.read_ledger, 16)
+        await bounded_gather([LedgerId(each) for each in some], store.read_ledger, 16)
         return walk_us, (time.perf_counter() - began) / len(some) * 1e6
 
 

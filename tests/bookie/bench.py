@@ -102,7 +102,7 @@ def answer_group(
     work = bookie.begin(area, segments)
     bookie.serve(work, out)
     if work.late is not None:
-        bookie.serve_late(work, out)
+        bookie.serve_cold_reads(work, out)
     failure = None
     if work.waits:
         try:

@@ -38,13 +38,13 @@ class Client(Connection):
         super().__init__(number, sock, "peer", turns.poll, turns.common, FRAME_MAX, INFLIGHT_MAX)
         self.slow: list[bytes] = []
         self.error: Exception | None = None
-        self.speaks3 = False
+        self.is_v3 = False
 
-    def take_slowly(self, frame: memoryview) -> bool:
+    def handle_slow_path(self, frame: memoryview) -> bool:
         self.slow.append(bytes(frame))
         return True
 
-    def lighten(self, frames: memoryview) -> bytes:
+    def strip_payloads(self, frames: memoryview) -> bytes:
         return b"light"
 
 
@@ -216,7 +216,7 @@ def test_what_is_ordinary(bench: Bench) -> None:
         request(READ, 2, read_part(KNOWN, 0, flag=FENCE)),
         raw.read_frame(KNOWN, 0),
     ]
-    bench.client.speaks3 = True
+    bench.client.is_v3 = True
     bench.send(b"".join(ordinary3 + other3))
     bench.take()
     assert bench.fast == ordinary + ordinary3
@@ -251,7 +251,7 @@ def test_without_a_slot_nothing_more_is_read(bench: Bench) -> None:
     bench.settle()
     assert bench.client.slow == []
     bench.slots = 1
-    bench.lane.waiting.pop().has_slot()
+    bench.lane.waiting.pop().on_slot_free()
     bench.settle()
     bench.take()
     assert bench.fast == frames
@@ -345,7 +345,7 @@ def test_ordinary_adds_of_a_ledger_that_is_over_are_looked_at(bench: Bench) -> N
         bench.fast.clear()
         bench.client.slow.clear()
         for version in (0, 1):
-            bench.client.speaks3 = bool(version)
+            bench.client.is_v3 = bool(version)
             mine = (adds[version], *((others[2],) if version else others[:2]))
             bench.send(b"".join(mine))
         bench.take()
@@ -490,7 +490,7 @@ def test_a_full_front_end_reads_from_nobody_whose_answers_wait(small: Bench) -> 
     for _ in range(10):
         bench.client.send(memoryview(bytes(100_000)))
         bench.turns.turn(0)
-    assert bench.common.is_tight()
+    assert bench.common.above_soft_limit()
     bench.peer.send(raw.add_frame(UNKNOWN, 0, b"x"))
     bench.settle()
     assert bench.client.slow == []

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bkbox.frontend.loop.connection import IDLE, NOTHING, PARTIAL, UNTAKEN
+from bkbox.frontend.loop.connection import IDLE, PARTIAL_FRAME, SERVER, UNSENT
 from bkbox.frontend.overload.connection_timeouts import (
     LOOK_EVERY_S,
     ConnectionTimeouts,
@@ -22,7 +22,7 @@ class Connection:
         self.watched = (0, 0)
         self.watched_since = 0.0
 
-    def waits_for(self) -> int:
+    def blocked_on(self) -> int:
         return self.state
 
 
@@ -52,9 +52,9 @@ class Scene:
 @pytest.mark.parametrize(
     ("state", "taken", "limit", "reason"),
     [
-        (PARTIAL, 5, 10.0, "not ended"),
-        (PARTIAL, 0, 10.0, "not ended"),
-        (UNTAKEN, 5, 20.0, "taken nothing"),
+        (PARTIAL_FRAME, 5, 10.0, "not ended"),
+        (PARTIAL_FRAME, 0, 10.0, "not ended"),
+        (UNSENT, 5, 20.0, "taken nothing"),
         (IDLE, 5, 40.0, "idle"),
         (IDLE, 0, 10.0, "asked for nothing"),
     ],
@@ -71,12 +71,12 @@ def test_when_a_connection_is_given_up(state: int, taken: int, limit: float, rea
 
 def test_what_waits_for_the_bookie_waits_for_ever() -> None:
     scene = Scene()
-    scene.add(NOTHING)
+    scene.add(SERVER)
     scene.run_to(1000)
     assert not scene.ended
 
 
-@pytest.mark.parametrize("state", [PARTIAL, IDLE, UNTAKEN])
+@pytest.mark.parametrize("state", [PARTIAL_FRAME, IDLE, UNSENT])
 def test_without_patience_set_nobody_is_given_up(state: int) -> None:
     scene = Scene(ConnectionTimeouts())
     scene.add(state)
@@ -86,7 +86,7 @@ def test_without_patience_set_nobody_is_given_up(state: int) -> None:
 
 def test_frames_that_come_and_answers_that_go_begin_the_time_anew() -> None:
     scene = Scene()
-    asks, takes = scene.add(PARTIAL), scene.add(UNTAKEN)
+    asks, takes = scene.add(PARTIAL_FRAME), scene.add(UNSENT)
     for second in range(0, 200, 5):
         asks.taken += 1
         takes.sent += 1
@@ -103,7 +103,7 @@ def test_frames_that_come_and_answers_that_go_begin_the_time_anew() -> None:
 def test_many_are_looked_at_in_turns() -> None:
     scene = Scene()
     for _ in range(1700):
-        scene.add(PARTIAL)
+        scene.add(PARTIAL_FRAME)
     scene.deadlines.tick()
     assert 0 < scene.deadlines.wait_s() < 0.1 < LOOK_EVERY_S
     scene.run_to(16)
@@ -112,7 +112,7 @@ def test_many_are_looked_at_in_turns() -> None:
 
 def test_what_came_while_the_front_end_was_held_up_is_taken_first() -> None:
     scene = Scene()
-    waited, hung = scene.add(PARTIAL), scene.add(PARTIAL)
+    waited, hung = scene.add(PARTIAL_FRAME), scene.add(PARTIAL_FRAME)
     scene.run_to(5)
     scene.now += 60
     scene.deadlines.tick()

@@ -11,7 +11,7 @@ class Waiting:
     def __init__(self) -> None:
         self.woken = 0
 
-    def has_slot(self) -> None:
+    def on_slot_free(self) -> None:
         self.woken += 1
 
 
@@ -26,13 +26,13 @@ def test_requests_wait_until_the_place_is_told() -> None:
     clock, waiter = Clock(), Waiting()
     holds = PausedLedgers(clock, PATIENCE_S)
     holds.begin(7, 2)
-    assert holds.is_patient(7)
-    assert not holds.is_patient(8)
+    assert holds.within_timeout(7)
+    assert not holds.within_timeout(8)
     holds.wait(waiter)
     assert holds.wait_s() == PATIENCE_S
     assert holds.end(7) == 2
     assert waiter.woken == 1
-    assert not holds.is_patient(7)
+    assert not holds.within_timeout(7)
     assert holds.end(7) is None
     assert waiter.woken == 1, "once"
 
@@ -50,7 +50,7 @@ def test_nobody_waits_too_long() -> None:
     clock.now += 1.0
     holds.tick()
     assert waiter.woken == 1
-    assert not holds.is_patient(7)
+    assert not holds.within_timeout(7)
     assert holds.end(7) == 0, "it is held all the same"
 
 
@@ -67,7 +67,7 @@ def test_the_oldest_hold_decides_when_to_look() -> None:
     clock.now += 2.0
     holds.tick()
     assert (first.woken, second.woken) == (1, 1)
-    assert not holds.is_patient(1)
-    assert holds.is_patient(2), "who waits for it asks again and waits on"
+    assert not holds.within_timeout(1)
+    assert holds.within_timeout(2), "who waits for it asks again and waits on"
     holds.wait(second)
     assert holds.wait_s() == 1.0

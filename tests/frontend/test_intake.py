@@ -121,12 +121,12 @@ def test_what_a_request_means_for_a_ledger_that_no_disk_has(
 
 
 def test_what_weighs_by_its_own_bytes_and_what_waits(intake: RequestRouter) -> None:
-    assert taken3(intake, ADD, add_part(1, 0)).weighs
-    assert taken3(intake, FORCE, [(1, 1)]).weighs
-    assert not taken3(intake, READ, read_part(1)).weighs
-    assert not taken3(intake, READ_LAC, [(1, 1)]).weighs
+    assert taken3(intake, ADD, add_part(1, 0)).costs_request_bytes
+    assert taken3(intake, FORCE, [(1, 1)]).costs_request_bytes
+    assert not taken3(intake, READ, read_part(1)).costs_request_bytes
+    assert not taken3(intake, READ_LAC, [(1, 1)]).costs_request_bytes
     poll = taken3(intake, READ, read_part(1, previous=3, timeout_ms=5))
-    assert not poll.weighs
+    assert not poll.costs_request_bytes
     assert poll.poll is not None
     txn, answer = poll.poll
     assert (txn, answer_of(answer[4:]).status) == (9, EIO)

@@ -20,14 +20,14 @@ class Scene:
         """Newcomers come as often as they may; how much of the time they took."""
         until_s, took_s = self.now_s + seconds, 0.0
         while self.now_s < until_s:
-            rest_s = self.newcomers.rest_s()
-            if rest_s:
-                self.now_s += rest_s
+            throttle_s = self.newcomers.throttle_s()
+            if throttle_s:
+                self.now_s += throttle_s
             else:
                 began_s = self.newcomers.cpu_s()
                 self.now_s += 2 * each_s  # half of the time somebody else has the processor
                 self.cpu_s += each_s
-                self.newcomers.served_since(began_s)
+                self.newcomers.charge(began_s)
                 took_s += each_s
         return took_s
 
@@ -52,4 +52,4 @@ def test_nobody_rests_where_nobody_is_held_up() -> None:
     scene.others_work = False
     assert scene.flood(10.0, 0.001) == pytest.approx(5.0, rel=0.01)
     scene.others_work = True
-    assert scene.newcomers.rest_s() == 0.0, "what they took while nobody worked does not count"
+    assert scene.newcomers.throttle_s() == 0.0, "what they took while nobody worked does not count"

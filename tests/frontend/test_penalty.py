@@ -32,30 +32,30 @@ class Clock:
 def test_a_few_errors_are_forgiven_and_others_are_not_blamed_for_them() -> None:
     penalty: ProtocolErrorThrottle[str] = ProtocolErrorThrottle(Clock())
     for _ in range(FREE_ERRORS):
-        penalty.blame(HERE)
-    assert not penalty.is_on(HERE)
-    penalty.blame(HERE)
-    assert penalty.is_on(HERE)
-    assert not penalty.is_on(THERE)
+        penalty.record_error(HERE)
+    assert not penalty.is_throttled(HERE)
+    penalty.record_error(HERE)
+    assert penalty.is_throttled(HERE)
+    assert not penalty.is_throttled(THERE)
 
 
 def test_it_is_over_after_a_while() -> None:
     clock = Clock()
     penalty: ProtocolErrorThrottle[str] = ProtocolErrorThrottle(clock)
     for _ in range(FREE_ERRORS + 1):
-        penalty.blame(HERE)
+        penalty.record_error(HERE)
     clock.now_s += WINDOW_S + 0.1
-    assert not penalty.is_on(HERE)
-    penalty.blame(HERE)
-    assert not penalty.is_on(HERE), "it begins anew"
+    assert not penalty.is_throttled(HERE)
+    penalty.record_error(HERE)
+    assert not penalty.is_throttled(HERE), "it begins anew"
 
 
 def test_hosts_of_one_network_of_ipv6_are_one() -> None:
     penalty: ProtocolErrorThrottle[str] = ProtocolErrorThrottle(Clock())
     for number in range(FREE_ERRORS + 1):
-        penalty.blame(f"2001:db8::{number:x}")
-    assert penalty.is_on("2001:db8::ffff")
-    assert not penalty.is_on("2001:db8:0:1::1")
+        penalty.record_error(f"2001:db8::{number:x}")
+    assert penalty.is_throttled("2001:db8::ffff")
+    assert not penalty.is_throttled("2001:db8:0:1::1")
 
 
 def test_those_held_come_in_their_order_each_after_the_pause() -> None:

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bkbox.frontend.disk_selection import DiskSelection
-from bkbox.frontend.ledger_directory import HELD, LedgerDirectory, Unroutable
+from bkbox.frontend.ledger_directory import MIGRATING, LedgerDirectory, Unroutable
 from bkbox.frontend.loop.routing import Routes
 
 UP = [True, True]
@@ -33,7 +33,7 @@ def test_nothing_is_placed_before_every_disk_has_listed_its_ledgers() -> None:
 def test_nothing_is_placed_while_a_disk_is_marked_and_what_it_listed_stays_known() -> None:
     places = all_listed("a", "b")
     places.record(1, [7])
-    places.unlisted(1)
+    places.on_list_lost(1)
     assert places.choose(8, [True, False], UP) is Unroutable.UNLISTED
     assert places.choose(7, [True, False], UP) == 1
     places.listed(1)
@@ -55,7 +55,7 @@ def chosen(places: LedgerDirectory, ledgers: int, disks: int) -> Counter[object]
 def test_new_ledgers_go_by_free_bytes_and_not_by_number() -> None:
     places = all_listed("a", "b", "c")
     places.record(0, range(100_000, 100_300))
-    places.weigh({"a": 600 << 30, "b": 300 << 30, "c": 100 << 30}, ())
+    places.set_free_space({"a": 600 << 30, "b": 300 << 30, "c": 100 << 30}, ())
     assert chosen(places, 100, 3) == {0: 60, 1: 30, 2: 10}
 
 
@@ -65,7 +65,7 @@ def test_as_long_as_nothing_is_known_all_disks_get_the_same() -> None:
 
 def test_a_closed_disk_gets_none_even_where_there_is_no_other() -> None:
     places = all_listed("a", "b")
-    places.weigh({"a": 1 << 40, "b": 1 << 20}, ["a"])
+    places.set_free_space({"a": 1 << 40, "b": 1 << 20}, ["a"])
     assert chosen(places, 10, 2) == {1: 10}
     assert places.choose(11, [True, False], UP) is Unroutable.NO_DISK
     places.record(0, [12])
@@ -82,7 +82,7 @@ def test_read_only_disks_get_new_ledgers_only_where_there_is_no_other() -> None:
 def test_a_disk_that_joins_moves_nothing_and_holds_up_nothing() -> None:
     places = all_listed("a", "b")
     before = {ledger: places.choose(ledger, UP, UP) for ledger in range(20)}
-    places.weigh({"a": 10, "b": 10, "c": 1000}, ())
+    places.set_free_space({"a": 10, "b": 10, "c": 1000}, ())
     assert places.join("c") == 2
     up = [True] * 3
     assert {ledger: places.choose(ledger, up, up) for ledger in range(20)} == before
@@ -113,7 +113,7 @@ def test_a_held_ledger_is_on_no_disk_until_it_is_placed() -> None:
     places = all_listed("a", "b")
     places.record(0, [7])
     assert places.hold(7) == 0
-    assert places.find(7) == HELD
+    assert places.find(7) == MIGRATING
     places.record(1, [7])
     assert places.find(7) == 1
 

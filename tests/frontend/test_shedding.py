@@ -31,7 +31,7 @@ class Scene:
     def held(self) -> int:
         return sum(each.bytes_held for each in self.connections)
 
-    def is_full(self) -> bool:
+    def above_hard_limit(self) -> bool:
         return self.held > self.held_max
 
     def _end(self, connection: Connection, _reason: str) -> None:

@@ -45,7 +45,7 @@ class Waiter:
         self._scene = scene
         self._connection = connection
 
-    def has_slot(self) -> None:
+    def on_slot_free(self) -> None:
         self._scene.woken.append(self._connection)
 
 

@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from bkbox.native.spin_poll import next_events
+from bkbox.native.spin_poll import poll_events
 
 
 @pytest.mark.parametrize("after_s", [0.0, 0.00001, 0.05])
@@ -19,7 +19,7 @@ def test_what_comes_is_seen_whenever_it_comes(after_s: float) -> None:
     timer = threading.Timer(after_s, os.eventfd_write, (event, 1))
     timer.start()
     try:
-        assert next_events(poll, 30) == [(event, select.EPOLLIN)]
+        assert poll_events(poll, 30) == [(event, select.EPOLLIN)]
     finally:
         timer.join()
         poll.close()
@@ -29,4 +29,4 @@ def test_what_comes_is_seen_whenever_it_comes(after_s: float) -> None:
 @pytest.mark.parametrize("wait_s", [0, 0.001])
 def test_nothing_comes(wait_s: float) -> None:
     with select.epoll() as poll:
-        assert next_events(poll, wait_s) == []
+        assert poll_events(poll, wait_s) == []

@@ -21,7 +21,7 @@ from bkbox.ipc import channel, messages
 from bkbox.ipc.messages import BYTES_ITEM, LEDGER_ID_ITEM, OVER_QUOTA_PAGE
 from bkbox.metadata.versioned import Versioned
 from bkbox.repair.context import Environment
-from bkbox.repair.idle_loop import until_needed
+from bkbox.repair.idle_loop import wait_for_first_job
 from bkbox.repair.space.quotas import QuotaWatch
 from bkbox.wire.metadata.ledger import LedgerMetadata
 from tests.harness.cluster import ledger_of
@@ -277,5 +277,5 @@ def test_the_repair_process_sleeps_until_there_is_a_job_or_a_quota() -> None:
         with ours, theirs:
             for message in (*calm, last, *calm):
                 channel.Channel(ours).send(message)
-            found = [order for order, _fds in until_needed(channel.Channel(theirs))]
+            found = [order for order, _fds in wait_for_first_job(channel.Channel(theirs))]
             assert found == [*calm, last]

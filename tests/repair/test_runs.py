@@ -13,7 +13,7 @@ import pytest
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT
 from bkbox.errors import MetadataError
-from bkbox.repair.copy.entry_batches import AddBatchBuilder, batch_bytes, batch_entries, in_turns
+from bkbox.repair.copy.entry_batches import AddBatchBuilder, batch_bytes, batch_entries, round_robin
 from bkbox.wire.digest import DigestManager
 from bkbox.wire.metadata.ledger import ACK_AFTER, DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.jobs.works import FreeWork
@@ -99,7 +99,7 @@ def test_a_run_is_sent_in_parts_as_the_rate_allows(as_frames: bool) -> None:
     work = SlowWork(3)
 
     async def parts() -> list[Any]:
-        return [part async for part in in_turns(run, work, disk=1, network=2)]
+        return [part async for part in round_robin(run, work, disk=1, network=2)]
 
     found = asyncio.run(parts())
     assert [list(part.entries) for part in found] == [[0, 1, 2], [3, 4, 5], [6]]

@@ -788,7 +788,7 @@ def test_an_index_without_room_keeps_its_checkpoint_waiting(
     with monkeypatch.context() as patch:
         patch.setattr(index_module, "INDEX_MEMORY_BYTES", 1)
         assert store.checkpoint_due
-        assert store.is_crowded
+        assert store.is_backpressured
     with pytest.raises(DiskFullError):
         store.close()
     store = disk.open(open_index=lambda *_: index)  # still without room: it serves from memory

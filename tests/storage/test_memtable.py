@@ -10,7 +10,14 @@ from hypothesis import strategies as st
 
 from bkbox.storage.index import memtable as module
 from bkbox.storage.index.extents import Extent, ExtentEncoder
-from bkbox.storage.index.memtable import FOUND, MISSING, VOID, EntryLocation, EntryLookup, Memtable
+from bkbox.storage.index.memtable import (
+    FOUND,
+    NOT_HERE,
+    TOMBSTONE,
+    EntryLocation,
+    EntryLookup,
+    Memtable,
+)
 
 PUTS = st.lists(
     st.tuples(
@@ -92,8 +99,8 @@ def test_a_forgotten_ledger_is_void_and_not_missing() -> None:
     recent.forget(1)
     recent.put(1, 7, 1, 200, 100)
     assert recent.look(1, 7, place) == FOUND
-    assert recent.look(1, 0, place) == VOID
-    assert recent.look(2, 0, place) == MISSING
+    assert recent.look(1, 0, place) == TOMBSTONE
+    assert recent.look(2, 0, place) == NOT_HERE
     assert [(run.first, run.last) for run in recent.runs()] == [(7, 7)]
 
 
@@ -156,6 +163,6 @@ def test_memory_is_said_of_what_it_is_made_of() -> None:
     recent.put(1, 10, 1, 64, 100)
     first = recent.memory
     recent.put(1, 5, 1, 64, 100)
-    assert recent.memory - first == module.ODD_BYTES
+    assert recent.memory - first == module.OUT_OF_ORDER_BYTES
     recent.put(2, 0, 1, 64, 100)
-    assert recent.memory - first - module.ODD_BYTES == first
+    assert recent.memory - first - module.OUT_OF_ORDER_BYTES == first

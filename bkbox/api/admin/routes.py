@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from types import MappingProxyType
 from typing import Any, Literal, TypeVar
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.base.words import quoted
 from bkbox.errors import BadRequestError, BugError
 
@@ -25,7 +25,7 @@ NUMBER_MAX = 2**63 - 1
 _DIGITS_MAX = len(str(NUMBER_MAX))
 
 
-@value
+@frozen_struct
 class Request:
     """``place``: the parts of the path that stand in braces in the route. ``query``: of these the values that were
     given, checked. ``body``: what the route's ``body`` is made of, checked; None where it takes none. ``who`` asks, for
@@ -60,7 +60,7 @@ def whole_number(name: str, text: str) -> int:
     return number
 
 
-@value
+@frozen_struct
 class TextResponse:
     """An answer that is no JSON."""
 
@@ -69,7 +69,7 @@ class TextResponse:
     status: int = 200
 
 
-@value
+@frozen_struct
 class JsonResponse:
     """An answer in JSON with another status than 200."""
 
@@ -77,7 +77,7 @@ class JsonResponse:
     status: int
 
 
-@value
+@frozen_struct
 class EventStream:
     """An answer that goes on: ``chunks`` are sent as they come, until it ends or the client is gone. A client that
     does not take them is left."""
@@ -89,7 +89,7 @@ class EventStream:
 Answer = Callable[[Request], Awaitable[object]]
 
 
-@value
+@frozen_struct
 class Query:
     """A parameter behind the question mark. A whole number is 0 or more; ``?name`` is as good as ``?name=true``."""
 
@@ -99,7 +99,7 @@ class Query:
     required: bool = False
 
 
-@value
+@frozen_struct
 class Route:
     """``path`` as aiohttp takes it: ``/api/v1/jobs/{id}``. For the API document: ``summary``, the class of the
     ``body``, the annotation of what is answered (``returns``), and of what text it is where it is no JSON

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from bkbox.base.host.blocks import Device, Mount, device_of, mount_of
 from bkbox.base.host.files import HostFiles
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 
 _MEMORY = frozenset({"tmpfs", "ramfs", "devtmpfs", "hugetlbfs"})
 _MEMORY_DEVICES = ("ram", "zram")
@@ -50,7 +50,7 @@ _STOPPED = frozenset({"ro", "emergency_ro", "shutdown"})
 """ext4 shows the last two instead of ``ro`` (Linux 6.15 and later) when it has stopped writing by itself."""
 
 
-@value
+@frozen_struct
 class Risk:
     """``grave``: the bookie does not do there what it promises. ``text``: what was found and what it means;
     ``command``: what to do.

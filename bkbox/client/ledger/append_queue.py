@@ -98,7 +98,7 @@ class Pending:
             raise EntryIdError(f"entry {number} of ledger {self._ledger} was appended before")
         return number == self.next_entry
 
-    def put_early(self, number: int, payload: bytes) -> Future:
+    def put_out_of_order(self, number: int, payload: bytes) -> Future:
         """An entry that has to wait for those before it."""
         assert self._early is not None
         future: Future = asyncio.Future(loop=self._loop)

@@ -191,7 +191,7 @@ class LedgerWriter(ClosedAtEnd):
         if self._is_full(is_early=is_early):
             raise self._window_is_full()
         if is_early:
-            return pending.put_early(entry_id, self._checked(payload))
+            return pending.put_out_of_order(entry_id, self._checked(payload))
         future = pending.promise(self._gather(payload))
         pending.follow()
         self._room.set()  # there is another that is not early any more

@@ -25,7 +25,7 @@ from collections.abc import Iterable
 from enum import IntEnum
 
 from bkbox.base.limits import FRAME_BYTES_MAX
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.base.words import error_text
 from bkbox.client.log.compression import Compression, compress, decompress
 from bkbox.errors import EncodingError
@@ -50,7 +50,7 @@ class Kind(IntEnum):
     STATE = 2
 
 
-@value
+@frozen_struct
 class RawRecord:
     """A record without its place. ``writer_id`` empty: ``sequence`` says nothing."""
 
@@ -65,7 +65,7 @@ class RawRecord:
         return len(self.payload) + len(self.writer_id.encode()) + RECORD_OVERHEAD_BYTES
 
 
-@value
+@frozen_struct
 class LogEntry:
     """An entry decoded. ``state``: sequences.py's bytes, of kind STATE; ``state_entry``: see above."""
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator
 
 from bkbox.base.ids import EntryId, LedgerId
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.client.client import Client
 from bkbox.client.inner import Inner
 from bkbox.client.ledger.reader import Entry, LedgerReader
@@ -20,7 +20,7 @@ from bkbox.client.log.stored import StoredList
 from bkbox.errors import EncodingError, LogTruncatedError, NoSuchLedgerError
 
 
-@value
+@frozen_struct
 class Record:
     """A record of a log. ``timestamp_ms``: since 1970, as its writer said; ``writer_id``, ``sequence``: of an append
     that may come twice, else empty and -1."""

@@ -81,14 +81,14 @@ class HandshakePool:
 
     def wait_s(self) -> float | None:
         """Seconds until ``tick`` must be called; None: no limit."""
-        waits = [self._newcomers.rest_s()] if self._waiting else []
+        waits = [self._newcomers.throttle_s()] if self._waiting else []
         if self._visitors:
             waits.append(next(iter(self._visitors)).until_s - self._now_s())
         return max(0.0, min(waits)) if waits else None
 
     def tick(self) -> None:
         """Resumes the connections that waited for CPU budget, and closes those whose handshake has timed out."""
-        while self._waiting and not self._newcomers.rest_s():
+        while self._waiting and not self._newcomers.throttle_s():
             visitor = self._waiting.popleft()
             if visitor in self._visitors:
                 visitor.waits = False
@@ -107,7 +107,7 @@ class HandshakePool:
         self._visitors.clear()
 
     def _heard(self, visitor: UnauthenticatedConnection) -> None:
-        if self._newcomers.rest_s():
+        if self._newcomers.throttle_s():
             self._loop.unwatch(visitor.sock)
             visitor.waits = True
             self._waiting.append(visitor)
@@ -125,7 +125,7 @@ class HandshakePool:
             self._turn_away(visitor, error)
             return
         finally:
-            self._newcomers.served_since(began_s)
+            self._newcomers.charge(began_s)
         if done:
             self._forget(visitor)
             self._let_in(visitor)

@@ -113,7 +113,7 @@ class LedgerVerification:
         return None
 
     def wait(self, connection: int, waiter: SlotWaiter) -> bool:
-        """Registers a waiter: its ``has_slot`` is called when ``verdict`` has a new result. False if the connection
+        """Registers a waiter: its ``on_slot_free`` is called when ``verdict`` has a new result. False if the connection
         does not wait for a check."""
         for waiting in self._all_waiting():
             if connection in waiting:
@@ -183,4 +183,4 @@ class LedgerVerification:
 def _wake(waiting: _Waiting) -> None:
     for waiter in waiting.values():
         if waiter is not None:
-            waiter.has_slot()
+            waiter.on_slot_free()

@@ -42,7 +42,7 @@ cdef class SharedState:
     cdef long long collected
     cdef readonly list due
     cdef readonly list resumed
-    cdef readonly list yielded
+    cdef readonly list deferred
     cdef public int slow_left
     cdef public double slow_s
     cdef double slow_since_s
@@ -53,10 +53,10 @@ cdef class SharedState:
     cdef object room_view
     cdef bytearray spare
 
-    cpdef bint is_full(self) noexcept
-    cpdef bint is_tight(self) noexcept
+    cpdef bint above_hard_limit(self) noexcept
+    cpdef bint above_soft_limit(self) noexcept
     cdef bint has_room(self, Py_ssize_t size) noexcept
-    cdef bint has_much(self) noexcept
+    cdef bint turn_budget_spent(self) noexcept
 
     @cython.locals(spare=bytearray)
     cdef bytearray buffer(self, Py_ssize_t size)
@@ -69,7 +69,7 @@ cdef class Connection:
     cdef readonly object sock
     cdef readonly str peer
     cdef readonly bint closed
-    cdef public bint speaks3
+    cdef public bint is_v3
     cdef public int allows
     cdef readonly object tls
     cdef readonly unsigned int taken

@@ -1,9 +1,9 @@
 """A client's connection, as far as every byte and every frame passes: bytes in, whole frames to the disks, answers out.
 
 Bytes are read into a buffer that all connections share. Whole frames are found in place; an ordinary add or read of a
-known ledger is copied to its disk's slot of requests at once, every other frame is given to ``take_slowly``. What is
-no whole frame yet, or has to wait, is kept until more comes or the wait is over. Answers are collected while the event
-loop makes one turn and go to the socket at its end, with one call, straight from the memory that they came in.
+known ledger is copied to its disk's slot of requests at once, every other frame is given to ``handle_slow_path``. What
+is no whole frame yet, or has to wait, is kept until more comes or the wait is over. Answers are collected while the
+event loop makes one turn and go to the socket at its end, with one call, straight from the memory that they came in.
 
 Bounds, per connection:
 
@@ -72,9 +72,9 @@ SLOW_FRAMES_BESIDE_MAX = 8
 _SLOW_FRAMES_MAX = SLOW_FRAMES_MAX
 _SLOW_FRAMES_ALL_MAX = SLOW_FRAMES_ALL_MAX
 
-NOTHING = 0
-UNTAKEN = 1
-PARTIAL = 2
+SERVER = 0
+UNSENT = 1
+PARTIAL_FRAME = 2
 IDLE = 3
 """What a connection waits for: for us; for its client to take answers, to send the rest of a frame, to ask."""
 
@@ -118,7 +118,7 @@ class SharedState:
 
     ``held`` and ``held_max``: bytes; ``collected``: bytes of answers that go to sockets at the end of the turn, or have
     to be held then; ``due``: connections that have something to send, or to ask of the event loop, at the end of the
-    turn; ``resumed``: those that no longer wait for a slot or for answers; ``yielded``: those that
+    turn; ``resumed``: those that no longer wait for a slot or for answers; ``deferred``: those that
     go on in the next turn or after a rest; ``slow_left``: see SLOW_FRAMES_MAX, ``slow_s``: what those of this turn took
     of the processor, by ``cpu_s``, with what is kept behind them, ``slow_since_s``: when the first of those that are
     being taken began, 0 for none; ``has_plain``: an ordinary request has come in this turn.
@@ -127,6 +127,7 @@ class SharedState:
     __slots__ = (
         "collected",
         "cpu_s",
+        "deferred",
         "due",
         "has_plain",
         "held",
@@ -140,7 +141,6 @@ class SharedState:
         "slow_s",
         "slow_since_s",
         "spare",
-        "yielded",
     )
 
     def __init__(self, held_max: int, cpu_s: Callable[[], float]) -> None:
@@ -151,7 +151,7 @@ class SharedState:
         self.collected = 0
         self.due: list[Connection] = []
         self.resumed: list[Connection] = []
-        self.yielded: list[Connection] = []
+        self.deferred: list[Connection] = []
         self.slow_left = _SLOW_FRAMES_ALL_MAX
         self.slow_s = 0.0
         self.slow_since_s = 0.0
@@ -161,11 +161,11 @@ class SharedState:
         self.room = bytearray(_ROOM_BYTES)
         self.room_view = memoryview(self.room)
 
-    def is_full(self) -> bool:
+    def above_hard_limit(self) -> bool:
         """Whether so much is held that nobody may ask for more of what might have to be held."""
         return self.held > self.held_max - self.held_max // 8
 
-    def is_tight(self) -> bool:
+    def above_soft_limit(self) -> bool:
         """Whether so much is held that those who hold it get no more: what is left is for everybody else."""
         return self.held > self.held_max - self.held_max // 4
 
@@ -188,7 +188,7 @@ class SharedState:
         if len(buffer) > max(len(self.spare), _ROOM_BYTES):
             self.spare = buffer
 
-    def has_much(self) -> bool:
+    def turn_budget_spent(self) -> bool:
         """Whether so many answers have come in this turn that it should end."""
         return self.collected > self.held_max // 4
 
@@ -196,7 +196,7 @@ class SharedState:
 class Connection:
     """One connection. Whoever calls it closes it after EOFError, OSError or FrameError.
 
-    ``speaks3``: it is taken for a client of version 3. ``allows``: PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES (adds),
+    ``is_v3``: it is taken for a client of version 3. ``allows``: PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES (adds),
     the requests that need no look at who sends them. ``tls``: what the bytes go through on their way, None for
     nothing. ``taken`` and ``sent`` grow whenever whole frames have come, and whenever answers that waited have gone.
     """
@@ -224,11 +224,11 @@ class Connection:
         "_unsent_size",
         "allows",
         "closed",
+        "is_v3",
         "number",
         "peer",
         "sent",
         "sock",
-        "speaks3",
         "taken",
         "tls",
     )
@@ -248,7 +248,7 @@ class Connection:
         self.sock = sock
         self.peer = peer
         self.closed = False
-        self.speaks3 = True
+        self.is_v3 = True
         self.allows = _ADD | _READ | _RECOVERY
         self.tls: Tls | None = None
         self.taken = 0
@@ -275,14 +275,14 @@ class Connection:
         self._interest = _IN
         poll.register(sock, _IN)
 
-    def take_slowly(self, frame: memoryview) -> bool:
+    def handle_slow_path(self, frame: memoryview) -> bool:
         """Do what a frame needs that is not ordinary. Raises FrameError.
 
-        False if it has to wait for a slot; ``has_slot`` is called then when there may be one.
+        False if it has to wait for a slot; ``on_slot_free`` is called then when there may be one.
         """
         raise NotImplementedError
 
-    def lighten(self, frames: memoryview) -> bytes:
+    def strip_payloads(self, frames: memoryview) -> bytes:
         """The same answers without entries."""
         raise NotImplementedError
 
@@ -308,13 +308,13 @@ class Connection:
             self._keep(bytearray(data), 0, len(data))
         self._go_on()
 
-    def waits_for(self) -> int:
+    def blocked_on(self) -> int:
         """NOTHING, UNTAKEN, PARTIAL or IDLE."""
         if self._unsent_size or self._sealed:
-            return UNTAKEN
+            return UNSENT
         if self._blocked or self._resumes or self._pending:
-            return NOTHING
-        return IDLE if self._kept is None else PARTIAL
+            return SERVER
+        return IDLE if self._kept is None else PARTIAL_FRAME
 
     def holds(self) -> int:
         """Bytes of ``SharedState.held`` that are this connection's."""
@@ -362,7 +362,7 @@ class Connection:
             return
         if self._parts:
             self._send_parts()
-        if self._unsent_size > (0 if self._common.is_tight() else _UNSENT_HIGH):
+        if self._unsent_size > (0 if self._common.above_soft_limit() else _UNSENT_HIGH):
             self._blocked |= _WRITING
         unsent = self._unsent_size
         if self.tls is not None:
@@ -395,7 +395,7 @@ class Connection:
             self._common.resumed.append(self)
             self._be_due()
 
-    def has_slot(self) -> None:
+    def on_slot_free(self) -> None:
         """A slot that was waited for may be free."""
         self._unblock(_SLOTS)
 
@@ -516,7 +516,7 @@ class Connection:
             lane = None
             if (
                 kind & self.allows
-                and (kind != _READ or not common.is_full())
+                and (kind != _READ or not common.above_hard_limit())
                 and (kind != _ADD or not common.routes.is_over(self._ledger))
             ):
                 lane = common.routes.lane(self._ledger)
@@ -525,13 +525,13 @@ class Connection:
                     view = memoryview(data)
                 if slow == _SLOW_FRAMES_MAX or (slow and common.slow_left <= 0):
                     self._blocked |= _YIELDING
-                    common.yielded.append(self)
+                    common.deferred.append(self)
                     break
                 if not slow:
                     common.slow_since_s = common.cpu_s()
                 slow += 1
                 common.slow_left -= 1
-                if not self.take_slowly(view[at:end]):
+                if not self.handle_slow_path(view[at:end]):
                     self._blocked |= _SLOTS
                     break
             elif lane.put(self.number, octets_of, at, end):
@@ -547,7 +547,7 @@ class Connection:
     def _plain(self, data: bytearray, start: int, end: int) -> int:
         """Whether a body is an ordinary add or read, and of which ledger; 0 if it is anything else."""
         size = end - start
-        if self.speaks3:
+        if self.is_v3:
             if data[start] != _V3_FIRST:
                 return 0
             plain3 = self._common.plain3
@@ -616,9 +616,9 @@ class Connection:
         common = self._common
         size = len(frames)
         if not common.has_room(size) or (
-            self._unsent_size and (self._unsent_size > _UNSENT_MAX or common.is_tight())
+            self._unsent_size and (self._unsent_size > _UNSENT_MAX or common.above_soft_limit())
         ):
-            frames = memoryview(self.lighten(frames))
+            frames = memoryview(self.strip_payloads(frames))
             size = len(frames)
         self._parts.append(frames)
         common.collected += size
@@ -665,7 +665,7 @@ class Connection:
                 unsent[0] = unsent[0][sent:]
                 break
             unsent.popleft()
-        if self._unsent_size <= (0 if self._common.is_tight() else _UNSENT_LOW):
+        if self._unsent_size <= (0 if self._common.above_soft_limit() else _UNSENT_LOW):
             self._unblock(_WRITING)
         self._be_due()
 

@@ -1,10 +1,10 @@
 cimport cython
 
 from bkbox.frontend.loop.request_sender cimport RequestSender
-from bkbox.native.spin_poll cimport next_events
+from bkbox.native.spin_poll cimport poll_events
 from bkbox.frontend.loop.connection cimport SharedState, Connection
 
-cdef int _REST_TIMES
+cdef int _SLOW_PATH_COOLDOWN_FACTOR
 cdef int _PLAIN_TURNS
 
 
@@ -17,13 +17,13 @@ cdef class EventLoop:
     cdef readonly list links
     cdef object _end
     cdef object _now_s
-    cdef readonly int plain_turns
+    cdef readonly int recent_fast_turns
     cdef double _rests_until_s
 
     @cython.locals(common=SharedState, stream=Connection)
     cpdef turn(self, object wait_s)
 
-    @cython.locals(common=SharedState, stream=Connection, rest_s=double)
+    @cython.locals(common=SharedState, stream=Connection, throttle_s=double)
     cdef double _go_on_yielded(self, object wait_s) except -1
 
     @cython.locals(common=SharedState, stream=Connection, link=RequestSender)

@@ -23,9 +23,9 @@ from bkbox.frontend.loop.connection import (
     SharedState,
 )
 from bkbox.frontend.loop.request_sender import RequestSender
-from bkbox.native.spin_poll import next_events
+from bkbox.native.spin_poll import poll_events
 
-_REST_TIMES = 15
+_SLOW_PATH_COOLDOWN_FACTOR = 15
 """As long as the frames that were not ordinary took."""
 _PLAIN_TURNS = 64
 """So many turns without an ordinary request, and nobody is held up."""
@@ -38,12 +38,12 @@ class Source(Protocol):
 
 
 class EventLoop:
-    """``streams``: the connections by descriptor; ``links``: those to the disks; ``plain_turns``: above 0 while there
-    are ordinary requests, which whatever else there is may hold up."""
+    """``streams``: the connections by descriptor; ``links``: those to the disks; ``recent_fast_turns``: above 0 while
+    there are ordinary requests, which whatever else there is may hold up."""
 
     __slots__ = (
         *("_end", "_handlers", "_now_s", "_rests_until_s"),
-        *("common", "links", "plain_turns", "poll", "streams"),
+        *("common", "links", "recent_fast_turns", "poll", "streams"),
     )
 
     def __init__(
@@ -61,7 +61,7 @@ class EventLoop:
         self.links: list[RequestSender] = []
         self._end = end
         self._now_s = now_s
-        self.plain_turns = 0
+        self.recent_fast_turns = 0
         self._rests_until_s = 0.0
 
     def watch(self, source: Source, handler: Callable[[], None]) -> None:
@@ -80,29 +80,31 @@ class EventLoop:
     def turn(self, wait_s: float | None) -> None:
         """Wait until something is there, or so long at most. Raises what handlers raise."""
         common = self.common
-        if common.yielded:
+        if common.deferred:
             wait_s = self._go_on_yielded(wait_s)
-        for number, events in next_events(self.poll, wait_s):
+        for number, events in poll_events(self.poll, wait_s):
             stream = self.streams.get(number)
             if stream is not None:
                 try:
                     stream.ready(events)
                 except (FrameError, EOFError, OSError) as error:
                     self._end(stream, error)
-            elif number in self._handlers and not common.has_much():  # else in the next turn
+            elif (
+                number in self._handlers and not common.turn_budget_spent()
+            ):  # else in the next turn
                 self._handlers[number]()
         self._end_turn()
 
     def _go_on_yielded(self, wait_s: float | None) -> float:
         """Those that have yielded take some more at the end of this turn, unless they rest; how long to wait."""
-        rest_s = self._rests_until_s - self._now_s()
-        if rest_s > 0 and self.plain_turns:
-            return rest_s if wait_s is None else min(rest_s, wait_s)
+        throttle_s = self._rests_until_s - self._now_s()
+        if throttle_s > 0 and self.recent_fast_turns:
+            return throttle_s if wait_s is None else min(throttle_s, wait_s)
         common = self.common
-        for each in common.yielded:
+        for each in common.deferred:
             stream = each
             stream.go_on_yielded()
-        common.yielded.clear()
+        common.deferred.clear()
         return 0.0
 
     def _end_turn(self) -> None:
@@ -133,11 +135,11 @@ class EventLoop:
     def _share_next_turn(self) -> None:
         common = self.common
         if common.has_plain:
-            self.plain_turns = _PLAIN_TURNS
+            self.recent_fast_turns = _PLAIN_TURNS
             common.has_plain = False
-        elif self.plain_turns:
-            self.plain_turns -= 1
-        if common.slow_s and self.plain_turns:
-            self._rests_until_s = self._now_s() + common.slow_s * _REST_TIMES
+        elif self.recent_fast_turns:
+            self.recent_fast_turns -= 1
+        if common.slow_s and self.recent_fast_turns:
+            self._rests_until_s = self._now_s() + common.slow_s * _SLOW_PATH_COOLDOWN_FACTOR
         common.slow_s = 0.0
-        common.slow_left = SLOW_FRAMES_BESIDE_MAX if self.plain_turns else SLOW_FRAMES_ALL_MAX
+        common.slow_left = SLOW_FRAMES_BESIDE_MAX if self.recent_fast_turns else SLOW_FRAMES_ALL_MAX

@@ -203,7 +203,7 @@ class RequestSender:
         waiting = self.lane.waiting[:]
         self.lane.waiting.clear()
         for stream in waiting:
-            stream.has_slot()
+            stream.on_slot_free()
 
 
 def _count(mask: int) -> int:

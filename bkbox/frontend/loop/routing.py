@@ -80,7 +80,7 @@ class LedgerTable:
 class SlotWaiter(Protocol):
     """Waits for a slot."""
 
-    def has_slot(self) -> None:
+    def on_slot_free(self) -> None:
         """There may be one; called once."""
 
 

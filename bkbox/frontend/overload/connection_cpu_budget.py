@@ -33,13 +33,13 @@ class ConnectionCpuBudget:
         self._left_s = SAVED_S
         self._at_s = now_s()
 
-    def served_since(self, began_cpu_s: float) -> None:
+    def charge(self, began_cpu_s: float) -> None:
         """Charges the CPU time since ``began_cpu_s``, a value of ``cpu_s``."""
         if self._others_work():
             self._fill()
             self._left_s -= self.cpu_s() - began_cpu_s
 
-    def rest_s(self) -> float:
+    def throttle_s(self) -> float:
         """Seconds for which all new connections are throttled from now on; 0 if there is budget."""
         if not self._others_work():
             return 0.0

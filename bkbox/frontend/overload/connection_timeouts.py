@@ -13,8 +13,8 @@ import socket
 from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
-from bkbox.base.values import value
-from bkbox.frontend.loop.connection import IDLE, NOTHING, PARTIAL, UNTAKEN
+from bkbox.base.values import frozen_struct
+from bkbox.frontend.loop.connection import IDLE, PARTIAL_FRAME, SERVER, UNSENT
 
 LOOK_EVERY_S = 1.0
 _SLICE = 500
@@ -22,7 +22,7 @@ _SLICE_PAUSE_S = 0.01
 """Connections polled per tick, which takes a fraction of a millisecond."""
 
 
-@value
+@frozen_struct
 class ConnectionTimeouts:
     """Time-outs in seconds; 0 means none. ``frame_s`` also applies to a connection's first frame."""
 
@@ -31,7 +31,7 @@ class ConnectionTimeouts:
     idle_s: float = 0.0
 
 
-def ask_whether_there(listener: socket.socket) -> None:
+def enable_keepalive(listener: socket.socket) -> None:
     """Enables TCP keep-alive: the kernel probes each client that has been silent for a minute. Idle clients are not
     closed, so nothing else detects a client whose host has vanished. Accepted sockets inherit the options from the
     listener.
@@ -53,7 +53,7 @@ class Watched(Protocol):
     watched: tuple[int, int]
     watched_since: float
 
-    def waits_for(self) -> int: ...
+    def blocked_on(self) -> int: ...
 
 
 _W = TypeVar("_W", bound=Watched)
@@ -102,21 +102,21 @@ class TimeoutSettings(Generic[_W]):
         self._next_s = now_s + (_SLICE_PAUSE_S if self._left else LOOK_EVERY_S)
 
     def _overdue(self, connection: _W, now_s: float) -> str | None:
-        waits_for = connection.waits_for()
-        mark = waits_for, connection.sent if waits_for == UNTAKEN else connection.taken
-        if waits_for == NOTHING or mark != connection.watched:
+        blocked_on = connection.blocked_on()
+        mark = blocked_on, connection.sent if blocked_on == UNSENT else connection.taken
+        if blocked_on == SERVER or mark != connection.watched:
             connection.watched, connection.watched_since = mark, now_s
             return None
-        return self._verdict(waits_for, connection.taken, now_s - connection.watched_since)
+        return self._verdict(blocked_on, connection.taken, now_s - connection.watched_since)
 
-    def _verdict(self, waits_for: int, taken: int, waited_s: float) -> str | None:
+    def _verdict(self, blocked_on: int, taken: int, waited_s: float) -> str | None:
         patience = self.patience
-        if waits_for == UNTAKEN and 0 < patience.answers_s < waited_s:
+        if blocked_on == UNSENT and 0 < patience.answers_s < waited_s:
             return f"its client has taken nothing of its answers for {waited_s:.0f} s"
-        if waits_for == PARTIAL and 0 < patience.frame_s < waited_s:
+        if blocked_on == PARTIAL_FRAME and 0 < patience.frame_s < waited_s:
             return f"a frame has begun and not ended for {waited_s:.0f} s"
-        if waits_for == IDLE and not taken and 0 < patience.frame_s < waited_s:
+        if blocked_on == IDLE and not taken and 0 < patience.frame_s < waited_s:
             return f"it has asked for nothing for {waited_s:.0f} s"
-        if waits_for == IDLE and 0 < patience.idle_s < waited_s:
+        if blocked_on == IDLE and 0 < patience.idle_s < waited_s:
             return f"it was idle for {waited_s:.0f} s"
         return None

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable
 from typing import Generic, Protocol, TypeVar
 
 _LOOK_EVERY_S = 0.25
-_STILL_LOOKS = 4
+_STALLED_TICKS = 4
 _FULL_LOOKS = 20
 """Ticks of pressure after which the largest connection is closed even if all make progress."""
 _MUCH_BYTES = 256 * 1024
@@ -26,7 +26,7 @@ class Room(Protocol):
     held: int
     held_max: int
 
-    def is_full(self) -> bool: ...
+    def above_hard_limit(self) -> bool: ...
 
 
 class MemoryHolder(Protocol):
@@ -63,13 +63,13 @@ class MemoryPressure(Generic[_H]):
 
     def wait_s(self) -> float | None:
         """Seconds until ``tick`` must be called; None: no limit."""
-        if not self._looks and not self._room.is_full():
+        if not self._looks and not self._room.above_hard_limit():
             return None
         return max(0.0, self._next_s - self._now_s())
 
     def tick(self) -> None:
         """Checks what each connection has buffered, while there is pressure; forgets the marks once it is over."""
-        if not self._room.is_full():
+        if not self._room.above_hard_limit():
             self._looks = 0
             self._marks.clear()
             return
@@ -87,11 +87,11 @@ class MemoryPressure(Generic[_H]):
             taken, sent, still = before.get(each.number, (-1, -1, 0))
             still = still + 1 if (taken, sent) == (each.taken, each.sent) else 0
             self._marks[each.number] = each.taken, each.sent, still
-            if self._room.held > enough and still >= _STILL_LOOKS:
+            if self._room.held > enough and still >= _STALLED_TICKS:
                 self._end(
                     each,
                     f"it holds {bytes_held} bytes, of too many that are held, and does not move",
                 )
-        if holders and self._looks > _FULL_LOOKS and self._room.is_full():
+        if holders and self._looks > _FULL_LOOKS and self._room.above_hard_limit():
             bytes_held, largest = holders[0]
             self._end(largest, f"it holds {bytes_held} bytes, the most of too many that are held")

@@ -35,7 +35,7 @@ class ProtocolErrorThrottle(Generic[_T]):
     def __len__(self) -> int:
         return len(self._held)
 
-    def blame(self, host: str) -> None:
+    def record_error(self, host: str) -> None:
         """Counts an error: a connection from this address was closed for what it sent."""
         peer, now_s = peer_of(host), self._now_s()
         since_s, count = self._errors.pop(peer, (now_s, 0))
@@ -45,7 +45,7 @@ class ProtocolErrorThrottle(Generic[_T]):
         if len(self._errors) > _PEERS_MAX:
             self._errors.popitem(last=False)
 
-    def is_on(self, host: str) -> bool:
+    def is_throttled(self, host: str) -> bool:
         """True if connections from this address are delayed."""
         if not self._errors:
             return False

@@ -21,7 +21,7 @@ from typing import NamedTuple, Protocol
 from uuid import uuid4
 
 from bkbox.base.ids import BookieId
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.errors import HandleClosedError, MetadataError, OperatorError
 from bkbox.metadata.base import Registration
 from bkbox.metadata.liveness import Process, ProcessIdentity, life_of
@@ -75,7 +75,7 @@ class Leased(Protocol):
     def process(self) -> Process: ...
 
 
-@value
+@frozen_struct
 class Observer:
     """Who looks at registrations, and the clock (ms since boot) it looks with."""
 

@@ -30,7 +30,7 @@ from bkbox.repair.copy.entry_batches import (
     EntryBatch,
     batch_bytes,
     batch_entries,
-    in_turns,
+    round_robin,
     store,
 )
 from bkbox.wire.codes import Code
@@ -79,7 +79,7 @@ class Copier:
         self._largest = _FIRST_GUESS_BYTES
         self._was_seen = False
         self._has_begun = False
-        self._mute: set[BookieId] = set()
+        self._unresponsive: set[BookieId] = set()
         self._without_batches: set[BookieId] = set()
 
     async def copy(self, missing: Iterable[range]) -> CopyResult:
@@ -165,7 +165,7 @@ class Copier:
     async def _batch(self, entries: range) -> EntryBatch | None:
         """Read a batch from the first peer that returns any of it; None where none does."""
         for peer in self._order(entries.start):
-            if peer in self._without_batches | self._mute:
+            if peer in self._without_batches | self._unresponsive:
                 continue
             size = batch_bytes(self._work)
             reply = await self._pool.read_batch(
@@ -198,7 +198,7 @@ class Copier:
         for peer in self._order(entry):
             reply = await self._pool.read(peer, self._metadata.ledger_id, EntryId(entry), None)
             if isinstance(reply.answer, NoAnswer):
-                self._mute.add(peer)
+                self._unresponsive.add(peer)
             if reply.answer is not Code.EOK or reply.entry is None:
                 said.append(describe([(peer, reply.answer)]))
             elif self._packer.is_right(reply.entry, entry):
@@ -208,12 +208,12 @@ class Copier:
         return ", ".join(said) or "no other bookie holds it"
 
     def _order(self, entry: int) -> list[BookieId]:
-        return sorted(peers(self._metadata, entry, self._me), key=self._mute.__contains__)
+        return sorted(peers(self._metadata, entry, self._me), key=self._unresponsive.__contains__)
 
     async def _store(self, run: EntryBatch, result: CopyResult) -> None:
         self._largest = max(run.largest, self._largest) if self._was_seen else run.largest
         self._was_seen = True
-        async for part in in_turns(run, self._work, disk=1, network=1):
+        async for part in round_robin(run, self._work, disk=1, network=1):
             refused = await store(self._pool, self._me, part)
             for entry, answer in refused.items():
                 why = f"it could not be stored here: {describe([(self._me, answer)])}"

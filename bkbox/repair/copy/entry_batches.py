@@ -3,7 +3,7 @@
 A batch that a bookie returned is checked and turned into frames of recovery adds by the kernel, without an object for
 each entry. Entries that were read one by one, or that the target has to sync, go as single adds.
 
-A run is as long as suits the network. It is sent in parts, as the job's rate limit allows (``in_turns``), so that a
+A run is as long as suits the network. It is sent in parts, as the job's rate limit allows (``round_robin``), so that a
 pause, a cancel and another rate take effect within a second also for entries that were read already.
 """
 
@@ -147,7 +147,7 @@ def batch_entries(work: JobContext, largest: int, most: int) -> int:
     return most if allowance is None else max(1, min(most, allowance // largest))
 
 
-async def in_turns(
+async def round_robin(
     run: EntryBatch, work: JobContext, *, disk: int, network: int
 ) -> AsyncIterator[EntryBatch]:
     """The parts of a run, each when it may be sent; ``disk`` and ``network``: how many times its bytes pass each.

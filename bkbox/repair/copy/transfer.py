@@ -29,7 +29,7 @@ from bkbox.repair.copy.entry_batches import (
     EntryBatch,
     batch_bytes,
     batch_entries,
-    in_turns,
+    round_robin,
     store,
 )
 from bkbox.wire.codes import Evidence
@@ -61,7 +61,7 @@ class Sources:
         self._pool = pool
         self._registered = registered
         self._distances = distances
-        self._mute: set[BookieId] = set()
+        self._unresponsive: set[BookieId] = set()
         self._without_batches: set[BookieId] = set()
 
     def order(
@@ -74,7 +74,7 @@ class Sources:
             (each for each in sources(repair, self.write_quorum, entry) if each not in targets),
             key=lambda each: (
                 each not in self._registered,
-                each in self._mute,
+                each in self._unresponsive,
                 self._distances.get(each, 0),
             ),
         )
@@ -91,7 +91,7 @@ class Sources:
             for bookie in candidates:
                 if (
                     bookie in self._registered
-                    and bookie not in self._without_batches | self._mute
+                    and bookie not in self._without_batches | self._unresponsive
                     and (found := await self._batch(bookie, entries, size)) is not None
                 ):
                     return found
@@ -126,9 +126,9 @@ class Sources:
             reply = await self._pool.read(bookie, self.ledger, entry, None)
             answer: Answer = reply.answer
             if isinstance(answer, NoAnswer):
-                self._mute.add(bookie)
+                self._unresponsive.add(bookie)
             else:
-                self._mute.discard(bookie)
+                self._unresponsive.discard(bookie)
             if reply.entry is not None:
                 if self._packer.is_right(reply.entry, entry):
                     return reply.entry  # also sent with the code of a bookie in limbo
@@ -231,7 +231,7 @@ class FragmentCopier:
     async def _store(self, run: EntryBatch, targets: Sequence[BookieId]) -> None:
         self._largest = max(run.largest, self._largest) if self._was_seen else run.largest
         self._was_seen = True
-        async for part in in_turns(run, self._work, disk=0, network=1 + len(targets)):
+        async for part in round_robin(run, self._work, disk=0, network=1 + len(targets)):
             await asyncio.gather(*(self._store_at(each, part) for each in targets))
             copies = len(targets)
             self._work.did(entries=len(part.entries) * copies, size=part.size * copies)

@@ -13,7 +13,7 @@ from bkbox.base.ids import LedgerId, ledger_id
 from bkbox.client.client import Client
 from bkbox.errors import BkboxError, RecoveryAbortedError
 from bkbox.jobs.context import JobContext
-from bkbox.repair.cancellable_wait import rest
+from bkbox.repair.cancellable_wait import wait_cancellable
 from bkbox.repair.context import Environment
 from bkbox.repair.rate_limits import retry_wait_s
 
@@ -36,7 +36,7 @@ async def recover(work: JobContext, environment: Environment, arguments: dict[st
             work.did(ledgers=1)
             return
         pause_s = retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, environment.rng)
-        await rest(work, asyncio.sleep(pause_s))
+        await wait_cancellable(work, asyncio.sleep(pause_s))
         tries += 1
 
 

@@ -16,7 +16,7 @@ from bkbox.client.ledger.ledger_inspection import LedgerInspection
 from bkbox.errors import MetadataError, MetadataUnavailableError, NoSuchLedgerError
 from bkbox.protocol.diagnosis import Diagnosis
 from bkbox.protocol.force_close_plan import Ending
-from bkbox.repair.bounded_gather import in_parallel
+from bkbox.repair.bounded_gather import bounded_gather
 from bkbox.wire.metadata.ledger import LedgerState
 
 _LEDGERS_AT_ONCE = 8
@@ -69,7 +69,7 @@ async def stuck_ledgers(client: Client, *, plug: bool) -> StuckLedgers:
         if plan.closes and not plan.nothing_to_do:
             stuck.append(StuckLedger(ender, plan, survey))
 
-    await in_parallel([each async for each in client.ledgers()], look, _LEDGERS_AT_ONCE)
+    await bounded_gather([each async for each in client.ledgers()], look, _LEDGERS_AT_ONCE)
     return StuckLedgers(
         tuple(sorted(stuck, key=lambda each: each.plan.metadata.ledger_id)),
         tuple(sorted(waiting, key=lambda each: each.metadata.ledger_id)),

@@ -33,8 +33,8 @@ from bkbox.metadata.base import MetadataStore, RegisteredBookie
 from bkbox.metadata.maintenance import end_those_over, resting
 from bkbox.metadata.underreplication import Candidacy, RecoveryDelay
 from bkbox.protocol.audit import audit
-from bkbox.repair.bounded_gather import in_parallel
-from bkbox.repair.cancellable_wait import rest
+from bkbox.repair.bounded_gather import bounded_gather
+from bkbox.repair.cancellable_wait import wait_cancellable
 from bkbox.repair.context import Environment
 from bkbox.repair.replication.entry_inventory import EntryInventory
 from bkbox.repair.replication.lost_bookie_tracker import LostBookies
@@ -97,12 +97,12 @@ class Auditor:
                     else:
                         text = f"standing by: the auditor is {await self._tree.auditor()}"
                         self._work.say(text, standing_by=True)
-                        await rest(self._work, candidacy.changed(_STAND_BY_S))
+                        await wait_cancellable(self._work, candidacy.changed(_STAND_BY_S))
                 except MetadataError as error:
                     log.warning("the auditor waits for the metadata store: %s", error)
                     self._work.say(f"waiting for the metadata store: {error}")
                     pause_s = LOOK_EVERY_S * self._rng.uniform(0.5, 1.0)
-                    await rest(self._work, asyncio.sleep(pause_s))
+                    await wait_cancellable(self._work, asyncio.sleep(pause_s))
         finally:
             with suppress(MetadataError):  # the vote ends with the session then
                 await candidacy.close()
@@ -121,7 +121,7 @@ class Auditor:
                     "paused: re-replication is disabled (bkbox autorecovery enable)",
                     standing_by=True,
                 )
-                await rest(self._work, candidacy.changed(LOOK_EVERY_S))
+                await wait_cancellable(self._work, candidacy.changed(LOOK_EVERY_S))
                 continue
             before, delay = delay, await self._recovery_delay()
             registered = await self._store.bookies()
@@ -140,7 +140,7 @@ class Auditor:
             away = ", ".join(lost.away())
             text = f"this is the auditor; bookies that are lost: {away or 'none'}"
             self._work.say(text, standing_by=not away)
-            await rest(self._work, candidacy.changed(LOOK_EVERY_S))
+            await wait_cancellable(self._work, candidacy.changed(LOOK_EVERY_S))
 
     async def _recovery_delay(self) -> RecoveryDelay:
         """The delay that is in the store. Where there is none, ours is written there, for all auditors."""
@@ -238,7 +238,7 @@ class Auditor:
                 self._work.did(ledgers=1)
                 return said
 
-            count += sum(await in_parallel(page, one, at_once))
+            count += sum(await bounded_gather(page, one, at_once))
         return count
 
     async def _mark(self, ledger: LedgerId, bookies: Collection[BookieId]) -> None:

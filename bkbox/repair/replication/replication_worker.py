@@ -34,8 +34,8 @@ from bkbox.jobs.context import JobContext
 from bkbox.metadata.base import MetadataStore
 from bkbox.metadata.underreplication import Task
 from bkbox.protocol.audit import live_copies
-from bkbox.repair.bounded_gather import in_parallel
-from bkbox.repair.cancellable_wait import rest
+from bkbox.repair.bounded_gather import bounded_gather
+from bkbox.repair.cancellable_wait import wait_cancellable
 from bkbox.repair.context import Environment
 from bkbox.repair.operator_hints import advice_for
 from bkbox.repair.replication.ledger_replicator import LedgerReplicator
@@ -101,7 +101,7 @@ class ReplicationWorker:
             except MetadataError as error:
                 log.warning("re-replication waits for the metadata store: %s", error)
                 self._work.say(f"waiting for the metadata store: {error}")
-            await rest(self._work, asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0)))
+            await wait_cancellable(self._work, asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0)))
 
     async def round(self) -> bool:
         """Work on every ledger that is due; returns True if at least one became fully replicated. Raises
@@ -127,7 +127,7 @@ class ReplicationWorker:
             registered = await self._store.bookies()
             situation = frozenset((name, each.read_only) for name, each in registered.items())
             order = await self._riskiest_first(due, registered.keys(), situation)
-            results = await in_parallel(
+            results = await bounded_gather(
                 order, lambda ledger: self._take(ledger, situation), self._settings.ledgers_at_once
             )
             whole = sum(results)
@@ -164,7 +164,7 @@ class ReplicationWorker:
             gone = found.value.bookies().difference(registered)
             return live_copies(found.value, gone)
 
-        risks = await in_parallel(ledgers, risk, _METADATA_AT_ONCE)
+        risks = await bounded_gather(ledgers, risk, _METADATA_AT_ONCE)
         pairs = [
             (value, self._rng.random(), ledger)
             for ledger, value in zip(ledgers, risks, strict=True)

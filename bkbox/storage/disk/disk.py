@@ -356,7 +356,7 @@ class DiskStore:
         self.write([forget_record(ledger)])
 
     @property
-    def is_crowded(self) -> bool:
+    def is_backpressured(self) -> bool:
         """Backpressure: true if so many entries wait for a checkpoint that no more should be accepted."""
         return self.index.is_overfull
 

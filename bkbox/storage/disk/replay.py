@@ -25,7 +25,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.storage.disk.checkpoint import Checkpoint
 from bkbox.storage.entries.entry_log import EntryLog
 from bkbox.storage.entries.log_indexer import LogIndexer
@@ -41,7 +41,7 @@ from bkbox.storage.log.tail import TailMark
 _ENDLESS = 1 << 63
 
 
-@value
+@frozen_struct
 class Witnesses:
     """What saw how far the log reached: the tail mark, the stamp of the index, others (segment and offset), and whether
     the last run stopped clean.

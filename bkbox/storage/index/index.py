@@ -21,7 +21,7 @@ from bkbox.base.values import replaced
 from bkbox.errors import BugError, IndexDamagedError
 from bkbox.storage.index.extents import Extent, ExtentEncoder
 from bkbox.storage.index.index_flush import IndexFlush, Layer
-from bkbox.storage.index.memtable import MISSING, EntryLocation, EntryLookup, Memtable
+from bkbox.storage.index.memtable import NOT_HERE, EntryLocation, EntryLookup, Memtable
 from bkbox.storage.index.ordered_store import OrderedStore
 from bkbox.storage.index.stored_index import Changes, Stamp, StoredIndex
 from bkbox.storage.log.records import (
@@ -262,7 +262,7 @@ class LedgerIndex:
 
         def is_superseded(ledger: int, entry: int) -> bool:
             return any(
-                layer.entries.look(ledger, entry, self._place) != MISSING
+                layer.entries.look(ledger, entry, self._place) != NOT_HERE
                 for layer in self._layers()
             )
 

@@ -16,12 +16,12 @@ from mmap import mmap
 
 from bkbox.storage.index.extents import Extent, ExtentEncoder
 
-MISSING = 0
+NOT_HERE = 0
 FOUND = 1
-VOID = -1
+TOMBSTONE = -1
 """Outcomes of a look-up: not here, here, and certainly nowhere else either."""
 
-ODD_BYTES = 320
+OUT_OF_ORDER_BYTES = 320
 """Memory of an entry that came out of order."""
 
 LEDGER_BYTES = 240
@@ -30,8 +30,8 @@ LEDGER_BYTES = 240
 ROW_BYTES = 24
 
 _FOUND = FOUND
-_MISSING = MISSING
-_VOID = VOID
+_MISSING = NOT_HERE
+_VOID = TOMBSTONE
 _FIRST_ROWS = 4
 _PAGE_ROWS = 16
 _PAGE_SHIFT = 4
@@ -109,7 +109,11 @@ class Memtable:
     @property
     def memory(self) -> int:
         """Bytes of memory, estimated."""
-        return self._rows * ROW_BYTES + self._odd * ODD_BYTES + len(self._ledgers) * LEDGER_BYTES
+        return (
+            self._rows * ROW_BYTES
+            + self._odd * OUT_OF_ORDER_BYTES
+            + len(self._ledgers) * LEDGER_BYTES
+        )
 
     def clear(self) -> None:
         """Forget everything; the memory of the columns is kept."""

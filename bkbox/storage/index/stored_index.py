@@ -37,7 +37,7 @@ _STAMP = struct.Struct(">QQQ")
 _END = b"\xff" * 17
 
 
-@values.value
+@values.frozen_struct
 class Stamp:
     """The checkpoint that an index was flushed for: its number, and where in the log it stands."""
 

@@ -35,7 +35,7 @@ from enum import IntEnum, StrEnum
 from typing import NamedTuple
 
 from bkbox.base.ids import MAX_ID
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 
 Buffer = bytes | bytearray | memoryview
 
@@ -129,7 +129,7 @@ class Location(NamedTuple):
     length: int
 
 
-@value
+@frozen_struct
 class LedgerRecord:
     """State of a ledger on this disk. ``master_key`` is None where only fencing or limbo made the
     ledger known. ``deleted_ms``: since when the ledger is in the trash, ms since 1970, 0 where it is

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.errors import DamagedError
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.files import Files
@@ -23,7 +23,7 @@ RETIRED_NAME = "RETIRED"
 _FORMAT = 1
 
 
-@value
+@frozen_struct
 class Retired:
     """Ranges (first, last), both included, of removed segments; ascending, with others between them."""
 

@@ -40,7 +40,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from bkbox.base.limits import RECORD_BODY_BYTES_MAX
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.errors import DamagedError, FormatVersionError
 from bkbox.native.checksum import crc32c
 from bkbox.storage.files import ReadFile
@@ -69,7 +69,7 @@ _SECTOR_BYTES = 512
 _PAGE_BYTES = 4_096
 
 
-@value
+@frozen_struct
 class SegmentName:
     """Which segment: log (magic), disk, id. Everything a checksum depends on besides offset and
     content.
@@ -184,7 +184,7 @@ def _decode_header(data: Buffer, seed: int, segment: int, offset: int) -> _Heade
     return _Header(checksum, length, kind, crc) if crc & 0xFFFF == check else None
 
 
-@value
+@frozen_struct
 class ScannedRecord:
     """A good record and the offset of its header."""
 
@@ -197,7 +197,7 @@ class ScannedRecord:
         return self.offset + RECORD_HEADER_BYTES + len(self.body)
 
 
-@value
+@frozen_struct
 class Untouched:
     """Which sectors of a record that does not verify may hold what was there before it was written.
 
@@ -209,7 +209,7 @@ class Untouched:
     zeros_at: int = -1
 
 
-@value
+@frozen_struct
 class Damage:
     """Bytes [start, end) hold no good record, and a good one follows."""
 
@@ -218,7 +218,7 @@ class Damage:
     untouched: Untouched = Untouched()
 
 
-@value
+@frozen_struct
 class TornTail:
     """Bytes [start, end) hold no good record, and nothing but filler follows.
 
@@ -232,7 +232,7 @@ class TornTail:
     untouched: Untouched = Untouched()
 
 
-@value
+@frozen_struct
 class Unwritten:
     """Bytes [start, end of file) are filler."""
 

@@ -13,7 +13,7 @@ import struct
 from contextlib import suppress
 from pathlib import Path
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.errors import DiskError
 from bkbox.native.checksum import crc32c
 from bkbox.storage.files import AppendFile, Files, write_atomic
@@ -26,7 +26,7 @@ _CRC = struct.Struct(">I")
 _MARK_BYTES = _MARK.size + _CRC.size
 
 
-@value
+@frozen_struct
 class TailMark:
     """The entry log was durable up to (segment, offset), and the journal, in use or not (0), up to
     (journal_segment, journal_offset), by a sync that began at ``ms`` since 1970; ``generation`` of the start that wrote

@@ -24,7 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterator
 from contextlib import closing
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.base.words import counted
 from bkbox.errors import DamagedError
 from bkbox.storage.disk.disk import DiskStore
@@ -56,7 +56,7 @@ StateOf = Callable[[int], LedgerRecord | None]
 """Returns the newest state written for a ledger, durable or not, visible or not; None if there is none."""
 
 
-@value
+@frozen_struct
 class Step:
     """The result of one step: bytes read, entries and bytes copied."""
 

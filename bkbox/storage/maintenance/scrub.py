@@ -10,7 +10,7 @@ from contextlib import closing
 from pathlib import Path
 
 from bkbox.base.limits import SCRUB_STEP_BYTES
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.errors import DamagedError
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.disk.disk import DiskStore
@@ -25,7 +25,7 @@ _STEP_RECORDS = 256
 """What one step looks at, at most; SCRUB_STEP_BYTES bounds it as well."""
 
 
-@value
+@frozen_struct
 class ScrubState:
     """``segment``: all before it were dealt with in the present pass, 0 where none is under way; ``began_ms`` and
     ``completed_ms``: when it began and when the last one ended, ms since 1970, 0 for never; ``bad``: (segment, start,
@@ -68,7 +68,7 @@ def write_scrub(files: Files, disk: Path, state: ScrubState) -> None:
     write_document(files, disk / SCRUB_NAME, _FORMAT, fields)
 
 
-@value
+@frozen_struct
 class Verified:
     """What one step found: where to go on, and whether there is more; bytes and records read; bad regions, as (segment,
     start, end); entries (ledger, id) whose records are good and that the index does not name.

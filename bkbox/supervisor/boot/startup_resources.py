@@ -51,7 +51,7 @@ async def take(config: Config, files: Files, stack: AsyncExitStack) -> StartupRe
         differences = "; ".join(map(str, found.differences))
         raise CookieMismatchError(f"cookie mismatch: {differences}. {found.advice}")
     disks = _disks_of(evidence, locks)
-    _refuse_twins(disks)
+    _reject_duplicate_disks(disks)
     port = bind(config)
     stack.callback(port.close)
     listen = f"{config.listen_host}:{port.getsockname()[1]}"
@@ -96,7 +96,7 @@ def _disks_of(evidence: Evidence, locks: dict[Path, DiskLock]) -> list[Disk]:
     return disks
 
 
-def _refuse_twins(disks: list[Disk]) -> None:
+def _reject_duplicate_disks(disks: list[Disk]) -> None:
     seen: dict[str, Disk] = {}
     for disk in disks:
         twin = seen.setdefault(disk.uuid, disk)

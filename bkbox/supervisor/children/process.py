@@ -6,14 +6,14 @@ import asyncio
 import os
 import signal
 
-from bkbox.base.values import value
+from bkbox.base.values import frozen_struct
 from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.channel import Handler
 from bkbox.ipc.messages import Message
 from bkbox.supervisor.children.child_pool import ChildHandle
 
 
-@value
+@frozen_struct
 class Exit:
     """The end of a process: its exit status, or the negative signal number."""
 

@@ -15,7 +15,7 @@ from collections.abc import Sequence
 from enum import Enum
 from pathlib import Path
 
-from bkbox.base.values import replaced, value
+from bkbox.base.values import frozen_struct, replaced
 from bkbox.config.schema import Config
 from bkbox.errors import DiskError, EncodingError, OperatorError
 from bkbox.metadata.versioned import Versioned
@@ -80,7 +80,7 @@ NEVER_WRITTEN_TO = (
 )
 
 
-@value
+@frozen_struct
 class Directory:
     """One data disk or journal directory as it was found."""
 

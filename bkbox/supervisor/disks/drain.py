@@ -21,7 +21,7 @@ from bkbox.storage.files import Files
 from bkbox.supervisor.children.process import Child
 from bkbox.supervisor.disks import drain_marker
 from bkbox.supervisor.disks.disks import Disk
-from bkbox.supervisor.disks.placement_updates import news_of_room
+from bkbox.supervisor.disks.placement_updates import free_space_message
 
 if TYPE_CHECKING:
     from bkbox.api.admin.disks import DrainPlan
@@ -110,7 +110,7 @@ class Drains:
         included."""
         bookie = self._bookie
         await self.tell_frontend(
-            news_of_room(bookie.disks, self._files, allowed=bookie.takes_new_ledgers)
+            free_space_message(bookie.disks, self._files, allowed=bookie.takes_new_ledgers)
         )
 
     def plan_drain(self, disk: Disk) -> DrainPlan:

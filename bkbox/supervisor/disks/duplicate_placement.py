@@ -27,7 +27,7 @@ Place = Callable[[int, Disk], Awaitable[None]]
 """Has the front-end route a ledger's requests to a disk, if there is a front-end."""
 
 
-async def settle_homes(disks: Sequence[Disk], place: Place) -> set[int]:
+async def resolve_duplicate_ledgers(disks: Sequence[Disk], place: Place) -> set[int]:
     """Leave each ledger on one disk. Returns the ledgers whose copy is not known to be complete: they belong into
     limbo.
 

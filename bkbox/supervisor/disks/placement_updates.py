@@ -10,7 +10,7 @@ from bkbox.storage.files import Files
 from bkbox.supervisor.disks.disks import Disk
 
 
-def news_of_room(disks: Sequence[Disk], files: Files, *, allowed: bool) -> NewLedgers:
+def free_space_message(disks: Sequence[Disk], files: Files, *, allowed: bool) -> NewLedgers:
     """The message from which the front-end selects disks for new ledgers."""
     free: dict[str, int] = {}
     for disk in disks:

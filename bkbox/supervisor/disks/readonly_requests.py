@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
         def allow_new_ledgers(self) -> None: ...
 
-        async def tell_mode(self) -> None: ...
+        async def publish_mode(self) -> None: ...
 
 
 log = logging.getLogger(__name__)
@@ -131,4 +131,4 @@ class ReadOnlyRequests:
             if disk.usable:
                 with contextlib.suppress(BkboxError, TimeoutError):  # else told when linked
                     await disk.call(messages.SetReadOnlyReasons(reasons=self.of(disk)), _ANSWER_S)
-        await self._bookie.tell_mode()
+        await self._bookie.publish_mode()

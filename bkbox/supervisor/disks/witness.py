@@ -21,14 +21,14 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from bkbox.base.values import replaced, value
+from bkbox.base.values import frozen_struct, replaced
 from bkbox.base.words import error_text
 from bkbox.errors import DamagedError
 
 WITNESS_NAME = "WITNESS"
 
 
-@value
+@frozen_struct
 class DiskRecord:
     """What was noted of one disk: the generation that used it last, the number of its last checkpoint, up to where its
     log was durable, and why it failed since it was last known to be whole (empty: it did not).
@@ -41,7 +41,7 @@ class DiskRecord:
     failed: str = ""
 
 
-@value
+@frozen_struct
 class BookieRecord:
     """What the metadata store has of a bookie. ``sequence`` counts its writes; ``begun``: the generation of a start
     that may have got to some of the disks, 0 where there is none. ``disks`` by uuid.
@@ -56,7 +56,7 @@ class BookieRecord:
 NOTHING = BookieRecord(0, 0, 0, {})
 
 
-@value
+@frozen_struct
 class DiskWitness:
     """What one disk has: its own generation, the record as it was stored last, and failures of other disks, by uuid."""
 

@@ -109,15 +109,15 @@ def _session_of(kernel: SimpleNamespace) -> type:
     class Session(kernel.connection.Stream):  # type: ignore[name-defined,misc]
         __slots__ = ("intake",)
 
-        def take_slowly(self, frame: memoryview) -> bool:
+        def handle_slow_path(self, frame: memoryview) -> bool:
             target = self.intake.take(frame[4:])
-            self.speaks3 = self.intake.tries_v3
+            self.is_v3 = self.intake.tries_v3
             if isinstance(target, bytes):
                 if target:
                     self.send(memoryview(target))
                 return True
             assert target.link.submit(self.number, frame, target.poll)
-            self.charge(len(frame) - 4 if target.weighs else 0)
+            self.charge(len(frame) - 4 if target.costs_request_bytes else 0)
             return True
 
     return Session

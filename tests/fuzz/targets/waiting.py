@@ -154,7 +154,7 @@ def _served(
     if late is not None:
         assert late
         store.await_read(late.ranges)
-        bookie.serve_late(work, writer)
+        bookie.serve_cold_reads(work, writer)
     if used:
         used[-1] = writer.finish()
     answers = [

@@ -56,7 +56,7 @@ class Binding:
     def _must_be_this_loop(self, running: asyncio.AbstractEventLoop | None) -> None:
         if running is None:
             raise WrongLoopError(
-                "no event loop runs in this thread: await it in a coroutine, or use bkbox.client.blocking.client"
+                "no event loop runs in this thread: await it in a coroutine, or use bkbox.client.sync"
             )
         if self._loop is None:
             self._loop = running

@@ -11,7 +11,7 @@ import pytest
 PROGRAM = """
 import errno, sys
 from pathlib import Path
-from proof.chaos.room import Room, own_namespace
+from proof.chaos.tmpfs import Room, own_namespace
 
 objection = own_namespace()
 if objection is not None:

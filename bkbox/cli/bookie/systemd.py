@@ -21,7 +21,7 @@ from bkbox.config.metadata_uri import SqliteUri
 from bkbox.config.schema import Config
 from bkbox.errors import ConfigError, HostError
 
-_UNITS = Path(__file__).parent / "units"
+_UNITS = Path(__file__).parents[1] / "units"
 _CONFIG_FOLDER = Path("/etc/bkbox")
 _UNIT_FOLDER = Path("/etc/systemd/system")
 _PROGRAM_IN_UNITS = "/usr/bin/bkbox"

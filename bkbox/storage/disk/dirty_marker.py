@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from bkbox.base.words import error_text
 from bkbox.errors import DiskError
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.files import Files, unlink_durably
@@ -88,7 +89,7 @@ def read_marker(files: Files, disk: Path) -> Marker | None:
         failures = tuple(str(reason) for reason in fields["failures"])
         return Marker(runs, failures, bool(fields["replaced"]))
     except (DiskError, KeyError, ValueError, TypeError) as error:
-        return Marker(failures=(f"the dirty marker cannot be read: {error}",))
+        return Marker(failures=(f"the dirty marker cannot be read: {error_text(error)}",))
 
 
 def begin_run(files: Files, disk: Path, run: Incarnation) -> Marker | None:

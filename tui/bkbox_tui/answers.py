@@ -18,8 +18,8 @@ _AT_WORK = (JobState.RUNNING, JobState.BLOCKED, JobState.PAUSED)
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """``level`` and ``safe`` belong together; ``next_steps``: pairs (step, its advice, its command or ""), the most
-    urgent first."""
+    """``level`` and ``safe`` belong together; ``next_steps``: pairs (reason, advice or command or ""), the most urgent
+    first."""
 
     level: Level
     safe: str

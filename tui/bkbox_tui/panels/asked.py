@@ -111,8 +111,8 @@ class Cluster(Panel):
 
 
 async def _announced(source: Bookie, members: set[str]) -> str:
-    """Bookies that announce themselves on the network and are no members. An announcement is first contact, not
-    proof."""
+    """Lists bookies that announce themselves on the network. An announcement is first contact, not proof of
+    anything."""
     try:
         found = await source.announced()
     except BkboxError as error:

@@ -33,9 +33,8 @@ _LOG_BYTES = 3000
 
 
 class Bookie:
-    """A bookie with its files in ``folder``. ``settings``: keys of its configuration;
-    ``environment``: variables beside those of this process. Raises BenchError if it cannot be made.
-    """
+    """A bookie with its files in ``folder``. ``settings``: keys of its configuration; ``environment``: variables in
+    addition to those of this process. Raises BenchError if it cannot be made."""
 
     def __init__(
         self,

@@ -4,24 +4,24 @@ The model is that of BP-46 (running without the journal), as published in TLA+ a
 metadata store, bookies that may restart empty, and clients: any idle one may become the writer, any other may recover.
 An ensemble is a write quorum; ordinary reads are left out.
 
-==============  ==========================================================================================
-``options``     the sizes, the faults, and the rules that are in force
-``state``       the parts of a state
-``network``     the messages that were ever sent, and their fates
-``steps``       the form in which actions return steps; errands for other bookies
-``bookies``     bookies process requests
-``crash``       bookies lose data; limbo is cleared
-``writer``      create, send, close
-``recovery``    fence, read, write back, close
-``ensembles``   acknowledgements and ensemble changes, for both
-``type_invariants`` values that variables may have
-``properties``  the properties: proof/checks applied to states
-``space``       states as two words, and what each step depends on
-``symmetry``    states that differ in names only
-``search``      the search, with ``trace`` for counterexamples; ``exploration`` and ``fingerprints`` are its compiled
-                parts, called once per state
-``termination`` tells if a recovery can ever end
-==============  ==========================================================================================
+===================  ==========================================================================================
+``options``          the sizes, the faults, and the rules that are in force
+``state``            the parts of a state
+``network``          the messages that were ever sent, and their fates
+``steps``            the form in which actions return steps; errands for other bookies
+``bookies``          bookies process requests
+``crash``            bookies lose data; limbo is cleared
+``writer``           create, send, close
+``recovery``         fence, read, write back, close
+``ensembles``        acknowledgements and ensemble changes, for both
+``type_invariants``  values that variables may have
+``properties``       the properties: proof/checks applied to states
+``space``            states as two words, and what each step depends on
+``symmetry``         states that differ in names only
+``search``           the search, with ``trace`` for counterexamples; ``exploration`` and ``fingerprints`` are its
+                     compiled parts, called once per state
+``termination``      tells if a recovery can ever end
+===================  ==========================================================================================
 
 Readings of the published model where its text is ambiguous:
 

@@ -55,8 +55,8 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class CookieView:
-    """The comparison of the cookies: None: not known (``problem`` says why); differences as (where, field, should be,
-    is)."""
+    """The comparison of the cookies. ``ok`` None: not known, ``problem`` says why; ``differences``: (where, field,
+    expected, stored)."""
 
     ok: bool | None
     differences: tuple[tuple[str, str, str, str], ...] = ()

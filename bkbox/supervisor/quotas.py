@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 class QuotaState:
     """The repair worker's last report; it stays valid while the worker is absent or cannot tell.
 
-    ``use``: bytes by owner; ``problem``: of the last inspection.
+    ``use``: usage by owner; ``problem``: of the last inspection.
     """
 
     def __init__(self, bookie: QuotaBookie) -> None:

@@ -6,7 +6,7 @@ Every line has ``t`` (seconds since the run began, by the wall clock) and ``kind
 kind        other keys
 ==========  ================================================================================================
 run         first line: ``seed``, ``bookies``, ``disks``, ``ack_after``, ``start`` (s since 1970)
-begin       of an operation: ``id``, ``op``, ``by`` (client or bookie), and its arguments
+begin       of an operation: ``id``, ``op``, ``by`` (client), and its arguments
 end         of it: ``id``, ``op``, ``outcome`` (ok, refused, unknown), and its result; ``error``
 found       entries returned by a read: ``id``, ``by``, ``ledger``, ``first``, ``digests`` (of consecutive entries)
 metadata    a change in the metadata store: ``ledger``, ``version`` (null: deleted), ``state``, ``last``,

@@ -38,7 +38,7 @@ class Room:
     size: int | None = None
 
     def part(self, extent: Extent) -> int:
-        """The number of its entries that fit."""
+        """The number of the extent's entries that fit."""
         count = extent.stop - extent.first
         fits = count
         if self.entries is not None:
@@ -48,7 +48,7 @@ class Room:
         return max(fits, 0)
 
     def without(self, extent: Extent, count: int) -> Room:
-        """The limits that remain after ``count`` entries of it."""
+        """The limits that remain after ``count`` entries of the extent."""
         whole = extent.stop - extent.first
         size = extent.size * count / whole if whole else 0
         return Room(

@@ -333,8 +333,8 @@ def _refuse_odd_text(value: object, where: str) -> None:
 async def _sent(
     request: web.Request, answer: object, may_go_on: Callable[[], bool]
 ) -> web.StreamResponse:
-    """Sends the answer of a route. ``may_go_on``: True while the credentials that the caller was authenticated with are
-    valid."""
+    """Sends the answer of a route. ``may_go_on``: returns True while the credentials with which the caller was
+    authenticated are valid."""
     if isinstance(answer, EventStream):
         return await _streamed(request, answer, may_go_on)
     if isinstance(answer, TextResponse):

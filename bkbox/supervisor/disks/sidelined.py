@@ -31,14 +31,14 @@ def guarded(disk: Disk) -> Iterator[None]:
 
 
 def fail(disk: Disk, error: BkboxError | OSError) -> None:
-    """Records the error of a step that failed for this disk."""
+    """Records the error of a step that failed for this disk, and kills its worker."""
     disk.trouble, disk.error = str(error), error
     if disk.child is not None:
         disk.child.kill()
 
 
 def require_one(disks: Sequence[Disk], there: Sequence[Disk]) -> None:
-    """Raises if no disk can serve: the only disk's error, or BootError with the error of each."""
+    """Raises if no disk is ``there`` to serve: the only disk's error, or BootError with the error of each."""
     if there:
         return
     if len(disks) == 1 and isinstance(disks[0].error, BkboxError):
@@ -52,7 +52,7 @@ def is_full(disk: Disk) -> bool:
 
 
 def remedy(disk: Disk) -> str:
-    """The command that starts to repair a full disk."""
+    """The first command for an operator to run on a full disk."""
     return f"df -h {disk.path}"
 
 

@@ -1,5 +1,5 @@
-"""Ends maintenance windows that have expired (metadata/maintenance.py): a window may outlive its operator's session,
-and then the delay of Java's auditors has to be restored. Every bookie does this for the whole cluster."""
+"""Ends maintenance windows that have expired (metadata/maintenance.py): there may be no operator's command left to
+restore the delay of Java's auditors. Every bookie does this for the whole cluster."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""A bookie of the benchmark's own: one disk in a temporary folder, its metadata beside it.
+"""A bookie of the benchmark's own: one disk in a temporary folder, and its metadata store there.
 
-It is made and run with the commands that an operator has, dies with the benchmark, and leaves
-nothing behind.
+It is made and run with an operator's commands, dies with the benchmark, and leaves no file or
+process behind.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bkbox.errors import BenchError
 
 HOST = "127.0.0.1"
 _PORTS = range(12_000, 15_000)
-"""Below the ports that the kernel hands out by itself."""
+"""Ports below the range from which the kernel assigns."""
 
 _BKBOX = (sys.executable, "-m", "bkbox.cli.main")
 _LIBC = ctypes.CDLL(None)
@@ -33,9 +33,8 @@ _LOG_BYTES = 3000
 
 
 class Bookie:
-    """A bookie with its files in ``folder``. ``settings``: keys of its configuration;
-    ``environment``: variables beside those of this process. Raises BenchError if it cannot be made.
-    """
+    """A bookie with its files in ``folder``. ``settings``: keys of its configuration; ``environment``: variables in
+    addition to those of this process. Raises BenchError if it cannot be made."""
 
     def __init__(
         self,
@@ -68,12 +67,12 @@ class Bookie:
 
     @property
     def pid(self) -> int:
-        """Of its supervisor."""
+        """The process id of its supervisor."""
         assert self._process is not None
         return self._process.pid
 
     def launch(self) -> None:
-        """``bkbox run``; returns at once."""
+        """Starts ``bkbox run``; returns at once."""
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
                 [*_BKBOX, "run", "--config", str(self.config)],
@@ -86,7 +85,7 @@ class Bookie:
             )
 
     def wait_ready(self) -> None:
-        """Raises BenchError if it ends instead."""
+        """Waits until the bookie is ready. Raises BenchError if it ends instead."""
         assert self._process is not None
         assert self._process.stdout is not None
         if not self._process.stdout.readline().startswith(b"ready "):
@@ -94,7 +93,7 @@ class Bookie:
             raise BenchError(f"the bookie did not start:\n{text}")
 
     def stop(self) -> None:
-        """In order, or by force if that takes too long."""
+        """Stops the bookie in order, or by SIGKILL if that takes too long."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -110,7 +109,7 @@ class Bookie:
 
 @contextmanager
 def temporary_folder(parent: Path) -> Iterator[Path]:
-    """A folder that is removed at the end. Raises BenchError where data would only be in memory."""
+    """A folder that is removed at the end. Raises BenchError if it is in memory only."""
     folder = Path(tempfile.mkdtemp(prefix="bkbox-bench-", dir=parent))
     try:
         if _filesystem(folder) in ("tmpfs", "ramfs"):
@@ -122,7 +121,7 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def running(bookie: Bookie) -> Iterator[Bookie]:
-    """It runs, and is stopped at the end. Raises BenchError if it does not start."""
+    """Runs the bookie inside the context. Raises BenchError if it does not start."""
     try:
         bookie.launch()
         bookie.wait_ready()
@@ -132,8 +131,7 @@ def running(bookie: Bookie) -> Iterator[Bookie]:
 
 
 def _die_with_parent() -> None:
-    """In a new process before it becomes another program; costs the start no time, as a program that
-    does it would."""
+    """Called in a new process before exec; costs the start no time, as a wrapper program would."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
 
 

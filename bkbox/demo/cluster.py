@@ -1,8 +1,8 @@
-"""The stage of the demo: a folder, three bookies in it, and the promise that nothing stays behind.
+"""The cluster of the demo: a folder, three bookies in it, and the promise that nothing stays behind.
 
-Everything is done with the commands that an operator has (``bkbox init``, ``run``, ``cookie repair``,
-``ledger write``), each a process in a session of its own, so that Ctrl-C reaches the demo alone. When
-the stage is left, however that comes about, every process is ended by its id and the folder removed
+Everything is done with an operator's commands (``bkbox init``, ``run``, ``cookie repair``,
+``ledger write``), each a process in a session of its own, so that Ctrl-C reaches the demo alone. At
+the end, however it comes about, every process is ended by its id and the folder removed
 unless it is to be kept. The processes also die if the demo itself is killed (bound.py).
 """
 
@@ -32,7 +32,7 @@ from bkbox.errors import BookieNotRunningError, CallerError, DemoFailedError, Pe
 
 HOST = "127.0.0.1"
 _PORTS = range(15_000, 18_000)
-"""Below the ports that the kernel hands out by itself: none of these is taken while a bookie is down."""
+"""Ports below the range from which the kernel assigns: none of these is taken while a bookie is down."""
 
 _READY_S = 30.0
 _STOP_S = 60.0
@@ -83,13 +83,13 @@ class Stage:
         return f"sqlite:{self.root / 'metadata.db'}"
 
     def add_bookie(self) -> Bookie:
-        """One more bookie, not initialised yet."""
+        """Adds a bookie, not initialised yet."""
         bookie = Bookie(self, len(self.bookies) + 1, self._free_port())
         self.bookies.append(bookie)
         return bookie
 
     def short(self, text: str) -> str:
-        """``text`` with the names of files as seen from the stage's folder."""
+        """``text`` with the names of files relative to the demo's folder."""
         return text.replace(f"{self.root}/", "")
 
     # ---- processes ------------------------------------------------------------------------------
@@ -102,7 +102,7 @@ class Stage:
         stdin: int = subprocess.DEVNULL,
         settings: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start ``bkbox ARGUMENTS`` in the stage's folder. ``settings``: keys of the configuration
+        """Starts ``bkbox ARGUMENTS`` in the demo's folder. ``settings``: keys of the configuration
         to set through the environment."""
         command = [sys.executable, "-m", "bkbox.cli.main", *arguments]
         process = subprocess.Popen(
@@ -118,7 +118,7 @@ class Stage:
         return process
 
     async def run(self, *arguments: str) -> str:
-        """Run ``bkbox ARGUMENTS`` to its end; what it wrote to either stream. Raises DemoFailedError
+        """Runs ``bkbox ARGUMENTS`` to its end; returns its output on both streams. Raises DemoFailedError
         unless it exits with 0."""
         with tempfile.TemporaryFile() as output:
             process = self.spawn(*arguments, stdout=output, stderr=output)
@@ -131,7 +131,7 @@ class Stage:
         return text
 
     def _end_all(self) -> None:
-        """In order where that works, by force where not. What a bookie has started dies with it."""
+        """Ends all processes, in order if possible, otherwise by SIGKILL. A bookie's children die with it."""
         running = [process for process in self._processes if process.poll() is None]
         try:
             for process in running:
@@ -165,7 +165,7 @@ class Stage:
 
 
 class Bookie:
-    """One bookie of the stage, with two disks: its files, its configuration, its process."""
+    """One bookie of the demo, with two disks: its files, its configuration, its process."""
 
     def __init__(self, stage: Stage, number: int, port: int) -> None:
         self.name = f"bookie {number}"
@@ -180,7 +180,7 @@ class Bookie:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def init(self, **settings: object) -> None:
-        """``bkbox init``."""
+        """Runs ``bkbox init``."""
         arguments = ["init", "--config", self.config, "--metadata", self._stage.metadata]
         arguments += ["--listen", f"{HOST}:{self.port}"]
         for disk in self.disks:
@@ -190,7 +190,7 @@ class Bookie:
         await self._stage.run(*arguments)
 
     async def start(self, **settings: object) -> None:
-        """``bkbox run``, until it prints ``ready``. Raises DemoFailedError if it does not."""
+        """Starts ``bkbox run``, and waits for its line ``ready``. Raises DemoFailedError without it."""
         process = self._run(settings)
         ready = f"ready {HOST}:{self.port}"
         await until(
@@ -204,7 +204,7 @@ class Bookie:
             )
 
     async def start_refused(self) -> tuple[int, str]:
-        """``bkbox run`` of a bookie that must refuse to start; its exit status and what it said."""
+        """Runs ``bkbox run`` of a bookie that must refuse to start; returns its exit status and its output."""
         size = self._log.stat().st_size
         process = self._run({})
         await until(
@@ -219,7 +219,7 @@ class Bookie:
             return process.returncode, log.read().decode(errors="replace").strip()
 
     async def kill(self) -> list[int]:
-        """SIGKILL every process that its status names; their ids. Returns when all are gone."""
+        """Sends SIGKILL to every process that its status names, and waits until all are gone; returns their ids."""
         pids = [process.pid for process in (await self.status()).processes if process.running]
         for pid in pids:
             _send(pid, signal.SIGKILL)
@@ -230,7 +230,7 @@ class Bookie:
         return pids
 
     async def stop(self) -> None:
-        """SIGTERM, and wait for the ordered end. Raises DemoFailedError if it is not clean."""
+        """Sends SIGTERM, and waits for the ordered end. Raises DemoFailedError if it is not clean."""
         assert self._process is not None
         process = self._process
         _send(process.pid, signal.SIGTERM)
@@ -239,14 +239,14 @@ class Bookie:
             raise DemoFailedError(f"{self.name} did not stop cleanly: {process.returncode}")
 
     async def status(self) -> Status:
-        """What ``bkbox status`` shows. Raises DemoFailedError if nothing answers."""
+        """The document of ``bkbox status``. Raises DemoFailedError without a response."""
         try:
             return await asyncio.to_thread(fetch_status, self.disks[0] / "admin.sock")
         except (BookieNotRunningError, PeerError) as error:
             raise DemoFailedError(f"{self.name} does not tell its status: {error}") from error
 
     def log_tail(self) -> str:
-        """The last lines of its log, for whoever has to find out what went wrong."""
+        """The last lines of its log, for the analysis of a failure."""
         if not self._log.exists():
             return f"{self.name} has no log"
         lines = self._log.read_text(errors="replace").splitlines()[-_LOG_LINES:]
@@ -262,7 +262,7 @@ class Bookie:
 
 
 async def until(condition: Callable[[], bool], what: str, timeout_s: float) -> None:
-    """Wait until ``condition()`` is true. Raises DemoFailedError after ``timeout_s``."""
+    """Waits until ``condition()`` is true. Raises DemoFailedError after ``timeout_s``."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         if time.monotonic() > deadline:
@@ -277,8 +277,8 @@ def _wait(condition: Callable[[], bool], timeout_s: float) -> None:
 
 
 def _environment(settings: Mapping[str, str]) -> dict[str, str]:
-    """The demo's own environment, but that no BKBOX_ variable meant for another bookie reaches
-    these, and that they run the same bkbox."""
+    """The environment of the processes: the demo's own, without BKBOX_ variables meant for another bookie,
+    and such that they run the same bkbox."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith("BKBOX_")}
     here = str(Path(bkbox.__file__).absolute().parent.parent)
     kept["PYTHONPATH"] = os.pathsep.join(filter(None, [here, os.environ.get("PYTHONPATH", "")]))
@@ -299,7 +299,7 @@ def _group_lives(group: int) -> bool:
 
 
 def _lives(pid: int) -> bool:
-    """Whether a process still runs; one that is only not reaped yet does not."""
+    """True if a process still runs; False for one that only has not been reaped yet."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Step 4: a writer hangs, somebody else recovers its ledger, and the writer finds out."""
+"""Step 4: a writer hangs, another client recovers its ledger, and the writer is fenced."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _POLL_S = 0.05
 
 
 async def fence(scene: Scene) -> Told:
-    """SIGSTOP the writer, recover, SIGCONT, and see it fail."""
+    """Sends SIGSTOP to the writer, recovers, sends SIGCONT, and checks that the writer fails."""
     show, stage = scene.show, scene.stage
     log = stage.root / "writer.log"
     with log.open("wb") as said, (stage.root / "writer.out").open("wb") as out:
@@ -87,7 +87,7 @@ async def fence(scene: Scene) -> Told:
 
 
 async def _written(scene: Scene, client: Client, ledger: LedgerId, entry: int) -> None:
-    """Wait until every bookie has the entry, and with it all before."""
+    """Waits until every bookie has the entry, and so all before it."""
     deadline = time.monotonic() + _WAIT_S
     for bookie in scene.stage.bookies:
         while (await ask(client, bookie.id, ledger, [entry]))[0].answer is not Code.EOK:

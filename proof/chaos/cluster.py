@@ -1,8 +1,8 @@
 """The bookies of a run: their files, their processes, the network in front of each, and their metadata store.
 
-Everything is done with the commands that an operator has, on the stage of the demo (demo/cluster.py), which sees to it
-that no process outlives the run. The first disk of each bookie lies in a room of its own (tmpfs.py) where that is
-possible. Writes that do not fit fail: nothing is kept back.
+Everything is done with an operator's commands, on the demo's cluster (demo/cluster.py), which ensures that no process
+outlives the run. The first disk of each bookie is a tmpfs of its own (tmpfs.py) where that is possible. Writes that do
+not fit fail: no space is reserved.
 """
 
 from __future__ import annotations
@@ -58,12 +58,12 @@ SETTINGS: dict[str, object] = {
     "restart_backoff_max_s": 2.0,
     "repair_retry_max_s": 5.0,
 }
-"""Segments and checkpoints so small that there are many; no room is kept back."""
+"""Segments and checkpoints so small that there are many; no space is reserved."""
 
 
 @frozen_struct
 class Plan:
-    """How large a cluster is, and in which mode."""
+    """The size of a cluster, and its mode."""
 
     bookies: int
     disks: int
@@ -72,7 +72,7 @@ class Plan:
 
 @frozen_struct
 class Start:
-    """What came of a start: ready, or the exit status (None: neither in time) and what it said."""
+    """The result of a start: ready, or the exit status (None: neither in time) and the output."""
 
     ready: bool
     status: int | None
@@ -104,7 +104,7 @@ class Bookie:
             for index in range(plan.disks)
         ]
         self.wanted = False
-        """Whether it has to be up: nobody is just stopping it."""
+        """True if the bookie has to be up: no fault is stopping it."""
         self._stage = stage
         self._plan = plan
         self._folder = folder
@@ -115,7 +115,7 @@ class Bookie:
     # ---- commands -------------------------------------------------------------------------------
 
     async def init(self) -> None:
-        """``bkbox init``. Raises ChaosError."""
+        """Runs ``bkbox init``. Raises ChaosError."""
         arguments = ["init", "--config", self.config, "--metadata", self._stage.metadata]
         arguments += ["--listen", f"{HOST}:{self._port}"]
         for disk in self.disks:
@@ -134,11 +134,11 @@ class Bookie:
         await self._command(*arguments)
 
     async def repair_cookie(self) -> None:
-        """``bkbox cookie repair --yes``. Raises ChaosError."""
+        """Runs ``bkbox cookie repair --yes``. Raises ChaosError."""
         await self._command("cookie", "repair", "--yes", "--config", self.config)
 
     async def start(self, settings: dict[str, str] | None = None) -> Start:
-        """``bkbox run``, until it is ready, has ended, or the time is over."""
+        """Starts ``bkbox run``, and waits until it is ready, has ended, or times out."""
         began = time.monotonic()
         said_before = self.log.stat().st_size if self.log.exists() else 0
         with self._out.open("wb") as out, self.log.open("ab") as log:
@@ -159,7 +159,8 @@ class Bookie:
         return Start(False, process.poll(), time.monotonic() - began, tail)
 
     async def stop(self) -> int | None:
-        """SIGTERM, and wait for the ordered end; its exit status, None if it does not come (it is killed then)."""
+        """Sends SIGTERM, and waits for the ordered end; returns the exit status, None after a time-out (then it is
+        killed)."""
         self.wanted = False
         process = self._process
         assert process is not None
@@ -174,7 +175,7 @@ class Bookie:
         return process.returncode
 
     async def kill(self) -> None:
-        """SIGKILL for all of its processes; returns when they are gone. Raises ChaosError."""
+        """Sends SIGKILL to all of its processes, and waits until they are gone. Raises ChaosError."""
         self.wanted = False
         with ExitStack() as stack:
             held = self._hold_all(stack)
@@ -183,7 +184,7 @@ class Bookie:
             await self._gone(held)
 
     async def kill_supervisor(self) -> None:
-        """SIGKILL for the supervisor alone; returns when its children have followed. Raises ChaosError."""
+        """Sends SIGKILL to the supervisor alone, and waits until its children have ended. Raises ChaosError."""
         self.wanted = False
         with ExitStack() as stack:
             held = self._hold_all(stack)
@@ -192,7 +193,7 @@ class Bookie:
             await self._gone(held)
 
     async def status(self) -> Status | None:
-        """What ``bkbox status`` shows; None if nothing answers soon."""
+        """The document of ``bkbox status``; None without a response in time."""
         path = self._folder / "run" / "admin.sock"
         with suppress(BookieNotRunningError, PeerError):
             return await asyncio.to_thread(fetch_status, path, _STATUS_S)
@@ -202,7 +203,7 @@ class Bookie:
 
     @property
     def pid(self) -> int | None:
-        """Of the supervisor, if it runs."""
+        """The process id of the supervisor, if it runs."""
         if self._process is None or self._process.poll() is not None:
             return None
         return self._process.pid
@@ -212,19 +213,19 @@ class Bookie:
         return None if self._process is None else self._process.poll()
 
     def children(self, role: str) -> list[ProcessRef]:
-        """In the order of the disks, where there are several of one role."""
+        """The children of a role, in the order of the disks."""
         pid = self.pid
         found = [] if pid is None else [each for each in children(pid) if each.role == role]
         return sorted(found, key=lambda each: each.name)
 
     def hold(self, child: ProcessRef) -> ProcessHandle | None:
-        """None if it has ended."""
+        """A handle of the child; None if it has ended."""
         with suppress(ProcessLookupError):
             return ProcessHandle(child.pid, self.pid)
         return None
 
     def hold_all(self) -> list[ProcessHandle]:
-        """All processes, the supervisor first; the caller has to close each."""
+        """Handles of all processes, the supervisor first; the caller has to close each."""
         found: list[ProcessHandle] = []
         pid = self.pid
         if pid is not None:
@@ -255,17 +256,17 @@ class Bookie:
     # ---- disks ----------------------------------------------------------------------------------
 
     def lose_disk(self, index: int) -> None:
-        """Move the folder of a disk away."""
+        """Moves the folder of a disk away."""
         disk = self.disks[index]
         disk.rename(disk.with_name(f"{disk.name}.lost"))
 
     def replace_disk(self, index: int) -> None:
-        """Put an empty folder in its place, and forget the old one."""
+        """Puts an empty folder in its place, and removes the old one."""
         self.disks[index].mkdir()
         shutil.rmtree(self.disks[index].with_name(f"{self.disks[index].name}.lost"))
 
     def leave_room(self, *, keep: bool) -> None:
-        """Unmount the room; with ``keep`` what is in it stays, on the disk."""
+        """Unmounts the tmpfs; with ``keep`` its content is copied to the disk."""
         if self.room is None:
             return
         copy = self.room.path.with_name("room.kept")
@@ -284,7 +285,7 @@ class Bookie:
 
 
 class Cluster:
-    """All bookies, in a folder that has to be empty or new. ``with_rooms``: whether mounting is possible."""
+    """All bookies, in a folder that has to be empty or new. ``with_rooms``: True if mounting is possible."""
 
     def __init__(
         self, folder: Path, plan: Plan, rng: random.Random, keep: Keep, *, with_rooms: bool
@@ -293,7 +294,7 @@ class Cluster:
         self.bookies: list[Bookie] = []
         self.with_rooms = with_rooms
         self.keep = keep
-        """What stays in the end: the whole folder, history and logs, or nothing."""
+        """What is kept at the end: the whole folder, history and logs, or nothing."""
         self._stage = Stage(folder, rng)
         self._rng = rng
 
@@ -333,7 +334,7 @@ class Cluster:
         return Path(self.metadata.partition(":")[2])
 
     async def make(self) -> None:
-        """Initialise the bookies and open their networks. Raises ChaosError."""
+        """Initialises the bookies and opens their networks. Raises ChaosError."""
         for number in range(1, self.plan.bookies + 1):
             bookie = Bookie(
                 self._stage, number, self._free_port(), self.plan, with_room=self.with_rooms
@@ -343,12 +344,12 @@ class Cluster:
         await asyncio.gather(*(bookie.init() for bookie in self.bookies))
 
     async def close(self) -> None:
-        """Close the networks."""
+        """Closes the networks."""
         for bookie in self.bookies:
             await bookie.proxy.close()
 
     def _free_port(self) -> int:
-        """One that is free on both addresses."""
+        """A port that is free on both addresses."""
         while True:
             port = self._rng.choice(_PORTS)
             with socket.socket() as one, socket.socket() as other:
@@ -372,7 +373,7 @@ async def _until(condition: Callable[[], bool], timeout_s: float) -> bool:
 
 
 def free_bytes(folder: Path) -> int:
-    """What is free on a file system. Raises ChaosError."""
+    """Free bytes of a file system. Raises ChaosError."""
     try:
         found = os.statvfs(folder)
     except OSError as error:

@@ -1,7 +1,8 @@
-"""How the actions say what happens: a ``Step`` changes what its actor sees, and gives errands to bookies' parts.
+"""The form in which actions return what happens: a ``Step`` changes what its actor sees, and gives errands to bookies'
+parts.
 
-An actor (a bookie, a crash, a client by itself, a client that takes something from a bookie) is shown only what it
-may look at, and answers with the steps that it can take. What a step needs of other bookies, or does with their
+An actor (a bookie, a crash, a client by itself, a client that takes something from a bookie) sees only its slots, and
+returns the steps that it can take. What a step needs of other bookies, or does with their
 messages, is an ``Errand`` for each of them. An errand has outcomes: none (then the step cannot be taken), or the ways
 in which that part goes on. A step with errands has as many successors as there are combinations of outcomes.
 """
@@ -24,7 +25,7 @@ from proof.model.state import ActorView, Client, World, members
 
 
 class Task(Enum):
-    """What an errand does with a part."""
+    """Effect of an errand on a part."""
 
     SEND = "send"
     NO_READ_TIMEOUT = "no read timeout"
@@ -34,7 +35,8 @@ class Task(Enum):
 
 
 class Errand(NamedTuple):
-    """Timeouts are those of ``client``, or of all (None); a write timeout is that of adds of one kind."""
+    """An errand for a part. Timeouts are those of ``client``, or of all (None); a write timeout is that of adds of one
+    kind."""
 
     task: Task
     message: Message | None = None
@@ -43,11 +45,11 @@ class Errand(NamedTuple):
 
 
 Errands = tuple[tuple[int, Errand], ...]
-"""Pairs of a bookie and what is wanted of its part; no bookie twice."""
+"""Pairs of a bookie and the errand for its part; no bookie twice."""
 
 
 class Step(NamedTuple):
-    """What is None stays as it is. ``asks``: a recovery read is sent."""
+    """A step; None leaves a part unchanged. ``asks``: a recovery read is sent."""
 
     words: str
     world: World | None = None
@@ -58,17 +60,17 @@ class Step(NamedTuple):
 
 
 def send(bookies: int, message: Message) -> Errands:
-    """Send a message to each of some bookies."""
+    """Errands that send a message to each of these bookies."""
     return to_each(bookies, Errand(Task.SEND, message))
 
 
 def to_each(bookies: int, errand: Errand) -> Errands:
-    """The same errand for each of some bookies."""
+    """The same errand for each of these bookies."""
     return tuple((bookie, errand) for bookie in members(bookies))
 
 
 def outcomes(errand: Errand, part: ActorView, *, loss: bool) -> Iterable[ActorView]:
-    """How a part can go on; nothing if the errand is not possible there."""
+    """The parts that can follow; nothing if the errand is not possible there."""
     task, message, client, recovery = errand
     mail = part.mail
     match task:

@@ -1,4 +1,4 @@
-"""Safety measures that can be switched off, one at a time, to see that the simulation notices (patches.py)."""
+"""Safety measures that can be switched off, one at a time, to check that the simulation detects it (patches.py)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proof.sim.patches import Change
 
 @frozen_struct
 class Break:
-    """One measure: its name, what is switched off, and the patch."""
+    """One safety measure: its name, what is switched off, and the patch."""
 
     name: str
     words: str

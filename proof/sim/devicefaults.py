@@ -1,8 +1,8 @@
-"""Devices that fail and come back, mounts that change, and disks, indexes, logs and records of the metadata store from
-the past, while the kernel's boot id stays as it is.
+"""Faults of devices that fail and come back, of mounts, and of older copies of disks, indexes, logs and the metadata
+store's records, while the kernel's boot id stays the same.
 
-Each takes the one who carries out faults, the host that the fault is about, and a random generator; whether it was
-done.
+Each function takes the fault injector, the target host and a random generator, and returns True if it injected the
+fault.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from proof.sim.faults import Faults
 
 _LAST_BYTES = 600
-"""Where rot in the last batch strikes: so far from its end at most."""
+"""Maximum distance, in bytes, from the end of the last batch at which it rots."""
 
 _LOOKS = 60
 _ADDS = 200
@@ -48,7 +48,7 @@ _ADDS = 200
 
 
 def lose_device(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """It is gone with what was not synced, and back soon; the bookie is killed and the disk mounted anew."""
+    """The device is gone with all unsynced data, and back soon; the bookie is killed and the disk mounted again."""
     if not faults.may_lose(host):
         return False
     host.kill("the device of a disk is gone")
@@ -58,7 +58,7 @@ def lose_device(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def lose_device_at_add(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The device of the next bookie that answers an add, and has not synced what is on it, is gone, or fails."""
+    """When a bookie next acknowledges an add and has not synced it, the device is gone, or fails."""
     faults.cluster.traps[ADDED] = partial(_strike_unsynced, faults, rng, _ADDS)
     return True
 
@@ -89,8 +89,8 @@ def _lose_these(faults: Faults, host: Host, rng: random.Random, disks: Sequence[
 
 
 def fail_device(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """It takes no writes for a while. Then the bookie is stopped, or killed, and the disk mounted anew; or the device
-    works again by itself, with the bookie killed, or none the wiser."""
+    """The device takes no writes for a while. Then the bookie is stopped, or killed, and the disk mounted again; or the
+    device works again by itself, and the bookie is killed, or does not notice."""
     if not faults.may_lose(host):
         return False
     disks = _some(host, rng)
@@ -133,8 +133,8 @@ def _heal(faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk])
 
 
 def _heal_and_kill(faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk]) -> None:
-    """What a bookie has heard of the failure it has noted where it could; in some cases another program has then asked
-    the kernel, which says it once."""
+    """The bookie has noted the failure, if it saw it, where it could. In some cases another program has then received
+    the error from the kernel, which reports it once."""
     told = {path for path, worker in host.workers.items() if worker.has_told_trouble}
     faults.cluster.counts["devices that came back"] += 1
     faults.cluster.counts["devices that came back after trouble"] += bool(told)
@@ -153,7 +153,7 @@ def _heal_and_kill(faults: Faults, host: Host, rng: random.Random, disks: Sequen
 
 
 def remount_in_order(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The operator stops the bookie, and mounts its disks anew: nothing is lost."""
+    """The operator stops the bookie, and mounts its disks again: nothing is lost."""
     if not host.is_up:
         return False
     host.stop()
@@ -171,11 +171,11 @@ def _remount_all(faults: Faults, host: Host) -> None:
         faults.cluster.counts["remounts after an ordered stop"] += 1
 
 
-# ---- copies from before ------------------------------------------------------------------------------
+# ---- older copies --------------------------------------------------------------------------------------
 
 
 def older_index(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """Only the index of a disk comes from a copy: it can be made anew from the log, so that nothing is lost."""
+    """Only the index of a disk is an older copy: it can be rebuilt from the log, so nothing is lost."""
     disk = rng.choice(_data_disks(host))
     if not disk.mounted or disk.root not in host.indexes:
         return False
@@ -191,8 +191,8 @@ def older_index(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def older_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """A disk comes from a snapshot: of before the last start, or of before the last checkpoint that is noted. In some
-    cases the metadata store has its record of the disks from then, too, for a while."""
+    """A disk is replaced by an older snapshot: from before the last start, or before the last checkpoint that is
+    recorded. In some cases the metadata store's record of the disks is as old, too, for a while."""
     disk = rng.choice(_data_disks(host))
     if not host.is_up or not disk.mounted or disk.root not in host.indexes:
         return False
@@ -232,7 +232,7 @@ def older_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def older_store(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The metadata store has its record of the disks from a copy, until the newest one is put back."""
+    """The metadata store's record of the disks is an older copy, until the newest one is put back."""
     record = faults.cluster.truth.disk_records.get(BookieId(host.name))
     if record is None:
         return False
@@ -266,7 +266,7 @@ def _record_of(faults: Faults, host: Host) -> BookieRecord:
 
 
 def _is_same_epoch(disk: Disk, copy: Disk) -> bool:
-    """Whether no repair of the cookies came in between: no bookie takes a disk of before that."""
+    """True if no repair of the cookies came in between: a bookie refuses a disk from before one."""
     root = str(disk.root)
 
     def of(one: Disk) -> list[bytes | None]:
@@ -284,11 +284,11 @@ def _bring_down(host: Host, rng: random.Random, call: Callable[[], None]) -> Non
     host.once_down(call)
 
 
-# ---- logs that were cut off, rot in what was synced last ---------------------------------------------
+# ---- truncated logs, rot in the last synced bytes ------------------------------------------------------
 
 
 def cut_log(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The end of an entry log is gone, from a record on, or its last segment as a whole; it had been durable."""
+    """The end of an entry log is gone, from a record on, or its whole last segment, although it was durable."""
     disk = rng.choice(_data_disks(host))
     if not disk.mounted or not faults.may_lose(host):
         return False
@@ -346,7 +346,7 @@ def _tail_of(faults: Faults, host: Host, disk: Disk) -> tuple[TailMark, UUID] | 
 
 
 def rot_at_rest(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The last that was synced rots, once nothing has come for a while; then the host is lost."""
+    """The last synced bytes rot, after a while without appends; then the host is lost."""
     if not faults.may_lose(host):
         return False
     faults.later(0.0, _rot, faults, host, rng, _LOOKS)
@@ -377,14 +377,14 @@ def _rot(faults: Faults, host: Host, rng: random.Random, looks: int) -> None:
 
 
 def _rested(faults: Faults, host: Host) -> list[tuple[str, File, int]]:
-    """The ends of logs that nothing has been appended to for a while, of disks that were up all the time: path, file,
-    and from where on the next start reads it, and finds what is wrong."""
+    """The ends of logs without appends for a while, on disks that were up all the time: path, file, and the offset from
+    which the next start reads it, and so detects the damage."""
     now = faults.cluster.scheduler.now
     disks = _data_disks(host)
     workers = [host.workers.get(disk.root) for disk in disks]
     if (
         host.plan.ack_after == "journal"
-    ):  # what is acknowledged is in it, and the entry logs wait for checkpoints
+    ):  # it has the acknowledged entries; the entry logs wait for checkpoints
         if not all(worker is not None and worker.is_resting(now) for worker in workers):
             return []
         found = [disk.last_batch(now, RESTED_S) for disk in host.disks[len(disks) :]]

@@ -1,11 +1,11 @@
-"""What goes wrong in the simulated cluster, by kind, and how it is put right again.
+"""The faults of the simulated cluster, by kind, and how they are undone.
 
-What may lose acknowledged data, or put ledgers into limbo, is done only while so few bookies are in that state that the
-protocol promises to survive it (``Plan.lossy``): a bookie is *suspect* from such a fault until it has started again,
-accounted for it and has no ledger in limbo any more.
+A fault that may lose acknowledged data, or put ledgers into limbo, is injected only while so few bookies are affected
+that the protocol promises to survive it (``Plan.lossy``): a bookie is *suspect* from such a fault until it has started
+again, accounted for it and has no ledger in limbo any more.
 
-What a bookie does about a loss is as likely to be cut short as anything else: losses, and crashes, may come with an
-ambush for the start that follows (``_haunt``), which kills the bookie or loses its host once more.
+A bookie's handling of a loss is as likely to be interrupted as anything else: losses, and crashes, may come with a
+trigger for the following start (``_haunt``), which kills the bookie or loses its host once more.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _AT_STEPS = (
 
 
 class Faults:
-    """Carries out faults; ``heal`` ends all of them. ``names``: of all hosts and clients."""
+    """Injects faults; ``heal`` ends all of them. ``names``: of all hosts and clients."""
 
     def __init__(
         self, cluster: Cluster, plan: Plan, machine: Process, names: Sequence[str]
@@ -53,7 +53,7 @@ class Faults:
         self._theme = THEMES[plan.theme]
         self.machine = machine
         self.at_last: list[Callable[[], None]] = []
-        """What puts right what came from the past, at the end."""
+        """Calls that put back newer copies at the end."""
         self.names = names
         self._suspects: dict[str, float] = {}
         self._for_good: set[str] = set()
@@ -75,11 +75,11 @@ class Faults:
         if not self._over:
             call(*args)
 
-    # ---- who may lose ---------------------------------------------------------------------------
+    # ---- bookies that may lose data -------------------------------------------------------------
 
     def may_lose(self, host: Host, *, for_good: bool = False) -> bool:
-        """Whether one more bookie may lose something; it is suspect from now on. Not while it has a disk of another:
-        that would lose it."""
+        """True if one more bookie may lose something; it is suspect from now on. False while it has another bookie's
+        disk: the fault would affect that one."""
         if self._has_strange_disk(host):
             return False
         self._review()
@@ -92,7 +92,7 @@ class Faults:
         return True
 
     def is_suspect(self, host: Host) -> bool:
-        """Whether it may have lost something that it has not accounted for."""
+        """True if it may have lost something that it has not accounted for."""
         self._review()
         return host.name in self._suspects
 
@@ -105,12 +105,13 @@ class Faults:
                 del self._suspects[name]
 
     def _crash_is_fine(self, host: Host) -> bool:
-        """Whether a kill may be done: with strict_unclean_shutdown it counts as a loss where acks are early."""
+        """True if a kill is permitted: with strict_unclean_shutdown it counts as a loss if acks come before syncs."""
         early = host.plan.ack_after == "write"
         return not (host.plan.strict and early) or self.may_lose(host)
 
     def restart(self, host: Host) -> None:
-        """After trouble with a disk; it may be a loss itself for a bookie that has got over that trouble since."""
+        """Restarts a bookie after a disk fault. The restart may itself be a loss if the bookie has recovered from the
+        fault since."""
         if self._crash_is_fine(host):
             host.kill("to restart it after trouble with a disk")
 
@@ -132,7 +133,7 @@ class Faults:
         return True
 
     def _haunt(self, host: Host, rng: random.Random) -> None:
-        """In some cases the next start, or what follows it, is cut short: at one of its changes of files, or at a time
+        """In some cases interrupts the next start, or what follows it: at one of its changes of files, or some time
         after its begin, its end, or when it has found that something may be lost."""
         if rng.random() >= self._plan.haunted:
             return
@@ -161,7 +162,7 @@ class Faults:
         return not self._over and self.kill_bookie(host, rng)
 
     def keep_away(self, host: Host, rng: random.Random) -> bool:
-        """Its operator lets it be for a while: long enough for others to take its place."""
+        """The operator does not restart it for a while: long enough for other bookies to replace it."""
         if not self._crash_is_fine(host):
             return False
         host.wanted = False
@@ -194,7 +195,7 @@ class Faults:
         return bool(found)
 
     def kill_in_write(self, host: Host, rng: random.Random) -> bool:
-        """A worker's, or the supervisor's, n-th change from now."""
+        """Kills at the n-th change from now, of a worker or of the supervisor."""
         if host.supervisor is None or not self._crash_is_fine(host):
             return False
         workers = list(host.workers.values())
@@ -232,7 +233,7 @@ class Faults:
         return True
 
     def lose_disk(self, host: Host, rng: random.Random) -> bool:
-        """It fails while it is used; somebody puts an empty one in its place later."""
+        """A disk fails while it is used; the operator replaces it by an empty one later."""
         if not self.may_lose(host):
             return False
         disk = rng.choice(host.disks)
@@ -261,7 +262,7 @@ class Faults:
         return True
 
     def replace_disks(self, host: Host, rng: random.Random) -> bool:
-        """All of them: nothing is left."""
+        """Replaces all disks: nothing is left."""
         if not self.may_lose(host):
             return False
         host.kill("to replace its disks")
@@ -271,8 +272,8 @@ class Faults:
         return True
 
     def swap_disks(self, host: Host, rng: random.Random) -> bool:
-        """Two disks of the bookie, or one of it and one of another, until somebody notices. Not while one of them waits
-        to be replaced: what came back after that would be a disk of before, which no bookie takes."""
+        """Swaps two disks of the bookie, or one of it and one of another, until an operator notices. Not while one of
+        them waits to be replaced: what came back after that would be an older disk, which a bookie refuses."""
         if self._swapped:
             return False
         other = rng.choice(sorted(self.cluster.hosts))
@@ -310,21 +311,21 @@ class Faults:
             stranger.indexes[other.root] = ours
 
     def strike_at_step(self, host: Host, rng: random.Random) -> bool:
-        """What befalls the next bookie that takes a certain step of the protocol, just then."""
+        """Sets a trap for the next bookie that takes a certain step of the protocol."""
         kind = rng.choice(_AT_STEPS)
         after_s = rng.expovariate(1.0) * rng.choice((0.0, 0.01, 0.3))
         self.cluster.traps[rng.choice(STEPS)] = partial(self.strike, after_s, kind, rng)
         return True
 
     def lose_at_add(self, host: Host, rng: random.Random) -> bool:
-        """The host of the next bookie that answers an add is lost, mostly before anything can have been synced."""
+        """The host of the next bookie that responds to an add is lost, mostly before anything can have been synced."""
         after_s = rng.choice((0.0, 0.0, 0.001, 0.1)) * rng.random()
         self.cluster.traps[ADDED] = partial(self.strike, after_s, "lose a host", rng)
         return True
 
     def lose_all_at_add(self, host: Host, rng: random.Random) -> bool:
-        """All hosts are lost soon after a bookie has answered an add: what was added with deferred sync is gone, unless
-        it was forced meanwhile."""
+        """All hosts are lost soon after a bookie has responded to an add: adds with deferred sync are lost, unless they
+        were forced meanwhile."""
         after_s = rng.choice((0.03, 0.3, 3.0)) * rng.random()
         self.cluster.traps[ADDED] = partial(self.strike, after_s, "lose all hosts", rng)
         return True
@@ -336,7 +337,7 @@ class Faults:
         return True
 
     def replace_at_takeover(self, host: Host, rng: random.Random) -> bool:
-        """A bookie that a recovery has just begun to use in the place of another loses its disks."""
+        """A bookie that a recovery has just taken as a replacement loses its disks."""
         after_s = rng.choice((0.0, 0.01, 0.1)) * rng.random()
         kind = "replace all disks by empty ones"
         self.cluster.traps[ADDED_BY_REPLACEMENT] = partial(self.strike, after_s, kind, rng)
@@ -350,7 +351,7 @@ class Faults:
     # ---- the end --------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """No fault acts any more, and whatever broke was replaced."""
+        """Ends all faults; everything that broke is replaced."""
         self._over = True
         cluster = self.cluster
         cluster.network.heal()
@@ -391,7 +392,7 @@ def _has_its_disks(host: Host) -> bool:
 
 
 def is_settled(host: Host) -> bool:
-    """Whether it runs, with all its disks, no fault is about to act and nothing is in limbo."""
+    """True if it runs, with all its disks, without a pending fault and with nothing in limbo."""
     return (
         host.is_up
         and len(host.workers) == len(host.config.disks)

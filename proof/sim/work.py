@@ -1,4 +1,4 @@
-"""The ``Work`` of repair in a simulated cluster: it never waits, and nobody looks at its progress: the trace has it."""
+"""The ``Work`` of repair in a simulated cluster: it never waits, and its progress is not reported; the trace has it."""
 
 from __future__ import annotations
 

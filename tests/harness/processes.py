@@ -23,7 +23,7 @@ BKBOX = [sys.executable, "-m", "bkbox.cli.main"]
 def bkbox(
     *arguments: str, timeout: float = 60.0, check: bool = True, **kwargs: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end."""
+    """Runs one command to its end."""
     done = subprocess.run(
         [*BKBOX, *arguments], capture_output=True, text=True, timeout=timeout, check=False, **kwargs
     )
@@ -35,7 +35,7 @@ def bkbox(
 
 
 def wait_for(condition: Any, what: str, timeout: float = 30.0, pause: float = 0.05) -> Any:
-    """The first true value of condition(); a failure that says what was waited for."""
+    """The first true value of condition(); after the time-out fails with ``what``."""
     deadline = time.monotonic() + timeout
     while True:
         value = condition()
@@ -138,7 +138,7 @@ class BookieProcess:
         return found
 
     def kill(self) -> None:
-        """SIGKILL the supervisor and every child; returns when all have ended."""
+        """Sends SIGKILL to the supervisor and every child; returns when all have ended."""
         assert self.process is not None
         processes = [*self.children(), psutil.Process(self.process.pid)]
         for process in processes:
@@ -150,7 +150,7 @@ class BookieProcess:
         self._close()
 
     def stop(self, timeout: float = 40.0) -> int:
-        """SIGTERM and wait; the exit status."""
+        """Sends SIGTERM and waits; returns the exit status."""
         if self.process is None:
             return 0
         if self.process.poll() is None:
@@ -177,7 +177,7 @@ class BookieProcess:
 
 
 def is_dead(process: psutil.Process) -> bool:
-    """Whether it has ended. (Whoever inherits an orphan may take seconds to bury it.)"""
+    """True if it has ended. (The process that inherits an orphan may take seconds to reap it.)"""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -188,8 +188,8 @@ _TAKEN: set[int] = set()
 
 
 def free_port() -> int:
-    """A port that nothing uses, that no connection is given by itself, and that no test process chosen alongside
-    this one chooses: it may be long before somebody listens there."""
+    """A port that is free, outside the kernel's range for connections, and never chosen by a parallel test process: it
+    may be long before a process listens there."""
     worker = int(os.environ.get("PYTEST_XDIST_WORKER", "gw0").removeprefix("gw"))
     while True:
         port = random.randrange(18_000 + worker % 8, 32_000, 8)
@@ -204,7 +204,7 @@ def free_port() -> int:
 
 
 def put_keys(bookie: BookieProcess, **keys: object) -> None:
-    """Write keys of the configuration anew; the bookie has not been told."""
+    """Changes keys in the configuration file; the bookie is not notified."""
     lines = [
         line
         for line in bookie.config.read_text().splitlines()

@@ -1,4 +1,4 @@
-"""The status document, made from what the supervisor knows at this moment."""
+"""Builds the status document from the supervisor's present state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLASSES: dict[DiskClass, status.CrashClass] = {
 
 
 def status_of(bookie: Supervisor, found: CollectedStatus) -> status.Status:
-    """The whole document. ``found``: what had to be asked for (collector.py)."""
+    """The whole document. ``found``: what the collector has gathered (collector.py)."""
     config = bookie.config
     processes = tuple(_processes(bookie, found))
     workers = {process.disk: process for process in processes if process.disk}
@@ -183,7 +183,7 @@ def _boot_reasons(bookie: Supervisor) -> tuple[str, ...]:
 
 
 def _limbo(bookie: Supervisor, ledgers: int) -> status.Limbo:
-    """Ledgers in limbo are what the disks say; the progress is what the limbo job says."""
+    """Ledgers in limbo are reported by the disks, the progress by the limbo job."""
     job = bookie.jobs.limbo() if bookie.jobs is not None else None
     if job is None:
         return status.Limbo(ledgers=ledgers)

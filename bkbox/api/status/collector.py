@@ -1,6 +1,6 @@
-"""What has to be asked for before a status document is made (builder.py): each party is asked for a moment only.
+"""Collects what a status document needs from workers and front-end (builder.py), each with a short time-out.
 
-Loaded with the first who asks for one.
+Loaded with the first request for a status.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TIMEOUT_S = 1.0
-"""Who answers later is shown as it was before."""
+"""Time-out in seconds; a process that answers later is shown as it was before."""
 
 
 class CollectedStatus:
-    """What had to be asked for, as it was told last. By uuid of the disk: ``tidiness``, ``devices``."""
+    """The last answers of the processes. By uuid of the disk: ``tidiness``, ``devices``."""
 
     def __init__(self, bookie: Supervisor, store: MetadataStore, files: Files) -> None:
         self._bookie = bookie
@@ -62,7 +62,7 @@ class CollectedStatus:
         return self._figures.measured(process)
 
     async def gather(self) -> None:
-        """Ask every party once, for `_TIMEOUT_S` at most."""
+        """Requests everything once, for `_TIMEOUT_S` at most."""
         bookie = self._bookie
         await asyncio.gather(
             bookie.refresh(),
@@ -100,7 +100,7 @@ class CollectedStatus:
             self.tidiness[disk.uuid] = _known(Tidiness, values)
 
     def _time_left(self) -> float | None:
-        """Of a start: the replays, where that is what it waits for."""
+        """Seconds left of a start that waits for replays; otherwise None."""
         return self._replays.eta_s(
             (disk.path, disk.child.pid)
             for disk in self._bookie.disks
@@ -109,6 +109,6 @@ class CollectedStatus:
 
 
 def _known(cls: type[T], values: dict[str, Any]) -> T:
-    """Of these values, those that the document has."""
+    """An instance of the document from those of these values that it has fields for."""
     names: set[str] = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     return cls(**{name: value for name, value in values.items() if name in names})

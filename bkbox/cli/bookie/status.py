@@ -118,7 +118,7 @@ def _of_process(process: Process) -> tuple[object, ...]:
 
 
 def _quotas(quotas: Quotas) -> str:
-    """The fullest, and those that are over."""
+    """The fullest owners, and all that are over their quota."""
     shown = [use for use in quotas.owners if use.over] or quotas.owners[:1]
     each = ", ".join(
         f"{quoted(use.owner)} has {size(use.bytes)} of {size(use.bytes_max)}" for use in shown[:5]

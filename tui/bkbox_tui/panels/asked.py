@@ -1,4 +1,4 @@
-"""Panels whose content is in no snapshot: it is asked for when they come into sight."""
+"""Panels with content that is in no snapshot: it is requested when they become visible."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _NOT_RECORDED = "a recording does not have this"
 
 
 class Cookies(Panel):
-    """Field by field: what the cookies say, what they should say, and the one command that mends it."""
+    """The cookies, field by field: stored value, expected value, and the one command that repairs them."""
 
     def __init__(self, source: Source, *, id: str) -> None:
         super().__init__(id=id)
@@ -41,7 +41,7 @@ class Cookies(Panel):
         yield TextLabel(id="cookie-advice")
 
     def show(self, view: View) -> None:
-        """Cookies do not change by the second: see ``look``."""
+        """Nothing: cookies do not change by the second; see ``look``."""
 
     async def look(self) -> None:
         verdict, advice, rows = _NOT_RECORDED, "", []
@@ -66,7 +66,7 @@ class Cookies(Panel):
         self._details()
 
     def _details(self) -> None:
-        """Paths are long: the whole of what the row under the cursor can only begin."""
+        """The row under the cursor in full: paths are long, and the table cuts them."""
         chosen = self.query_one("#differences", Table).selected
         text = ""
         if chosen is not None and int(chosen) < len(self._differences):
@@ -76,7 +76,7 @@ class Cookies(Panel):
 
 
 class Cluster(Panel):
-    """Who else there is."""
+    """The bookies of the cluster."""
 
     def __init__(self, source: Source, *, id: str) -> None:
         super().__init__(id=id)
@@ -88,7 +88,7 @@ class Cluster(Panel):
         yield TextLabel(id="announced")
 
     def show(self, view: View) -> None:
-        """Bookies come and go rarely: see ``look``."""
+        """Nothing: bookies come and go rarely; see ``look``."""
 
     async def look(self) -> None:
         summary, rows = _NOT_RECORDED, []
@@ -106,12 +106,13 @@ class Cluster(Panel):
         self.query_one("#members", Table).show(rows)
         if isinstance(self._source, Bookie):
             said = await _announced(self._source, {key for key, _ in rows})
-            with suppress(NoMatches):  # the screen is being taken down
+            with suppress(NoMatches):  # the screen is being removed
                 self.query_one("#announced", TextLabel).say(said)
 
 
 async def _announced(source: Bookie, members: set[str]) -> str:
-    """Who else says on the network that it is there. That is first contact, and no proof of anything."""
+    """Lists bookies that announce themselves on the network. An announcement is first contact, not proof of
+    anything."""
     try:
         found = await source.announced()
     except BkboxError as error:
@@ -142,7 +143,7 @@ def _of_peer(peer: Peer, me: str) -> tuple[str, ...]:
 
 
 class Diagnostics(Panel):
-    """Processes, and the configuration with where each value comes from."""
+    """Processes, and the configuration with the source of each value."""
 
     def __init__(self, source: Source, *, id: str) -> None:
         super().__init__(id=id)
@@ -170,6 +171,6 @@ class Diagnostics(Panel):
 
     async def look(self) -> None:
         if isinstance(self._source, Bookie):
-            with suppress(BkboxError):  # that it does not answer is said above
+            with suppress(BkboxError):  # a missing response is shown above already
                 found = await self._source.configuration()
                 self.query_one("#configuration", Table).show([(row[0], row) for row in found])

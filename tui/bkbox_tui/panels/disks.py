@@ -1,4 +1,4 @@
-"""Each disk, and of the one under the cursor all that is known."""
+"""The disks, and all details of the one under the cursor."""
 
 from __future__ import annotations
 

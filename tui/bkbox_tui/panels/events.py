@@ -1,4 +1,4 @@
-"""What changed since the screen was opened, the newest last."""
+"""Changes since the screen was opened, the newest last."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIGNS = {Severity.INFO: "  info", Severity.WARNING: "! warning", Severity.ERROR
 
 
 class Events(Panel):
-    """A table; filtered by severity."""
+    """A table of events; filtered by severity."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -48,7 +48,7 @@ class Events(Panel):
         self.query_one("#event-details", TextLabel).say("\n" + texts[0] if texts else "")
 
     def next_severity(self) -> None:
-        """Only what is worse; after the worst, all again."""
+        """Raises the least severity shown; after the highest, all events are shown again."""
         self._least = Severity((self._least + 1) % len(Severity))
 
 

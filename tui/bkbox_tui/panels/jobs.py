@@ -1,4 +1,4 @@
-"""Long work: how far, how fast, how long, what blocks it."""
+"""The jobs: progress, speed, time left, and what blocks them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _BLOCKERS_MAX = 20
 
 
 class Jobs(Panel):
-    """Jobs that run first, then those that ended, the newest first."""
+    """Running jobs first, then ended ones, the newest first."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)

@@ -1,4 +1,4 @@
-"""Is it safe, what is it doing, how long, what do I do next."""
+"""The first panel: is it safe, what is it doing, how long, what do I do next."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _STEPS_MAX = 12
 
 
 class Overview(Panel):
-    """The four answers, the rate of adds, a line for each disk, and one for each process but workers that are well."""
+    """The four answers, the rate of adds, a line for each disk, and one for each process except healthy workers."""
 
     DEFAULT_CSS = """
     Overview #safe.success { color: $text-success; }
@@ -86,14 +86,15 @@ class Overview(Panel):
 
 
 def _latency(status: Status) -> str:
-    """From the request to its response."""
+    """Latencies from the request to its response."""
     p99_us = {name: lately_p99_us(status, name) for name in ("add", "read")}
     said = [f"{name}s within {micros(us)}" for name, us in p99_us.items() if us is not None]
     return f"99 of 100 are answered lately, on the slowest disk: {', '.join(said)}" if said else ""
 
 
 def _is_shown(process: Process) -> bool:
-    """A worker is in the line of its disk, and again here where there is something to say of it."""
+    """True if the process has a line of its own: a worker is in its disk's line, and here only if something is
+    wrong."""
     return (
         process.role != "worker"
         or process.restarts > 0

@@ -1,4 +1,4 @@
-"""What ``connect`` gives: a context manager, which says so to who uses it as something else."""
+"""The result of ``connect``: a context manager, which raises a helpful error if it is used as something else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Connecting(AbstractAsyncContextManager[T], Generic[T]):
     ) -> bool | None:
         return await self._opened.__aexit__(kind, error, traceback)
 
-    if not TYPE_CHECKING:  # type checkers say it themselves
+    if not TYPE_CHECKING:  # type checkers report it themselves
 
         def __await__(self) -> NoReturn:
             raise NotConnectedError(_TEXT)

@@ -174,7 +174,7 @@ class LedgerWriter(BlockingWriter[AsyncWriter]):
         return self._thread.call(self._writer.append_many(payloads), timeout_s)
 
     def append_nowait(self, payload: bytes, *, entry_id: int | None = None) -> Future[EntryId]:
-        """Waits where the window is full, and only for that; the future gives the id, and cannot be cancelled."""
+        """Append an entry; blocks only while the window is full. The future gives the id, and cannot be cancelled."""
         writer = self._writer
         return self._thread.call(
             handed_over(
@@ -227,7 +227,9 @@ class LedgerReader:
     def read_last_add_confirmed_and_entry(
         self, entry: int, timeout_s: float
     ) -> tuple[EntryId, Entry | None]:
-        """``timeout_s`` as there: what it waits for the entry, and no TimeoutError."""
+        """As in bkbox.client.LedgerReader. ``timeout_s`` bounds the wait for the entry; its end raises no
+        TimeoutError.
+        """
         return self._thread.call(
             self._reader.read_last_add_confirmed_and_entry(entry, timeout_s), None
         )

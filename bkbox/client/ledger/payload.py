@@ -6,8 +6,9 @@ from bkbox.errors import PayloadTypeError
 
 
 def payload_of(given: object) -> bytes:
-    """What is written for ``given``. Never ``bytes(given)``: that makes five zeros of the number 5. Raises
-    PayloadTypeError."""
+    """The bytes to write for ``given``. Never ``bytes(given)``: that makes five zeros of the number 5. Raises
+    PayloadTypeError.
+    """
     if isinstance(given, bytes):
         return given
     try:

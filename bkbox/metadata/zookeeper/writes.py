@@ -7,10 +7,10 @@ once ZooKeeper is back. A refusal then has two explanations, and the stored stat
 write       refused with       it was ours if
 ==========  =================  ===================================================================
 create      NodeExistsError    the caller's rule holds; else: the same bytes at version 0 and, for
-                              an ephemeral znode, the same session
+                               an ephemeral znode, the same session
 set_data    BadVersionError    the same bytes at the version after the expected one
 delete      NoNodeError        always: the znode is gone, whichever client deleted it; a znode
-                              that was created anew since is not deleted
+                               that was created anew since is not deleted
 ==========  =================  ===================================================================
 
 Nothing here gives up: the caller's deadline ends a write, and then its outcome stays unknown. A late first attempt

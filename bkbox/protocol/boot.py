@@ -7,18 +7,18 @@ its log:
 class          evidence                                                            may have lost
 =============  ==================================================================  ===============
 CLEAN          no marker, log in order                                             no
-PROCESS_CRASH  every session in the marker was on this very boot and this very     no
-               mount, no failure, log in order: what write(2) took is there
-HOST_CRASH     a session on another boot or mount (or ``strict``), a failure, a    where it acked
-               log that is not in order, a marker that cannot be read              unsynced, or
+PROCESS_CRASH  every incarnation in the marker was on this very boot and this      no
+               very mount, no failure, log in order: what write(2) took is there
+HOST_CRASH     an incarnation on another boot or mount (or ``strict``), a          where it acked
+               failure, a log that is not in order, a marker that cannot be read   unsynced, or
                                                                                    worse than that
 REPLACED       an empty disk, put in the place of a lost one by the operator       yes
 LOST           no identity on it: missing, emptied, or never prepared              yes, no start
 FOREIGN        identity of another bookie or cluster                               yes, no start
 =============  ==================================================================  ===============
 
-The marker names every session since the disk last was known to be whole; the worst of them counts. A host crash under
-``sync`` or ``journal`` loses nothing acknowledged if the replay vouches for the log; one under ``write`` loses at
+The marker names every incarnation since the disk last was known to be whole; the worst of them counts. A host crash
+under ``sync`` or ``journal`` loses nothing acknowledged if the replay vouches for the log; one under ``write`` loses at
 most entries of the ledgers that were marked active.
 
 Phase one then marks ledgers, one by one (``mark_for``), before the bookie answers any request. Source: BP-46
@@ -56,8 +56,8 @@ class Identity(Enum):
 
 @frozen_struct
 class RunEvidence:
-    """One session in a dirty marker: the kernel's boot id, whether it acknowledged before it synced, the identity of
-    the mount, and whether it marked the ledgers for which it did so.
+    """One incarnation of the bookie in a dirty marker: the kernel's boot id, whether it acknowledged before it
+    synced, the identity of the mount, and whether it marked the ledgers for which it did so.
     """
 
     boot_id: str
@@ -68,7 +68,7 @@ class RunEvidence:
 
 @frozen_struct
 class MarkerEvidence:
-    """The contents of a dirty marker. An unreadable marker has no sessions and a failure that says so."""
+    """The contents of a dirty marker. An unreadable marker has no incarnations and a failure that says so."""
 
     runs: tuple[RunEvidence, ...]
     failures: tuple[str, ...] = ()

@@ -111,7 +111,7 @@ class Journal:
         tail: TailMark | None = None,
     ) -> list[str]:
         """Hand on all records from segment ``first``, in order. Returns the data that was durable and cannot be read,
-        in words. ``tail``: how far the journal was known to be durable.
+        as text. ``tail``: how far the journal was known to be durable.
         """
         lost: list[str] = []
         existing = [segment for segment in self.segments() if segment >= first]
@@ -134,7 +134,7 @@ class Journal:
             path = self._log.path_of(findings.segment)
             if findings.segment == seen[0]:
                 findings.bound = max(findings.bound, seen[1])
-            # The last batch of a run need not have been synced, whichever segment it is in.
+            # The last batch of an incarnation need not have been synced, whichever segment it is in.
             is_proven = any(later.proves for later in read[place + 1 :])
             is_proven = is_proven or findings.segment < seen[0]
             for start, end, was_durable in findings.judge(

@@ -272,7 +272,7 @@ class AddBatch:
             return memory.i64(self._data, source)
         return memory.i64(self._own, -1 - source)
 
-    # ---- answering ----------------------------------------------------------------------------------
+    # ---- responses ----------------------------------------------------------------------------------
 
     def answer(
         self, out: AnswerWriter, code_v2: int, code_v3: int, marked: Callable[[int], bytes]

@@ -133,7 +133,7 @@ class ReadBatch:
         """Clear the batch."""
         self._used = 0
 
-    # ---- answering ----------------------------------------------------------------------------------
+    # ---- responses ----------------------------------------------------------------------------------
 
     def serve(self, out: AnswerWriter, late: ReadBatch | None = None) -> None:
         """Answer everything that was taken, for each connection in the order of arrival. Raises EOFError.

@@ -235,7 +235,7 @@ class Reader:
             next_id += 1
         return Code.EOK, tuple(entries)
 
-    # ---- plain reads --------------------------------------------------------------------------------
+    # ---- fast-path reads ----------------------------------------------------------------------------
 
     def _plain(self, version: int, txn: int, ledger: int, entry: int) -> bytes:
         """The response to a fast-path read that needs the slow path: mostly 'no such entry'."""

@@ -734,7 +734,7 @@ class Moved(Message):
     why: str = ""
 
 
-# ---- disks that come and go -------------------------------------------------------------------------
+# ---- adding and removing disks ----------------------------------------------------------------------
 
 
 class DiskJoins(Message):

@@ -17,7 +17,7 @@ from bkbox.base.documents import from_document
 
 
 class JobKind(StrEnum):
-    """What kinds of long work there are."""
+    """The kinds of long work."""
 
     LIMBO = "limbo"
     """Boot phase two: every ledger in limbo is recovered, checked, refilled and taken out of limbo."""
@@ -52,7 +52,7 @@ _ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 
 
 class JobAction(StrEnum):
-    """What can be done to a job that has not ended."""
+    """The actions on a job that has not ended."""
 
     CANCEL = "cancel"
     PAUSE = "pause"

@@ -194,7 +194,7 @@ class MetadataStore(ABC):
     def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
         """The registered bookies now and after each change, deaths included."""
 
-    # ---- neighbours -------------------------------------------------------------------------
+    # ---- other software ---------------------------------------------------------------------
 
     async def read_znode(self, path: str) -> bytes:
         """Data that other software keeps in the same store under this path. Raises MetadataError, also if the store
@@ -202,7 +202,7 @@ class MetadataStore(ABC):
         """
         raise MetadataError("the metadata store is not ZooKeeper: it has no znodes")
 
-    # ---- life -------------------------------------------------------------------------------
+    # ---- lifetime ---------------------------------------------------------------------------
 
     @abstractmethod
     async def close(self) -> None:

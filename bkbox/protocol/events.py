@@ -65,7 +65,7 @@ class Force:
     """Writer: have everything that is acknowledged now on disk (Forced)."""
 
 
-# ---- what the driver noticed --------------------------------------------------------------------
+# ---- observations of the driver -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

@@ -133,7 +133,7 @@ def highest_entry(metadata: LedgerMetadata, reports: Reports) -> EntryId:
     return max(found, default=NO_ENTRY)
 
 
-# ---- how many copies there are --------------------------------------------------------------------------
+# ---- numbers of copies ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)

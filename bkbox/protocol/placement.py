@@ -149,7 +149,7 @@ def place(
     )
 
 
-# ---- who takes part, and with which weight ------------------------------------------------------
+# ---- the candidates and their weights -----------------------------------------------------------
 
 
 def _why_dropped(
@@ -282,7 +282,7 @@ class _Search:
             Counter(each.host for each in others),
         )
 
-    # ---- what it came to ------------------------------------------------------------------------
+    # ---- the result -----------------------------------------------------------------------------
 
     def relaxed(self) -> Iterable[str]:
         """Rule 3, if it was not kept."""

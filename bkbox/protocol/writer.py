@@ -256,7 +256,7 @@ class LedgerWriter:
         self._adds.drop()
         return [Failed(error)]
 
-    # ---- what to do next ------------------------------------------------------------------------
+    # ---- the next step --------------------------------------------------------------------------
 
     def _go_on(self) -> list[Effect]:
         effects: list[Effect] = []
@@ -424,7 +424,7 @@ class LedgerWriter:
             return [CloseFailed(error)]
         return self._fail(error)
 
-    # ---- for people -----------------------------------------------------------------------------
+    # ---- messages -------------------------------------------------------------------------------
 
     def _named(self) -> str:
         return f"{self.metadata.ledger_id} ({self.outstanding} adds outstanding)"

@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
 
-_sync_file_range = ctypes.CDLL(None).sync_file_range  # # which releases the interpreter lock
+_sync_file_range = ctypes.CDLL(None).sync_file_range  # releases the interpreter lock
 _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _SYNC_FILE_RANGE_WRITE = 2
 _syncfs = ctypes.CDLL(None, use_errno=True).syncfs

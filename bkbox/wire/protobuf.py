@@ -268,7 +268,7 @@ def _skip(message: Message, view: memoryview, at: int, end: int, key: int) -> in
 _FIXED = {1: 8, 5: 4}
 
 
-# ---- what was read, as values -------------------------------------------------------------------
+# ---- conversion of values -----------------------------------------------------------------------
 
 
 def decode_utf8(field: Field, data: bytes) -> str:

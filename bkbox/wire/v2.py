@@ -442,7 +442,7 @@ def _decode_entries(view: memoryview) -> tuple[memoryview, ...]:
     return tuple(entries)
 
 
-# ---- answers that need nothing but the request --------------------------------------------------
+# ---- refusals -----------------------------------------------------------------------------------
 
 
 def refusal(request: Request | BadVersion | BadAdd, code: Code) -> Response | None:

@@ -585,7 +585,7 @@ def _response_of(kind: type[Response], txn_id: int, code: Code, part: Values) ->
     )
 
 
-# ---- answers that need nothing but the request --------------------------------------------------
+# ---- refusals -----------------------------------------------------------------------------------
 
 
 def refusal(request: Request, code: Code) -> Response:

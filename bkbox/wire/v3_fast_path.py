@@ -255,7 +255,7 @@ def _put_header(room: Room, at: int, size: int, operation: int, txn: int) -> int
     return _put(room, at + 11, txn)
 
 
-# ---- answers ----------------------------------------------------------------------------------------------
+# ---- responses --------------------------------------------------------------------------------------------
 
 
 def _answer_part(code: int, ledger: int, entry: int) -> int:

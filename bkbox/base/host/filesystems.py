@@ -107,7 +107,7 @@ def device_name(host: HostFiles, mount: Mount) -> str:
     return Path(os.path.realpath(block)).name if block.exists() else Path(mount.source).name
 
 
-# ---- what is said ---------------------------------------------------------------------------------------
+# ---- the texts ------------------------------------------------------------------------------------------
 
 
 def _of_kind(mount: Mount, device: Device | None, folder: Path) -> list[Risk]:

@@ -83,7 +83,7 @@ class LedgerReader:
         """The last entry of a closed ledger, or the highest LAC that this reader has seen; -1 for none."""
         return self._metadata.last_entry if self.is_closed else self._lac
 
-    # ---- what is confirmed ----------------------------------------------------------------------
+    # ---- last add confirmed ---------------------------------------------------------------------
 
     async def read_last_add_confirmed(self, *, persisted: bool = False) -> EntryId:
         """Ask the metadata store, and if the ledger is not closed the bookies.

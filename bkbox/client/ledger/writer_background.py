@@ -82,7 +82,7 @@ class Tending:
         reply = await self._access.pool.add(bookie, last)
         return reply.answer is Code.EOK
 
-    # ---- readers that would know no better ------------------------------------------------------
+    # ---- the explicit LAC -----------------------------------------------------------------------
 
     async def _tell_lac(self, interval_s: float) -> None:
         told = NO_ENTRY

@@ -25,7 +25,7 @@ from bkbox.errors import (
 from bkbox.metadata.loglists import DATASET_PREFIX, log_name
 
 _PATIENCE_S = 1.0
-"""Time, in seconds, in which a record has to become confirmed to readers other than its writer."""
+"""Time-out, in seconds, of waiting until a record is confirmed to readers other than its writer."""
 
 
 @dataclass(frozen=True, slots=True)

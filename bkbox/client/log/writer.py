@@ -410,7 +410,7 @@ class LogWriter(ClosedAtEnd):
             self._settled.clear()
             await self._settled.wait()
 
-    # ---- failing --------------------------------------------------------------------------------
+    # ---- failure --------------------------------------------------------------------------------
 
     def _fail(self, error: BaseException) -> BaseException:
         """Stop writing; returns the error that ended the writer."""

@@ -577,7 +577,7 @@ class Connection:
             return _READ
         return 0
 
-    # ---- what waits for an answer -------------------------------------------------------------------
+    # ---- requests in flight -------------------------------------------------------------------------
 
     def charge(self, own_bytes: int) -> None:
         """Count one more request in flight with this cost, or (0) with that of a read."""
@@ -603,7 +603,7 @@ class Connection:
         if self._blocked & _INFLIGHT and self._cost <= self._inflight_bytes_max // 2:
             self._unblock(_INFLIGHT)
 
-    # ---- answers ------------------------------------------------------------------------------------
+    # ---- responses ----------------------------------------------------------------------------------
 
     def answered(self, frames: memoryview, count: int) -> None:
         """Collect responses to ``count`` requests; they have to stay unchanged until the end of the turn."""

@@ -333,7 +333,7 @@ class SqliteStore(MetadataStore):
     def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
         return watch.watch(self._changes, self.bookies, recheck_s=_RECHECK_BOOKIES_S)
 
-    # ---- life -------------------------------------------------------------------------------
+    # ---- lifetime ---------------------------------------------------------------------------
 
     async def close(self) -> None:
         while self._registrations:

@@ -187,13 +187,13 @@ class ZooKeeperStore(MetadataStore):
     def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
         return follow(self._zk, lambda watch: bookies.read(self._zk, self._root, watch))
 
-    # ---- neighbours -------------------------------------------------------------------------
+    # ---- other software ---------------------------------------------------------------------
 
     async def read_znode(self, path: str) -> bytes:
         async with self._zk.deadline():
             return (await self._zk.get(path)).data
 
-    # ---- life -------------------------------------------------------------------------------
+    # ---- lifetime ---------------------------------------------------------------------------
 
     async def close(self) -> None:
         while self._registrations:

@@ -689,7 +689,7 @@ class DiskStore:
             self.log.sync()
             return
         if self.index.is_frozen:
-            self.checkpoint()  # # one that failed before; the next one covers the rest
+            self.checkpoint()  # an earlier one that failed; the next one covers the rest
         self.checkpoint()
         if self._checkpoints.last.journal is not None:
             # The log holds everything: the next start does not need the journal.
@@ -733,7 +733,7 @@ class DiskStore:
 
     def _fail(self, error: DiskFailedError) -> None:
         self._failed = str(error)
-        with suppress(DiskError):  # # the disk may be beyond that; the caller has the error
+        with suppress(DiskError):  # the disk may not allow it; the caller has the error
             dirty_marker.record_failure(self._files, self._disk, self._failed)
 
 

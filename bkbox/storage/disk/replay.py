@@ -265,7 +265,7 @@ class LogReplayer:
         if following and not findings.is_sealed and (is_proven or not self._host_crash):
             self._found.lost.append(f"{path} ends at {findings.size} without a seal")
 
-    # ---- mending ---------------------------------------------------------------
+    # ---- repairing -------------------------------------------------------------
 
     def _mend(self, segment: _Segment, *, is_last: bool) -> bool:
         """Leave a segment durable, and whole but for the regions that it notes as lost; True if the log goes on in
@@ -302,7 +302,7 @@ class LogReplayer:
             )
         return False
 
-    # ---- what the index must not point to ------------------------------------------------------
+    # ---- missing data --------------------------------------------------------------------------
 
     def _is_gone(self, segment: int, start: int, end: int) -> bool:
         if segment not in self._existing:

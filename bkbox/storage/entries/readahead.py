@@ -98,7 +98,7 @@ class ReadAhead:
         self._streams: OrderedDict[int, list[_Stream]] = OrderedDict()
         self._chunks: dict[tuple[int, int], int] = {}
 
-    # ---- following ----------------------------------------------------------------------------------
+    # ---- tracking -----------------------------------------------------------------------------------
 
     def missed(self, segment: int, offset: int, size: int) -> None:
         """Request the bytes that will be waited for. DiskError."""
@@ -201,7 +201,7 @@ class ReadAhead:
         self.asked -= sum(stream.asked for stream in streams)
         self.following = bool(self._streams)
 
-    # ---- leaving memory -----------------------------------------------------------------------------
+    # ---- eviction -----------------------------------------------------------------------------------
 
     def _read_through(self, segment: int, start: int, end: int) -> None:
         chunk = segment, start >> _CHUNK_BITS

@@ -64,7 +64,7 @@ class LedgerIndex:
             ledger, state = decode_ledger(body)
             if state.emptied:
                 self._active.forget(ledger)
-            complete = state.fenced and state.master_key is not None  # # nothing can be added to it
+            complete = state.fenced and state.master_key is not None  # nothing can be added to it
             old = None if complete else self.ledger_state(ledger)
             if old is not None:
                 key = old.master_key if state.master_key is None else state.master_key

@@ -272,7 +272,7 @@ class Memtable:
                 high = middle
         return low
 
-    # ---- all of it ----------------------------------------------------------------------------------
+    # ---- iteration ----------------------------------------------------------------------------------
 
     def ledgers(self) -> list[int]:
         """All ledgers with entries here, ascending."""

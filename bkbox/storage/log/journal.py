@@ -55,7 +55,7 @@ class Journal:
     def start(self, first: int) -> None:
         """Start the segment after all existing ones, and not before ``first``."""
         existing = self.segments()
-        self._files.fsync_dir(self._directory)  # # a segment whose maker was killed leaves no hole
+        self._files.fsync_dir(self._directory)  # a segment whose creator was killed leaves no gap
         self._start(max(first, existing[-1] + 1 if existing else 1))
 
     def next_segment(self) -> None:

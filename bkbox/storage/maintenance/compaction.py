@@ -159,7 +159,7 @@ class Compaction:
             self._copy(records)
             yield Step()
 
-    # ---- what was forgotten -----------------------------------------------------------------
+    # ---- forgotten ledgers ------------------------------------------------------------------
 
     def _keep_voids(self) -> Iterator[Step]:
         wanted = self._unknown | self._revived

@@ -1,6 +1,6 @@
 """Active ledgers of a disk: they may have entries that are acknowledged and not durable.
 
-With ``ack_after = write`` a host crash loses what was not synced. A ledger is marked *active*, and the mark synced,
+With ``ack_after = write`` a host crash loses unsynced data. A ledger is marked *active*, and the mark synced,
 with its first add that is answered without a sync. It is unmarked after a sync, once no add came for a while. So after
 a host crash only active ledgers can lack entries, and only they go into limbo.
 

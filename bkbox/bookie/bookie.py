@@ -423,7 +423,7 @@ class Bookie:
                 forces or work.odd.synced > 0,
             )
         elif forces and work.failure is not Code.EIO:
-            # A disk that was only full has written nothing, and can sync what was there before.
+            # A disk that was only full has written nothing, and can sync earlier data.
             work.waits = self.store.must_sync(False, False, True)
 
     def _append(self, work: CommitGroup) -> None:
@@ -448,7 +448,7 @@ class Bookie:
     # ---- step 3 -------------------------------------------------------------------------------------
 
     def settle(self, work: CommitGroup, error: DiskError | None = None) -> None:
-        """The wait is over: the group takes effect; with ``error``, what it waited for failed."""
+        """The wait is over: the group takes effect. ``error``: the failure of the sync that it waited for."""
         if error is not None:
             self.read_only.turn(DISK_FAILED, error)
             work.failure = Code.EIO
@@ -571,7 +571,7 @@ class Bookie:
         self.set_states(ledgers)
 
     def disturb(self, ledger: int) -> None:
-        """End the long polls of a ledger before something happens to it; ``polled`` has their responses."""
+        """End the long polls of a ledger before it is changed; ``polled`` has their responses."""
         self._end_polls(self._polls.disturbed(ledger), None)
 
     def forget(self, ledger: int) -> None:

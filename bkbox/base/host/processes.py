@@ -44,7 +44,7 @@ def threads(host: HostFiles, pid: int) -> list[Thread]:
         stat = host.text(f"{folder}/stat")
         if stat is None:
             continue
-        head, _, tail = stat.rpartition(")")  # the name may hold anything, a bracket for one
+        head, _, tail = stat.rpartition(")")  # the name may contain any character, even a bracket
         fields = tail.split()
         sleeps_in = host.text(f"{folder}/wchan") or ""
         found.append(

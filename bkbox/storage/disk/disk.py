@@ -24,7 +24,7 @@ Contract:
 - A replay that is not ``trusted`` holds the checkpoint back, so that every later start finds the same data missing,
   until the caller has made limbo durable and calls ``settle``.
 - An idle disk proves its own end: ``prove`` and a sync, then a tail mark (tail.py). Both follow soon after the last
-  append. So a start can tell rot, and a log that was cut short, from a write that a host crash interrupted.
+  append. So a start can distinguish rot, and a truncated log, from a write that a host crash interrupted.
 - Under ``write`` a ledger is marked *active*, synced, before its first entry that is acknowledged without a sync, and
   unmarked after a sync (bookie/active.py). So after a host crash only active ledgers can lack entries, as long as the
   log is ``intact``.

@@ -1,5 +1,5 @@
-"""Builds a new index from the entry log alone: for a start whose index is missing or broken, and for ``bkbox index
-rebuild`` while the bookie is stopped.
+"""Builds a new index from the entry log alone: for a start whose index is missing or broken, and for
+``bkbox index rebuild`` while the bookie is stopped.
 
 The new index is built beside the old one and replaces it at the end, so that an interrupted rebuild changes nothing.
 The checkpoint stays true, because the new index holds everything that the log holds, and the log is synced first.

@@ -10,7 +10,7 @@ from bkbox.errors import BkboxError
 
 
 class ClosedAtEnd(ABC):
-    """A writer that is closed at the end of its context, and abandoned if that fails."""
+    """A writer that is closed at the end of its context, and abandoned if closing fails."""
 
     @property
     @abstractmethod

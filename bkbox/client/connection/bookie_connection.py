@@ -42,7 +42,7 @@ _SOON_S = 0.01
 
 _HELD_UP_S = 0.5
 """A timer later than this, in seconds, shows that this process was stalled: responses may have arrived unread. What
-would time out then gets the same time again, once.
+would time out then gets as much time again as the timer was late, once.
 """
 
 Resolve = Callable[[BookieId], Awaitable[HostPort | None]]

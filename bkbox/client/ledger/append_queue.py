@@ -116,7 +116,7 @@ class Pending:
             self.early_bytes -= held
             self._waiting.append((self.next_entry - 1, held, future))
 
-    # ---- how it ends ----------------------------------------------------------------------------
+    # ---- outcomes -------------------------------------------------------------------------------
 
     def acked(self, last: int) -> None:
         """Every entry up to this one is acknowledged."""

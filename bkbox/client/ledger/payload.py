@@ -1,4 +1,4 @@
-"""Payloads as callers give them: bytes, or anything that shows its bytes, of which a copy is kept."""
+"""Payloads of callers: bytes, or any object with the buffer protocol, which is copied."""
 
 from __future__ import annotations
 

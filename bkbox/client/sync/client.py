@@ -2,7 +2,7 @@
 
 ::
 
-    from bkbox.client.sync import connect
+    from bkbox.client.blocking.client import connect
 
     with connect("sqlite:cluster.db") as client:
         with client.create_ledger() as writer:
@@ -10,10 +10,10 @@
         for entry in client.open_ledger(writer.ledger_id).read():
             print(entry.payload)
 
-One event loop in a thread of its own serves a client; any number of threads may call. What a call means, and raises, is
-said where the method of the same name of the asyncio client is. Each takes ``timeout_s``: TimeoutError after so many
-seconds (None: as long as it takes), with the handle usable as before; an append that timed out may be in the ledger all
-the same.
+One event loop in a thread of its own serves a client; any number of threads may call. The meaning and the errors
+of a call are documented at the method of the same name of the asyncio client. Each call takes ``timeout_s`` and raises
+TimeoutError after so many seconds (None: no time-out). The handle stays usable; an append that timed out may be in the
+ledger all the same.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 ::
 
-    from bkbox.client.blocking.client import connect
+    from bkbox.client.sync import connect
 
     with connect("sqlite:cluster.db") as client:
         with client.create_ledger() as writer:

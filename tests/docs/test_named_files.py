@@ -61,6 +61,18 @@ def test_what_is_not_there_is_noticed() -> None:
     assert _problem("bkbox/base/ids.py", "Missing.of") == "no Missing, of in it"
 
 
+def test_the_tests_that_the_page_of_coverage_names_are_there() -> None:
+    page = (ROOT / "docs/coverage.md").read_text()
+    files = re.findall(r"(?<![\w/])(?:\w+/)+[\w*]+\.py", page)
+    folders = [ROOT / "tests", ROOT / "proof", ROOT]
+    assert [file for file in files if not any(list(folder.glob(file)) for folder in folders)] == []
+    tests = "".join(file.read_text() for file in (ROOT / "tests").rglob("test_*.py"))
+    names = re.findall(r"`(test_\w+[a-z0-9])`", page)
+    assert [name for name in names if f"def {name}(" not in tests] == []
+    assert len(files) > 100
+    assert len(names) > 20
+
+
 # ---- links ---------------------------------------------------------------------------------------
 
 

@@ -52,8 +52,8 @@ bkbox status --bookie https://bookie1.example.com:8080 --token-file token
 ```
 
 With `http_tls = "required"` nothing but TLS is answered. With `"loopback"` the bookie refuses to start where
-`http_listen` is an address that others reach; `"off"` does that all the same, and an eavesdropper on the network between
-can read the tokens. The bookie refuses to start with a token file that others than its owner may read. Tokens and
+`http_listen` is an address that others reach; `"off"` does that all the same, and an eavesdropper on the network can
+read the tokens. The bookie refuses to start with a token file that others than its owner may read. Tokens and
 certificates are read anew when their files change (looked at every 5 s), and by `bkbox config reload`: an old token is
 worth nothing from the next request on.
 
@@ -99,8 +99,8 @@ removes it; the disk's own worker does that, every 30 s at most, however often i
 
 `/api/v1/events` is a stream of server-sent events: what changes from one second to the next, each with a number, a time
 (`ms`), a severity (info, warning, error), a subject (`bookie`, `disk/UUID`, `limbo`, `ledger/ID`, `job/ID`,
-`process/ROLE`, `warning`) and a text. A client that comes back with `Last-Event-ID`, or `?after=`, gets what it missed, up
-to the last 1,000, as long as another client listened meanwhile. At most 256 listen; a comment comes every 10 s where
+`process/ROLE`, `warning`) and a text. A client that reconnects with `Last-Event-ID`, or `?after=`, gets what it missed,
+up to the last 1,000, as long as another client listened meanwhile. At most 256 listen; a comment comes every 10 s where
 nothing happens.
 """
 

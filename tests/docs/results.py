@@ -3,8 +3,8 @@
 python -m tests.docs.results model
     write the tables of the model anew, from the rows that tests/model asserts
 python -m tests.docs.results NAME COMMAND…
-    run a command, print what it prints, and put that between the markers NAME, with the command and the machine; a
-    command that ends with another code than 0 changes nothing
+    run a command, print what it prints, and put that between the markers NAME, with the command and the machine; ends
+    with the command's exit code
 """
 
 from __future__ import annotations
@@ -114,10 +114,9 @@ def main() -> int:
             replace_between(PAGE.read_text(), name, "")  # fails before the command takes its time
             done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
             print(done.stdout, end="")
-            if done.returncode != 0:
-                return done.returncode
             text = replace_between(PAGE.read_text(), name, result(command, done.stdout))
             PAGE.write_text(text)
+            return done.returncode
         case _:
             print(__doc__)
             return 2

@@ -14,7 +14,7 @@ class Clock:
         return self.us
 
 
-def test_an_old_slowness_is_forgotten_lately_and_stays_in_the_whole() -> None:
+def test_an_old_slowness_leaves_the_recent_figures_and_stays_in_the_whole() -> None:
     clock = Clock()
     stages = Stages(0, clock)
     stages._stages.window[FSYNC].record(900_000, 10)

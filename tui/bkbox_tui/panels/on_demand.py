@@ -1,4 +1,4 @@
-"""Panels whose content is in no snapshot: it is requested when they become visible."""
+"""Panels whose content is in no snapshot: it is asked for when they come into sight."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ class Overview(Panel):
 
 
 def _latency(status: Status) -> str:
-    """The recent p99 latencies from request to response."""
+    """From the request to its response."""
     p99_us = {name: recent_p99_us(status, name) for name in ("add", "read")}
     said = [f"{name} {micros(us)}" for name, us in p99_us.items() if us is not None]
     return f"recent p99 on the slowest disk: {', '.join(said)}" if said else ""

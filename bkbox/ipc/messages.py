@@ -546,14 +546,14 @@ OVER_QUOTA_PAGE = 8_192
 
 
 class QuotaUse(Message):
-    """The usage of owners: (owner, bytes, quota in bytes, True if exceeded) each. ``others``: owners that are left out
-    for brevity. ``looked_ms``: the time of the measurement. ``problem``: why it failed; the previous figures then
-    stand.
+    """The usage of owners: (owner, bytes, quota in bytes, True if exceeded) each. ``unlisted_owners``: the number of
+    owners left out for brevity. ``checked_ms``: the time of the measurement. ``problem``: why it failed; the previous
+    figures then stand.
     """
 
     owners: list[list[Any]] = []  # noqa: RUF012 - never changed
-    others: int = 0
-    looked_ms: int = 0
+    unlisted_owners: int = 0
+    checked_ms: int = 0
     problem: str = ""
 
 

@@ -16,7 +16,7 @@ class Peers:
         self.total_max = 1
         self.per_peer_max = 0
         self.total = 0
-        self.turned_away = 0
+        self.rejected = 0
         self._by_peer: Counter[str] = Counter()
 
     def admit(self, host: str) -> bool:
@@ -26,7 +26,7 @@ class Peers:
         if self.total >= self.total_max or 0 < self.per_peer_max <= of_peer:
             if not of_peer:
                 del self._by_peer[peer]
-            self.turned_away += 1
+            self.rejected += 1
             return False
         self._by_peer[peer] = of_peer + 1
         self.total += 1

@@ -37,8 +37,8 @@ class QuotaState:
         if isinstance(message, QuotaUse):
             if message.problem:
                 before = self.use
-                message.owners, message.others = before.owners, before.others
-                message.looked_ms = before.looked_ms
+                message.owners, message.unlisted_owners = before.owners, before.unlisted_owners
+                message.checked_ms = before.checked_ms
             self.use = message
         elif isinstance(message, OverQuota):
             self._coming.append(message.payload)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from bkbox.api.admin.health import stalls
 from bkbox.api.admin.status import DiskStatus, Status
 from bkbox.jobs.job import Job, JobState
+from bkbox_tui.formatting import Level, amount, span
 from bkbox_tui.snapshot import Snapshot
-from bkbox_tui.words import Level, amount, span
 
 _AT_WORK = (JobState.RUNNING, JobState.BLOCKED, JobState.PAUSED)
 

@@ -26,12 +26,12 @@ from bkbox.jobs.job import Job, JobAction, JobState
 from bkbox_tui.dialogs import HelpScreen, Page, Question
 from bkbox_tui.explain import explained
 from bkbox_tui.keys import KEYS, PANELS, keys_of
-from bkbox_tui.panels.asked import Cluster, Cookies, Diagnostics
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.panels.disks import Disks
 from bkbox_tui.panels.events import Events
 from bkbox_tui.panels.jobs import Jobs
 from bkbox_tui.panels.limbo import Limbo
+from bkbox_tui.panels.on_demand import Cluster, Cookies, Diagnostics
 from bkbox_tui.panels.overview import Overview
 from bkbox_tui.recording import Recorder
 from bkbox_tui.sources import Bookie, Source
@@ -213,7 +213,7 @@ class Tui(App[None]):
         panel = self.panel
         self.set_focus(next(iter(panel.query(Table)), None), scroll_visible=False)
         self._draw()
-        self.run_worker(panel.look(), exclusive=True, group="asked")
+        self.run_worker(panel.look(), exclusive=True, group="on demand")
         self.refresh_bindings()
 
     def action_next_panel(self) -> None:
@@ -264,7 +264,7 @@ class Tui(App[None]):
     def action_refresh(self) -> None:
         self._frozen = False
         self._look.set()
-        self.run_worker(self.panel.look(), exclusive=True, group="asked")
+        self.run_worker(self.panel.look(), exclusive=True, group="on demand")
 
     def action_freeze(self) -> None:
         self._frozen = not self._frozen

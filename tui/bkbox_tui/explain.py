@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bkbox.wire.metadata.loss import LossRecord
-from bkbox_tui.words import amount
+from bkbox_tui.formatting import amount
 
 
 def explained(view: Mapping[str, Any]) -> str:

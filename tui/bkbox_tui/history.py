@@ -30,7 +30,7 @@ class History:
             if seconds > 0:
                 self.adds_per_s.append(max(0, adds - count) / seconds)
         self._before = snapshot.taken_ms, adds
-        self.p99_us.append(lately_p99_us(snapshot.status, "add") or 0)
+        self.p99_us.append(recent_p99_us(snapshot.status, "add") or 0)
 
 
 def adds_of(status: Status) -> int:
@@ -38,13 +38,12 @@ def adds_of(status: Status) -> int:
     return sum(disk.counts.adds for disk in status.disks)
 
 
-def lately_p99_us(status: Status, operation: str) -> int | None:
-    """Recent 99th percentile of the latency of adds, or reads, on the slowest disk, in microseconds; None if there were
-    none."""
+def recent_p99_us(status: Status, operation: str) -> int | None:
+    """The recent p99 latency of adds, or reads, on the slowest disk, in microseconds; None: there were none."""
     found = [
-        each.lately_p99_us
+        each.recent_p99_us
         for disk in status.disks
         for each in disk.operations
-        if each.operation == operation and each.lately_count
+        if each.operation == operation and each.recent_count
     ]
     return max(found, default=None)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bkbox.api.admin.status import Process, Status
+from bkbox_tui.formatting import size, span
 from bkbox_tui.table import Row
-from bkbox_tui.words import size, span
 
 COLUMNS = ("process", "up", "cpu", "memory", "restarts", "pid")
 """Few and narrow: a worker is named by the path of its disk. A figure that the document lacks is a dash."""

@@ -63,7 +63,7 @@ class Table(ScrollView, can_focus=True):
         Binding("end", "last", "Last", show=False),
     ]
 
-    class Highlighted(Message):
+    class RowSelected(Message):
         """Another row is under the cursor."""
 
     def __init__(self, columns: Sequence[str], *, id: str, tail: bool = False) -> None:
@@ -98,7 +98,7 @@ class Table(ScrollView, can_focus=True):
         else:
             self.cursor_row = max(0, min(place, last))
         if self.selected != at:
-            self.post_message(self.Highlighted())
+            self.post_message(self.RowSelected())
         self.refresh()
 
     @property
@@ -174,7 +174,7 @@ class Table(ScrollView, can_focus=True):
         if isinstance(self.parent, Widget):
             self.parent.scroll_to_region(line, animate=False)
         if self.selected != before:
-            self.post_message(self.Highlighted())
+            self.post_message(self.RowSelected())
         self.refresh()
 
     def _move(self, by: int) -> None:

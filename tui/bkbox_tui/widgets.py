@@ -10,7 +10,7 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Label, Sparkline, Static
 
-from bkbox_tui.words import Level
+from bkbox_tui.formatting import Level
 
 
 @dataclass(frozen=True, slots=True)

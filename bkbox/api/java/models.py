@@ -108,7 +108,7 @@ def gc_details(status: Status) -> list[GcDetails]:
     compaction = next(
         (
             each
-            for each in status.upkeep
+            for each in status.scheduled_jobs
             if each.kind is JobKind.COMPACTION and each.job is not None
         ),
         None,

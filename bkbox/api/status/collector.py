@@ -12,7 +12,7 @@ import time
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bkbox.api.admin.status import Autorecovery, Clients, Cookies, Device, Process, Tidiness
+from bkbox.api.admin.status import Autorecovery, Clients, Cookies, Device, Process, SpaceUsage
 from bkbox.api.status.cached_status import Surroundings
 from bkbox.api.status.config_file import ConfigFile
 from bkbox.api.status.host_stats import HostFigures
@@ -33,7 +33,7 @@ _TIMEOUT_S = 1.0
 
 
 class CollectedStatus:
-    """The last answers of the processes. By uuid of the disk: ``tidiness``, ``devices``."""
+    """The last answers of the processes. By uuid of the disk: ``space``, ``devices``."""
 
     def __init__(self, bookie: Supervisor, store: MetadataStore, files: Files) -> None:
         self._bookie = bookie
@@ -41,7 +41,7 @@ class CollectedStatus:
         self._surroundings = Surroundings(lambda: bookie.config, file, store, files)
         self._figures = HostFigures()
         self._replays = Replays(files, time.monotonic)
-        self.tidiness: dict[str, Tidiness] = {}
+        self.space: dict[str, SpaceUsage] = {}
         self.devices: dict[str, Device] = {}
         self.clients: Clients | None = None
         self.eta_s: float | None = None
@@ -97,7 +97,7 @@ class CollectedStatus:
             found = await disk.call(messages.GetSpace(), timeout_s=_TIMEOUT_S)
             assert isinstance(found, messages.Space)
             values = found.values | {"quarantined": len(found.values["quarantined"])}
-            self.tidiness[disk.uuid] = _known(Tidiness, values)
+            self.space[disk.uuid] = _known(SpaceUsage, values)
 
     def _time_left(self) -> float | None:
         """Seconds left of a start that waits for replays; otherwise None."""

@@ -42,7 +42,7 @@ class Events(Panel):
         ]
         self.query_one("#all-events", Table).show(list(dict(rows).items()))
 
-    def on_table_highlighted(self, _event: object) -> None:
+    def on_table_row_selected(self, _event: object) -> None:
         chosen = self.query_one("#all-events", Table).selected
         texts = [item.text for item in self._events if f"{item.ms} {item.text}" == chosen]
         self.query_one("#event-details", TextLabel).say("\n" + texts[0] if texts else "")

@@ -11,12 +11,12 @@ from textual.widgets import Input
 from bkbox.api.admin.limbo import LimboLedger
 from bkbox.api.admin.status import Limbo as LimboStatus
 from bkbox.errors import BkboxError
+from bkbox_tui.formatting import amount, bar, size, span
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.sources import Bookie, Source
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import TextLabel
-from bkbox_tui.words import amount, bar, size, span
 
 _BAR = 30
 _COLUMNS = ("ledger", "disk", "why it stays in limbo", "what to do")
@@ -128,7 +128,7 @@ class Limbo(Panel):
         chosen = self.query_one("#blockers", Table).selected
         return None if chosen is None else int(chosen)
 
-    def on_table_highlighted(self, _event: object) -> None:
+    def on_table_row_selected(self, _event: object) -> None:
         self._details()
 
     def _details(self) -> None:

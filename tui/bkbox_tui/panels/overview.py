@@ -6,14 +6,14 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from bkbox.api.admin.status import Process, Status
-from bkbox_tui.history import lately_p99_us
+from bkbox_tui.formatting import amount, bar, micros, size
+from bkbox_tui.history import recent_p99_us
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import COLUMNS, row
 from bkbox_tui.snapshot import DiskFiles
 from bkbox_tui.table import Row, Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import RateLine, TextLabel
-from bkbox_tui.words import amount, bar, micros, size
 
 _BAR = 10
 _STEPS_MAX = 12
@@ -86,10 +86,10 @@ class Overview(Panel):
 
 
 def _latency(status: Status) -> str:
-    """Latencies from the request to its response."""
-    p99_us = {name: lately_p99_us(status, name) for name in ("add", "read")}
-    said = [f"{name}s within {micros(us)}" for name, us in p99_us.items() if us is not None]
-    return f"99 of 100 are answered lately, on the slowest disk: {', '.join(said)}" if said else ""
+    """From the request to its response."""
+    p99_us = {name: recent_p99_us(status, name) for name in ("add", "read")}
+    said = [f"{name} {micros(us)}" for name, us in p99_us.items() if us is not None]
+    return f"recent p99 on the slowest disk: {', '.join(said)}" if said else ""
 
 
 def _is_shown(process: Process) -> bool:

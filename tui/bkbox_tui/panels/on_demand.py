@@ -10,13 +10,13 @@ from textual.widgets import Static
 
 from bkbox.api.admin.cluster_members import DOWN, READ_ONLY, WRITABLE
 from bkbox.errors import BkboxError
+from bkbox_tui.formatting import size
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import COLUMNS, row
 from bkbox_tui.sources import Bookie, CookieView, Peer, Source
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import TextLabel
-from bkbox_tui.words import size
 
 _VERDICTS = {
     True: "[+] cookies of disks, metadata store and configuration agree",
@@ -62,7 +62,7 @@ class Cookies(Panel):
         self.query_one("#cookie-advice", TextLabel).say(advice)
         self._details()
 
-    def on_table_highlighted(self, _event: object) -> None:
+    def on_table_row_selected(self, _event: object) -> None:
         self._details()
 
     def _details(self) -> None:

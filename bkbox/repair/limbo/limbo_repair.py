@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import LedgerId
 from bkbox.base.words import counted
 from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
@@ -37,7 +38,6 @@ from bkbox.repair.context import Environment
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
 from bkbox.repair.copy.local_copy import copy_to_local
 from bkbox.repair.limbo.recovery import why_stuck
-from bkbox.repair.rate_limits import retry_wait_s
 from bkbox.wire.metadata.ledger import LedgerMetadata
 from bkbox.wire.metadata.loss import losses_of
 
@@ -149,7 +149,7 @@ class LimboRepair:
             self._work.block(ledger, *blocker)
             order = self._order
             await asyncio.sleep(
-                retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, self._rng)
+                backoff_s(tries, order.retry_initial_s, order.retry_max_s, self._rng)
             )
             tries += 1
 

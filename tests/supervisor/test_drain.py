@@ -49,7 +49,14 @@ OF_OTHERS = [
 ]
 OF_SUPERVISOR = [
     f"supervisor {when} {message}"
-    for message in ("HoldLedger", "SealExport", "ImportEntries", "Commit", "PlaceLedger", "EndExport")
+    for message in (
+        "HoldLedger",
+        "SealExport",
+        "ImportEntries",
+        "Commit",
+        "PlaceLedger",
+        "EndExport",
+    )
     for when in ("before", "after")
 ]
 

@@ -10,9 +10,6 @@ from bkbox.wire.metadata.cookie import Cookie
 
 METADATA = "metadata"
 
-DIFFER = "the cookies differ"
-"""How the warning about them begins."""
-
 
 def view_of(evidence: Evidence, config_path: str, now_ms: int) -> Cookies:
     """All places, and what the judgement finds beside the fields."""

@@ -1,0 +1,128 @@
+"""The checks of the metadata store: what binds it to the disks, and what it says of other bookies."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+
+from bkbox.base.ids import BookieId, LedgerId
+from bkbox.checks.registry import COOKIES, METADATA_STORE, POWER, REPLICAS, Finding
+from bkbox.config.schema import Config
+from bkbox.errors import BkboxError, MetadataError, NoSuchLedgerError
+from bkbox.metadata import connect
+from bkbox.metadata.base import MetadataStore
+from bkbox.supervisor.boot import power_domain
+from bkbox.supervisor.boot.cookie_repair import inspect
+
+SLOW_S = 1.0
+
+
+async def store(
+    config: Config, wait_s: float, *, running: bool, unusable: Collection[str]
+) -> tuple[list[Finding], set[str]]:
+    """Whether it answers, knows the bookie, agrees with the disks, and knows of bookies that lose power apart; and the
+    folders that the finding about cookies is about, which have no other cause. Changes nothing.
+
+    ``unusable``: folders of which a finding tells already; where no cookie differs but theirs, nothing is added.
+    """
+    began = time.monotonic()
+    try:
+        async with await connect(config.metadata, min(wait_s, config.metadata_wait_s)) as opened:
+            instance_id = await opened.instance_id()
+            registered = BookieId(config.bookie_id) in await opened.bookies()
+        took_s = time.monotonic() - began
+    except BkboxError as error:
+        return [METADATA_STORE.fail(str(error), config.metadata, metadata=config.metadata)], set()
+    found = [_answered(config, instance_id, took_s)]
+    if registered != running:
+        found.append(_registration(config, registered=registered))
+    cookies, folders = await _cookies(config, unusable)
+    return [*found, *cookies, *await _power(config, wait_s)], folders
+
+
+def _answered(config: Config, instance_id: str, took_s: float) -> Finding:
+    if took_s > SLOW_S:
+        text = f"it took {took_s:.1f} s to answer: every change of a ledger waits for it"
+        return METADATA_STORE.warn(text, config.metadata, command="")
+    text = f"answers in {took_s * 1000:.0f} ms, cluster {instance_id}"
+    return METADATA_STORE.ok(text, config.metadata)
+
+
+def _registration(config: Config, *, registered: bool) -> Finding:
+    if registered:
+        return METADATA_STORE.warn(
+            "it is registered and does not run here: another process with this id is alive, or its session has not "
+            "ended yet",
+            config.bookie_id,
+            f"bkbox cluster list --metadata '{config.metadata}'",
+        )
+    return METADATA_STORE.warn(
+        "the bookie runs and is not registered: no new ledger comes to it; it registers again by itself",
+        config.bookie_id,
+        f"bkbox status --config {config.path}",
+    )
+
+
+async def _cookies(
+    config: Config, unusable: Collection[str]
+) -> tuple[tuple[Finding, ...], set[str]]:
+    try:
+        report = await inspect(config)
+    except BkboxError as error:
+        return (COOKIES.fail(f"cannot be compared: {error}", config=config.path),), set()
+    if report.ok:
+        return (COOKIES.ok("disks, metadata store and configuration agree"),), set()
+    if all(each.where in unusable for each in report.differences):
+        return (), set()
+    places: dict[tuple[str, str, str], list[str]] = {}
+    for each in report.differences:
+        places.setdefault((each.field, each.found, each.expected), []).append(each.where)
+    said = "; ".join(
+        f"{field} of {', '.join(where)} is {found}, expected {expected}"
+        for (field, found, expected), where in places.items()
+    )
+    command = report.advice.removeprefix("run: ")
+    finding = COOKIES.fail(f"{said}: the bookie would not start", command=command)
+    return (finding,), {each.where for each in report.differences}
+
+
+async def _power(config: Config, wait_s: float) -> list[Finding]:
+    """Whether one power cut takes all bookies, where entries are acknowledged before they are synced."""
+    if config.ack_after != "write":
+        return []
+    try:
+        found = await power_domain.look(config, wait_s)
+    except BkboxError:
+        return []
+    if found:
+        return [POWER.warn(found, command=power_domain.what_to_do(config))]
+    return [POWER.ok("the bookies are on more than one host")]
+
+
+async def replicas(config: Config, wait_s: float) -> list[Finding]:
+    """Whether a ledger that names this bookie lacks replicas."""
+    bookie = BookieId(config.bookie_id)
+    try:
+        async with await connect(config.metadata, wait_s) as opened:
+            async for ledger in opened.under_replication.ledgers():
+                if await _names(opened, ledger, bookie):
+                    text = (
+                        f"ledger {ledger} lacks replicas and names this bookie; there may be more: see `bkbox "
+                        "autorecovery list`"
+                    )
+                    return [REPLICAS.warn(text, metadata=config.metadata)]
+    except MetadataError as error:
+        text = f"the metadata store does not say whether ledgers lack replicas: {error}"
+        return [REPLICAS.warn(text, metadata=config.metadata)]
+    return []
+
+
+async def _names(opened: MetadataStore, ledger: LedgerId, bookie: BookieId) -> bool:
+    mark = await opened.under_replication.find(ledger)
+    if mark is None:
+        return False
+    try:
+        named = (await opened.read_ledger(ledger)).value.bookies()
+    except NoSuchLedgerError:
+        return False
+    return bookie in named or bookie in mark.replicas

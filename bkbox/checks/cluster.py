@@ -32,7 +32,7 @@ async def store(
             registered = BookieId(config.bookie_id) in await opened.bookies()
         took_s = time.monotonic() - began
     except BkboxError as error:
-        return [METADATA_STORE.fail(str(error), config.metadata, metadata=config.metadata)], set()
+        return [METADATA_STORE.fail(str(error), config.metadata)], set()
     found = [_answered(config, instance_id, took_s)]
     if registered != running:
         found.append(_registration(config, registered=registered))
@@ -59,7 +59,7 @@ def _registration(config: Config, *, registered: bool) -> Finding:
     return METADATA_STORE.warn(
         "the bookie runs and is not registered: no new ledger comes to it; it registers again by itself",
         config.bookie_id,
-        f"bkbox status --config {config.path}",
+        "bkbox status --config {config}",
     )
 
 
@@ -69,7 +69,7 @@ async def _cookies(
     try:
         report = await inspect(config)
     except BkboxError as error:
-        return (COOKIES.fail(f"cannot be compared: {error}", config=config.path),), set()
+        return (COOKIES.fail(f"cannot be compared: {error}"),), set()
     if report.ok:
         return (COOKIES.ok("disks, metadata store and configuration agree"),), set()
     if all(each.where in unusable for each in report.differences):
@@ -110,10 +110,10 @@ async def replicas(config: Config, wait_s: float) -> list[Finding]:
                         f"ledger {ledger} lacks replicas and names this bookie; there may be more: see `bkbox "
                         "autorecovery list`"
                     )
-                    return [REPLICAS.warn(text, metadata=config.metadata)]
+                    return [REPLICAS.warn(text)]
     except MetadataError as error:
         text = f"the metadata store does not say whether ledgers lack replicas: {error}"
-        return [REPLICAS.warn(text, metadata=config.metadata)]
+        return [REPLICAS.warn(text)]
     return []
 
 

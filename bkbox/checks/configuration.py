@@ -26,7 +26,7 @@ _LOOKED_AT_ELSEWHERE = frozenset({"disks", "journal", "listen", "metadata"})
 def values(path: Path, environ: Mapping[str, str]) -> Iterator[Finding]:
     """Whether the file can be loaded."""
     for each in configuration.validate(path, environ):
-        yield CONFIGURATION.fail(each.text, each.place, config=path)
+        yield CONFIGURATION.fail(each.text, each.place)
 
 
 def extras(config: Config) -> Iterator[Finding]:
@@ -61,7 +61,7 @@ def openable(config: Config, *, running: bool) -> Iterator[Finding]:
         if each.key not in _LOOKED_AT_ELSEWHERE
     ]
     for key, text in found:
-        yield CONFIGURATION.fail(text, key, config=config.path)
+        yield CONFIGURATION.fail(text, key)
     if not found:
         yield CONFIGURATION.ok("all that it names can be opened", "files")
 
@@ -73,7 +73,8 @@ def port(config: Config, listen: str | None, *, running: bool) -> Iterator[Findi
         try:
             bind(config).close()
         except BootError as error:
-            yield PORT.fail(str(error), config.listen, port=config.listen_port)
+            command = f"ss -ltnp 'sport = :{config.listen_port}'"
+            yield PORT.fail(str(error), config.listen, command)
         else:
             yield PORT.ok("free", config.listen)
     elif listen is not None:
@@ -85,7 +86,7 @@ def port(config: Config, listen: str | None, *, running: bool) -> Iterator[Findi
         yield PORT.warn(
             f"clients are told this name (`advertised_host`), which cannot be resolved here: {error.strerror or error}",
             host,
-            f"bkbox config explain advertised_host --config {config.path}",
+            "bkbox config explain advertised_host --config {config}",
         )
 
 

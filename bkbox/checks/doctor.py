@@ -14,22 +14,10 @@ from bkbox.api.admin.socket_path import admin_socket_path
 from bkbox.api.admin.status import Status
 from bkbox.base.host.clock import clock
 from bkbox.base.host.files import HostFiles
-from bkbox.checks import cluster, configuration, disk
+from bkbox.checks import cluster, configuration, disk, registry
 from bkbox.checks import host as host_checks
 from bkbox.checks.bookie import of_status
-from bkbox.checks.registry import (
-    BOOKIE,
-    CHECKS,
-    COOKIES,
-    DISK,
-    DOCTOR,
-    LOCK,
-    METADATA,
-    METADATA_STORE,
-    STATUS,
-    VERSION,
-    Finding,
-)
+from bkbox.checks.registry import Finding, filled
 from bkbox.config import load, metadata_uri
 from bkbox.config.schema import Config
 from bkbox.errors import BkboxError, BookieNotRunningError
@@ -46,7 +34,8 @@ def examine(
     """
     refused = list(configuration.values(path, environ))
     if refused:
-        return [*refused, host_checks.kernel(kernel_in_use()), *_host(host, None)]
+        found = [*refused, host_checks.kernel(kernel_in_use()), *_host(host, None)]
+        return filled(found, str(path), "")
     config = load.load(path, environ)
     status, said = _status(config)
     alive = status is not None or any(finding.verdict == "fail" for finding in said)
@@ -63,22 +52,27 @@ def examine(
     if isinstance(uri, metadata_uri.SqliteUri):
         findings += host_checks.file_system(host, uri.path)
         findings += host_checks.file_system_errors(host, uri.path)
-    unusable = {each.about for each in findings if each.check == DISK.id and each.verdict == "fail"}
+    unusable = {
+        each.about for each in findings if each.check == registry.DISK.id and each.verdict == "fail"
+    }
     told, folders = asyncio.run(cluster.store(config, wait_s, running=alive, unusable=unusable))
     if status is None:  # a running bookie says itself what it runs with
         told.append(host_checks.kernel(kernel_in_use()))
     told += _host(host, status)
-    return [*(each for each in findings if not _is_told(each, told, folders)), *told]
+    findings = [each for each in findings if not _is_told(each, told, folders)]
+    return filled([*findings, *told], str(config.path), config.metadata)
 
 
 def _is_told(each: Finding, told: list[Finding], folders: Collection[str]) -> bool:
     """Whether another finding names the cause: the cookies (of ``folders``), the metadata store, or the same words."""
-    bad = {other.check for other in told if other.verdict != "ok"}
+    causes = {
+        registry.METADATA.id: registry.METADATA_STORE.id,
+        registry.COOKIES.id: registry.COOKIES.id,
+    }
     return (
         any(each.why == other.why for other in told)
-        or (each.check == METADATA.id and METADATA_STORE.id in bad)
-        or (each.check == COOKIES.id and COOKIES.id in bad)
-        or (each.check in (DISK.id, LOCK.id) and each.verdict != "ok" and each.about in folders)
+        or causes.get(each.check) in {other.check for other in told if other.verdict != "ok"}
+        or (each.check in ("disk", "lock") and each.verdict != "ok" and each.about in folders)
     )
 
 
@@ -87,29 +81,29 @@ def _status(config: Config) -> tuple[Status | None, list[Finding]]:
     try:
         status = fetch_status(admin_socket_path(config))
     except BookieNotRunningError as error:
-        return None, [BOOKIE.warn(str(error), config=config.path)]
+        return None, [registry.BOOKIE.warn(str(error))]
     except BkboxError as error:
         advice = "; run this as the user that runs the bookie, with the same version of bkbox"
         text = f"it runs and cannot be asked: {error}{advice}"
-        return None, [BOOKIE.fail(text, command="systemctl status bkbox")]
-    seen = list(of_status(status, str(config.path)))
+        return None, [registry.BOOKIE.fail(text, command="systemctl status bkbox")]
+    seen = list(of_status(status))
     found = [_with_warning(each, status) for each in seen if _is_shown(each)]
     texts = tuple(each.why for each in seen if each.verdict != "ok")
     found += [
-        BOOKIE.warn(warning.text, command=warning.command)
+        registry.BOOKIE.warn(warning.text, command=warning.command)
         for warning in status.warnings
         if not warning.text.startswith(texts)
     ]
     if status.version != bkbox.__version__:
         text = f"the bookie runs {status.version}, and {bkbox.__version__} is installed here"
-        found.append(VERSION.warn(text))
+        found.append(registry.VERSION.warn(text))
     return status, found
 
 
 def _is_shown(each: Finding) -> bool:
     if each.verdict == "ok":
-        return each.check == BOOKIE.id
-    return not {DOCTOR, STATUS}.isdisjoint(CHECKS[each.check].views)
+        return each.check == registry.BOOKIE.id
+    return registry.DOCTOR in each.views or registry.STATUS in each.views
 
 
 def _with_warning(each: Finding, status: Status) -> Finding:
@@ -117,7 +111,7 @@ def _with_warning(each: Finding, status: Status) -> Finding:
     for warning in status.warnings:
         if each.verdict != "ok" and warning.text.startswith(each.why):
             each = replace(each, why=warning.text, command=warning.command)
-    is_mild = each.check == BOOKIE.id or DOCTOR not in CHECKS[each.check].views
+    is_mild = each.check == registry.BOOKIE.id or registry.DOCTOR not in each.views
     return replace(each, verdict="warn") if is_mild and each.verdict == "fail" else each
 
 

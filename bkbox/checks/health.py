@@ -14,17 +14,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from bkbox.api.admin.status import Status
+from bkbox.checks import registry
 from bkbox.checks.bookie import of_status
-from bkbox.checks.registry import (
-    CHECKS,
-    HEALTH,
-    HEALTHZ,
-    PROBE,
-    READYZ,
-    Finding,
-    Verdict,
-    worst,
-)
+from bkbox.checks.registry import Finding, Verdict, filled, worst
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,38 +50,34 @@ class Health:
 
 def health_of(status: Status, probes: Sequence[Probe], config: str) -> Health:
     """/healthz. ``probes``: the last one of each disk; ``config``: the configuration file, for the commands."""
-    found = [each for each in of_status(status, config) if HEALTHZ in CHECKS[each.check].views]
-    found += [_probed(probe, config) for probe in probes]
+    found = [each for each in of_status(status) if registry.HEALTHZ in each.views]
+    found += map(_probed, probes)
     return Health(
         worst(found),
         tuple(
             Check(f"{each.check} {each.about}".rstrip(), each.verdict, each.why, each.command)
-            for each in found
+            for each in filled(found, config, status.metadata.uri)
         ),
     )
 
 
 def not_ready(status: Status) -> str:
     """/readyz: why clients should not be sent to the bookie; "" where they should."""
-    for _check, found in groupby(_bad(status, READYZ), lambda each: each.check):
+    for _check, found in groupby(_bad(status, registry.READYZ), lambda each: each.check):
         return "; ".join(each.why for each in found)
     return ""
 
 
 def not_whole(status: Status) -> list[str]:
     """``bkbox health``: why a bookie is not whole, by what it says of itself; empty if it is."""
-    return [each.why for each in _bad(status, HEALTH)]
+    return [each.why for each in _bad(status, registry.HEALTH)]
 
 
 def _bad(status: Status, view: str) -> list[Finding]:
-    return [
-        each
-        for each in of_status(status, "")
-        if each.verdict != "ok" and view in CHECKS[each.check].views
-    ]
+    return [each for each in of_status(status) if each.verdict != "ok" and view in each.views]
 
 
-def _probed(probe: Probe, config: str) -> Finding:
+def _probed(probe: Probe) -> Finding:
     if probe.problem:
-        return PROBE.fail(probe.problem, probe.path, config=config)
-    return PROBE.ok(f"written, synced and read back in {probe.took_ms:.1f} ms", probe.path)
+        return registry.PROBE.fail(probe.problem, probe.path)
+    return registry.PROBE.ok(f"written, synced and read back in {probe.took_ms:.1f} ms", probe.path)

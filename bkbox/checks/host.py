@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from bkbox.base.host.blocks import Device, device_of, mount_of
+from bkbox.base.host.blocks import device_of, mount_of
 from bkbox.base.host.clock import Clock
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.filesystems import device_name, risks
@@ -18,6 +18,7 @@ DIRTY_BYTES_MAX = 2 << 30
 
 CLOCK_ERROR_MAX_S = 1.0
 
+_CACHE = {True: " with a volatile cache", False: " without a volatile cache", None: ""}
 _RAISE = "raise the limit before bkbox run, or with LimitNOFILE=131072 in its unit"
 
 _THP = "/sys/kernel/mm/transparent_hugepage/enabled"
@@ -44,12 +45,12 @@ def limits(host: HostFiles, pid: int | None) -> Finding:
 
 def limits_of(limit: int, whose: str, wanted: int) -> Finding:
     """Descriptors; each client takes one."""
-    if limit >= wanted:
-        return LIMITS.ok(f"{whose} may open {limit} files")
     if limit < BOOKIE_DESCRIPTORS_MIN:
         return LIMITS.fail(
             f"{whose} may open {limit} files, and does not start with less than {BOOKIE_DESCRIPTORS_MIN}: {_RAISE}"
         )
+    if limit >= wanted:
+        return LIMITS.ok(f"{whose} may open {limit} files")
     return LIMITS.warn(
         f"{whose} may open {limit} files: at most {limit - FRONTEND_DESCRIPTORS} clients are served at once; {_RAISE}"
     )
@@ -119,8 +120,12 @@ def file_system(host: HostFiles, path: Path) -> Iterator[Finding]:
         yield bad(risk.text, where, risk.command)
     if not found:
         device = device_of(host, path)
-        on = f"on {mount.source}" if device is None else f"on {device.name} {_cache(device)}"
-        yield FILE_SYSTEM.ok(f"{mount.kind} {on}".rstrip(), where)
+        on = (
+            f"on {mount.source}"
+            if device is None
+            else f"on {device.name}{_CACHE[device.volatile_cache]}"
+        )
+        yield FILE_SYSTEM.ok(f"{mount.kind} {on}", where)
 
 
 def file_system_errors(host: HostFiles, path: Path) -> Iterator[Finding]:
@@ -135,9 +140,3 @@ def file_system_errors(host: HostFiles, path: Path) -> Iterator[Finding]:
             str(path),
             f"stop the bookie, then: umount {mount.point} && e2fsck -f {mount.source}",
         )
-
-
-def _cache(device: Device) -> str:
-    return {True: "with a volatile cache", False: "without a volatile cache", None: ""}[
-        device.volatile_cache
-    ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
 
@@ -27,12 +27,15 @@ class Finding:
     why: str
     command: str = ""
 
+    @property
+    def views(self) -> tuple[str, ...]:
+        return CHECKS[self.check].views
+
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """``severity``: the worst that it says; ``remedy``: what to run first, with ``{names}`` that a finding fills in, or
-    replaces by a command for its own case; ``needs``: what it looks at; ``views``: which of them show it.
-    """
+    """``severity``: the worst that it says; ``remedy``: what to run first, with ``{names}`` (filled), unless a finding
+    has a command of its own; ``needs``: what it looks at; ``views``: which of them show it."""
 
     scope: str
     needs: str
@@ -45,23 +48,21 @@ class Check:
     def ok(self, why: str, about: str = "") -> Finding:
         return Finding(self.id, about, "ok", why)
 
-    def warn(
-        self, why: str, about: str = "", command: str | None = None, **names: object
-    ) -> Finding:
-        return self._found("warn", why, about, command, names)
+    def warn(self, why: str, about: str = "", command: str | None = None) -> Finding:
+        return Finding(self.id, about, "warn", why, self.remedy if command is None else command)
 
-    def fail(
-        self, why: str, about: str = "", command: str | None = None, **names: object
-    ) -> Finding:
+    def fail(self, why: str, about: str = "", command: str | None = None) -> Finding:
         assert self.severity == "fail", self.id
-        return self._found("fail", why, about, command, names)
+        return replace(self.warn(why, about, command), verdict="fail")
 
-    def _found(
-        self, verdict: Verdict, why: str, about: str, command: str | None, names: dict[str, object]
-    ) -> Finding:
-        if command is None:
-            command = self.remedy.format(about=about, **names)
-        return Finding(self.id, about, verdict, why, command)
+
+def filled(findings: Iterable[Finding], config: str, metadata: str) -> list[Finding]:
+    """With what stands for ``{config}``, ``{metadata}`` and ``{about}`` in their commands."""
+    found = []
+    for each in findings:
+        command = each.command.replace("{config}", config).replace("{metadata}", metadata)
+        found.append(replace(each, command=command.replace("{about}", each.about)))
+    return found
 
 
 def worst(findings: Iterable[Finding]) -> Verdict:
@@ -101,12 +102,10 @@ READ_ONLY = _running("read-only", "warn", "an operator made the bookie or a disk
     "bkbox bookie read-only off --config {config}", STATUS)
 JOB = _running("job", "warn", "a job failed, is blocked or makes no progress",
     "bkbox job list --config {config}", STATUS)
-LIMBO = _running("limbo", "warn", "ledgers are in limbo",
-    "bkbox job list --config {config}", HEALTHZ, HEALTH, STATUS)
+LIMBO = _running("limbo", "warn", "ledgers are in limbo", "bkbox job list --config {config}", HEALTHZ, HEALTH, STATUS)
 BLOCKED = _running("blocked", "warn", "a ledger in limbo cannot be repaired without help",
     "bkbox ledger end --stuck --dry-run --config {config}", DOCTOR)
-QUOTA = _running("quota", "warn", "an owner is over its quota",
-    "bkbox top --by owner --metadata '{metadata}'", STATUS)
+QUOTA = _running("quota", "warn", "an owner is over its quota", "bkbox top --by owner --metadata '{metadata}'", STATUS)
 USE = _running("use of owners", "warn", "what the ledgers of owners take could not be found out",
     "bkbox cluster info --metadata '{metadata}'", STATUS)
 
@@ -114,8 +113,7 @@ _disk = partial(_check, "disk", "a running bookie")
 DISK = _check("disk", "the configuration file, disks; or a running bookie", "disk", "fail",
     "a disk is out of service, not mounted, not prepared, or shares its device",
     "bkbox disk list --config {config}", HEALTHZ, HEALTH, STATUS, DOCTOR)
-NO_DISK = _disk("disks", "fail", "no disk is in service",
-    "bkbox disk list --config {config}", READYZ)
+NO_DISK = _disk("disks", "fail", "no disk is in service", "bkbox disk list --config {config}", READYZ)
 UNLISTED = _disk("unlisted disk", "warn", "the ledgers of a disk are not known: no new ledgers",
     "bkbox disk list --config {config}", STATUS)
 ROOM = _disk("room", "warn", "a disk takes no entries for lack of room",
@@ -134,19 +132,14 @@ PERMISSIONS = _folder("permissions", "fail", "others may read a disk, or the boo
     "chmod u+rwx,o-rwx {about}", DOCTOR)
 FILE_SYSTEM = _folder("file system", "fail", "the file system does not keep what is synced, or has had errors",
     "dmesg --ctime | tail", DOCTOR, SELFTEST)
-SPACE = _folder("space", "fail", "few bytes or inodes are free",
-    "bkbox gc status --config {config}", DOCTOR)
-LOCK = _folder("lock", "fail", "another process holds a disk",
-    "ps -o pid,ppid,args -p {pid}", DOCTOR)
+SPACE = _folder("space", "fail", "few bytes or inodes are free", "bkbox gc status --config {config}", DOCTOR)
+LOCK = _folder("lock", "fail", "another process holds a disk", "ps -o pid,ppid,args -p {pid}", DOCTOR)
 LAST_STOP = _folder("last stop", "warn", "the last stop was not in order: the next start looks for losses",
     "bkbox run --config {config}", DOCTOR)
-LEFTOVERS = _folder("leftovers", "warn", "files that are not bkbox's, or interrupted changes",
-    "ls -la {about}", DOCTOR)
+LEFTOVERS = _folder("leftovers", "warn", "files that are not bkbox's, or interrupted changes", "ls -la {about}", DOCTOR)
 _tested = partial(_check, "disk", "disks, which it writes to")
-FLUSHES = _tested("flushes", "fail", "syncs do not reach the device as flushes",
-    "findmnt -T {about}", SELFTEST)
-KEPT = _tested("killed writer", "fail", "synced blocks are gone after a kill",
-    "dmesg --ctime | tail", SELFTEST)
+FLUSHES = _tested("flushes", "fail", "syncs do not reach the device as flushes", "findmnt -T {about}", SELFTEST)
+KEPT = _tested("killed writer", "fail", "synced blocks are gone after a kill", "dmesg --ctime | tail", SELFTEST)
 
 _file = partial(_check, "configuration", "the configuration file")
 CONFIGURATION = _check("configuration", "the configuration file; or a running bookie", "configuration", "fail",
@@ -177,10 +170,8 @@ REPLICAS = _cluster("replicas", "warn", "ledgers lack replicas",
     "bkbox autorecovery list --metadata '{metadata}'", HEALTH)
 
 _host = partial(_check, "host", "this host")
-KERNEL = _host("kernel", "warn", "the inner loops are interpreted: slow",
-    "apt install gcc python3-dev", STATUS, DOCTOR)
-LIMITS = _host("limits", "fail", "the bookie may open too few files",
-    "ulimit -n 131072", STATUS, DOCTOR)
+KERNEL = _host("kernel", "warn", "the inner loops are interpreted: slow", "apt install gcc python3-dev", STATUS, DOCTOR)
+LIMITS = _host("limits", "fail", "the bookie may open too few files", "ulimit -n 131072", STATUS, DOCTOR)
 MEMORY = _host("memory", "warn", "huge pages for everything, or many dirty pages",
     "sysctl -w vm.dirty_background_bytes=268435456 vm.dirty_bytes=1073741824", DOCTOR)
 CLOCK = _host("clock", "warn", "the clock is not kept right", "timedatectl set-ntp true", DOCTOR)

@@ -12,7 +12,7 @@ from bkbox.base.limits import DESCRIPTORS_WANTED, FRONTEND_DESCRIPTORS
 from bkbox.base.words import counted
 from bkbox.checks import host, registry
 from bkbox.checks.bookie import of_status
-from bkbox.checks.registry import Finding
+from bkbox.checks.registry import Finding, filled
 from bkbox.config.schema import address_of
 from bkbox.config.values import is_loopback
 from bkbox.jobs.job import JobState
@@ -27,13 +27,13 @@ def warnings_of(bookie: Supervisor, status: Status) -> tuple[StatusWarning, ...]
     """``status``: all else of the document."""
     config = str(bookie.config.path)
     disks = {str(disk.path): disk for disk in bookie.disks}
-    found = [*of_status(status, config), *_of_supervisor(bookie, status, config)]
+    found = [*of_status(status), *_of_supervisor(bookie, status)]
     return tuple(
         _of_disk(each, disks[each.about], config)
         if each.check == registry.DISK.id
         else StatusWarning(each.why, each.command)
-        for each in found
-        if each.verdict != "ok" and registry.STATUS in registry.CHECKS[each.check].views
+        for each in filled(found, config, bookie.config.metadata)
+        if each.verdict != "ok" and registry.STATUS in each.views
     )
 
 
@@ -48,36 +48,33 @@ def _of_disk(found: Finding, disk: Disk, config: str) -> StatusWarning:
     return StatusWarning(f"{found.why}{again}", remedy(disk) if is_full(disk) else command)
 
 
-def _of_supervisor(bookie: Supervisor, status: Status, config: str) -> Iterator[Finding]:
+def _of_supervisor(bookie: Supervisor, status: Status) -> Iterator[Finding]:
     if bookie.intents.of_bookie:
         why = ", ".join(sorted(bookie.intents.of_bookie))
-        yield registry.READ_ONLY.warn(
-            f"the bookie takes no entries, as was asked for ({why})", config=config
-        )
+        yield registry.READ_ONLY.warn(f"the bookie takes no entries, as was asked for ({why})")
     for disk in bookie.disks:
         if disk.intents:
             yield registry.READ_ONLY.warn(
                 f"disk {disk.path} takes no entries, as was asked for",
-                command=f"bkbox disk read-only {disk.path} --off --config {config}",
+                command=f"bkbox disk read-only {disk.path} --off --config {{config}}",
             )
     listen = bookie.config.http_listen
     if status.http and bookie.config.http_tls == "off" and not is_loopback(address_of(listen)[0]):
         yield registry.HTTP_TLS.warn(
-            f"the admin API on {status.http} is not encrypted: tokens can be read on the network between",
-            config=config,
+            f"the admin API on {status.http} is not encrypted: tokens can be read on the network between"
         )
     wanted = min(bookie.config.connections_max + FRONTEND_DESCRIPTORS, DESCRIPTORS_WANTED)
     yield host.limits_of(descriptors.allowed_now(), "the bookie", wanted)
-    yield from _of_jobs(bookie, config)
+    yield from _of_jobs(bookie)
 
 
-def _of_jobs(bookie: Supervisor, config: str) -> Iterator[Finding]:
+def _of_jobs(bookie: Supervisor) -> Iterator[Finding]:
     """Jobs that are blocked, and those that failed and were not started again since."""
     if bookie.jobs is None:
         return
     newest = {(job.kind, *sorted(job.arguments.items())): job for job in bookie.jobs.registry.all()}
     for job in newest.values():
-        show = f"bkbox job show {job.id} --config {config}"
+        show = f"bkbox job show {job.id} --config {{config}}"
         name = f"job {job.id} ({job.kind.value})"
         if job.state is JobState.FAILED:
             yield registry.JOB.warn(f"{name} failed: {job.error}", command=show)
@@ -85,7 +82,5 @@ def _of_jobs(bookie: Supervisor, config: str) -> Iterator[Finding]:
             text = f"{name}: {counted(job.blocked, 'ledger')} cannot go on without help"
             yield registry.JOB.warn(text, command=show)
     for stall in bookie.jobs.stalls():
-        show = f"bkbox job show {stall.job} --config {config}"
-        yield registry.JOB.warn(
-            stall.text, command=None if stall.job is None else show, config=config
-        )
+        show = f"bkbox job show {stall.job} --config {{config}}"
+        yield registry.JOB.warn(stall.text, command=None if stall.job is None else show)

@@ -13,28 +13,21 @@ from tests.docs.layers import CHECKOUT
 
 PAGE = CHECKOUT / "docs/operations.md"
 PLACES = {"config": "FILE", "about": "FOLDER", "metadata": "URI"}
-
-
-def remedy(template: str) -> str:
-    """With words in the place of the values that a finding fills in."""
-    return re.sub(r"{(\w+)}", lambda match: PLACES.get(match[1], match[1].upper()), template)
+HEAD = """
+| check | of | worst | what it finds | looks at | what to do first | shown by |
+|---|---|---|---|---|---|---|
+"""
 
 
 def page_with_checks(page: str) -> str:
-    """The page as it ought to be."""
-    rows = [
-        "| check | of | worst | what it finds | looks at | what to do first | shown by |",
-        "|---|---|---|---|---|---|---|",
-    ]
-    for check in CHECKS.values():
-        command = remedy(check.remedy).replace("|", "\\|")
-        cells = (
-            *(check.id, check.scope, check.severity, check.meaning, check.needs),
-            f"`{command}`",
-            ", ".join(f"`{view}`" for view in check.views),
-        )
-        rows.append(f"| {' | '.join(cells)} |")
-    return replace_between(page, "checks", "\n".join(["", *rows, ""]))
+    """The page as it ought to be: words in the place of the values that a finding fills in."""
+    table = HEAD
+    for each in CHECKS.values():
+        remedy = re.sub(r"{(\w+)}", lambda at: PLACES.get(at[1], at[1].upper()), each.remedy)
+        remedy, views = remedy.replace("|", "\\|"), ", ".join(f"`{view}`" for view in each.views)
+        cells = (each.id, each.scope, each.severity, each.meaning, each.needs, f"`{remedy}`", views)
+        table += f"| {' | '.join(cells)} |\n"
+    return replace_between(page, "checks", table)
 
 
 if __name__ == "__main__":

@@ -33,34 +33,25 @@ async def store(
         took_s = time.monotonic() - began
     except BkboxError as error:
         return [METADATA_STORE.fail(str(error), config.metadata)], set()
-    found = [_answered(config, instance_id, took_s)]
-    if registered != running:
-        found.append(_registration(config, registered=registered))
-    cookies, folders = await _cookies(config, unusable)
-    return [*found, *cookies, *await _power(config, wait_s)], folders
-
-
-def _answered(config: Config, instance_id: str, took_s: float) -> Finding:
     if took_s > SLOW_S:
         text = f"it took {took_s:.1f} s to answer: every change of a ledger waits for it"
-        return METADATA_STORE.warn(text, config.metadata, command="")
-    text = f"answers in {took_s * 1000:.0f} ms, cluster {instance_id}"
-    return METADATA_STORE.ok(text, config.metadata)
-
-
-def _registration(config: Config, *, registered: bool) -> Finding:
-    if registered:
-        return METADATA_STORE.warn(
+        found = [METADATA_STORE.warn(text, config.metadata, command="")]
+    else:
+        text = f"answers in {took_s * 1000:.0f} ms, cluster {instance_id}"
+        found = [METADATA_STORE.ok(text, config.metadata)]
+    if registered and not running:
+        text = (
             "it is registered and does not run here: another process with this id is alive, or its session has not "
-            "ended yet",
-            config.bookie_id,
-            f"bkbox cluster list --metadata '{config.metadata}'",
+            "ended yet"
         )
-    return METADATA_STORE.warn(
-        "the bookie runs and is not registered: no new ledger comes to it; it registers again by itself",
-        config.bookie_id,
-        "bkbox status --config {config}",
-    )
+        command = f"bkbox cluster list --metadata '{config.metadata}'"
+        found.append(METADATA_STORE.warn(text, config.bookie_id, command))
+    elif running and not registered:
+        text = "the bookie runs and is not registered: no new ledger comes to it; it registers again by itself"
+        command = "bkbox status --config {config}"
+        found.append(METADATA_STORE.warn(text, config.bookie_id, command))
+    cookies, folders = await _cookies(config, unusable)
+    return [*found, *cookies, *await _power(config, wait_s)], folders
 
 
 async def _cookies(

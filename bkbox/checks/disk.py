@@ -41,7 +41,7 @@ def check(config: Config, host: HostFiles, files: Files, *, running: bool) -> It
             yield registry.DISK.fail(
                 f"cannot be looked at: {error_text(error)}",
                 str(folder),
-                f"ls -ld {folder}, as the user that runs the bookie",
+                f"ls -ld {folder}",
             )
     yield from _shared_devices(host, config.disks)
 

@@ -47,21 +47,6 @@ def of_status(status: Status) -> Iterator[Finding]:
         yield registry.WRITABLE.ok("it takes writes")
 
 
-def replicas(status: Status) -> Iterator[Finding]:
-    """Whether ledgers of the cluster lack replicas, by what the bookie last heard of it."""
-    said = status.autorecovery
-    if said.under_replicated is None or said.problem:
-        why = said.problem or "it has not looked yet"
-        yield registry.REPLICAS.warn(
-            f"the bookie does not say whether ledgers lack replicas: {why}"
-        )
-    elif said.under_replicated:
-        yield registry.REPLICAS.warn(
-            f"{counted(said.under_replicated, 'ledger', 'lack')} replicas in the cluster: see `bkbox autorecovery "
-            "list`"
-        )
-
-
 def stalls(status: Status) -> list[str]:
     """Each process that makes no progress, in words."""
     return [_stall(process, status) for process in status.processes if process.stalled_s]

@@ -5,12 +5,11 @@ from __future__ import annotations
 import time
 from collections.abc import Collection
 
-from bkbox.base.ids import BookieId, LedgerId
-from bkbox.checks.registry import COOKIES, METADATA_STORE, POWER, REPLICAS, Finding
+from bkbox.base.ids import BookieId
+from bkbox.checks.registry import COOKIES, METADATA_STORE, POWER, Finding
 from bkbox.config.schema import Config
-from bkbox.errors import BkboxError, MetadataError, NoSuchLedgerError
+from bkbox.errors import BkboxError
 from bkbox.metadata import connect
-from bkbox.metadata.base import MetadataStore
 from bkbox.supervisor.boot import power_domain
 from bkbox.supervisor.boot.cookie_repair import inspect
 
@@ -88,32 +87,3 @@ async def _power(config: Config, wait_s: float) -> list[Finding]:
     if found:
         return [POWER.warn(found, command=power_domain.what_to_do(config))]
     return [POWER.ok("the bookies are on more than one host")]
-
-
-async def replicas(config: Config, wait_s: float) -> list[Finding]:
-    """Whether a ledger that names this bookie lacks replicas."""
-    bookie = BookieId(config.bookie_id)
-    try:
-        async with await connect(config.metadata, wait_s) as opened:
-            async for ledger in opened.under_replication.ledgers():
-                if await _names(opened, ledger, bookie):
-                    text = (
-                        f"ledger {ledger} lacks replicas and names this bookie; there may be more: see `bkbox "
-                        "autorecovery list`"
-                    )
-                    return [REPLICAS.warn(text)]
-    except MetadataError as error:
-        text = f"the metadata store does not say whether ledgers lack replicas: {error}"
-        return [REPLICAS.warn(text)]
-    return []
-
-
-async def _names(opened: MetadataStore, ledger: LedgerId, bookie: BookieId) -> bool:
-    mark = await opened.under_replication.find(ledger)
-    if mark is None:
-        return False
-    try:
-        named = (await opened.read_ledger(ledger)).value.bookies()
-    except NoSuchLedgerError:
-        return False
-    return bookie in named or bookie in mark.replicas

@@ -9,8 +9,7 @@ from dataclasses import asdict, dataclass
 import click
 
 from bkbox.api.admin.client import fetch_status
-from bkbox.checks import cluster
-from bkbox.checks.bookie import replicas
+from bkbox.checks import replicas
 from bkbox.checks.health import not_whole
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import duration_s
@@ -89,6 +88,6 @@ def _look(target: Target) -> list[str]:
     status = fetch_status(target.address)
     reasons = not_whole(status)
     if target.config is None:
-        return [*reasons, *(each.why for each in replicas(status))]
-    found = asyncio.run(cluster.replicas(target.config, _WAIT_S))
+        return [*reasons, *(each.why for each in replicas.in_cluster(status))]
+    found = asyncio.run(replicas.of_bookie(target.config, _WAIT_S))
     return [*reasons, *(each.why for each in found)]

@@ -20,9 +20,9 @@ from bkbox.base.host.blocks import device_of, mount_of
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.processes import threads
 from bkbox.base.words import error_text
+from bkbox.checks.doctor import examine
+from bkbox.checks.registry import worst
 from bkbox.config.schema import Config
-from bkbox.doctor.examine import examine
-from bkbox.doctor.finding import worst
 from bkbox.errors import BkboxError, HostError
 from bkbox.native import kernel_in_use
 from bkbox.supervisor.boot.cookie_repair import inspect

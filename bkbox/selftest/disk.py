@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from bkbox.base.host.blocks import Device, device_of, flushes
 from bkbox.base.host.files import HostFiles
-from bkbox.base.host.filesystems import risks
+from bkbox.checks.host import file_system
+from bkbox.checks.registry import FLUSHES, KEPT, Finding, worst
 from bkbox.errors import HostError
 from bkbox.selftest import killed
 from bkbox.selftest.flushes import CANNOT_KNOW, CANNOT_KNOW_VIRTUAL, Flushing, judge
@@ -81,15 +82,24 @@ def _test(
         latency=latency,
         flushing=flushing,
         kept=kept,
-        passed=flushing.verdict != "lies" and not kept.lost,
+        passed=worst(findings(folder, flushing, kept)) != "fail",
         cannot_know=(*CANNOT_KNOW, *((CANNOT_KNOW_VIRTUAL,) if _is_virtual(host) else ())),
         warnings=warnings(host, folder),
     )
 
 
+def findings(folder: Path, flushing: Flushing, kept: Kept) -> Iterator[Finding]:
+    """The measurements as checks."""
+    bad = {"lies": FLUSHES.fail, "suspicious": FLUSHES.warn}.get(flushing.verdict)
+    yield (FLUSHES.ok if bad is None else bad)(flushing.why, str(folder))
+    said = f"{kept.synced} blocks synced, {kept.lost} of them lost"
+    yield (KEPT.fail if kept.lost else KEPT.ok)(said, str(folder))
+
+
 def warnings(host: HostFiles, path: Path) -> tuple[str, ...]:
     """What speaks against the file system that a folder or a file lies on, each with what to do."""
-    return tuple(f"{risk.text}. What to do: {risk.command}" for risk in risks(host, path))
+    found = [each for each in file_system(host, path) if each.verdict != "ok"]
+    return tuple(f"{each.why}. What to do: {each.command}" for each in found)
 
 
 def _is_virtual(host: HostFiles) -> bool:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from bkbox.api.admin.health import Probe, health_of, not_ready
 from bkbox.api.admin.status import (
     Boot,
     Cookies,
@@ -15,6 +14,7 @@ from bkbox.api.admin.status import (
     SpaceUsage,
     Status,
 )
+from bkbox.checks.health import Probe, health_of, not_ready
 
 DISK = DiskStatus("/data/a", "6a1c", "clean", "", "in service", 1, 0, 10, 20)
 WELL = Status(
@@ -28,7 +28,7 @@ PROBE = Probe("/data/a", "", 1.5, 5)
 
 
 def states(status: Status, *probes: Probe) -> dict[str, str]:
-    found = health_of(status, probes)
+    found = health_of(status, probes, "bookie.toml")
     worst = {check.state for check in found.checks}
     expected = "fail" if "fail" in worst else "warn" if "warn" in worst else "ok"
     assert found.state == expected

@@ -11,7 +11,7 @@ from bkbox.base.host.blocks import device_of, flushes, mount_of
 from bkbox.base.host.clock import Clock, clock
 from bkbox.base.host.files import HostFiles
 from bkbox.base.host.processes import flock_holder, open_files_limit, threads
-from bkbox.doctor import host_checks
+from bkbox.checks import host as host_checks
 from bkbox.storage.disk.lock import DiskLock
 
 

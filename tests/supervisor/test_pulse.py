@@ -11,7 +11,8 @@ from typing import Any, cast
 import psutil
 import pytest
 
-from bkbox.supervisor.children.heartbeat import COMPUTES, IDLE, STOPPED, Pulse
+from bkbox.api.admin.status_parts import STOPPED
+from bkbox.supervisor.children.heartbeat import COMPUTES, IDLE, Pulse
 from tests.harness.processes import wait_for
 
 BUSY, ASLEEP = "while True: pass", "import time; time.sleep(600)"

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from bkbox.api.admin.health import stalls
 from bkbox.api.admin.status import DiskStatus, Status
+from bkbox.checks.bookie import stalls
 from bkbox.jobs.job import Job, JobState
 from bkbox_tui.formatting import Level, amount, span
 from bkbox_tui.snapshot import Snapshot

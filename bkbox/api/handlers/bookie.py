@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING
 
 from bkbox.api.admin.application import status_route
 from bkbox.api.admin.cluster_members import Member, members_of
-from bkbox.api.admin.health import Health, health_of, not_ready
 from bkbox.api.admin.routes import EventStream, JsonResponse, Query, Request, Route, TextResponse
 from bkbox.api.admin.schema import schema_of
 from bkbox.api.admin.socket_path import BOOKIES_URL, EVENTS_URL, STATUS_URL
 from bkbox.api.admin.status import Status
+from bkbox.checks.health import Health, health_of, not_ready
 
 if TYPE_CHECKING:
     from bkbox.api.shared import Api
@@ -52,7 +52,8 @@ def routes(api: Api, table: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...
         return TextResponse(f"{why}\n", status=_UNAVAILABLE) if why else TextResponse("ok\n")
 
     async def health(asked: Request) -> object:
-        found = health_of(await api.status(), await api.probes.recent())
+        config = str(api.bookie.config.path)
+        found = health_of(await api.status(), await api.probes.recent(), config)
         value: object = asdict(found) if asked.query.get("verbose") else {"state": found.state}
         return JsonResponse(value, _UNAVAILABLE if found.state == "fail" else 200)
 

@@ -13,10 +13,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bkbox.api.admin.health import not_ready
 from bkbox.api.admin.routes import Query, Request, Route, TextResponse
 from bkbox.api.java import cluster, models, recovery
 from bkbox.bookie.readonly import INTENTS, OPERATOR
+from bkbox.checks.health import not_ready
 from bkbox.errors import JobRefusedError
 from bkbox.jobs.job import JobKind
 from bkbox.storage.entries.entry_log import ENTRY_LOG_DIR

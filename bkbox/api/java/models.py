@@ -10,8 +10,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from bkbox.api.admin.health import Probe
 from bkbox.api.admin.status import Status
+from bkbox.checks.health import Probe
 from bkbox.jobs.job import JobKind, JobState
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 

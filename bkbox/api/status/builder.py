@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING
 
 import bkbox
 from bkbox.api.admin import status
-from bkbox.api.status.warnings import warnings_of
 from bkbox.base.words import counted
+from bkbox.checks.bookie import DISK_AWAY, UNREGISTERED
+from bkbox.checks.warnings import warnings_of
 from bkbox.jobs.job import JobState
 from bkbox.native import kernel_in_use
 from bkbox.protocol.boot import DiskClass
@@ -76,9 +77,9 @@ def _read_only_reasons(bookie: Supervisor, limbo: int) -> tuple[str, ...]:
     if bookie.config.readonly_while_in_limbo and limbo:
         reasons.append("ledgers in limbo")
     if bookie.state == "running" and not all(disk.listed for disk in bookie.disks):
-        reasons.append("a disk is out of service")
+        reasons.append(DISK_AWAY)
     if not bookie.takes_new_ledgers:
-        reasons.append("not registered")
+        reasons.append(UNREGISTERED)
     return tuple(reasons)
 
 
@@ -100,11 +101,14 @@ def _disk(
     failed = str(disk.stats.get("failed", "")) or disk.trouble
     stall = bookie.progress.stall_of(disk.child)
     stalled = "" if stall is None else f"its worker {stall}"
+    away = ""
+    if bookie.state == "running" and not disk.in_service:
+        away = disk.in_doubt or "its worker is being started"
     return status.DiskStatus(
         path=str(disk.path),
         disk=disk.uuid,
         crash_class=CLASSES[disk.crash_class],
-        reason=failed or stalled or disk.reason,
+        reason=failed or stalled or away or disk.reason,
         state=_state(disk, failed=failed, stalled=bool(stalled)),
         ledgers=int(disk.stats.get("ledgers", 0)),
         limbo_ledgers=int(disk.stats.get("limbo_ledgers", 0)),

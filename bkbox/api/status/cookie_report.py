@@ -11,9 +11,6 @@ from bkbox.wire.metadata.cookie import Cookie
 
 METADATA = "metadata"
 
-DIFFER = "the cookies differ"
-"""Prefix of the warning about them."""
-
 
 def view_of(evidence: Evidence, config_path: str, now_ms: int) -> Cookies:
     """The cookies in all places, and the judgement's findings."""

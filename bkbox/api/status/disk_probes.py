@@ -7,7 +7,7 @@ import asyncio
 import time
 from typing import TYPE_CHECKING
 
-from bkbox.api.admin.health import Probe
+from bkbox.checks.health import Probe
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
 

@@ -10,11 +10,11 @@ import click
 
 from bkbox.base.host.files import HostFiles
 from bkbox.base.words import counted
+from bkbox.checks.doctor import examine
+from bkbox.checks.registry import Finding, Verdict, worst
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.lib.options import FILE
 from bkbox.cli.lib.output import Format, message, output_option, print_document, print_table, prints
-from bkbox.doctor.examine import examine
-from bkbox.doctor.finding import Finding, Verdict, worst
 
 _SIGNS = {"ok": "[+] ok", "warn": "[!] warn", "fail": "[X] fail"}
 

@@ -22,13 +22,12 @@ import contextlib
 from collections.abc import Callable
 from pathlib import Path
 
+from bkbox.api.admin.status_parts import STOPPED, WAITS_FOR_DISK
 from bkbox.errors import BkboxError
 from bkbox.ipc import messages
 from bkbox.supervisor.children.process import Child
 
 _UTIME, _STIME = 11, 12  # fields of /proc/PID/stat after the name
-WAITS_FOR_DISK = "it waits for its disk"
-STOPPED = "it is stopped"
 COMPUTES = "it computes and does not answer"
 IDLE = "it neither computes nor answers"
 

@@ -1,4 +1,4 @@
-"""What can be seen of the folders of a bookie without writing to them and without any lock."""
+"""The checks of a bookie's folders, without writing to them and without any lock."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from bkbox.base.host.files import HostFiles
 from bkbox.base.host.mounts import mount_identity
 from bkbox.base.host.processes import flock_holder
 from bkbox.base.words import error_text
+from bkbox.checks import registry
+from bkbox.checks.host import file_system, file_system_errors
+from bkbox.checks.registry import Finding
 from bkbox.config.schema import Config
-from bkbox.doctor import file_system_checks
-from bkbox.doctor.finding import Finding, fail, ok, warn
 from bkbox.errors import DiskError
 from bkbox.storage.disk import dirty_marker as markers
 from bkbox.storage.disk.identity import read_identity
@@ -21,28 +22,11 @@ from bkbox.storage.disk.lock import LOCK_NAME
 from bkbox.storage.files import Files
 
 _KNOWN = frozenset(
-    [
-        "CHECKPOINT",
-        "DIRTY",
-        "DISK",
-        "DRAINING",
-        "EPOCH",
-        "JOBS",
-        "LOCK",
-        "MOVES",
-        "PROBE",
-        "READONLY",
-        "RESERVE",
-        "RETIRED",
-        "SCRUB",
-        "TAIL",
-        "VERSION",
-        "WITNESS",
-        "admin.sock",
-        "entrylog",
-        "index",
-        "lost+found",
-    ]
+    (
+        *("CHECKPOINT", "DIRTY", "DISK", "DRAINING", "EPOCH", "JOBS", "LOCK", "MOVES", "PROBE"),
+        *("READONLY", "RESERVE", "RETIRED", "SCRUB", "TAIL", "VERSION", "WITNESS"),
+        *("admin.sock", "entrylog", "index", "lost+found"),
+    )
 )
 _INODES_FREE_MIN = 1_000
 
@@ -54,11 +38,10 @@ def check(config: Config, host: HostFiles, files: Files, *, running: bool) -> It
         try:
             yield from _folder(config, host, files, folder, running=running)
         except (OSError, DiskError) as error:
-            yield fail(
-                "disk",
-                str(folder),
+            yield registry.DISK.fail(
                 f"cannot be looked at: {error_text(error)}",
-                f"ls -ld {folder}, as the user that runs the bookie",
+                str(folder),
+                f"ls -ld {folder}",
             )
     yield from _shared_devices(host, config.disks)
 
@@ -66,26 +49,26 @@ def check(config: Config, host: HostFiles, files: Files, *, running: bool) -> It
 def _folder(
     config: Config, host: HostFiles, files: Files, folder: Path, *, running: bool
 ) -> Iterator[Finding]:
+    where = str(folder)
     if not folder.is_dir():
-        yield fail(
-            "disk",
-            str(folder),
+        yield registry.DISK.fail(
             "there is no such folder: the disk is not mounted, or lost",
-            f"mount {folder}; if it is lost: bkbox cookie repair --config {config.path}",
+            where,
+            f"mount {folder}; if it is lost: bkbox cookie repair --config {{config}}",
         )
         return
     identity = read_identity(files, folder)
     if identity is None:
-        yield fail(
-            "disk",
-            str(folder),
+        yield registry.DISK.fail(
             "it is not prepared as a disk of a bookie, or another disk is mounted there",
-            f"bkbox cookie verify --config {config.path}",
+            where,
+            "bkbox cookie verify --config {config}",
         )
     else:
-        yield ok("disk", str(folder), f"disk {identity.uuid} of {identity.bookie_id}")
+        yield registry.DISK.ok(f"disk {identity.uuid} of {identity.bookie_id}", where)
     yield from _owner(folder)
-    yield from file_system_checks.check(host, folder)
+    yield from file_system(host, folder)
+    yield from file_system_errors(host, folder)
     yield from _space(config, folder)
     yield from _lock(host, folder, running=running)
     if not running and folder != config.journal and identity is not None:
@@ -94,24 +77,22 @@ def _folder(
 
 
 def _owner(folder: Path) -> Iterator[Finding]:
-    found = folder.stat()
+    found, where = folder.stat(), str(folder)
     if found.st_mode & 0o007:
-        yield warn(
-            "permissions",
-            str(folder),
-            "everybody on this host may look into it: entries are other people's data",
+        yield registry.PERMISSIONS.warn(
+            "every user of this host may look into it: entries are other people's data",
+            where,
             f"chmod o-rwx {folder}",
         )
     if found.st_uid != os.geteuid():
-        yield warn(
-            "permissions",
-            str(folder),
+        yield registry.PERMISSIONS.warn(
             f"it belongs to the user with id {found.st_uid}, and this is run by {os.geteuid()}: what is said here of "
             "access may not be true for the bookie",
-            f"sudo -u '#{found.st_uid}' bkbox doctor …",
+            where,
+            f"sudo -u '#{found.st_uid}' bkbox doctor --config {{config}}",
         )
     elif not os.access(folder, os.R_OK | os.W_OK | os.X_OK):
-        yield fail("permissions", str(folder), "it cannot be written to", f"chmod u+rwx {folder}")
+        yield registry.PERMISSIONS.fail("it cannot be written to", where, f"chmod u+rwx {folder}")
 
 
 def _space(config: Config, folder: Path) -> Iterator[Finding]:
@@ -119,37 +100,40 @@ def _space(config: Config, folder: Path) -> Iterator[Finding]:
     total, free = found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
     used = 1.0 - free / total if total else 1.0
     where, share = str(folder), f"{used:.1%} in use, {free / (1 << 30):.1f} GiB free"
-    more = f"bkbox gc status --config {config.path}; or add a disk: bkbox disk add"
     if used >= config.disk_usage_max:
         limit = f"{config.disk_usage_max:.0%}"
-        yield fail("space", where, f"{share}: beyond {limit} it takes no new entries", more)
+        text = f"{share}: beyond {limit} it takes no new entries; free some, or add a disk"
+        yield registry.SPACE.fail(text, where)
     elif free < 2 * config.disk_reserve_bytes or used >= config.disk_usage_max - 0.05:
-        yield warn("space", where, f"{share}: soon it takes no new entries", more)
+        yield registry.SPACE.warn(
+            f"{share}: soon it takes no new entries; free some, or add a disk", where
+        )
     else:
-        yield ok("space", where, share)
+        yield registry.SPACE.ok(share, where)
     if found.f_files and found.f_favail < _INODES_FREE_MIN:
-        yield fail("space", where, f"{found.f_favail} inodes are left", f"df -i {folder}")
+        yield registry.SPACE.fail(f"{found.f_favail} inodes are left", where, f"df -i {folder}")
 
 
 def _lock(host: HostFiles, folder: Path, *, running: bool) -> Iterator[Finding]:
     holder = flock_holder(host, folder / LOCK_NAME)
     if holder is not None and not running:
-        yield fail(
-            "lock",
-            str(folder),
+        yield registry.LOCK.fail(
             f"the process with pid {holder}, or a child of it, has it in use, and no bookie answers",
+            str(folder),
             f"ps -o pid,ppid,args -p {holder}",
         )
     elif holder is None and running:
-        yield warn("lock", str(folder), "the bookie runs and does not hold its lock")
+        yield registry.LOCK.warn(
+            "the bookie runs and does not hold its lock", str(folder), command=""
+        )
     else:
-        yield ok("lock", str(folder), f"held by pid {holder}" if holder else "free")
+        yield registry.LOCK.ok(f"held by pid {holder}" if holder else "free", str(folder))
 
 
 def _marker(host: HostFiles, files: Files, folder: Path) -> Finding:
     found = markers.read_marker(files, folder)
     if found is None:
-        return ok("last stop", str(folder), "in order")
+        return registry.LAST_STOP.ok("in order", str(folder))
     boot_id = host.text("/proc/sys/kernel/random/boot_id") or ""
     if found.is_host_crash(boot_id, mount_identity(host, folder)):
         restarted = any(run.boot_id != boot_id for run in found.runs)
@@ -160,17 +144,17 @@ def _marker(host: HostFiles, files: Files, folder: Path) -> Finding:
             if restarted
             else "its file system was mounted anew, or its device came back"
         )
-        return warn(
-            "last stop",
-            str(folder),
+        return registry.LAST_STOP.warn(
             f"not in order ({reason}): the next start treats it as a crash of the host, looks for what is missing and "
             "brings it back from other bookies",
+            str(folder),
+            "",
         )
-    return warn(
-        "last stop",
-        str(folder),
+    return registry.LAST_STOP.warn(
         "processes were killed; the host stayed up and the file system mounted: nothing is lost, the next start reads "
         "the end of the log again",
+        str(folder),
+        "",
     )
 
 
@@ -178,16 +162,15 @@ def _leftovers(folder: Path, *, running: bool) -> Iterator[Finding]:
     names = sorted(os.listdir(folder))
     strange = [name for name in names if name not in _KNOWN and not name.endswith(".new")]
     if strange:
-        yield warn(
-            "leftovers",
+        yield registry.LEFTOVERS.warn(
+            f"not bkbox's, or set aside by it: {', '.join(strange[:5])}{', …' if len(strange) > 5 else ''}: look "
+            "at them, and move them away",
             str(folder),
-            f"not bkbox's, or set aside by it: {', '.join(strange[:5])}{', …' if len(strange) > 5 else ''}",
-            f"look at them, then move them away from {folder}",
         )
     unfinished = [name for name in names if name.endswith(".new")]
     if unfinished and not running:
         text = f"a change was interrupted: {', '.join(unfinished)}; the next start overwrites them"
-        yield warn("leftovers", str(folder), text)
+        yield registry.LEFTOVERS.warn(text, str(folder), "")
 
 
 def _shared_devices(host: HostFiles, disks: Sequence[Path]) -> Iterator[Finding]:
@@ -199,9 +182,9 @@ def _shared_devices(host: HostFiles, disks: Sequence[Path]) -> Iterator[Finding]
             continue
         first = seen.setdefault(device.name, disk)
         if first != disk:
-            yield warn(
-                "disk",
+            yield registry.DISK.warn(
+                f"it is on {device.name}, as is {first}: they fail together and wait for each other; give each disk "
+                "a device of its own",
                 str(disk),
-                f"it is on {device.name}, as is {first}: they fail together and wait for each other",
-                "give each entry of `disks` a device of its own",
+                f"findmnt -T {disk}",
             )

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.client import Client, connect
-from bkbox.demo.cluster import Stage
+from bkbox.demo.cluster import Cluster
 from bkbox.demo.output import Show
 from bkbox.demo.source import Source, Stored
 from bkbox.demo.writing import Writing
@@ -23,9 +23,9 @@ _ASKED_AT_ONCE = 64
 
 @dataclass(slots=True)
 class Scene:
-    """The stage, the audience and the ledger that the story is about."""
+    """The cluster, the audience and the ledger that the story is about."""
 
-    stage: Stage
+    cluster: Cluster
     show: Show
     source: Source
     rng: random.Random
@@ -49,7 +49,7 @@ class Scene:
 
     def client(self) -> AbstractAsyncContextManager[Client]:
         """A client of the three bookies."""
-        return connect(self.stage.metadata, rng=self.rng)
+        return connect(self.cluster.metadata, rng=self.rng)
 
     def sample(self, entries: range, size: int) -> list[int]:
         """At most so many of these entries, ascending."""

@@ -21,7 +21,7 @@ ACK_QUORUM = 2
 """The least of all ledgers."""
 
 
-class Bounds:
+class FaultBudget:
     """What is under way, by the names of bookies; "" stands for the metadata store."""
 
     def __init__(self) -> None:

@@ -1,8 +1,8 @@
 """Small file systems in memory, to be made smaller than what is in them needs: full disks, without filling the host's.
 
-They are mounted in a mount namespace of this process (``own_namespace``), which its children share: nobody else sees
-them, and the kernel removes them with the last process, however that ends. Where this process may not mount, a user
-namespace of its own may do.
+They are mounted in a mount namespace of this process (``own_namespace``), which its children share: no other process
+sees them, and the kernel removes them with the last process, however that ends. Where this process may not mount, a
+user namespace of its own may do.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _CLONE_NEWUSER = 0x10000000
 _MS_REMOUNT = 0x20
 _MS_REC_PRIVATE = 0x4000 | (1 << 18)
 
-ROOM_BYTES = 2 << 30
-"""Of a room that is not full: memory is taken for what is written only."""
+BYTES = 2 << 30
+"""Of a tmpfs that is not full: memory is taken for what is written only."""
 
 _MNT_DETACH = 2
 _TRIES = 20
@@ -50,7 +50,7 @@ def own_namespace() -> str | None:
     return None
 
 
-class Room:
+class Tmpfs:
     """One file system at ``path``, a folder that has to be there."""
 
     def __init__(self, path: Path) -> None:
@@ -59,10 +59,10 @@ class Room:
 
     def open(self) -> None:
         """Raises ChaosError where it cannot be mounted."""
-        self._mount(0, ROOM_BYTES)
+        self._mount(0, BYTES)
 
     def squeeze(self, free_bytes: int) -> None:
-        """Leave so little room. Raises ChaosError."""
+        """Leave so few bytes free. Raises ChaosError."""
         for _ in range(_TRIES):
             stat = os.statvfs(self.path)
             used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
@@ -78,7 +78,7 @@ class Room:
 
     def widen(self) -> None:
         """As large as at first."""
-        self._mount(_MS_REMOUNT, ROOM_BYTES)
+        self._mount(_MS_REMOUNT, BYTES)
 
     def close(self) -> None:
         if self._libc.umount2(os.fsencode(self.path), _MNT_DETACH) != 0:

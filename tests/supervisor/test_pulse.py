@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from bkbox.supervisor.children.heartbeat import COMPUTES, IDLE, STOPPED, Pulse
-from tests.harness.processes import wait_for
+from tests.harness.waiting import wait_for
 
 BUSY, ASLEEP = "while True: pass", "import time; time.sleep(600)"
 

@@ -11,18 +11,18 @@ import pytest
 PROGRAM = """
 import errno, sys
 from pathlib import Path
-from proof.chaos.room import Room, own_namespace
+from proof.chaos.tmpfs import Tmpfs, own_namespace
 
 objection = own_namespace()
 if objection is not None:
     print("skip:", objection)
     sys.exit()
 path = Path(sys.argv[1])
-room = Room(path)
-room.open()
+tmpfs = Tmpfs(path)
+tmpfs.open()
 with (path / "file").open("wb", buffering=0) as file:
     file.write(bytes(1 << 16))
-    room.squeeze(1 << 14)
+    tmpfs.squeeze(1 << 14)
     written = 0
     try:
         while True:
@@ -30,13 +30,13 @@ with (path / "file").open("wb", buffering=0) as file:
     except OSError as error:
         assert error.errno == errno.ENOSPC, error
     assert 0 < written <= 1 << 15, written
-    room.widen()
+    tmpfs.widen()
     assert file.write(bytes(1 << 16)) == 1 << 16
 input()
 """
 
 
-def test_a_room_gets_full_and_wide_again(tmp_path: Path) -> None:
+def test_a_tmpfs_gets_full_and_wide_again(tmp_path: Path) -> None:
     room = tmp_path / "room"
     room.mkdir()
     inside = subprocess.Popen(

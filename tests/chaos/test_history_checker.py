@@ -11,7 +11,7 @@ import pytest
 from bkbox.errors import CallerError
 from proof.chaos.entries import digest, payload
 from proof.chaos.history import History, Line, in_order
-from proof.chaos.history_checker import Verdict, judge
+from proof.chaos.history_checker import Verdict, check_history
 
 ENSEMBLE = ["b1", "b2", "b3"]
 SIZES = [3, 3, 2]
@@ -81,7 +81,7 @@ def judged(tmp_path: Path, tamper: Callable[[list[Line]], None]) -> Verdict:
     tamper(lines)
     path = tmp_path / "history.jsonl"
     path.write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
-    return judge(in_order(path))
+    return check_history(in_order(path))
 
 
 def names(verdict: Verdict) -> set[str]:
@@ -257,7 +257,7 @@ def test_a_history_that_was_cut_off_is_judged_as_far_as_it_goes(tmp_path: Path) 
     data = (tmp_path / "whole.jsonl").read_bytes()
     path = tmp_path / "cut.jsonl"
     path.write_bytes(data[: len(data) // 2])
-    verdict = judge(in_order(path))
+    verdict = check_history(in_order(path))
     assert not verdict.complete
     assert verdict.violations == []
 
@@ -269,9 +269,9 @@ def test_what_is_no_history_is_refused(tmp_path: Path, text: str) -> None:
     path = tmp_path / "history.jsonl"
     path.write_text(text)
     with pytest.raises(CallerError):
-        judge(in_order(path))
+        check_history(in_order(path))
     with pytest.raises(CallerError):
-        judge(in_order(tmp_path / "none"))
+        check_history(in_order(tmp_path / "none"))
 
 
 def test_lines_come_in_the_order_of_time(tmp_path: Path) -> None:

@@ -4,24 +4,24 @@ The model is that of BP-46 (running without the journal), as published in TLA+ a
 metadata store, bookies that may restart empty, and clients: any idle one may become the writer, any other may recover.
 An ensemble is a write quorum; ordinary reads are left out.
 
-==============  ==========================================================================================
-``options``     the sizes, the faults, and which rules are in force
-``state``       what a state is made of
-``network``     which messages were ever sent, and what became of them
-``steps``       how actions say what happens; errands for other bookies
-``bookies``     bookies take requests
-``crash``       bookies forget; limbo is cleared
-``writer``      create, send, close
-``recovery``    fence, read, write back, close
-``ensembles``   acknowledgements and ensemble changes, for both
-``domains``     which values variables may have
-``properties``  what must hold: proof/checks asked of states
-``space``       states as two words, and what each step depends on
-``renaming``    states that differ in names only
-``search``      the search, with ``trace`` for counterexamples; ``exploration`` and ``fingerprints`` are its compiled
-                parts, once per state
-``termination`` whether a recovery can ever end
-==============  ==========================================================================================
+===================  ===================================================================================================
+``options``          the sizes, the faults, and which rules are in force
+``state``            what a state is made of
+``network``          which messages were ever sent, and what became of them
+``steps``            how actions say what happens; deliveries for other bookies
+``bookies``          bookies take requests
+``crash``            bookies forget; limbo is cleared
+``writer``           create, send, close
+``recovery``         fence, read, write back, close
+``ensembles``        acknowledgements and ensemble changes, for both
+``type_invariants``  which values variables may have
+``properties``       what must hold: proof/checks asked of states
+``space``            states as two words, and what each step depends on
+``symmetry``         states that differ in names only
+``search``           the search, with ``trace`` for counterexamples; ``exploration`` and ``fingerprints`` are its
+                     compiled parts, once per state
+``termination``      whether a recovery can ever end
+===================  ===================================================================================================
 
 How the published model is read, where its words leave room:
 

@@ -1,9 +1,9 @@
-"""How the actions say what happens: a ``Step`` changes what its actor sees, and gives errands to bookies' parts.
+"""How the actions say what happens: a ``Step`` changes what its actor sees, and gives deliveries to bookies' parts.
 
 An actor (a bookie, a crash, a client by itself, a client that takes something from a bookie) is shown only what it
 may look at, and answers with the steps that it can take. What a step needs of other bookies, or does with their
-messages, is an ``Errand`` for each of them. An errand has outcomes: none (then the step cannot be taken), or the ways
-in which that part goes on. A step with errands has as many successors as there are combinations of outcomes.
+messages, is a ``Delivery`` for each of them. A delivery has outcomes: none (then the step cannot be taken), or the ways
+in which that part goes on. A step with deliveries has as many successors as there are combinations of outcomes.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from proof.model.state import ActorView, Client, World, members
 
 
 class Task(Enum):
-    """What an errand does with a part."""
+    """What a delivery does with a part."""
 
     SEND = "send"
     NO_READ_TIMEOUT = "no read timeout"
@@ -33,7 +33,7 @@ class Task(Enum):
     WRITE_TIMEOUT_ENDS = "write timeout ends"
 
 
-class Errand(NamedTuple):
+class Delivery(NamedTuple):
     """Timeouts are those of ``client``, or of all (None); a write timeout is that of adds of one kind."""
 
     task: Task
@@ -42,7 +42,7 @@ class Errand(NamedTuple):
     recovery: bool = False
 
 
-Errands = tuple[tuple[int, Errand], ...]
+Deliveries = tuple[tuple[int, Delivery], ...]
 """Pairs of a bookie and what is wanted of its part; no bookie twice."""
 
 
@@ -53,23 +53,23 @@ class Step(NamedTuple):
     world: World | None = None
     client: Client | None = None
     part: ActorView | None = None
-    errands: Errands = ()
+    deliveries: Deliveries = ()
     asks: bool = False
 
 
-def send(bookies: int, message: Message) -> Errands:
+def send(bookies: int, message: Message) -> Deliveries:
     """Send a message to each of some bookies."""
-    return to_each(bookies, Errand(Task.SEND, message))
+    return to_each(bookies, Delivery(Task.SEND, message))
 
 
-def to_each(bookies: int, errand: Errand) -> Errands:
-    """The same errand for each of some bookies."""
-    return tuple((bookie, errand) for bookie in members(bookies))
+def to_each(bookies: int, delivery: Delivery) -> Deliveries:
+    """The same delivery for each of some bookies."""
+    return tuple((bookie, delivery) for bookie in members(bookies))
 
 
-def outcomes(errand: Errand, part: ActorView, *, loss: bool) -> Iterable[ActorView]:
-    """How a part can go on; nothing if the errand is not possible there."""
-    task, message, client, recovery = errand
+def outcomes(delivery: Delivery, part: ActorView, *, loss: bool) -> Iterable[ActorView]:
+    """How a part can go on; nothing if the delivery is not possible there."""
+    task, message, client, recovery = delivery
     mail = part.mail
     match task:
         case Task.SEND:

@@ -131,6 +131,11 @@ class Host:
         self._starting: Any = None
 
     @property
+    def data_disks(self) -> list[DiskFiles]:
+        """Its disks without the journal."""
+        return self.disks[: len(self.config.disks)]
+
+    @property
     def rng(self) -> random.Random:
         return self.cluster.scheduler.rng
 

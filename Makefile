@@ -16,6 +16,7 @@
 #              (ROUNDS=5, ARGS='--mib 256 --ledgers 20000 --no-reads --dir /data')
 # make soak    simulated clusters through faults of all kinds, for 20 minutes (MINUTES=480): the table of
 #              docs/verification.md
+# make site    the documentation as a site with search, in build/site; fails on a broken link or anchor
 # make wheels  manylinux wheels with the compiled kernel for CPython 3.11 and 3.12, in dist/; wants both, and a C compiler
 # make clean   remove what these made
 #
@@ -30,7 +31,7 @@ unexport PYTHONPATH PYTHONHOME
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: demo test check kernel wheels bench-peers bench-growth bench-spark bench-repair soak clean
+.PHONY: demo test check kernel wheels bench-peers bench-growth bench-spark bench-repair site soak clean
 .DEFAULT_GOAL := test
 .DELETE_ON_ERROR:
 
@@ -69,6 +70,16 @@ bench-spark: $(STAMP)
 
 soak: $(STAMP)
 	$(BIN)/bkbox sim --jobs 2 --minutes $${MINUTES:-20}
+
+# Its packages come with the first run: make test needs none of them.
+site: $(VENV)/installed-site
+	rm -rf build/site
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet -b html -c docs -d build/doctrees . build/site
+	@echo "build/site/index.html"
+
+$(VENV)/installed-site: $(STAMP) requirements-docs.lock
+	$(BIN)/python -m pip install --quiet --require-hashes --requirement requirements-docs.lock
+	@touch $@
 
 wheels: $(STAMP)
 	@$(make_wheels)

@@ -1,20 +1,20 @@
-"""The error tree: whose fault it was, and what to do about it.
+"""The error tree: who is at fault, and what to do about it.
 
 Every error of bkbox is one of the seven kinds below; code raises the leaves, callers may catch a kind.
 
 ===================  ==================================================================================
-kind                 whose fault, and what to do
+kind                 who is at fault, and what to do
 ===================  ==================================================================================
 CallerError          the arguments or the order of calls are wrong; change the call
 PeerError            the other end of a connection broke the protocol; the connection is closed
-DiskError            a disk, or what was found on it; the disk's worker decides, operators are told
-MetadataError        the metadata store, or what was found in it
+DiskError            a disk, or its contents; the disk's worker decides, operators are told
+MetadataError        the metadata store, or its contents
 LedgerError          the outcome of an operation on a ledger over its quorum of bookies
 OperatorError        the host is not in the state that a command or a boot needs; the text says what to run
-BugError             an invariant of bkbox does not hold; report it, nothing it says can be trusted
+BugError             an invariant of bkbox does not hold; report it, no result can be trusted
 ===================  ==================================================================================
 
-``may_have_taken_effect`` is true where a request whose outcome is an error may have been carried out all the same.
+``may_have_taken_effect`` is true if a request that failed with this error may have been carried out all the same.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class BkboxError(Exception):
 
 
 class CallerError(BkboxError):
-    """The caller's fault: bad arguments, or calls in the wrong order."""
+    """The caller is at fault: bad arguments, or calls in the wrong order."""
 
 
 class PeerError(BkboxError):
@@ -35,11 +35,11 @@ class PeerError(BkboxError):
 
 
 class DiskError(BkboxError):
-    """A disk failed, is full, or holds something damaged."""
+    """A disk failed, is full, or holds damaged data."""
 
 
 class MetadataError(BkboxError):
-    """The metadata store failed, or holds something that cannot be read."""
+    """The metadata store failed, or holds data that cannot be decoded."""
 
 
 class LedgerError(BkboxError):
@@ -47,7 +47,7 @@ class LedgerError(BkboxError):
 
 
 class OperatorError(BkboxError):
-    """The host is not in the state that is needed; the message says which command mends it."""
+    """The host is not in the required state; the message names the command that mends it."""
 
 
 class BugError(BkboxError):
@@ -62,15 +62,15 @@ class InvalidIdError(CallerError):
 
 
 class InvalidArgumentError(CallerError):
-    """An argument of a call is of a wrong type or out of range; the message names it. Nothing was done."""
+    """An argument of a call has a wrong type or is out of range; the message names it. Nothing was done."""
 
 
 class QuorumSizeError(CallerError):
-    """Ensemble size, write quorum and ack quorum do not fit: E >= WQ >= AQ >= 1."""
+    """Ensemble size, write quorum and ack quorum do not satisfy E >= WQ >= AQ >= 1."""
 
 
 class ModelTooLargeError(CallerError):
-    """A model to be searched has more different parts than a state has room for: take smaller sizes."""
+    """A model to be searched has more different parts than a state can hold: choose smaller sizes."""
 
 
 class EntryTooLargeError(CallerError):
@@ -78,22 +78,23 @@ class EntryTooLargeError(CallerError):
 
 
 class PayloadTypeError(CallerError, TypeError):
-    """What was to be appended is not bytes."""
+    """The payload of an append is not bytes."""
 
 
 class EntryIdError(CallerError):
-    """An entry with an id of the caller's own that was appended before; or ids are given for some of a ledger's entries
-    and not for others."""
+    """An entry with an id chosen by the caller that was appended before; or ids are given for some of a ledger's
+    entries and not for others.
+    """
 
 
 class WindowFullError(CallerError):
-    """A writer holds as much unacknowledged as it may; wait for room (``drain``) first."""
+    """The writer's window of unacknowledged bytes is full; wait for space (``drain``) first."""
 
 
 class ConfigError(CallerError):
     """The configuration has problems; ``problems`` lists all of them, each with its place.
 
-    A text has one in each line: so they come from another process.
+    A text has one problem in each line, as it comes from another process.
     """
 
     def __init__(self, problems: list[str] | str) -> None:
@@ -102,11 +103,11 @@ class ConfigError(CallerError):
 
 
 class UnknownOptionError(ConfigError, TypeError):
-    """A ``connect`` or a data source was given an option that there is not; among ``problems`` is the nearest one."""
+    """``connect`` or a data source was given an unknown option; ``problems`` names the nearest known one."""
 
 
 class NoSuchJobError(CallerError):
-    """There is no job with this id, or it is too long ago."""
+    """There is no job with this id, or it ended too long ago."""
 
 
 class NoSuchSegmentError(CallerError):
@@ -114,21 +115,23 @@ class NoSuchSegmentError(CallerError):
 
 
 class JobRefusedError(CallerError):
-    """The job cannot be started, or what was asked cannot be done to it; the message says why and what can."""
-
-
-class BadRequestError(CallerError):
-    """A request of the admin API that cannot be understood; the message says what is wrong and where. Nothing was
-    done.
+    """The job cannot be started, or does not accept the action; the message gives the reason and the possible
+    actions.
     """
 
 
+class BadRequestError(CallerError):
+    """A malformed request of the admin API; the message says what is wrong and where. Nothing was done."""
+
+
 class NothingToEndError(CallerError):
-    """Ending the ledger with loss accepted would change nothing, or give up what need not be; the message says why."""
+    """Ending the ledger with loss accepted would change nothing, or give up more than necessary; the message gives
+    the reason.
+    """
 
 
 class NotConnectedError(CallerError, AttributeError):
-    """What ``connect`` gave was used without ``async with``."""
+    """The result of ``connect`` was used without ``async with``."""
 
 
 class HandleClosedError(CallerError):
@@ -136,7 +139,7 @@ class HandleClosedError(CallerError):
 
 
 class WrongLoopError(CallerError):
-    """A client or a handle of it was used outside of the event loop that it belongs to, or when that was closed."""
+    """A client or a handle of it was used outside its event loop, or after that was closed."""
 
 
 class ForkedError(CallerError):
@@ -148,7 +151,7 @@ class SequenceError(CallerError):
 
 
 class CompressionError(CallerError):
-    """A kind of compression whose library is not installed; the message says which."""
+    """The library of a compression is not installed; the message names it."""
 
 
 # ---- peer -------------------------------------------------------------------------------------------
@@ -159,11 +162,13 @@ class FrameError(PeerError):
 
 
 class AuthenticationError(PeerError):
-    """The other end of a connection could not prove who it is, or does not believe this one; the message says why."""
+    """The other end of a connection could not authenticate itself, or rejects this one; the message
+    gives the reason.
+    """
 
 
 class DigestError(PeerError):
-    """An entry whose digest or ids do not agree with what was asked for."""
+    """An entry whose digest or ids do not match the request."""
 
 
 class EncodingError(PeerError):
@@ -171,17 +176,17 @@ class EncodingError(PeerError):
 
 
 class NoSuchRouteError(PeerError):
-    """A bookie does not know what it was asked for over its admin API: it runs another version of bkbox."""
+    """A bookie does not know a request of the admin API: it runs another version of bkbox."""
 
 
 class ConnectionLostError(PeerError):
-    """The connection to a bookie was lost while a request was outstanding."""
+    """The connection to a bookie was lost while a request was in flight."""
 
     may_have_taken_effect = True
 
 
 class RequestTimeoutError(PeerError):
-    """A bookie did not answer in time."""
+    """A bookie did not respond in time."""
 
     may_have_taken_effect = True
 
@@ -190,11 +195,11 @@ class RequestTimeoutError(PeerError):
 
 
 class DiskFullError(DiskError):
-    """No room left on the disk."""
+    """No space left on the disk."""
 
 
 class DiskFailedError(DiskError):
-    """The disk cannot be trusted any more (a failed write or fsync); it takes no writes until the next start."""
+    """The disk cannot be trusted any more (a failed write or fsync); it accepts no writes until the next start."""
 
 
 class DamagedError(DiskError):
@@ -202,7 +207,7 @@ class DamagedError(DiskError):
 
 
 class IndexDamagedError(DamagedError):
-    """The index of a disk is missing or broken: it has to be made anew from the entry log."""
+    """The index of a disk is missing or broken: it has to be rebuilt from the entry log."""
 
 
 class FormatVersionError(DiskError):
@@ -229,7 +234,7 @@ class VersionConflictError(MetadataError):
 
 
 class MetadataUnavailableError(MetadataError):
-    """The metadata store cannot be reached or does not answer in time."""
+    """The metadata store cannot be reached or does not respond in time."""
 
     may_have_taken_effect = True
 
@@ -244,7 +249,7 @@ class LedgerFencedError(LedgerError):
 
 
 class LedgerClosedError(LedgerError):
-    """The ledger is closed; it takes no more entries."""
+    """The ledger is closed; it accepts no more entries."""
 
 
 class NotEnoughBookiesError(LedgerError):
@@ -260,11 +265,11 @@ class UnknownEntryError(LedgerError):
 
 
 class RecoveryAbortedError(LedgerError):
-    """Recovery stopped with nothing closed, because some answers were unknown; it may be tried again."""
+    """Recovery stopped with nothing closed, because some answers were unknown; it may be retried."""
 
 
 class LeftToWriterError(LedgerError):
-    """Re-replication leaves an open ledger to its writer for a while; ``wait_s``: for how long yet."""
+    """Re-replication leaves an open ledger to its writer for a while; ``wait_s``: the remaining seconds."""
 
     def __init__(self, text: str, wait_s: float) -> None:
         super().__init__(text)
@@ -276,17 +281,17 @@ class UnauthorizedError(LedgerError):
 
 
 class WrongDigestTypeError(LedgerError):
-    """The ledger's entries are protected by another kind of digest than the caller says."""
+    """The ledger's entries have another type of digest than the caller expects."""
 
 
 class NotLeaderError(LedgerError):
-    """Somebody else has opened the log as its writer; what was not acknowledged may or may not be in it."""
+    """Another writer has opened the log; records that were not acknowledged may or may not be in it."""
 
     may_have_taken_effect = True
 
 
 class LogTruncatedError(LedgerError):
-    """The position lies before what is left of the log."""
+    """The position lies before the first record left of the log."""
 
 
 class LogLedgerLostError(LedgerError):
@@ -301,7 +306,7 @@ class LogLedgerLostError(LedgerError):
 
 
 class LedgerNotMovedError(LedgerError):
-    """A ledger cannot be moved from one disk of its bookie to another now; it is where it was."""
+    """A ledger cannot be moved from one disk of its bookie to another now; it stays where it was."""
 
 
 class NotDurableError(LedgerError):
@@ -326,32 +331,33 @@ class BookieRunningError(OperatorError):
 
 
 class BookieNotRunningError(OperatorError):
-    """The command needs the bookie running, and nothing answers on its admin socket."""
+    """The command needs the bookie running, and no process responds on its admin socket."""
 
 
 class BootError(OperatorError):
-    """The bookie cannot start; the message says why and what to do."""
+    """The bookie cannot start; the message gives the reason and the remedy."""
 
 
 class DemoFailedError(OperatorError):
-    """A step of the demo did not come to what it has to show."""
+    """A step of the demo did not have the expected result."""
 
 
 class HostError(OperatorError):
-    """What a command needs of this host is not there, or not allowed to who runs it."""
+    """A requirement of a command is missing on this host, or not allowed to its user."""
 
 
 class BenchError(OperatorError):
-    """A benchmark could not be run to its end; what it had measured until then says nothing."""
+    """A benchmark could not be completed; its partial measurements are meaningless."""
 
 
 class DiskChangeError(OperatorError):
-    """A disk cannot be added, drained, replaced or removed like this; the message says why and what to do. Nothing was
-    changed."""
+    """A disk cannot be added, drained, replaced or removed like this; the message gives the reason and the remedy.
+    Nothing was changed.
+    """
 
 
 class AccessDeniedError(OperatorError):
-    """The admin API does not do this for whoever asks; the message says what would be needed."""
+    """The admin API does not allow this to the caller; the message says what would be needed."""
 
 
 class JobCancelledError(OperatorError):
@@ -359,4 +365,4 @@ class JobCancelledError(OperatorError):
 
 
 class ChaosError(OperatorError):
-    """A chaos run could not be carried out; nothing follows from that for what it ran."""
+    """A chaos run could not be carried out; that proves nothing about the bookies under test."""

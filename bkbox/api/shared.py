@@ -1,4 +1,4 @@
-"""What the routes of a bookie's admin API share (table.py)."""
+"""The context that the routes of a bookie's admin API share (table.py)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Api:
-    """Of one bookie."""
+    """The routes' view of one bookie."""
 
     def __init__(self, bookie: Supervisor, store: MetadataStore, files: Files) -> None:
         self.bookie = bookie
@@ -31,14 +31,14 @@ class Api:
         self.events = Events(self._look)
 
     async def status(self) -> Status:
-        """The status document as it is now."""
+        """The current status document."""
         await self._gathered.gather()
         return status_of(self.bookie, self._gathered)
 
     def topology(self) -> Topology:
-        """What the configuration says of racks. Raises ConfigError."""
+        """The racks of the configuration. Raises ConfigError."""
         if self._topology is None:
-            # Only who asks for the others needs them.
+            # Loaded here: only routes about other bookies need it.
             from bkbox.client.options import ClientOptions
             from bkbox.client.placement.topology import topology_of
 

@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 def routes_of(
     bookie: Supervisor, store: MetadataStore, files: Files, stack: AsyncExitStack
 ) -> tuple[Route, ...]:
-    """The table of this bookie; what it opens is closed with ``stack``."""
+    """The table of this bookie; the resources that it opens are closed with ``stack``."""
     api = Api(bookie, store, files)
     stack.push_async_callback(api.close)
     return routes(api, bookie)
 
 
 def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
-    """The table; nothing is asked of ``api`` or ``bookie`` before a request comes."""
+    """The table; ``api`` and ``bookie`` are not used before a request comes."""
     return (
         *bookie_routes.routes(api, lambda: routes(api, bookie)),
         *jobs.routes(lambda: bookie.jobs),

@@ -1,1 +1,1 @@
-"""The whole cluster at once: audit, repair by a plan, export and import, reports, on one host or on Spark."""
+"""Audit of a whole cluster: inspection, repair by a plan, export and import, reports; on one host or on Spark."""

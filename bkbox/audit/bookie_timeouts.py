@@ -1,7 +1,8 @@
-"""How long a bookie that does not answer is waited for: an audit of many ledgers must not wait for it at each of them.
+"""Circuit breaker per bookie: an audit of many ledgers must not wait for an unresponsive bookie at each of them.
 
-One request after the other goes unanswered, and after a few the bookie is *mute*: for a while nobody asks it, and all
-that it may have is unknown. Then it is tried again. Anything that it says, even a refusal, ends that.
+After ``MUTE_AFTER`` requests in a row without a response the bookie is *mute*: for ``ASKED_AGAIN_S`` seconds no request
+is sent to it, and every copy that it may have is unknown. Then one request is tried. Any response, even a refusal,
+closes the circuit again.
 """
 
 from __future__ import annotations
@@ -11,13 +12,13 @@ from collections.abc import Callable
 from bkbox.base.ids import BookieId
 
 MUTE_AFTER = 3
-"""Requests without an answer, one after the other."""
+"""Consecutive requests without a response after which a bookie is mute."""
 
 ASKED_AGAIN_S = 60.0
 
 
 class BookieTimeouts:
-    """With all bookies of a cluster, for one process."""
+    """The circuit breakers of all bookies of a cluster, for one process."""
 
     def __init__(self, monotonic_s: Callable[[], float]) -> None:
         self._now_s = monotonic_s
@@ -25,7 +26,7 @@ class BookieTimeouts:
         self._unresponsive: dict[BookieId, tuple[float, str]] = {}
 
     def why_mute(self, bookie: BookieId) -> str:
-        """What it is not asked for, empty where it is to be asked."""
+        """The reason why no request is sent to the bookie; empty if requests are sent."""
         until_s, why = self._unresponsive.get(bookie, (0.0, ""))
         if why and self._now_s() >= until_s:
             del self._unresponsive[bookie]
@@ -34,13 +35,13 @@ class BookieTimeouts:
         return why
 
     def answered(self, bookie: BookieId) -> None:
-        """It said something."""
+        """Records a response of the bookie."""
         if self._unanswered.get(bookie):
             self._unanswered[bookie] = 0
             self._unresponsive.pop(bookie, None)
 
     def unanswered(self, bookie: BookieId, why: str) -> None:
-        """It did not."""
+        """Records a request without a response; ``why`` names the failure."""
         count = self._unanswered.get(bookie, 0) + 1
         self._unanswered[bookie] = count
         if count >= MUTE_AFTER:

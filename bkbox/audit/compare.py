@@ -1,9 +1,9 @@
-"""Compares the copies of the entries of one ledger, window by window, and finds which of different ones is right.
+"""Compares the copies of the entries of one ledger, window by window, and decides which of differing copies is right.
 
-The length field of an entry is the payload bytes of the ledger up to and including it. So what lies before an entry and
-what lies after it say together how long the ledger was there: a copy whose own size or length does not fit between its
-neighbours is wrong (bkbox/protocol/copy_agreement.py). The last entry of a window therefore waits for the first of the
-next where its copies differ.
+An entry's length field is the number of payload bytes of the ledger up to and including that entry. The entries before
+and after a position therefore determine the ledger's length there: a copy whose own size or length does not fit between
+its neighbours is wrong (bkbox/protocol/copy_agreement.py). If copies of a window's last entry differ, that entry is
+decided only when the first entry of the next window is there.
 """
 
 from __future__ import annotations
@@ -21,17 +21,19 @@ Copies = dict[BookieId, VerifiedEntry]
 
 
 class CopyComparer:
-    """Of one ledger. ``found``: entries whose copies differ, ascending; complete after ``finish``."""
+    """Compares the copies of one ledger. ``found``: entries with differing copies, ascending; complete after
+    ``finish``."""
 
     def __init__(self, metadata: LedgerMetadata) -> None:
         self.found: list[Disagreement] = []
         self._metadata = metadata
         self._ends: dict[int, int] = {-1: 0}
-        """The ledger's length after the last entry that was looked at, where it is known."""
+        """Ledger length after an entry, by the entry's id, where it is known. Only the ends that are still needed are
+        kept."""
         self._waiting: tuple[int, Copies] | None = None
 
     def add(self, good: Mapping[BookieId, Sequence[VerifiedEntry]]) -> None:
-        """The copies of the next window with a good digest, each list ascending."""
+        """Adds the next window: each bookie's copies with a good digest, ascending."""
         lists = list(good.values())
         if self._waiting is None and all(each == lists[0] for each in lists[1:]):
             if lists and lists[0]:
@@ -53,7 +55,7 @@ class CopyComparer:
                 self._compare(number, copies, by_entry.get(number + 1, {}))
 
     def finish(self) -> list[Disagreement]:
-        """After the last window."""
+        """Decides what is pending after the last window and returns all disagreements."""
         if self._waiting is not None:
             self._compare(*self._waiting, {})
             self._waiting = None
@@ -82,7 +84,7 @@ class CopyComparer:
 
 
 def copy_of(entry: VerifiedEntry) -> Copy:
-    """What it has to agree in with the other copies."""
+    """The fields of an entry that its copies must agree in."""
     return Copy(hashlib.sha256(entry.payload).hexdigest(), entry.length)
 
 

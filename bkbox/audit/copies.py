@@ -1,8 +1,8 @@
 """Reads single copies: entries of one ledger from one bookie, each with its digest checked.
 
-Runs of entries come in batches where every bookie holds every entry, and where the bookie knows batch reads; what a
-batch does not bring is read alone, so that each copy has an answer of its own. What nobody answered is asked for
-again, and is unknown if that does not help.
+Batch reads are used where every bookie holds every entry and the bookie supports them. Entries that a batch does not
+return are read one by one, so that each copy has a result of its own. A read without a response is retried; if the
+retry fails too, the copy is unknown.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _PAUSE_S = 0.1
 
 @dataclass(slots=True)
 class Read:
-    """What came of reading some entries from one bookie. ``good``: ascending; ``size``: bytes of these as they came;
-    ``withheld``: entries that it did not give because it is in limbo."""
+    """The result of reading some entries from one bookie. ``good``: ascending; ``size``: their bytes on the wire;
+    ``withheld``: entries that the bookie does not return because the ledger is in limbo there."""
 
     good: list[VerifiedEntry] = field(default_factory=list)
     faults: dict[tuple[Fault, str], list[int]] = field(default_factory=dict)
@@ -40,7 +40,7 @@ class Read:
 
     @property
     def in_limbo(self) -> bool:
-        """Whether it said so."""
+        """True if the bookie reported the ledger as in limbo."""
         return bool(self.withheld)
 
     def fault(self, entry: int, fault: Fault, why: str) -> None:
@@ -51,7 +51,8 @@ class Read:
 
 
 class CopyReader:
-    """Of one ledger. ``without_batches``: the bookies that are known not to know batch reads; shared, and added to."""
+    """Reads the copies of one ledger. ``without_batches``: bookies known not to support batch reads; shared, and added
+    to."""
 
     def __init__(
         self,
@@ -70,7 +71,7 @@ class CopyReader:
         self._uniform = uniform
 
     async def read(self, bookie: BookieId, parts: Iterable[range]) -> Read:
-        """These entries, ascending. Raises nothing."""
+        """Reads these entries, ascending, from the bookie. Raises nothing."""
         found = Read()
         singles: list[int] = []
         for part in parts:
@@ -90,7 +91,7 @@ class CopyReader:
                 found.good += batch
                 entries = entries[len(batch) :]
                 continue
-            # What is in the way is one entry, where the bookie knows batches; else all are read alone.
+            # If the bookie supports batches, one entry stopped this one; otherwise all entries are read one by one.
             count = SINGLES_AT_ONCE if bookie in self._without_batches else 1
             await self._read_singles(bookie, entries[:count], found)
             entries = entries[count:]
@@ -100,7 +101,7 @@ class CopyReader:
             bookie, self._ledger, entries.start, len(entries), BATCH_BYTES
         )
         if reply.answer in (NoAnswer.TIMEOUT, NoAnswer.CONNECTION_LOST, Code.EBADVERSION):
-            self._without_batches.add(bookie)  # as of those that do not know batch reads
+            self._without_batches.add(bookie)  # as bookies without batch reads respond
         if not isinstance(reply.response, bytes):
             return []
         self._patience.answered(bookie)
@@ -138,7 +139,7 @@ class CopyReader:
         return [replies.get(entry, mute) for entry in entries]
 
     def _take(self, entry: int, reply: Reply, found: Read) -> None:
-        if reply.entry is not None:  # also where a bookie in limbo sends what it has
+        if reply.entry is not None:  # a bookie in limbo, too, sends what it has
             found.size += len(reply.entry)
             try:
                 found.good.append(self._digests.verify(reply.entry, entry))
@@ -157,10 +158,10 @@ class CopyReader:
 
 
 def why_of(answer: Answer) -> str:
-    """For the tables."""
+    """The answer as text for the tables."""
     return f"answered {answer.name}" if isinstance(answer, Code) else answer.value
 
 
 def _may_change(answer: Answer) -> bool:
-    """Whether it makes sense to ask once more: nothing was said, or 'not now', or what could be a passing fault."""
+    """True if a retry may give another result: no response, 'not now', or a fault that may be transient."""
     return isinstance(answer, NoAnswer) or answer in (Code.ETOOMANYREQUESTS, Code.EIO)

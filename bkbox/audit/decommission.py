@@ -1,5 +1,6 @@
-"""Taking a bookie out of the cluster with the help of many: the copies of a decommission, made by every task of an
-engine. What is refused beforehand, and the look at all ledgers at the end, is said by bkbox/repair/decommission.py.
+"""Decommission of a bookie in parallel: every task of an engine copies some of its ledgers.
+
+The checks beforehand and the final scan of all ledgers are in bkbox/repair/decommission.py.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ _GRACE_S = 30.0
 
 @dataclass(frozen=True)
 class DepartureJob:
-    """``rate``: bytes a second between bookies for one chunk, 0 for no bound."""
+    """Copies the ledgers of one chunk. ``rate``: bytes a second between bookies for one chunk, 0 for no rate limit."""
 
     uri: str
     bookie: BookieId
@@ -42,7 +43,7 @@ class DepartureJob:
     client: Mapping[str, Any] = field(default_factory=dict)
 
     async def run(self, chunk: Chunk) -> list[Outcome]:
-        """One for each ledger that named the bookie. Raises MetadataUnavailableError."""
+        """One outcome for each ledger that named the bookie. Raises MetadataUnavailableError."""
         rng = random.Random()  # noqa: S311 placement and jitter
         pacer = RateLimits(0, self.rate, METADATA_CALLS_PER_SECOND)
         gate = asyncio.Lock()
@@ -90,7 +91,7 @@ class DepartureJob:
                         await asyncio.sleep(error.wait_s)
                 await tree.finish(task)
             finally:
-                with suppress(MetadataError):  # the lock ends with the session then
+                with suppress(MetadataError):  # the lock ends with the session in that case
                     await tree.release(task)
         except MetadataError as error:
             if error.may_have_taken_effect:

@@ -1,8 +1,8 @@
-"""What carries the pieces of a pipeline out: this process, some of its children, or Spark.
+"""Engines that execute a pipeline: this process, child processes, or Spark.
 
-A pipeline is a ``Job``, which is told a chunk and gives a result, and a list of chunks. Both travel to where the work
-is done, so they are pickled; a job connects by itself. Results come back in the order of the chunks, whatever engine it
-is: so all engines come to the same tables. A chunk may be done twice where an executor was lost in between.
+A pipeline is a ``Job``, which turns a chunk into a result, and a list of chunks. Jobs and chunks are sent to where they
+are executed, so both are pickled; a job opens its own connections. Results come back in the order of the chunks with
+every engine, so all engines produce the same tables. A chunk may be executed twice if an executor was lost.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Job(Protocol[C_contra, R_co]):
-    """What is done with each chunk, in an event loop of its own. Raises BkboxError."""
+    """Processes one chunk, in an event loop of its own. Raises BkboxError."""
 
     async def run(self, chunk: C_contra) -> R_co:
         """The result of one chunk."""
 
 
 class Engine(Protocol):
-    """See above. ``name``: as in ``--engine``."""
+    """Executes a job over chunks (see the module). ``name``: as in ``--engine``."""
 
     name: str
 
@@ -39,9 +39,9 @@ class Engine(Protocol):
 
 
 def run_chunk(job: Job[C, R], chunk: C) -> R:
-    """One chunk, here and now."""
+    """Executes one chunk in this process."""
     usual = gc.get_threshold()
-    # Hundreds of thousands of entries come and go, and none is part of a cycle.
+    # Hundreds of thousands of entries are allocated and freed, and none is part of a reference cycle.
     gc.set_threshold(*GC_THRESHOLDS)
     try:
         return asyncio.run(job.run(chunk))
@@ -50,7 +50,8 @@ def run_chunk(job: Job[C, R], chunk: C) -> R:
 
 
 class LocalEngine:
-    """``processes``: so many children, or 1 for none: everything in this process."""
+    """Executes chunks on this host. ``processes``: the number of child processes; 1 executes everything in this
+    process."""
 
     name = "local"
 

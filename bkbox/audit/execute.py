@@ -1,18 +1,20 @@
-"""Carries out a plan of repair, ledger by ledger, with the code of autorecovery
+"""Executes a plan of repair, ledger by ledger, with the code of autorecovery
 (bkbox/repair/replication/ledger_replicator.py).
 
-That code asks what each bookie has and copies what is missing until nothing is. Here the answer for the bookies of the
-plan comes from reading the planned entries again (``PlannedHoldings``): what is there and right by now needs nothing,
-what is not is copied from a copy that passes the digest, and counts as done only when it is read back. Bookies that are
-gone are replaced in the metadata by compare-and-set, after their copies are made. Each ledger is taken in the cluster's
-tree of under-replicated ledgers first, so that no other worker is at it, and is left there where this is interrupted.
+That code asks each bookie what it has and copies what is missing until nothing is. Here ``PlannedHoldings`` answers for
+the bookies of the plan by reading the planned entries again. An entry that is present and right needs nothing. Any
+other entry is copied from a copy that passes the digest, and counts as done only when it is read back. Bookies that are
+gone are replaced in the metadata by compare-and-set, after the copies are made. Each ledger is first locked in the
+cluster's tree of under-replicated ledgers, so that no other worker repairs it; its mark stays there if the repair is
+interrupted.
 
-A copy that a bookie has taken and does not show is neither right nor wrong: the ledger ends as *not shown yet*. Java's
-SortedLedgerStorage reads its index first, and the table in memory, where new entries are, only for what the index does
-not know; and of two copies in that table it keeps the first. Only a flush ends that, which comes when 64 MiB are in
-the table or the bookie is stopped: nothing that can be waited for. Java's DbLedgerStorage shows a new copy, and may
-show the old one again, as it reads ahead in its log. What always ends is to give the place to another bookie
-(``Action.MOVE``). Source: SortedLedgerStorage.java, EntryMemTable.java, SingleDirectoryDbLedgerStorage.java.
+A copy that a bookie has accepted but does not return on reads is neither right nor wrong: the ledger ends as *not shown
+yet*. Java's SortedLedgerStorage reads its index first and consults its memtable, where new entries are, only for
+entries that the index does not have; of two copies in the memtable it keeps the first. Only a flush ends that. It comes
+when the memtable holds 64 MiB or the bookie is stopped, so waiting for it is no option. Java's DbLedgerStorage returns
+a new copy, but may return the old one again, as it reads ahead in its log. The way out that always works is to move the
+copies to another bookie (``Action.MOVE``). Source: SortedLedgerStorage.java, EntryMemTable.java,
+SingleDirectoryDbLedgerStorage.java.
 """
 
 from __future__ import annotations
@@ -58,8 +60,8 @@ _GRACE_S = 30.0
 
 
 class Outcome(NamedTuple):
-    """Of one ledger. ``done``: it has what the plan wanted; else ``why`` not. ``unshown``: copies that a bookie has
-    taken and does not show yet; where there are some, nothing else is wrong."""
+    """The outcome of one ledger. ``done``: it has what the plan wanted; otherwise ``why`` not. ``unshown``: copies that
+    a bookie has accepted and does not return yet; if there are some, nothing else is wrong."""
 
     ledger_id: int
     done: bool
@@ -70,8 +72,8 @@ class Outcome(NamedTuple):
 
 
 class PlannedHoldings(EntryInventory):
-    """What the bookies have, as far as the steps of one ledger ask; for other members as autorecovery asks. Who is gone
-    counts as gone only where the plan replaces it."""
+    """Inventory of the bookies for the steps of one ledger; other members are asked as autorecovery asks them. A bookie
+    that is gone counts as gone only if the plan replaces it."""
 
     def __init__(self, pool: BookiePool, steps: Sequence[Step]) -> None:
         super().__init__(pool)
@@ -79,7 +81,7 @@ class PlannedHoldings(EntryInventory):
         self._steps = steps
         self._given: dict[BookieId, set[int]] = {}
         self.unshown: dict[BookieId, int] = {}
-        """Copies that a bookie has taken and did not show when it was asked last."""
+        """Copies, by bookie, that it has accepted and did not return when it was asked last."""
 
     def given(self, bookie: BookieId, entries: Iterable[range]) -> None:
         self._given.setdefault(bookie, set()).update(*entries)
@@ -100,8 +102,8 @@ class PlannedHoldings(EntryInventory):
     async def _planned(
         self, metadata: LedgerMetadata, bookie: BookieId, steps: Sequence[Step]
     ) -> Said:
-        """All that it has to hold but those of the planned entries that are not there, or not right. What it was given
-        it has, whatever it shows."""
+        """Everything that the bookie has to hold, except planned entries that are absent or wrong there. Copies given
+        to it during this run count as present even if it does not return them."""
         if metadata.digest_type is None or metadata.password is None:
             return Answer.SILENT
         digests = DigestManager(metadata.ledger_id, metadata.digest_type, metadata.password)
@@ -140,7 +142,7 @@ def _by_bookie(steps: Iterable[Step]) -> dict[BookieId, list[Step]]:
 
 
 def chunks_of(steps: Iterable[Step]) -> list[list[Step]]:
-    """What a command can carry out, some ledgers together, the steps of a ledger in one chunk."""
+    """The steps that a command can execute, some ledgers to a chunk; all steps of a ledger are in one chunk."""
     able = sorted(
         (step for step in steps if step.action not in BY_PERSONS), key=lambda step: step.ledger_id
     )
@@ -153,7 +155,8 @@ def chunks_of(steps: Iterable[Step]) -> list[list[Step]]:
 
 @dataclass(frozen=True)
 class RepairJob:
-    """``rate``: bytes a second between bookies for one chunk, 0 for no bound; ``client``: fields of ClientOptions."""
+    """Executes the steps of a chunk. ``rate``: bytes a second between bookies for one chunk, 0 for no rate limit;
+    ``client``: fields of ClientOptions."""
 
     uri: str
     rate: int = 0
@@ -192,7 +195,7 @@ class RepairJob:
         holdings: PlannedHoldings,
         work: JobRun,
     ) -> str:
-        """Why it is not done; empty if it is, as far as bookies show it."""
+        """The reason why the ledger is not done; empty if it is, as far as bookies return what was written."""
         ledger = LedgerId(steps[0].ledger_id)
         bookies = sorted({step.bookie for step in steps})
         moved = _bookies(steps, Action.MOVE)
@@ -203,7 +206,7 @@ class RepairJob:
                 return "only what is closed is moved: it would be taken from its writer"
             task = await tree.claim(ledger, bookies, wall_ms(), host_name())
         except NoSuchLedgerError:
-            return ""  # it was deleted: nobody wants its copies
+            return ""  # it was deleted: its copies are not needed
         if task is None:
             return "another worker is at it: run the plan again later"
         replicator = LedgerReplicator(
@@ -219,7 +222,7 @@ class RepairJob:
         except BkboxError as error:
             return str(error)
         finally:
-            with suppress(MetadataError):  # the lock ends with the session then
+            with suppress(MetadataError):  # the lock ends with the session in that case
                 await tree.release(task)
         return ""
 

@@ -1,11 +1,11 @@
-"""Closed ledgers as Parquet files, with their metadata, so that they can be made again (imports.py).
+"""Exports closed ledgers as Parquet files, with their metadata, so that they can be recreated (imports.py).
 
-A folder has *parts*, each some ledgers: ``entries/NAME.parquet`` with the entries and ``ledgers/NAME.parquet`` with a
-row for each ledger. The second is written last, and a part without it counts for nothing. What is in the folder
-already is left out, so exporting again into it adds what was closed since: a closed ledger does not change.
+A folder has *parts* of some ledgers each: ``entries/NAME.parquet`` with the entries and ``ledgers/NAME.parquet`` with a
+row for each ledger. The second is written last; a part without it does not count. Ledgers that the folder already has
+are skipped, so another export into it adds what was closed since: a closed ledger does not change.
 
-Every entry's digest is checked when it is read; a ledger is there only if it has as many entries, and bytes, as its
-metadata say. With Spark the folder has to be one that all executors share.
+Every entry's digest is checked when it is read. A ledger is exported only if it has as many entries, and bytes, as its
+metadata say. With Spark the folder must be shared by all executors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 ROW_GROUP_BYTES = 8 << 20
 
 _FOR_OWNERS = 0o600
-"""The metadata have the ledgers' passwords."""
+"""The metadata contain the ledgers' passwords, so files are readable by their owner alone."""
 
 ENTRIES = pa.schema(
     [
@@ -53,18 +53,18 @@ LEDGERS = pa.schema(
         pa.field("metadata", pa.binary(), nullable=False),
     ]
 )
-"""``sha256``: of all payloads, each behind its size (8 bytes, big-endian); ``metadata``: as in ZooKeeper."""
+"""``sha256``: over all payloads, each preceded by its size (8 bytes, big-endian); ``metadata``: as in ZooKeeper."""
 
 
 class Part(NamedTuple):
-    """A piece of work: a name, and ids that are to be looked at."""
+    """A unit of work: a name, and the ledger ids to examine."""
 
     name: str
     ledgers: tuple[range, ...]
 
 
 class Exported(NamedTuple):
-    """What came of one ledger; ``why`` it is left out, empty if it is not."""
+    """The result of one ledger; ``why`` it is skipped, empty if it is exported."""
 
     ledger_id: int
     entries: int
@@ -73,22 +73,22 @@ class Exported(NamedTuple):
 
 
 def entries_file(folder: Path, name: str) -> Path:
-    """Of a part."""
+    """The file with the entries of a part."""
     return folder / "entries" / f"{name}.parquet"
 
 
 def ledgers_file(folder: Path, name: str) -> Path:
-    """Of a part."""
+    """The file with the rows of a part's ledgers."""
     return folder / "ledgers" / f"{name}.parquet"
 
 
 def parts_in(folder: Path) -> list[str]:
-    """The names of the parts that are whole, ascending."""
+    """The names of the complete parts, ascending."""
     return sorted(path.stem for path in folder.glob("ledgers/*.parquet"))
 
 
 def ledgers_in(folder: Path) -> frozenset[int]:
-    """The ledgers that the folder has."""
+    """The ledgers that the folder has in complete parts."""
     found: set[int] = set()
     for name in parts_in(folder):
         table = pq.read_table(ledgers_file(folder, name), columns=["ledger_id"])
@@ -97,7 +97,7 @@ def ledgers_in(folder: Path) -> frozenset[int]:
 
 
 class ContentHash:
-    """The sum over the payloads of a ledger, in order."""
+    """SHA-256 over the payloads of a ledger, in order of entries."""
 
     def __init__(self) -> None:
         self._sum = hashlib.sha256()
@@ -113,7 +113,8 @@ class ContentHash:
 
 @dataclass(frozen=True)
 class ExportJob:
-    """``select``: a condition on the metadata (selection.py), or None; ``client``: fields of ClientOptions."""
+    """Exports one part. ``select``: a condition on the metadata (selection.py), or None; ``client``: fields of
+    ClientOptions."""
 
     uri: str
     folder: Path
@@ -121,7 +122,7 @@ class ExportJob:
     client: Mapping[str, Any] = field(default_factory=dict)
 
     async def run(self, part: Part) -> list[Exported]:
-        """An entry for each ledger that is closed and selected. Raises MetadataUnavailableError."""
+        """One result for each ledger that is closed and selected. Raises MetadataUnavailableError."""
         condition = parse_select(self.select) if self.select else lambda _metadata: True
         rng = random.Random()  # noqa: S311 jitter
         outcomes: list[Exported] = []
@@ -151,7 +152,8 @@ class ExportJob:
     async def _ledger(
         self, client: Client, metadata: LedgerMetadata, writer: pq.ParquetWriter
     ) -> tuple[int, int, int, str, bytes]:
-        """Its row. Raises as LedgerReader.read, LedgerError for one that has not what its metadata say."""
+        """Writes the ledger's entries and returns its row. Raises as LedgerReader.read does, and LedgerError for a
+        ledger that has not what its metadata say."""
         reader = await client.open_ledger(metadata.ledger_id, None, recovery=False)
         total = ContentHash()
         count = size = 0
@@ -180,7 +182,7 @@ class ExportJob:
     def _finish(
         self, name: str, unfinished: Path, rows: list[tuple[int, int, int, str, bytes]]
     ) -> None:
-        """Files get their names once they are whole, the entries first."""
+        """Gives the files their final names once they are complete, the entries first."""
         if not rows:
             unfinished.unlink()
             return
@@ -202,7 +204,7 @@ def _batch(entries: list[Any]) -> pa.RecordBatch:
 
 
 def parts_of(runs: Iterable[range], there: frozenset[int], run: str, size: int) -> list[Part]:
-    """The ids that are not there already, so many to a part."""
+    """Splits the ids that are not yet in the folder into parts of ``size``."""
     from bkbox.audit.judgement import ranges_of
 
     left = [ledger for some in runs for ledger in some if ledger not in there]

@@ -1,4 +1,4 @@
-"""What is installed only with an extra: looked for before it is needed, so that its absence is said in words."""
+"""Modules that only an extra installs: checked before they are needed, so that the error names the extra."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bkbox.errors import OperatorError
 
 
 def need(*modules: str, extra: str, what: str) -> None:
-    """Raises OperatorError where one of these is not installed."""
+    """Raises OperatorError if one of these modules is not installed."""
     absent = [name for name in modules if find_spec(name) is None]
     if absent:
         raise OperatorError(
@@ -17,5 +17,5 @@ def need(*modules: str, extra: str, what: str) -> None:
 
 
 def need_arrow(what: str) -> None:
-    """Raises OperatorError where pyarrow is not installed."""
+    """Raises OperatorError if pyarrow is not installed."""
     need("pyarrow", extra="parquet", what=what)

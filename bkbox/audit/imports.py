@@ -1,11 +1,11 @@
-"""Makes ledgers again out of what was exported (export.py), under their ids or under new ones.
+"""Recreates exported ledgers (export.py), under their own ids or under new ones.
 
-A ledger is written entry by entry with the sizes, the digest type, the password and the custom metadata of the one
-that was exported, and closed. While it is written its custom metadata have a mark, which goes last: one that was
-interrupted is deleted and made anew, one that is finished is found finished. Under new ids a table says which became
-which, and a ledger that it names is not made again.
+A ledger is written entry by entry with the sizes, digest type, password and custom metadata of the exported ledger, and
+closed. While it is written its custom metadata carry a mark, which is removed last: an interrupted ledger is deleted
+and created again, a finished one is recognised as finished. Under new ids a table maps old ids to new ones; a ledger in
+the table is not created again.
 
-What was exported is checked against its sum while it is written; a ledger whose sum is wrong is not left behind.
+The exported payloads are checked against their sum while they are written. A ledger whose sum is wrong is deleted.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ from bkbox.wire.metadata import ledger_metadata
 from bkbox.wire.metadata.ledger import DigestType, LedgerMetadata, LedgerState
 
 MARK = "bkbox.import"
-"""Custom metadata of a ledger that is being made; its value is the id that was exported."""
+"""Custom metadata key of a ledger that is being created; its value is the exported ledger's id."""
 
 
 class Imported(NamedTuple):
-    """What came of one ledger: ``new_id`` is the one that it has here; ``why`` there is none, empty if there is."""
+    """The result of one ledger: ``new_id`` is its id in this cluster; ``why`` there is none, empty if there is one."""
 
     ledger_id: int
     new_id: int
@@ -63,8 +63,8 @@ class _Row(NamedTuple):
 
 @dataclass(frozen=True)
 class ImportJob:
-    """``new_ids``: draw ids, and note them in files of ``map_folder``, one for each part; ``client``: fields of
-    ClientOptions."""
+    """Imports one part. ``new_ids``: draw new ids, and record them in files of ``map_folder``, one for each part;
+    ``client``: fields of ClientOptions."""
 
     uri: str
     folder: Path
@@ -73,7 +73,7 @@ class ImportJob:
     client: Mapping[str, Any] = field(default_factory=dict)
 
     async def run(self, part: str) -> list[Imported]:
-        """An entry for each ledger of the part. Raises MetadataUnavailableError."""
+        """One result for each ledger of the part. Raises MetadataUnavailableError."""
         rng = random.Random()  # noqa: S311 placement and jitter
         table = pq.read_table(ledgers_file(self.folder, part))
         rows = [_Row(*row.values()) for row in table.to_pylist()]
@@ -121,8 +121,8 @@ class ImportJob:
             await client.delete_ledger(writer.ledger_id)
             raise
         if self.new_ids:
-            # Before the mark goes: who is interrupted here makes the ledger once more, and the mark shows which one to
-            # delete.
+            # Before the mark is removed: an import interrupted here creates the ledger once more, and the mark shows
+            # which one to delete.
             append_map(self._map_file(part), row.ledger_id, writer.ledger_id)
         await _unmark(store, writer.ledger_id, exported)
         return writer.ledger_id
@@ -135,7 +135,7 @@ class ImportJob:
 async def _is_there(
     store: MetadataStore, client: Client, row: _Row, exported: LedgerMetadata
 ) -> bool:
-    """Whether the ledger is made already. Raises LedgerExistsError where the id is another ledger's."""
+    """True if the ledger is imported already. Raises LedgerExistsError if the id belongs to another ledger."""
     try:
         found = (await store.read_ledger(LedgerId(row.ledger_id), latest=True)).value
     except NoSuchLedgerError:
@@ -185,13 +185,13 @@ async def _unmark(store: MetadataStore, ledger: LedgerId, exported: LedgerMetada
 
 
 class _Entries:
-    """The entries of a part, whose ledgers are asked for in the order in which they lie in the file."""
+    """The entries of a part. Ledgers must be requested in the order in which they lie in the file."""
 
     def __init__(self, path: Path) -> None:
         self._file = pq.ParquetFile(path)
 
     async def of(self, ledger: int) -> AsyncIterator[list[bytes]]:
-        """The payloads of a ledger, in order."""
+        """The payloads of a ledger, in order of entries."""
         for group in self._groups(ledger):
             table = self._file.read_row_group(group, columns=["ledger_id", "entry_id", "value"])
             ids = table.column("ledger_id").to_pylist()
@@ -201,7 +201,7 @@ class _Entries:
                 yield wanted
 
     def _groups(self, ledger: int) -> Iterator[int]:
-        """The row groups that may have entries of it, by the statistics of the file."""
+        """The row groups that may have entries of the ledger, by the statistics of the file."""
         for number in range(self._file.metadata.num_row_groups):
             found = self._file.metadata.row_group(number).column(0).statistics
             if found is None or not found.has_min_max or found.min <= ledger <= found.max:
@@ -209,7 +209,7 @@ class _Entries:
 
 
 def read_map(path: Path) -> dict[int, int]:
-    """Which ledger became which; nothing where there is no such file."""
+    """The map of old ledger ids to new ones; empty if there is no such file."""
     if not path.exists():
         return {}
     with path.open(newline="") as file:
@@ -217,7 +217,7 @@ def read_map(path: Path) -> dict[int, int]:
 
 
 def append_map(path: Path, old: int, new: int) -> None:
-    """Durably."""
+    """Appends a pair to the map and fsyncs the file."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a", newline="") as file:
         csv.writer(file).writerow([old, new])

@@ -1,9 +1,9 @@
-"""Looks at one ledger of a cluster: asks every bookie that its metadata name what it has, and reads what is to be read.
+"""Inspects one ledger: asks every bookie that its metadata name for its list of entries, and reads where necessary.
 
-A bookie is asked for its list of entries. One that gives none (Java's DbLedgerStorage does not even answer) is read
-instead, every entry that it has to hold, in batches. With ``read_all`` every copy of every entry is read. Whatever is
-read has its digest checked, and copies of the same entry are compared. Of a ledger that is not closed the bookies of
-its last ensemble are asked, too, whether they know what they have: too many that do not keep it from being recovered.
+A bookie that returns no list (Java's DbLedgerStorage does not even respond) is read instead: every entry that it has to
+hold, in batches. With ``read_all`` every copy of every entry is read. The digest of every copy read is checked, and
+copies of the same entry are compared. For a ledger that is not closed, the bookies of its last ensemble are also asked
+if the ledger is in limbo there: too many such bookies prevent its recovery.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 WINDOW_ENTRIES = 1_024
 WINDOW_BYTES = 2 << 20
-"""What is read of one ledger from each bookie before the copies are compared, about."""
+"""Approximate bytes of one ledger read from each bookie before the copies are compared."""
 
 _NOT_LISTED = "not in its list of entries"
 _LIST_TRIES = 2
@@ -38,7 +38,7 @@ _LIST_TRIES = 2
 
 @dataclass(slots=True)
 class InspectionResult:
-    """At one ledger. ``copies`` were read, ``size`` bytes."""
+    """The result of inspecting one ledger. ``copies`` were read, ``size`` bytes."""
 
     looks: dict[BookieId, CopyEvidence] = field(default_factory=dict)
     disagreements: list[Disagreement] = field(default_factory=list)
@@ -48,7 +48,8 @@ class InspectionResult:
 
 @dataclass(slots=True)
 class CollectedFacts:
-    """What was learnt of the bookies of a cluster, which outlives one look."""
+    """Facts about the bookies of a cluster that outlive one inspection: time-outs, and requests that they do not
+    support."""
 
     patience: BookieTimeouts
     unlisting: set[BookieId] = field(default_factory=set)
@@ -56,8 +57,8 @@ class CollectedFacts:
 
 
 class LedgerInspector:
-    """At the ledgers of a cluster. ``registered``: the bookies that are there; ``spend``: waits until so many bytes
-    more may have been read; ``read_all``: see above."""
+    """Inspects ledgers of a cluster. ``registered``: the bookies registered now; ``spend``: waits until so many more
+    bytes may have been read; ``read_all``: see the module."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class LedgerInspector:
         self._read_all = read_all
 
     async def look(self, metadata: LedgerMetadata) -> InspectionResult:
-        """Raises nothing but what is a defect."""
+        """Inspects one ledger. Raises nothing unless there is a defect."""
         found = InspectionResult()
         members = sorted(metadata.bookies())
         answers = await asyncio.gather(*(self._listed(bookie, metadata) for bookie in members))
@@ -94,7 +95,7 @@ class LedgerInspector:
     async def _listed(
         self, bookie: BookieId, metadata: LedgerMetadata
     ) -> tuple[CopyEvidence, list[range]]:
-        """What the list of a bookie shows, and what is to be read from it."""
+        """The evidence from a bookie's list, and the ranges that must be read from the bookie."""
         if bookie not in self._registered:
             return CopyEvidence(is_gone=True), []
         expected = list(expected_entries(metadata, bookie))
@@ -121,7 +122,7 @@ class LedgerInspector:
         if listing.answer is Code.EUNKNOWNLEDGERSTATE:
             return CopyEvidence(in_limbo=True, withheld=expected), []
         if listing.answer in (Code.EBADREQ, Code.EIO, NoAnswer.TIMEOUT, NoAnswer.NOT_UNDERSTOOD):
-            # Its storage cannot list, or it is in trouble: reads tell which it is.
+            # Either its storage cannot list, or it is in trouble: reads tell which.
             limbo = is_open and await self._in_limbo(bookie, metadata.ledger_id)
             return CopyEvidence(
                 in_limbo=limbo, gave_no_list=listing.answer is not Code.EIO
@@ -129,8 +130,8 @@ class LedgerInspector:
         return CopyEvidence(why_silent=why_of(listing.answer)), []
 
     async def _in_limbo(self, bookie: BookieId, ledger: int) -> bool:
-        """Whether a bookie that gives no list says that it does not know what it has."""
-        reply = await self._pool.read_lac(bookie, ledger)  # version 2 has no word for limbo
+        """True if a bookie that returns no list reports the ledger as in limbo."""
+        reply = await self._pool.read_lac(bookie, ledger)  # version 2 cannot express limbo
         says = isinstance(reply.response, v3.ReadLacResponse) and reply.response.limbo
         return bool(says) or reply.answer is Code.EUNKNOWNLEDGERSTATE
 
@@ -141,7 +142,7 @@ class LedgerInspector:
                 self._patience.answered(bookie)
                 break
             if listing.answer is NoAnswer.TIMEOUT:
-                break  # as of Java's DbLedgerStorage
+                break  # as Java's DbLedgerStorage does
             self._patience.unanswered(bookie, why_of(listing.answer))
             await asyncio.sleep(0.1 * 2**tries)
         return listing
@@ -189,7 +190,7 @@ class LedgerInspector:
         reads: Sequence[Read],
         found: InspectionResult,
     ) -> None:
-        """Put what the reads showed beside what the list did."""
+        """Merges the results of the reads into the evidence from the list."""
         look = found.looks[bookie]
         if look.gave_no_list and any(read.good or _denials(read) for read in reads):
             self._learnt.unlisting.add(bookie)
@@ -205,7 +206,7 @@ class LedgerInspector:
             (_, why) = next(iter(unknown))
             found.looks[bookie] = CopyEvidence(in_limbo=look.in_limbo, why_silent=why)
         elif look.in_limbo:
-            # What it denies it may have had: it says itself that it does not know.
+            # An entry that the bookie denies may have been there: the bookie itself reports that it does not know.
             look.withheld += look.entries_of(Fault.MISSING)
             look.withheld.sort(key=lambda part: part.start)
             look.faults = {k: v for k, v in look.faults.items() if k[0] is not Fault.MISSING}
@@ -225,7 +226,7 @@ def _windows(metadata: LedgerMetadata, to_read: Mapping[BookieId, Sequence[range
 
 
 def _within(parts: Sequence[range], window: range) -> list[range]:
-    """What of ascending ranges lies in the window."""
+    """The parts of ascending ranges that lie in the window."""
     low = bisect_right(parts, window.start, key=lambda part: part.stop)
     high = bisect_left(parts, window.stop, key=lambda part: part.start)
     return clipped(parts[low:high], window)

@@ -1,10 +1,10 @@
-"""The audit of some ledgers of a cluster: what an engine carries out, wherever it does.
+"""The audit of some ledgers of a cluster: the job that an engine executes.
 
-A finding counts only if the metadata are afterwards as they were before: a ledger that was deleted meanwhile lacks
-nothing, and one that was changed is looked at again.
+A finding counts only if the metadata are the same afterwards as before: a ledger deleted meanwhile lacks nothing, and a
+changed one is inspected again.
 
-Ids that no ledger has are *probed* at every bookie, by a read of the last entry: a ledger that a bookie has and no
-metadata know is an orphan. The bookies' garbage collection should have removed it, and may not have come to it yet.
+Ids without a ledger are *probed* at every bookie, by a read of the last entry: a ledger that a bookie has and no
+metadata know is an orphan. The bookies' garbage collection should have removed it, but may not have reached it yet.
 """
 
 from __future__ import annotations
@@ -52,25 +52,25 @@ TABLES = (
     "ended",
     "ledgers",
 )
-"""Those with rows of single ledgers; the others are sums."""
+"""The tables with rows of single ledgers; the others are sums."""
 
 
 class Chunk(NamedTuple):
-    """A part of the ids of a cluster: those of ledgers, and those that no ledger has, to be probed."""
+    """A part of the ids of a cluster: ids of ledgers, and ids without a ledger, which are probed."""
 
     ledgers: tuple[range, ...]
     absent: tuple[range, ...]
 
     @property
     def ledger_count(self) -> int:
-        """How many they are."""
+        """The number of ledgers."""
         return sum(map(len, self.ledgers))
 
 
 @dataclass(slots=True)
 class Result:
-    """Of one chunk. ``tables``: of TABLES; ``copies`` were read, ``size`` bytes of entries; ``unprobed``: ids of which
-    a bookie did not say whether it has something; ``deleted``: ledgers that were gone."""
+    """The result of one chunk. ``tables``: of TABLES; ``copies`` were read, ``size`` bytes of entries; ``unprobed``:
+    ids for which a bookie did not say if it has something; ``deleted``: ledgers that were gone."""
 
     tables: dict[str, pa.RecordBatch] = field(default_factory=dict)
     racks: list[RackCopies] = field(default_factory=list)
@@ -86,8 +86,9 @@ class Result:
 
 @dataclass(frozen=True)
 class AuditJob:
-    """``registered``: the bookies that are there; ``racks``: of these and of those that are known to be gone;
-    ``read_all``: read and check every copy; ``rate``: bytes a second that one chunk may read, 0 for no bound."""
+    """Audits one chunk. ``registered``: the bookies registered now; ``racks``: of these and of bookies known to be
+    gone; ``read_all``: read and check every copy; ``rate``: bytes a second that one chunk may read, 0 for no rate
+    limit."""
 
     uri: str
     registered: frozenset[BookieId]
@@ -96,7 +97,7 @@ class AuditJob:
     rate: int = 0
     client: Mapping[str, Any] = field(default_factory=dict)
     select: str = ""
-    """Only ledgers whose metadata fit this condition (selection.py)."""
+    """Condition on the metadata (selection.py): only ledgers that fit it are audited."""
 
     async def run(self, chunk: Chunk) -> Result:
         """Raises MetadataUnavailableError, and MetadataError for a store that cannot be read at all."""
@@ -162,7 +163,7 @@ class AuditJob:
 
 @dataclass(slots=True)
 class _Audit:
-    """Of single ledgers."""
+    """Audits single ledgers."""
 
     job: AuditJob
     store: MetadataStore
@@ -172,7 +173,7 @@ class _Audit:
     unread: list[MissingRange] = field(default_factory=list)
 
     async def one(self, ledger: LedgerId) -> Judgement | None:
-        """None where it was deleted, is not among those that are wanted, or its metadata cannot be read."""
+        """The judgement of one ledger; None if it was deleted, is not selected, or its metadata cannot be read."""
         judgement = None
         try:
             found = await self.store.read_ledger(ledger)
@@ -193,7 +194,7 @@ class _Audit:
             return None
         except MetadataError as error:
             if error.may_have_taken_effect:
-                raise  # the store is away: this is not about the ledger
+                raise  # the store is unavailable: this says nothing about the ledger
             self.unread.append(MissingRange(ledger, "", -1, -1, 0, f"metadata: {error}"))
             return None
         return judgement
@@ -226,7 +227,7 @@ def _fill(
 
 @functools.cache
 def _learnt(_uri: str) -> CollectedFacts:
-    """What this process has learnt of a cluster's bookies, over all chunks."""
+    """The facts that this process has collected about a cluster's bookies, over all chunks."""
     return CollectedFacts(BookieTimeouts(time.monotonic))
 
 

@@ -1,10 +1,10 @@
-"""What is wrong with one ledger: its metadata against what each of its bookies was found to have.
+"""Judges one ledger: its metadata against what each of its bookies was found to have.
 
-Pure, and the same for every engine. What is missing, and how many copies are left, is said by the function that
-autorecovery uses (bkbox/protocol/audit.py); here are added what only reading the entries shows, and the rows of the
-tables.
+Pure, and the same for every engine. Missing entries and the number of copies left come from the function that
+autorecovery uses (bkbox/protocol/audit.py). This module adds the faults that only reading the entries shows, and the
+rows of the tables.
 
-Nobody lacks what he did not answer for: a time-out is 'unknown', and counts as a copy that may be there.
+Without a response a bookie lacks nothing: a time-out is 'unknown', and counts as a copy that may be there.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from bkbox.wire.metadata.owner import owner_of
 from bkbox.wire.write_set import write_set
 
 DEFAULT_RACK = "/default-rack"
-"""Where nobody knows better, as the client says it of bookies that are there."""
+"""Rack of a bookie for which none is known; the client uses the same for registered bookies."""
 
 
 _RANGES_SHOWN = 1000
-"""Ranges of entries that a row lists."""
+"""Maximum number of ranges of entries that a row lists."""
 
 
 class Fault(Enum):
-    """What can be wrong with a copy; the value names its table."""
+    """Fault of a copy; the value names its table."""
 
     MISSING = "missing"
     CORRUPT = "corrupt"
@@ -56,17 +56,17 @@ class Fault(Enum):
 
 
 LOST = (Fault.MISSING, Fault.CORRUPT, Fault.UNREADABLE)
-"""These copies cannot be read, and are to be made anew."""
+"""Faults of copies that cannot be read and must be rebuilt."""
 
 
 @dataclass(slots=True)
 class CopyEvidence:
-    """What one bookie was found to have of a ledger. What no fault names it has.
+    """Evidence of what one bookie has of a ledger. It has every entry that no fault names.
 
-    ``faults``: (fault, why) and the entries, ascending, among those that it has to hold. ``is_gone``: it is not
-    registered. ``in_limbo``: it says that it does not know what it has; ``withheld``: what it does not give then,
-    ascending. ``why_silent``: it said nothing at all. ``gave_no_list``: it was read because it gave no list of its
-    entries.
+    ``faults``: by (fault, why), the entries, ascending, among the entries that it has to hold. ``is_gone``: it is not
+    registered. ``in_limbo``: it reports that it does not know what it has; ``withheld``: the entries that it does not
+    return for that reason, ascending. ``why_silent``: it did not respond at all. ``gave_no_list``: it was read because
+    it returned no list of its entries.
     """
 
     is_gone: bool = False
@@ -77,7 +77,7 @@ class CopyEvidence:
     faults: dict[tuple[Fault, str], list[range]] = field(default_factory=dict)
 
     def entries_of(self, *kinds: Fault) -> list[range]:
-        """Those with one of these faults, ascending."""
+        """The entries with one of these faults, ascending."""
         found = [
             part for (kind, _), parts in self.faults.items() if kind in kinds for part in parts
         ]
@@ -85,8 +85,8 @@ class CopyEvidence:
 
 
 class Copy(NamedTuple):
-    """What copies of an entry have to agree in: the payload, by its SHA-256 in hexadecimal, and the length field. (Not
-    the LAC, nor the digest over it: Java's replication worker packs entries anew.)"""
+    """The fields that copies of an entry must agree in: the payload, by its SHA-256 in hexadecimal, and the length
+    field. (Not the LAC, nor the digest over it: Java's replication worker packs entries anew.)"""
 
     sha256: str
     length: int
@@ -94,8 +94,8 @@ class Copy(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Disagreement:
-    """Copies of one entry that differ, each with a good digest. ``proved``: the right one, where ``proof`` proves it,
-    the metadata or the lengths around it (bkbox/protocol/copy_agreement.py)."""
+    """Copies of one entry that differ, each with a good digest. ``proved``: the right one, if ``proof`` proves it: the
+    metadata or the lengths around it (bkbox/protocol/copy_agreement.py)."""
 
     entry: int
     copies: Mapping[BookieId, Copy]
@@ -103,10 +103,10 @@ class Disagreement:
     proof: str = "metadata"
 
     def right(self, ack_quorum: int) -> tuple[Copy | None, str]:
-        """The content that is right, and what says so: the metadata, the lengths around it, or that an ack quorum of
-        copies has it and no other content has as many. (None, "") where none does.
+        """The right content and its evidence: the metadata, the lengths around it, or an ack quorum of copies with this
+        content while no other content has as many. (None, "") if none is right.
 
-        The last is no proof: a wrong copy may have been replicated. It is for a plan that a person can read.
+        The ack quorum is no proof: a wrong copy may have been replicated. It is for a plan that an operator can read.
         """
         if self.proved is not None:
             return self.proved, self.proof
@@ -121,7 +121,7 @@ class Disagreement:
 
 @dataclass(slots=True)
 class Judgement:
-    """The rows of one ledger."""
+    """The rows of one ledger for the tables."""
 
     ledger: Ledger
     runs: dict[Fault, list[MissingRange]]
@@ -136,7 +136,7 @@ class Judgement:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing was found, and nothing is unknown."""
+        """True if nothing was found, and nothing is unknown."""
         return not (
             any(self.runs.values())
             or self.divergent
@@ -153,7 +153,7 @@ def judge(
     disagreements: Sequence[Disagreement],
     racks: Mapping[BookieId, str],
 ) -> Judgement:
-    """``looks``: of every bookie that an ensemble names."""
+    """Judges one ledger. ``looks``: the evidence for every bookie that an ensemble names."""
     expected = {each: list(expected_entries(metadata, each)) for each in sorted(metadata.bookies())}
     wrong = _wrong(metadata, disagreements)
     said = {each: _said(expected[each], looks[each], wrong.get(each, ())) for each in expected}
@@ -212,13 +212,13 @@ def judge(
     )
 
 
-# ---- entries without a copy, ledgers without an end --------------------------------------------------
+# ---- entries without a copy, ledgers that recovery cannot close ---------------------------------------
 
 
 def without_copy(metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence]) -> list[range]:
-    """Settled entries of which no bookie of the write set gives a copy, and none was silent: ascending.
+    """Settled entries of which no bookie of the write set returns a copy although all responded: ascending.
 
-    What a bookie in limbo withholds it cannot give: no reader gets it either.
+    An entry that a bookie in limbo withholds has no copy there: no reader gets it either.
     """
     size, quorum = metadata.ensemble_size, metadata.write_quorum
     found: list[range] = []
@@ -245,7 +245,7 @@ def without_copy(metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence
 
 
 def _unreadable(look: CopyEvidence) -> list[range]:
-    """What the bookie said that it cannot give, ascending and apart."""
+    """The entries that the bookie reported it cannot return: ascending, disjoint ranges."""
     found: list[range] = []
     parts = [*look.entries_of(*LOST), *look.withheld]
     for part in sorted(parts, key=lambda part: part.start):
@@ -282,8 +282,8 @@ def _no_copy(
 
 
 def _blocked(metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence]) -> list[Blocked]:
-    """A ledger whose recovery cannot end, whatever the other bookies say: too many of its last ensemble are in limbo
-    or gone."""
+    """A ledger that recovery cannot close, whatever the other bookies respond: too many of its last ensemble are in
+    limbo or gone."""
     if metadata.state is LedgerState.CLOSED:
         return []
     sizes = QuorumSizes(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
@@ -309,7 +309,7 @@ def _blocked(metadata: LedgerMetadata, looks: Mapping[BookieId, CopyEvidence]) -
 
 
 def ledger_row(metadata: LedgerMetadata) -> Ledger:
-    """What the metadata say of it."""
+    """The ledger's row, by its metadata."""
     is_closed = metadata.state is LedgerState.CLOSED
     return Ledger(
         metadata.ledger_id,
@@ -327,7 +327,7 @@ def ledger_row(metadata: LedgerMetadata) -> Ledger:
 
 
 def owner_row(metadata: LedgerMetadata) -> OwnerBytes:
-    """What one ledger adds to its owner's row."""
+    """The contribution of one ledger to its owner's row."""
     is_closed = metadata.state is LedgerState.CLOSED
     size = metadata.length if is_closed else 0
     return OwnerBytes(
@@ -344,8 +344,8 @@ def owner_row(metadata: LedgerMetadata) -> OwnerBytes:
 
 
 def runs_over(expected: Sequence[range], faulty: Sequence[range]) -> Iterator[tuple[int, int, int]]:
-    """(first, last, how many) of what is faulty among what is expected, with nothing expected and faultless between;
-    both ascending."""
+    """Runs of faulty entries as (first, last, count). A run ends where an expected entry is not faulty. Both arguments
+    are ascending."""
     held: tuple[int, int, int] | None = None
     bad = iter(faulty)
     part = next(bad, None)
@@ -390,7 +390,7 @@ def _said(
     wrong: Sequence[range],
     lost: Sequence[Fault] = LOST,
 ) -> Said:
-    """What the bookie has, for the audit of the copies."""
+    """The bookie's report, as the audit of the copies takes it."""
     if look.is_gone:
         return Answer.GONE
     if look.in_limbo or look.why_silent:
@@ -405,7 +405,7 @@ def _said(
 def _wrong(
     metadata: LedgerMetadata, disagreements: Iterable[Disagreement]
 ) -> dict[BookieId, list[range]]:
-    """The copies that are not what they should be."""
+    """The wrong copies, by bookie."""
     found: dict[BookieId, list[range]] = {}
     for each in disagreements:
         right, _ = each.right(metadata.ack_quorum)
@@ -434,14 +434,14 @@ def _runs(
     looks: Mapping[BookieId, CopyEvidence],
     unreadable: Sequence[range],
 ) -> dict[Fault, list[MissingRange]]:
-    """But for entries without any copy: of them nothing can be copied (NoCopy)."""
+    """The missing ranges by fault, without entries that have no copy anywhere: those cannot be copied (NoCopy)."""
     rows: dict[Fault, list[MissingRange]] = {fault: [] for fault in Fault}
     for bookie, parts in expected.items():
         look = looks[bookie]
         if look.is_gone:
             continue
         if look.why_silent:
-            # Of an open ledger: what it has to hold is not settled.
+            # Open ledger: the entries that it has to hold are not settled.
             whole: tuple[int, int, int] = (metadata.last_fragment.first_entry, -1, 0)
             if parts:
                 whole = (parts[0].start, parts[-1].stop - 1, _count(parts))
@@ -484,7 +484,7 @@ def _rack_rows(
 
 
 def _only_in_one(metadata: LedgerMetadata, racks: Mapping[BookieId, str]) -> dict[str, int]:
-    """How many entries are in one rack alone, by the rack."""
+    """The number of entries whose copies are all in one rack, by rack."""
     size, quorum = metadata.ensemble_size, metadata.write_quorum
     found: dict[str, int] = {}
     for index, entries in settled_fragments(metadata):
@@ -505,7 +505,7 @@ def _count(parts: Iterable[range]) -> int:
 
 
 def merged_racks(rows: Iterable[RackCopies]) -> list[RackCopies]:
-    """Rows of the same rack added up, by rack."""
+    """Sums rows of the same rack, by rack."""
     found: dict[str, RackCopies] = {}
     for row in rows:
         before = found.get(row.rack)
@@ -514,7 +514,7 @@ def merged_racks(rows: Iterable[RackCopies]) -> list[RackCopies]:
 
 
 def merged_owners(rows: Iterable[OwnerBytes]) -> list[OwnerBytes]:
-    """Rows of the same owner added up, the largest first."""
+    """Sums rows of the same owner, the largest first."""
     found: dict[str, OwnerBytes] = {}
     for row in rows:
         before = found.get(row.owner)

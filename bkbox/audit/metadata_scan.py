@@ -1,4 +1,4 @@
-"""What the metadata of all ledgers say: the cheapest look at a whole cluster, one read of the store for each ledger."""
+"""Scans the metadata of all ledgers: the cheapest survey of a whole cluster, one read of the store for each ledger."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ _AT_ONCE = 32
 
 
 class BookieLoad(NamedTuple):
-    """What the metadata give to a bookie: ledgers that name it, copies of entries and their payload bytes (of closed
-    ledgers, each entry reckoned at its ledger's average)."""
+    """The load of a bookie by the metadata: ledgers that name it, copies of entries and their payload bytes. Of closed
+    ledgers; each entry is reckoned at its ledger's average size."""
 
     bookie: str
     ledgers: int
@@ -35,7 +35,8 @@ class BookieLoad(NamedTuple):
 
 @dataclass(slots=True)
 class Facts:
-    """Of some ledgers, or of all. ``largest`` and ``oldest``: the first few; ``unreadable``: ids whose metadata are."""
+    """Facts about some ledgers, or all. ``largest`` and ``oldest``: the first few; ``unreadable``: ids of ledgers whose
+    metadata cannot be read."""
 
     ledgers: int = 0
     states: dict[str, int] = field(default_factory=dict)
@@ -46,7 +47,7 @@ class Facts:
     unreadable: list[int] = field(default_factory=list)
 
     def skew(self) -> dict[str, float]:
-        """How uneven it is: the fullest bookie in proportion to the one in the middle, by bytes and by ledgers."""
+        """Imbalance: the ratio of the fullest bookie to the median one, by bytes and by ledgers."""
         if not self.bookies:
             return {}
         found = {}
@@ -62,13 +63,13 @@ class Facts:
 
 @dataclass(frozen=True)
 class FactsJob:
-    """``shown``: how many of the largest and the oldest are kept."""
+    """Scans one chunk. ``shown``: how many of the largest and the oldest ledgers are kept."""
 
     uri: str
     shown: int
 
     async def run(self, chunk: Chunk) -> Facts:
-        """Raises MetadataUnavailableError."""
+        """The facts of one chunk. Raises MetadataUnavailableError."""
         found = Facts()
         async with await stores.connect(self.uri) as store:
 
@@ -101,7 +102,7 @@ def _add(found: Facts, ledgers: Sequence[LedgerMetadata], shown: int) -> None:
 
 
 def merged(parts: Iterable[Facts], shown: int) -> Facts:
-    """Those of parts of a cluster, put together."""
+    """The facts of parts of a cluster, merged."""
     total = Facts()
     for part in parts:
         total.ledgers += part.ledgers
@@ -118,7 +119,7 @@ def merged(parts: Iterable[Facts], shown: int) -> Facts:
 def gather(
     engine: Engine, uri: str, chunks: Sequence[Chunk], shown: int, progress: Progress
 ) -> Facts:
-    """Of all ledgers in these chunks. Raises what the engine raises."""
+    """The facts of all ledgers in these chunks. Raises what the engine raises."""
     progress.stage("reading metadata", sum(chunk.ledger_count for chunk in chunks))
 
     def parts() -> Iterable[Facts]:

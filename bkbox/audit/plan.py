@@ -1,18 +1,20 @@
-"""A plan of repair: a table that a person can read, shorten and keep (CSV), made from the tables of an audit.
+"""A plan of repair: a table (CSV) that an operator can read, shorten and keep, made from the tables of an audit.
 
 ==========  =========================================================================================================
 action      what is done with a row
 ==========  =========================================================================================================
 copy        the entries are copied to the bookie again, from copies whose digest is right
-overwrite   the entry is written over with the copy that is right; ``sha256`` says which that is, ``why`` what says so
-replace     the bookie is gone: all that it has of the ledger is copied to others, which then take its place
-move        the same though it is there; of a closed ledger. No audit plans it: a person makes a ``copy`` or an
-            ``overwrite`` a ``move`` where a bookie does not show what is written over (execute.py)
-collect     nothing by itself: the bookie's garbage collection has to remove a ledger that nobody knows
-decide      nothing by itself: copies differ and nothing says which is right. Whoever knows makes it an ``overwrite``
+overwrite   the entry is overwritten with the right copy; ``sha256`` says which that is, ``why`` gives the evidence
+replace     the bookie is gone: all that it has of the ledger is copied to other bookies, which then replace it
+move        as replace, though the bookie is registered; closed ledgers only. No audit plans it: an operator changes a
+            ``copy`` or an ``overwrite`` to ``move`` where a bookie does not return what was overwritten (execute.py)
+collect     no action by itself: the bookie's garbage collection has to remove a ledger that no metadata know
+decide      no action by itself: copies differ and nothing says which is right. An operator who knows the right copy
+            changes it to ``overwrite``
 ==========  =========================================================================================================
 
-A row that is done is found done: a plan may be carried out again, after an interruption or by mistake.
+A plan is idempotent: a row that is done is recognised as done, so a plan may be executed again, after an interruption
+or by mistake.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from bkbox.errors import ConfigError, InvalidIdError, OperatorError
 
 
 class Action(Enum):
-    """See above."""
+    """Action of a row of the plan; see the module."""
 
     COPY = "copy"
     OVERWRITE = "overwrite"
@@ -48,12 +50,12 @@ _PROOFS = {
 }
 
 BY_PERSONS = (Action.COLLECT, Action.DECIDE)
-"""What no command carries out."""
+"""Actions that no command executes."""
 
 
 class Step(NamedTuple):
-    """One row. ``entries``: how many of first to last the bookie has to hold. ``sha256``: of the right payload, with
-    ``/`` and the right length behind it where only that differs."""
+    """One row of the plan. ``entries``: how many of first to last the bookie has to hold. ``sha256``: of the right
+    payload, followed by ``/`` and the right length if only that differs."""
 
     action: Action
     ledger_id: int
@@ -65,7 +67,7 @@ class Step(NamedTuple):
     why: str
 
     def means(self, copy: Copy) -> bool:
-        """Whether this is the right copy."""
+        """True if this is the right copy."""
         sha256, _, length = self.sha256.partition("/")
         return copy.sha256 == sha256 and length in ("", str(copy.length))
 
@@ -94,7 +96,7 @@ def _steps(folder: Path) -> Iterator[Step]:
                     f"divergent: {each.copies} of {counted(len(copies), 'copy')} are like this one"
                 )
                 yield Step(Action.DECIDE, ledger, each.bookie, entry, entry, 1, each.sha256, why)
-    # A copy of an entry that differs would make one side the many: it is decided first.
+    # Copying an entry whose copies differ would give one side the majority: it is decided first.
     undecided: dict[int, set[int]] = {}
     for (ledger, entry), copies in by_entry.items():
         if any(each.verdict == "undecided" for each in copies):
@@ -116,7 +118,7 @@ def _steps(folder: Path) -> Iterator[Step]:
 
 
 def _around(first: int, last: int, without: set[int] | None) -> Iterator[tuple[int, int]]:
-    """The parts of a run that are left without these."""
+    """The sub-ranges of first to last that remain without these entries."""
     for entry in sorted(without or ()):
         if first <= entry <= last:
             if first < entry:
@@ -133,7 +135,7 @@ def _rows(folder: Path, table: str) -> list[Any]:
 
 
 def write_plan(path: Path, steps: Iterable[Step]) -> None:
-    """As CSV, with a line of headings."""
+    """Writes the steps as CSV, with a header line."""
     with path.open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(Step._fields)
@@ -141,7 +143,7 @@ def write_plan(path: Path, steps: Iterable[Step]) -> None:
 
 
 def read_plan(path: Path) -> list[Step]:
-    """Raises OperatorError (no such file), ConfigError (all lines that mean nothing)."""
+    """Reads the steps from CSV. Raises OperatorError (no such file), ConfigError (all lines that mean nothing)."""
     try:
         with path.open(newline="") as file:
             lines = list(csv.reader(file))

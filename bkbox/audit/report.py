@@ -1,5 +1,5 @@
 """The summary page of an audit, made from its tables: ``summary.md``, ``summary.html`` with a picture
-(``summary.svg``), and ``metrics.prom`` for whoever collects metrics from files (node_exporter's textfile collector)."""
+(``summary.svg``), and ``metrics.prom`` for collectors of metrics from files (node_exporter's textfile collector)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MEANINGS = {
 
 @dataclass(frozen=True)
 class _Table:
-    """What is shown of one table."""
+    """Presentation of one table."""
 
     title: str
     columns: Sequence[str]
@@ -42,7 +42,7 @@ class _Table:
 
 
 def write_report(folder: Path) -> None:
-    """Write the page into the folder of the results. Raises OperatorError for a folder without them."""
+    """Writes the page into the folder of the results. Raises OperatorError for a folder without them."""
     summary = read_summary(folder)
     tables = _tables(folder, summary)
     verdict = verdict_of(summary)
@@ -54,7 +54,7 @@ def write_report(folder: Path) -> None:
 
 
 def verdict_of(summary: Summary) -> str:
-    """One line for people."""
+    """The verdict as one line for operators."""
     rows = summary.rows
     found = []
     if rows["no_copy"]:
@@ -151,7 +151,7 @@ _MARKS |= {ord("<"): "&lt;", ord(">"): "&gt;", ord("&"): "&amp;"}
 
 
 def _plain(text: str) -> str:
-    """Text that others chose, in Markdown: it is neither HTML nor a link, an image or a cell of its own."""
+    """Escapes untrusted text for Markdown: it becomes neither HTML nor a link, an image or a cell of its own."""
     return in_one_line(text).translate(_MARKS).replace("://", "\\://")
 
 
@@ -166,7 +166,7 @@ border-bottom: 1px solid #d8dde3; overflow-wrap: anywhere } svg { max-width: 100
 
 
 def _escaped(text: str) -> str:
-    """Text that others chose, in HTML and SVG."""
+    """Escapes untrusted text for HTML and SVG."""
     return html.escape(in_one_line(text))
 
 
@@ -200,7 +200,7 @@ _WIDTH, _LEFT, _BAR, _STEP = 760, 190, 430, 22
 
 
 def _picture(folder: Path, summary: Summary) -> str:
-    """Bars: what was found, copies per rack, bytes per owner."""
+    """Bar charts: findings, copies per rack, bytes per owner."""
     found = [(name, summary.faults.get(name, summary.rows[name])) for name in MEANINGS]
     racks = [
         (row.rack, row.copies)

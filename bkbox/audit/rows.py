@@ -1,7 +1,7 @@
-"""The rows of the result tables, as the kernel makes them. Their Arrow types are in tables.py.
+"""The rows of the result tables, as judgement.py makes them. Their Arrow types are in tables.py.
 
-``first_entry`` to ``last_entry`` of a run means: of the entries that the bookie has to hold, so that all that a bookie
-lacks of a striped ledger is one row; ``entries`` is how many these are.
+``first_entry`` to ``last_entry`` counts only entries that the bookie has to hold, so that all that a bookie lacks of a
+striped ledger is one row; ``entries`` is their number.
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 
 class MissingRange(NamedTuple):
-    """Entries of a ledger that are not as they should be on a bookie; of ``missing``, ``corrupt``, ``unreadable`` and
-    ``unknown``. ``why``: what the bookie answered, or that its list does not have them."""
+    """Faulty entries of a ledger on a bookie; rows of ``missing``, ``corrupt``, ``unreadable`` and ``unknown``.
+    ``why``: the bookie's response, or that its list does not have them."""
 
     ledger_id: int
     bookie: str
@@ -22,12 +22,11 @@ class MissingRange(NamedTuple):
 
 
 class Divergent(NamedTuple):
-    """One copy of an entry of which there are different ones, each with a good digest.
+    """One copy of an entry whose copies differ, each with a good digest.
 
-    ``sha256``: of the payload, in hexadecimal; ``length``: payload bytes of the ledger up to this entry, as this copy
-    says. ``copies``: how many are like it. ``verdict``: 'right', 'wrong' or 'undecided'; ``proof``: what says so,
-    'metadata',
-    'length' (those of the entries around it) or 'ack quorum'.
+    ``sha256``: of the payload, in hexadecimal; ``length``: payload bytes of the ledger up to this entry, by this copy.
+    ``copies``: the number of equal copies. ``verdict``: 'right', 'wrong' or 'undecided'; ``proof``: the evidence,
+    'metadata', 'length' (of the entries around it) or 'ack quorum'.
     """
 
     ledger_id: int
@@ -42,8 +41,8 @@ class Divergent(NamedTuple):
 
 class UnderReplicated(NamedTuple):
     """A ledger that lacks copies: the entry with the fewest is known to have ``known_copies``, and may have
-    ``possible_copies``; None where no entry's place is settled. ``gone``: bookies that are named and not there;
-    ``lacking``: bookies that are there and lack entries, ``entries`` in all."""
+    ``possible_copies``; None if no entry is settled. ``gone``: bookies that are named and not registered; ``lacking``:
+    registered bookies that lack entries, ``entries`` in all."""
 
     ledger_id: int
     state: str
@@ -57,7 +56,8 @@ class UnderReplicated(NamedTuple):
 
 
 class Orphaned(NamedTuple):
-    """A ledger that a bookie has and no metadata knows. ``last_entry``: the last one there, -1 if it does not say."""
+    """A ledger that a bookie has and no metadata know. ``last_entry``: its last one there, -1 if the bookie does not
+    say."""
 
     ledger_id: int
     bookie: str
@@ -65,7 +65,8 @@ class Orphaned(NamedTuple):
 
 
 class Limbo(NamedTuple):
-    """A bookie that does not know what it has of a ledger, and says so. ``entries``: how many it has to hold."""
+    """A bookie that reports a ledger as in limbo: it does not know what it has. ``entries``: the number of entries
+    that it has to hold."""
 
     bookie: str
     ledger_id: int
@@ -73,8 +74,8 @@ class Limbo(NamedTuple):
 
 
 class NoCopy(NamedTuple):
-    """A ledger with settled entries of which no bookie gives a copy: ``entries`` of them, in ``ranges``. ``why``: what
-    each bookie answered. None of them is in ``missing``, ``corrupt`` or ``unreadable``: there is nothing to copy."""
+    """A ledger with settled entries of which no bookie returns a copy: ``entries`` of them, in ``ranges``. ``why``: the
+    response of each bookie. None of them is in ``missing``, ``corrupt`` or ``unreadable``: there is nothing to copy."""
 
     ledger_id: int
     state: str
@@ -84,8 +85,7 @@ class NoCopy(NamedTuple):
 
 
 class Blocked(NamedTuple):
-    """A ledger that is not closed and that recovery cannot close: of a write set at least AQ bookies are in limbo or
-    gone."""
+    """An open ledger that recovery cannot close: at least AQ bookies of a write set are in limbo or gone."""
 
     ledger_id: int
     state: str
@@ -96,7 +96,7 @@ class Blocked(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """A ledger that an operator ended with loss accepted, by its record (bkbox/wire/metadata/loss.py)."""
+    """A ledger that an operator closed with loss accepted, by its record (bkbox/wire/metadata/loss.py)."""
 
     ledger_id: int
     at_ms: int
@@ -110,7 +110,7 @@ class Ended(NamedTuple):
 
 
 class Ledger(NamedTuple):
-    """A ledger by its metadata. ``entries`` and ``bytes`` (payload, one copy): of a closed one, else None."""
+    """A ledger by its metadata. ``entries`` and ``bytes`` (payload, one copy): of a closed ledger, otherwise None."""
 
     ledger_id: int
     state: str
@@ -126,8 +126,8 @@ class Ledger(NamedTuple):
 
 
 class RackCopies(NamedTuple):
-    """Copies of entries in a rack: ``copies`` of them are there, ``lacking`` should be; ``only_here``: entries all of
-    whose copies are to be in this rack."""
+    """Copies of entries in a rack: ``copies`` are present, ``lacking`` are missing; ``only_here``: entries whose copies
+    are all placed in this rack."""
 
     rack: str
     ledgers: int
@@ -137,7 +137,8 @@ class RackCopies(NamedTuple):
 
 
 class OwnerBytes(NamedTuple):
-    """What belongs to one owner; ``stored_bytes``: payload in all copies. Of closed ledgers, but for their number."""
+    """The ledgers of one owner; ``stored_bytes``: payload in all copies. All but the number of ledgers: closed ones
+    only."""
 
     owner: str
     ledgers: int

@@ -1,7 +1,7 @@
-"""An audit of a whole cluster: what is to be looked at, by which job, and the tables that come of it.
+"""An audit of a whole cluster: plans the chunks, executes the job, writes the tables.
 
-The tables are the same with every engine: chunks are cut before an engine is chosen, and their results are put together
-in the order of ledgers. ``summary.json`` has the sums, and how long it took.
+The tables are the same with every engine: chunks are cut before an engine is chosen, and their results are merged in
+the order of ledgers. ``summary.json`` has the sums, and the duration.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from bkbox.metadata.base import MetadataStore
 from bkbox.wire.metadata.service_info import split_bookie_id
 
 CHUNK_LEDGERS = 200
-"""Ledgers of one piece of work."""
+"""Ledgers of one chunk."""
 
 CHUNK_PROBES = 4_000
-"""Ids without a ledger that are probed in one piece of work."""
+"""Ids without a ledger that are probed in one chunk."""
 
 GAP_MAX = 1_000_000
-"""A longer run of ids without a ledger is not probed: somebody chose ids by himself."""
+"""A longer gap of ids without a ledger is not probed: ids above it were chosen by a client, not drawn."""
 
 SUMMARY = "summary.json"
 
@@ -50,22 +50,22 @@ FINDINGS = (
     "under_replicated",
     "orphaned",
 )
-"""The tables whose rows are faults. ``limbo`` mends itself but for ``blocked``, of ``unknown`` no bookie could tell,
-and the losses of ``ended`` were accepted."""
+"""The tables whose rows are faults. Not ``limbo``, which repairs itself except for ``blocked``; not ``unknown``, where
+no bookie gave evidence; not ``ended``, whose losses were accepted."""
 
 
 class Progress(Protocol):
-    """Shows a person how far a pipeline is."""
+    """Shows an operator the progress of a pipeline."""
 
     def stage(self, name: str, ledgers: int | None) -> None:
-        """A new stage begins, with so many ledgers to come; None: nobody knows."""
+        """Starts a stage with this number of ledgers to come; None: not known."""
 
     def did(self, ledgers: int, size: int) -> None:
-        """So much more of this stage is done; ``size`` in bytes."""
+        """Adds to the progress of this stage; ``size`` in bytes."""
 
 
 class UnresponsiveBookie:
-    """Shows nothing."""
+    """A Progress that shows nothing."""
 
     def stage(self, name: str, ledgers: int | None) -> None:
         """See Progress."""
@@ -76,7 +76,7 @@ class UnresponsiveBookie:
 
 @dataclass(frozen=True)
 class AuditPlan:
-    """What an audit has to do. ``unprobed_ids``: in gaps that are too long, not looked at."""
+    """The work of an audit. ``unprobed_ids``: ids in gaps that are too long, which are not probed."""
 
     job: AuditJob
     chunks: list[Chunk]
@@ -86,7 +86,8 @@ class AuditPlan:
 
 @dataclass(frozen=True)
 class Summary:
-    """The sums of an audit; ``rows`` of each table, and how many entries or ledgers those of ``faults`` stand for."""
+    """The sums of an audit; ``rows`` of each table, and the number of entries or ledgers that the rows of ``faults``
+    stand for."""
 
     cluster: str
     engine: str
@@ -106,12 +107,12 @@ class Summary:
 
     @property
     def is_clean(self) -> bool:
-        """Whether nothing is wrong, as far as anybody could tell."""
+        """True if no fault was found, as far as bookies responded."""
         return not any(self.rows[name] for name in FINDINGS)
 
     @property
     def is_certain(self) -> bool:
-        """Whether everybody answered."""
+        """True if every bookie responded to everything."""
         return not (self.rows["unknown"] or self.rows["limbo"] or self.unanswered_probes)
 
 
@@ -125,10 +126,10 @@ async def plan_audit(
     chunk_ledgers: int = CHUNK_LEDGERS,
     select: str = "",
 ) -> AuditPlan:
-    """Look at who is there, and cut the ids of all ledgers into chunks. ``rate``: see AuditJob; ``client``: fields of
-    ClientOptions; ``select``: only ledgers that fit this condition, and no orphans, which have no metadata.
+    """Reads the registered bookies, and cuts the ids of all ledgers into chunks. ``rate``: see AuditJob; ``client``:
+    fields of ClientOptions; ``select``: only ledgers that fit this condition, and no orphans, which have no metadata.
 
-    With ``orphans`` one ledger id is drawn, so that it is known which have been given so far. Raises MetadataError,
+    With ``orphans`` one ledger id is drawn: it shows which ids have been given out so far. Raises MetadataError,
     ConfigError.
     """
     if select:
@@ -148,7 +149,7 @@ async def plan_audit(
 def cut(
     runs: Iterable[range], bound: int | None, chunk_ledgers: int = CHUNK_LEDGERS
 ) -> tuple[list[Chunk], int]:
-    """All ids below ``bound``, and all ledgers, as chunks in ascending order; and how many ids are in gaps too long to
+    """All ids below ``bound``, and all ledgers, as chunks in ascending order; and the number of ids in gaps too long to
     be probed. ``runs``: the ids of ledgers, ascending; ``bound`` None: nothing is probed."""
     chunks: list[Chunk] = []
     too_long = 0
@@ -167,13 +168,13 @@ def cut(
 
 
 def batched(ids: range, size: int) -> Iterator[range]:
-    """So many at a time, the last time fewer."""
+    """Splits the ids into ranges of ``size``; the last may be shorter."""
     for start in range(0, len(ids), size):
         yield ids[start : start + size]
 
 
 def _joined(chunks: Sequence[Chunk], chunk_ledgers: int) -> list[Chunk]:
-    """Small neighbours put together: many gaps must not make many pieces of work."""
+    """Joins small neighbouring chunks: many gaps must not make many chunks."""
     found: list[Chunk] = []
     for chunk in chunks:
         if found:
@@ -204,7 +205,8 @@ def run_audit(
     *,
     wall_ms: Callable[[], int],
 ) -> Summary:
-    """Carry it out and write the tables and ``summary.json``. Raises what the job raises; then no table is written."""
+    """Executes the plan and writes the tables and ``summary.json``. Raises what the job raises; then no table is
+    written."""
     from bkbox.audit.tables import TableFiles, batch_of
 
     started_ms, began_s = wall_ms(), time.monotonic()
@@ -243,7 +245,7 @@ def run_audit(
 
 
 def read_summary(folder: Path) -> Summary:
-    """Of an earlier run. Raises OperatorError where there is none."""
+    """The summary of an earlier audit. Raises OperatorError if there is none."""
     try:
         return Summary(**json.loads((folder / SUMMARY).read_text()))
     except FileNotFoundError:
@@ -256,7 +258,7 @@ def read_summary(folder: Path) -> Summary:
 
 @dataclass(slots=True)
 class _Totals:
-    """What the results come to so far."""
+    """The sums of the results so far."""
 
     racks: list[RackCopies] = field(default_factory=list)
     owners: list[OwnerBytes] = field(default_factory=list)

@@ -1,4 +1,4 @@
-"""Which ledgers are meant: lists and ranges, and conditions on the metadata."""
+"""Selection of ledgers: lists and ranges of ids, and conditions on the metadata."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.metadata.owner import owner_of
 
 RANGE_MAX = 10_000_000
-"""A list that stands for more ledgers is a mistake."""
+"""Maximum number of ledgers in a list; a longer one is a mistake."""
 
 _RANGE = re.compile(r"(\d+)(?:-(\d+))?")
 
 
 def parse_ledgers(text: str, option: str = "ledgers") -> list[int]:
-    """``1,2,5-9`` as ids, ascending, each once. Raises ConfigError."""
+    """Parses ``1,2,5-9`` into ids, ascending, each once. Raises ConfigError."""
     found: set[int] = set()
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
@@ -46,7 +46,7 @@ def parse_ledgers(text: str, option: str = "ledgers") -> list[int]:
 
 
 def format_ledgers(ledgers: Iterable[int]) -> str:
-    """The same, the other way round."""
+    """Formats ids as a list that ``parse_ledgers`` takes."""
     parts: list[list[int]] = []
     for ledger in ledgers:
         if parts and parts[-1][-1] + 1 == ledger:
@@ -57,7 +57,7 @@ def format_ledgers(ledgers: Iterable[int]) -> str:
 
 
 def parse_assign(text: str) -> dict[int, tuple[int, int]]:
-    """``{"7": [first, last]}``, both included. Raises ConfigError."""
+    """Parses ``{"7": [first, last]}``, both included. Raises ConfigError."""
     try:
         given = json.loads(text)
         found = {int(ledger): (int(first), int(last)) for ledger, (first, last) in given.items()}
@@ -104,8 +104,8 @@ _FIELDS: dict[str, tuple[Callable[[LedgerMetadata], Any], Callable[[str], Any]]]
 
 
 def parse_select(text: str) -> Condition:
-    """``owner = billing and state = CLOSED and ctime >= 2026-01-31`` as a predicate; ``custom.KEY`` is a key of the
-    custom metadata. What the metadata do not say is no condition's. Raises ConfigError."""
+    """Parses ``owner = billing and state = CLOSED and ctime >= 2026-01-31`` into a predicate; ``custom.KEY`` is a key
+    of the custom metadata. A field that the metadata do not have fulfils no condition. Raises ConfigError."""
     conditions = [
         _condition(part) for part in re.split(r"\s+and\s+", text.strip(), flags=re.IGNORECASE)
     ]

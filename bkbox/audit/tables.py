@@ -1,4 +1,4 @@
-"""The result tables in Arrow's types, and the files that they are kept in.
+"""The result tables in Arrow's types, and their files.
 
 Each table is one Parquet file in the folder of the results, with the rows in the order of ledgers (of racks, owners,
 bookies). Its columns are the fields of a class of rows.py; an empty table is a file without rows.
@@ -103,7 +103,7 @@ SCHEMAS: dict[str, pa.Schema] = {
         owner=_TEXT, ledgers=_INT, open_ledgers=_INT, entries=_INT, bytes=_INT, stored_bytes=_INT
     ),
 }
-"""By the table's name, which is also that of its file."""
+"""Schemas by the name of the table, which is also the name of its file."""
 
 ROWS: dict[str, type] = {
     "missing": rows.MissingRange,
@@ -134,13 +134,13 @@ def batch_of(table: str, found: Sequence[tuple[Any, ...]]) -> pa.RecordBatch:
 
 
 def rows_of(table: str, data: pa.Table | pa.RecordBatch) -> list[Any]:
-    """The rows of a batch or table, as the class of this table's rows."""
+    """The rows of a batch or table, as instances of this table's row class."""
     make = ROWS[table]
     return [make(**row) for row in data.to_pylist()]
 
 
 class TableFiles:
-    """Tables that are being written into a folder. A file has its name only once it is whole."""
+    """Writes tables into a folder. A file gets its final name only when it is complete."""
 
     def __init__(self, folder: Path, tables: Iterable[str]) -> None:
         self._folder = folder
@@ -152,7 +152,7 @@ class TableFiles:
         self.counts: dict[str, int] = dict.fromkeys(self._writers, 0)
 
     def write(self, batches: Mapping[str, pa.RecordBatch]) -> None:
-        """Append to the tables with these names."""
+        """Appends to the tables with these names."""
         for name, batch in batches.items():
             if batch.num_rows:
                 self._writers[name].write_batch(batch)
@@ -179,7 +179,7 @@ class TableFiles:
 
 
 def file_of(folder: Path, table: str) -> Path:
-    """Where a table lies."""
+    """The path of a table's file."""
     return folder / f"{table}.parquet"
 
 

@@ -1,1 +1,1 @@
-"""What every layer may use: ids, limits, values, documents, texts, logs, facts about the host."""
+"""The foundation of every layer: ids, limits, values, documents, texts, logs, facts about the host."""

@@ -1,13 +1,13 @@
-"""Dataclasses from JSON, every value checked on the way; ``dataclasses.asdict`` is the way there.
+"""Dataclasses from JSON with every value checked; ``dataclasses.asdict`` is the inverse.
 
 A document is a dataclass of text, numbers, truth values, literals, enumerations, tuples, mappings of text, other such
-dataclasses, and None where the annotation allows it. What is not there has its default: somebody older wrote it. How
-the rest is taken:
+dataclasses, and None where the annotation allows it. A missing field has its default: an older version wrote the
+document. The rest depends on the mode:
 
 ==========  ===========================================================================================
-LENIENT     keys that are not known are skipped: somebody newer wrote them
-STRICT      a key that is not known is an error: somebody has mistyped it
-FORGIVING   as LENIENT, and a value that cannot be understood has its default, too
+LENIENT     unknown keys are skipped: a newer version wrote them
+STRICT      an unknown key is an error: it is mistyped
+FORGIVING   as LENIENT, and an invalid value has its default, too
 ==========  ===========================================================================================
 """
 
@@ -36,7 +36,7 @@ T = TypeVar("T")
 
 
 class ParseMode(Enum):
-    """How a document is read: see above."""
+    """The modes of reading a document: see above."""
 
     LENIENT = auto()
     STRICT = auto()
@@ -44,7 +44,7 @@ class ParseMode(Enum):
 
 
 class DocField(NamedTuple):
-    """A field of a document. ``default``: makes its default; None where the field has to be there."""
+    """A field of a document. ``default``: makes its default; None if the field is required."""
 
     name: str
     annotation: Any
@@ -56,7 +56,7 @@ _PARTS: dict[type[Any], tuple[DocField, ...]] = {}
 
 def parts_of(cls: type[Any]) -> tuple[DocField, ...]:
     """The fields of a document, in their order."""
-    if cls not in _PARTS:  # looking at annotations takes longer than reading a document
+    if cls not in _PARTS:  # inspecting annotations takes longer than reading a document
         known = get_type_hints(cls)
         _PARTS[cls] = tuple(
             DocField(item.name, known[item.name], _default(item)) for item in fields(cls)
@@ -67,7 +67,7 @@ def parts_of(cls: type[Any]) -> tuple[DocField, ...]:
 def from_document(
     cls: type[T], value: object, where: str, reading: ParseMode = ParseMode.LENIENT
 ) -> T:
-    """Build a dataclass from what ``json.loads`` gave. Raises EncodingError naming the place that is wrong.
+    """Build a dataclass from a document of ``json.loads``. Raises EncodingError naming the invalid place.
 
     ``where`` is the name of the whole in such an error.
     """

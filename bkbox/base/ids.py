@@ -47,8 +47,9 @@ def entry_id(value: int | str) -> EntryId:
 
 
 def _number(what: str, value: int | str) -> int:
-    """In ASCII digits: ``int`` takes those of all scripts, blanks and underscores too, so that ids which people cannot
-    tell apart from others would name them. Nothing is rounded: 5.5 is no id, nor is True."""
+    """In ASCII digits: ``int`` accepts those of all scripts, blanks and underscores too, so that look-alike ids would
+    be accepted. Nothing is rounded: 5.5 is no id, nor is True.
+    """
     if isinstance(value, str):
         if not _DIGITS.fullmatch(value):
             raise InvalidIdError(f"{what} id {quoted(value[:40])} is not a number")

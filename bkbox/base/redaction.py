@@ -1,7 +1,7 @@
-"""Taking secrets out of text.
+"""Removes secrets from text.
 
-Two ways, because each misses what the other finds: values that are known to be secret (from the files and variables
-that hold them) are removed wherever they stand; and what stands where a secret would stand is removed whatever it is.
+Two methods, because each misses what the other finds: known secret values (from the files and variables that hold
+them) are removed wherever they occur; and any value in the place of a secret is removed whatever it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ REMOVED = "[removed]"
 CLIENT_FILE = "BKBOX_CLIENT_FILE"
 
 _LENGTH_MIN = 4
-"""A shorter value would remove half of the text with it; who has such a password has other problems."""
+"""A shorter value would remove half of the text with it; an operator with such a password has other problems."""
 
 _FILE_BYTES_MAX = 1 << 20
 
@@ -30,7 +30,7 @@ _NAMES = (
 _NAME = re.compile(rf"(?i)({_NAMES})")
 _FILE_KEY = re.compile(r"(?i)(file|path)$")
 _PUBLIC_FILE = re.compile(r"(?i)certificate|(^|_)ca_|public")
-"""Of the files that a configuration names, those without secrets. Each other is read, whatever its name says."""
+"""The files named by a configuration that hold no secrets. Every other one is read, whatever its name."""
 _FILES_IN_URI = re.compile(r"[?&]([a-z_]+file)=([^&\s]+)")
 
 _AFTER_A_NAME = re.compile(
@@ -47,16 +47,16 @@ _PEM = re.compile(r"-----BEGIN ([A-Z ]*PRIVATE KEY)-----.*?(-----END \1-----|\Z)
 
 
 class Secrets:
-    """What must not be seen. Never printed: it has no text of its own."""
+    """The secrets to remove. Never printed: it has no text of its own."""
 
     def __init__(self, known: Iterable[str] = ()) -> None:
-        """``known``: values that are secret, as they are; forms that they take in URIs, JSON and headers are, too."""
+        """``known``: secret values, verbatim; their forms in URIs, JSON and headers are removed, too."""
         forms = {form for text in known for form in _forms(text.strip())}
         longest_first = sorted(forms, key=len, reverse=True)
         self._known = re.compile("|".join(map(re.escape, longest_first))) if forms else None
 
     def removed_from(self, text: str) -> str:
-        """The text without them."""
+        """The text without secrets."""
         if self._known is not None:
             text = self._known.sub(REMOVED, text)
         text = _PEM.sub(REMOVED, text)
@@ -65,8 +65,8 @@ class Secrets:
         return _SCHEMES.sub(rf"\1 {REMOVED}", text)
 
     def removed_from_value(self, value: object, name: str = "") -> object:
-        """What ``json.dumps`` takes, without them; what stands under a name of a secret goes whole, but for paths of
-        files that hold it, and numbers.
+        """A value for ``json.dumps``, without secrets. A value under a secret's name is removed entirely, except
+        paths of files that hold it, and numbers.
         """
         if isinstance(value, Mapping):
             return {
@@ -83,8 +83,9 @@ class Secrets:
 
 
 def known_secrets(values: Mapping[str, object], environ: Mapping[str, str]) -> list[str]:
-    """Secret values that a configuration (its keys) and an environment hold or lead to: also by a file, by a file that
-    the URI of a metadata store names, and by the TOML file of BKBOX_CLIENT_FILE."""
+    """Secret values in a configuration (its keys) and an environment, or in files that these name: also a file that
+    the URI of a metadata store names, and the TOML file of BKBOX_CLIENT_FILE.
+    """
     found = []
     ours = {name: text for name, text in environ.items() if _NAME.search(name)}
     for name, value in (*values.items(), *ours.items()):
@@ -108,7 +109,7 @@ def known_secrets(values: Mapping[str, object], environ: Mapping[str, str]) -> l
 
 
 def _contents(path: Path) -> list[str]:
-    """A file that holds secrets: as a whole, line by line, and what stands behind the name in NAME:SECRET."""
+    """The secrets in a file: its whole content, each line, and the part after the name in NAME:SECRET."""
     try:
         if not path.is_file() or path.stat().st_size > _FILE_BYTES_MAX:
             return []
@@ -120,7 +121,7 @@ def _contents(path: Path) -> list[str]:
 
 
 def _toml(path: str) -> dict[str, object]:
-    """Nothing for a file that is none."""
+    """The parsed file; empty if it is not TOML."""
     try:
         return tomllib.loads(Path(path).read_text("utf-8", "replace"))
     except (OSError, ValueError, RecursionError):

@@ -1,12 +1,12 @@
 """Small immutable classes that cost little to define.
 
 ``@frozen_struct`` is ``@dataclass(frozen=True, slots=True)`` for readers, for mypy and for ``match``: fields are the
-annotations of the class, a value equals others of its class with equal fields, has their hash and shows them all.
-A dataclass takes up to a millisecond to define, and a bookie would spend a quarter of its start on the messages of the
-protocols and the formats of the disk; a value takes a tenth of that.
+annotations of the class; a value equals others of its class with equal fields, has their hash and shows them all. A
+dataclass takes up to a millisecond to define, and a bookie would spend a quarter of its start on the messages of the
+protocols and the formats of the disk; a value class takes a tenth of that.
 
-What is left out for it: no ``field()``, no inheritance of fields, none of the functions of ``dataclasses``; and that a
-value does not change is checked by mypy, not when it runs.
+Left out for it: ``field()``, inheritance of fields, and the functions of ``dataclasses``. Immutability is checked by
+mypy, not at run time.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _T = TypeVar("_T")
 
 @dataclass_transform(frozen_default=True)
 def frozen_struct(cls: type[_T]) -> type[_T]:
-    """Make a class of values of it."""
+    """Make a class of immutable values of it."""
     names = tuple(cls.__annotations__)
     body = {name: item for name, item in vars(cls).items() if name not in _OF_THE_FIRST}
     defaults = tuple(body.pop(name) for name in names if name in body)
@@ -65,6 +65,6 @@ def _repr(self: Any) -> str:
 
 
 def replaced(one: _T, **changes: object) -> _T:
-    """A value like ``one`` but for these fields."""
+    """A copy of ``one`` with these fields changed."""
     made: Any = one
     return type(one)(**{name: getattr(made, name) for name in made.__slots__} | changes)

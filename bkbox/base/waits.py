@@ -1,7 +1,7 @@
-"""What a program tells of waits that look like a hang: the metadata store does not answer.
+"""Messages about waits that look like a hang: the metadata store does not respond.
 
-One ``tell`` for the process: commands write a line on standard error, a bookie writes it to its log, the screen shows
-a message.
+One ``tell`` for the process: commands write a line on standard error, a bookie writes it to its log, the TUI shows a
+message.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ SAY_AFTER_S = 1.5
 
 
 def _nothing(_text: str) -> None:
-    """Until the program has said otherwise."""
+    """The default until the program sets another."""
 
 
 _tell: Callable[[str], None] = _nothing
 
 
 def tell(how: Callable[[str], None]) -> None:
-    """From now on waits are told like this."""
+    """Set how waits are reported from now on."""
     global _tell
     _tell = how
 

@@ -1,4 +1,4 @@
-"""Counts, rates, values and errors in the words of a message."""
+"""The texts of counts, rates, values and errors in messages."""
 
 from __future__ import annotations
 
@@ -25,23 +25,24 @@ _SINGULAR_VERBS = {
 
 
 def counted(count: int, noun: str, verb: str = "") -> str:
-    """A number with its noun, singular for one: ``1 ledger``, ``2,000 entries``. ``verb``: what follows, in the plural:
-    ``1 ledger is``."""
+    """A number with its noun, singular for one: ``1 ledger``, ``2,000 entries``. ``verb``: the verb after it, in the
+    plural: ``1 ledger is``.
+    """
     if count == 1:
         return f"1 {noun} {_SINGULAR_VERBS.get(verb, verb)}".rstrip()
     return f"{count:,} {plural_of(noun)} {verb}".rstrip()
 
 
 def plural_of(noun: str) -> str:
-    """Of a noun, or of words that end with one: ``more entries``."""
+    """The plural of a noun, or of words that end with one: ``more entries``."""
     last = noun.split()[-1]
     return noun.removesuffix(last) + _IRREGULAR.get(last, f"{last}s")
 
 
 def rate_of(text: str) -> int:
-    """Bytes per second of a rate as a person types it: ``50MiB``; 0 for ``none`` and ``0``, which are no limit.
+    """Bytes per second of a rate as an operator types it: ``50MiB``; 0 for ``none`` and ``0``, which are no limit.
 
-    Raises ValueError, which says what to type.
+    Raises ValueError with what to type.
     """
     if text in ("none", "0"):
         return 0
@@ -55,9 +56,9 @@ def rate_of(text: str) -> int:
 
 
 def quoted(value: object) -> str:
-    """A value inside a message, as the person who wrote it would know it: text in quotes, with control characters
-    escaped; bytes as text, or in hexadecimal; None, truth values, lists and mappings as JSON has them. Never the repr
-    of an object."""
+    """A value inside a message, in its author's form: text in quotes, with control characters escaped; bytes as text,
+    or in hexadecimal; None, truth values, lists and mappings as JSON has them. Never the repr of an object.
+    """
     match value:
         case None:
             return "null"
@@ -88,9 +89,9 @@ def _bytes(data: bytes) -> str:
 
 
 def error_text(error: BaseException) -> str:
-    """What an error says, for people: its text, else the name of its kind in words; never its repr.
+    """The text of an error for messages: its own, else the name of its kind in words; never its repr.
 
-    An OSError says what the system says, and about which file; a KeyError what is missing.
+    For an OSError it is the system's text, and the file; for a KeyError the missing key.
     """
     if isinstance(error, OSError) and error.filename:
         return f"{reason_of(error)}: {error.filename}"
@@ -101,7 +102,7 @@ def reason_of(error: BaseException) -> str:
     """The same without a file, which the caller names."""
     if isinstance(error, OSError) and error.strerror:
         said = error.strerror
-        if said.startswith("Connect call failed"):  # with the address, as a tuple: asyncio's
+        if said.startswith("Connect call failed"):  # asyncio's text, with the address as a tuple
             return "cannot connect" if type(error) is OSError else _in_words(type(error).__name__)
         return said
     if isinstance(error, KeyError) and error.args:

@@ -1,1 +1,1 @@
-"""Benchmarks: load on a bookie, on its client, and what the load generator itself can do."""
+"""Benchmarks: load on a bookie and on its client, and the ceiling of the load generator itself."""

@@ -1,10 +1,10 @@
-"""``bkbox bench bookie``: one load on one bookie, and what it cost.
+"""``bkbox bench bookie``: one load on one bookie, and its cost.
 
 ==========  ==========================================================================================
 adds        new ledgers
 reads       entries that have just been written
-catchup     entries of which nothing is left in memory: written before, on the disk, dropped from the
-            page cache; each is read once
+catchup     cold reads: entries written before, on the disk, dropped from memory and from the page cache;
+            each is read once
 mixed       adds to new ledgers while other connections catch up
 ==========  ==========================================================================================
 """
@@ -34,8 +34,8 @@ _IDLE_WAIT_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A bookie. Without ``pid`` nothing is said about what it used; without ``folder``, that of its
-    data, nothing can be dropped from the page cache."""
+    """A bookie. Without ``pid`` its resource usage is not reported; without ``folder``, that of its
+    data, the page cache cannot be dropped."""
 
     address: tuple[str, int]
     pid: int | None = None
@@ -44,9 +44,9 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """How long what is to run. ``entries``: how many to read are written beforehand, over all ledgers;
-    for adds the number of them instead of ``seconds``, or None. ``settle_s``: wait after writing, for
-    bookies that hold entries back in memory."""
+    """The load and its duration. ``entries``: how many to read are written beforehand, over all ledgers;
+    for adds their number instead of ``seconds``, or None. ``settle_s``: wait after writing, for
+    bookies that keep entries buffered in memory."""
 
     load: Kind
     shape: Shape
@@ -85,7 +85,7 @@ class Result:
 
     @property
     def errors(self) -> dict[str, int]:
-        """Answers with a wrong code, by its name."""
+        """Responses with an error code, by its name."""
         found: dict[str, int] = {}
         for part in (self.adds, self.reads):
             for name, count in (part.errors if part else {}).items():
@@ -118,7 +118,7 @@ class _Run:
             if plan.load == "adds" and plan.entries is not None:
                 for stream in adds:
                     stream.end = stream.next + plan.entries // len(adds)
-            # From here to the end of run() nothing may hold up the loop: requests are on their way.
+            # From here to the end of run() the event loop must not be held up: requests are in flight.
             used, own = cpu_s(pids), time.process_time()
             load.count()
             seconds = load.run(None if plan.load == "adds" and plan.entries else plan.seconds)
@@ -137,7 +137,7 @@ class _Run:
         return Result(plan, of_adds, of_reads, cost, own / millions)
 
     def _streams(self, load: Load) -> tuple[list[Stream], list[Stream]]:
-        """Those that add and those that read."""
+        """The connections that add, and those that read."""
         plan = self._plan
         adds: list[Stream] = []
         reads: list[Stream] = []
@@ -152,7 +152,7 @@ class _Run:
         return adds, reads
 
     def _write_ahead(self) -> int:
-        """The entries to be read; how many there are in each ledger."""
+        """Writes the entries to be read; returns their number in each ledger."""
         plan, folder = self._plan, self._target.folder
         entries = (plan.entries or 0) // plan.shape.ledgers
         if entries < 1:
@@ -167,7 +167,7 @@ class _Run:
         return entries
 
     def _written(self, added: int) -> tuple[float | None, float | None]:
-        """What the processes and the device wrote per byte added, once it is on the disk."""
+        """Bytes that the processes and the device wrote per byte added, once it is on the disk."""
         if self._before is None or added == 0 or self._plan.settle_s == 0:
             return None, None
         time.sleep(self._plan.settle_s)
@@ -180,7 +180,7 @@ class _Run:
         return of_processes, (device - self._device_before) / added
 
     def _wait_idle(self) -> None:
-        """Until the bookie does next to nothing in the background."""
+        """Waits until the bookie does next to nothing in the background."""
         deadline = time.monotonic() + _IDLE_WAIT_S
         while (before := self._usage()) is not None and time.monotonic() < deadline:
             time.sleep(_IDLE_LOOK_S)

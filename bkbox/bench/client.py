@@ -1,7 +1,7 @@
-"""``bkbox bench client``: how fast one program appends to a ledger and reads it back, digests and all.
+"""``bkbox bench client``: the rate at which one program appends to a ledger and reads it back, digests included.
 
-One ledger, which is deleted at the end, one event loop, a closed loop of ``window`` entries. An append counts from the
-call until it is acknowledged by its ack quorum. Reads go over the ledger again and again, from its bookies' caches.
+One ledger, which is deleted at the end, one event loop, a closed loop of ``window`` entries. An append is timed from
+the call until its ack quorum has acknowledged it. Reads go over the ledger again and again, from its bookies' caches.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ _S = 1_000_000_000
 
 @dataclass(frozen=True, slots=True)
 class ClientPlan:
-    """Ensemble, write and ack quorum; ``window`` entries on their way, each of ``size`` bytes of
-    payload. Times are those of appending, and of reading."""
+    """Ensemble, write and ack quorum; ``window`` entries in flight, each of ``size`` bytes of
+    payload. Durations of the append phase and of the read phase."""
 
     ensemble: int
     write_quorum: int
@@ -59,7 +59,7 @@ def run(metadata: str, plan: ClientPlan) -> ClientResult:
 
 
 def _loop_run() -> Callable[[Coroutine[Any, Any, ClientResult]], ClientResult]:
-    """That of the faster loop where it is installed."""
+    """The runner of the faster event loop if it is installed."""
     try:
         import uvloop
     except ImportError:
@@ -103,7 +103,7 @@ async def _append(writer: LedgerWriter, plan: ClientPlan, seconds: float) -> Mea
         while len(pending) < plan.window:
             try:
                 pending.append((clock(), writer.append_nowait(payload)))
-            except WindowFullError:  # copies that are not answered yet, of entries that are
+            except WindowFullError:  # some copies of acknowledged entries have no response yet
                 await writer.drain()
         await pending[0][1]
         now = clock()

@@ -1,6 +1,6 @@
-"""The other end of the load generator: what there is to be measured when a bookie does nothing.
+"""The peer of the load generator that measures the ceiling: a server that does none of a bookie's work.
 
-A sink reads only the length of a frame and the ids that its answer has to repeat. It answers every
+A sink reads only the length of a frame and the ids that its response has to repeat. It answers every
 add with EOK, having kept nothing or, with a file, having appended the bytes as they came ('the
 limit': no bookie can do less), and every read with an entry that has the right ids. Nothing is
 synced, checked or found again. Layouts: wire/v2.py.
@@ -21,7 +21,7 @@ _OP_ADD = 1
 
 
 class Sink:
-    """One connection. ``size``: payload of the entries that reads are answered with, in bytes.
+    """One connection. ``size``: payload, in bytes, of the entries in responses to reads.
     ``file``: descriptor of the file that adds are appended to, -1 for none."""
 
     def __init__(self, link: socket.socket, size: int, file: int) -> None:
@@ -33,7 +33,7 @@ class Sink:
         self.limit = _REQUEST_BYTES
         self.filled = 0
         self.read_answer = _ADD_ANSWER + 32 + size
-        # As many answers as requests of the least size fit, made at once and sent at once.
+        # As many responses as requests of the least size fit, made at once and sent at once.
         self.answers_limit = 1 << 20
         answers = bytearray(self.answers_limit + self.read_answer)
         self.answers = answers
@@ -43,17 +43,17 @@ class Sink:
 
     @property
     def has_unsent(self) -> bool:
-        """Whether answers wait for room in the socket."""
+        """True if responses wait for the socket."""
         return self.start < self.end
 
     def receive(self) -> bool:
-        """Take what the peer has sent; False if it has closed the connection."""
+        """Receives requests; False if the peer has closed the connection."""
         size = self.link.recv_into(self.requests_view[self.filled :])
         self.filled += size
         return size > 0
 
     def store(self) -> bool:
-        """Do what the whole frames that are there ask for, unless earlier answers wait; whether there is something to
+        """Processes the complete frames received, unless earlier responses wait; returns True if there is something to
         send. Raises FrameError."""
         if self.start == self.end:
             done = self._take()
@@ -65,7 +65,7 @@ class Sink:
         return self.start < self.end
 
     def send(self) -> bool:
-        """Send answers, as far as the socket takes them; whether all are sent."""
+        """Sends responses as far as the socket takes them; True if all are sent."""
         with contextlib.suppress(BlockingIOError):
             self.start += self.link.send(self.answers_view[self.start : self.end])
         return self.start == self.end

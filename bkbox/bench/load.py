@@ -1,8 +1,8 @@
-"""Load on a bookie over its port: connections in a closed loop, and what came of it.
+"""Load on a bookie over its port: connections in a closed loop, and their results.
 
-A load is some streams of requests (bench/load_loop.py) that run side by side. It runs for a time that
-does not count, so that the bookie has its ledgers and its caches as it will have them, then for the
-time that counts, and then until everything is answered.
+A load is some streams of requests (bench/load_loop.py) that run side by side. It runs a warm-up, so
+that the bookie's ledgers and caches are in a steady state, then the measured time, and then until
+every request has its response.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ _CONNECT_S = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """What a load looks like: ``window`` requests on their way per connection, ``size`` bytes of
-    payload, and the ledgers shared out over the connections."""
+    """The shape of a load: ``window`` requests in flight per connection, ``size`` bytes of
+    payload, and the ledgers, shared out over the connections."""
 
     ledgers: int
     connections: int
@@ -56,8 +56,8 @@ class Measured:
 class Load:
     """Connections to one bookie and the streams on them. A context manager.
 
-    Raises BenchError where the bookie cannot be reached, closes a connection, answers nothing for
-    ``silence_s`` seconds; FrameError where it answers what nobody asked.
+    Raises BenchError if the bookie cannot be reached, closes a connection or sends nothing for
+    ``silence_s`` seconds; FrameError for a response that matches no request.
     """
 
     def __init__(self, address: tuple[str, int], silence_s: float) -> None:
@@ -77,8 +77,8 @@ class Load:
     def add(
         self, kind: int, shape: Shape, first_ledger: int, entries: int = ENDLESS
     ) -> list[Stream]:
-        """Connections that add to, or read, the ledgers from ``first_ledger`` on. ``entries``: what
-        each ledger holds."""
+        """Opens connections that add to, or read, the ledgers from ``first_ledger`` on. ``entries``: the
+        number in each ledger."""
         added = []
         for first, ledgers in _shares(first_ledger, shape):
             link = self._connect()
@@ -91,19 +91,19 @@ class Load:
         return added
 
     def run(self, seconds: float | None = None) -> float:
-        """For so long, or (None) until every stream has come to its end; how long it took."""
+        """Runs for this time, or (None) until every stream has come to its end; returns the duration in seconds."""
         start = time.perf_counter_ns()
         self._turn(ENDLESS if seconds is None else start + int(seconds * _S))
         return (time.perf_counter_ns() - start) / _S
 
     def finish(self) -> None:
-        """Ask nothing more, and wait until everything is answered."""
+        """Sends no more requests, and waits for all responses."""
         for stream in self.streams:
             stream.end = min(stream.end, stream.next)
         self.run()
 
     def count(self) -> None:
-        """Count from here on."""
+        """Starts the measured time."""
         for stream in self.streams:
             stream.count()
 
@@ -134,7 +134,7 @@ class Load:
 
 
 def measured(streams: Sequence[Stream], seconds: float) -> Measured:
-    """What some streams have counted."""
+    """The sums of some streams."""
     latency = Histogram()
     errors: dict[str, int] = {}
     for stream in streams:
@@ -154,8 +154,8 @@ def of_histogram(
     requests: int | None = None,
     errors: dict[str, int] | None = None,
 ) -> Measured:
-    """What a histogram of nanoseconds says. ``size``: payload in bytes; ``requests``: how many were
-    answered, where not each has its latency."""
+    """The measurement from a histogram of nanoseconds. ``size``: payload in bytes; ``requests``: the number of
+    responses, if not each has its latency."""
     errors = errors or {}
     good = latency.count - sum(errors.values()) if requests is None else requests
 
@@ -178,7 +178,7 @@ def of_histogram(
 def write_ledgers(
     address: tuple[str, int], shape: Shape, first_ledger: int, entries: int, silence_s: float
 ) -> None:
-    """Add ``entries`` entries to each of the ledgers. Raises BenchError also for a refused add."""
+    """Adds ``entries`` entries to each of the ledgers. Raises BenchError also for a refused add."""
     with Load(address, silence_s) as load:
         for stream in load.add(ADD, shape, first_ledger):
             stream.end = entries * stream.ledgers
@@ -189,7 +189,7 @@ def write_ledgers(
 
 
 def _shares(first_ledger: int, shape: Shape) -> Iterable[tuple[int, int]]:
-    """First ledger and number of ledgers of each connection; as even as it goes, one at least."""
+    """First ledger and number of ledgers of each connection; as even as possible, one at least."""
     connections = min(shape.connections, shape.ledgers)
     for number in range(connections):
         start = shape.ledgers * number // connections

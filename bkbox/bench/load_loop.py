@@ -1,8 +1,8 @@
 """The load generator: one connection's closed loop of v2 requests, and the loop over connections.
 
-A stream has at most ``window`` requests on their way. It interleaves its ledgers request by request,
+A stream has at most ``window`` requests in flight. It interleaves its ledgers request by request,
 as brokers do: the n-th request is for ledger ``n % ledgers`` and entry ``n // ledgers`` of the
-stream, so that an answer's ids say which request it belongs to, whatever the order of the answers.
+stream, so that a response's ids identify its request, whatever the order of the responses.
 Requests are kept ready in a chunk, in which only the ids are patched; so an add costs its headers,
 and the copy into the socket.
 
@@ -25,16 +25,16 @@ ADD = 1
 READ = 2
 
 ENDLESS = 1 << 62
-"""As ``entries`` of a stream: adds end when they are told to."""
+"""``entries`` of a stream without an end: adds end when the stream is told to."""
 
 ADD_BYTES = 60
-"""An add without its payload: length 4, packet header 4, master key 20, entry header 32."""
+"""Size of an add without its payload: length 4, packet header 4, master key 20, entry header 32."""
 
 READ_BYTES = 24
-"""A read: length 4, packet header 4, ledger 8, entry 8."""
+"""Size of a read: length 4, packet header 4, ledger 8, entry 8."""
 
 ANSWER_BYTES = 28
-"""What every answer begins with: length 4, packet header 4, code 4, ledger 8, entry 8."""
+"""Size of the common part of all responses: length 4, packet header 4, code 4, ledger 8, entry 8."""
 
 ENTRY_HEADER_BYTES = 32
 
@@ -54,7 +54,7 @@ _ANSWERS_BYTES = 512 << 10
 class Stream:
     """The requests of one connection: ``ledgers`` ledgers from ``first_ledger`` on.
 
-    ``entries`` is what each ledger holds: reads begin again from 0 after it. ``size`` is the
+    ``entries`` is the number in each ledger: reads begin again from 0 after it. ``size`` is the
     payload of an entry in bytes.
     """
 
@@ -111,14 +111,14 @@ class Stream:
                 self.chunk_view[at + _ADD_HEADERS : at + self.frame_bytes] = payload
 
     def count(self) -> None:
-        """Count from here on; what is on its way counts too, with the whole time it takes."""
+        """Starts counting; requests in flight count too, with their whole latency."""
         self.latency = Histogram()
         self.codes = array("q", bytes(8 * _CODES))
         self._codes = self.codes
         self.answered = 0
 
     def fill(self, now: int) -> None:
-        """Make the chunk of as many requests as the window has room for; the last chunk is sent."""
+        """Fills the chunk with as many requests as the window permits; the last chunk has been sent."""
         room = self.window - self.outstanding
         if room > self.chunk_frames:
             room = self.chunk_frames
@@ -151,12 +151,12 @@ class Stream:
         self.chunk_end = at
 
     def _confirmed(self) -> int:
-        """The last entry of the next ledger before which nothing is unanswered; -1 if none."""
+        """The last entry of the next ledger up to which every request has its response; -1 if none."""
         done = self.oldest - 1 - self.next_ledger
         return done // self.ledgers if done >= 0 else -1
 
     def take(self, size: int, now: int) -> None:
-        """``size`` bytes more lie in ``answers``. Raises FrameError for what cannot be an answer."""
+        """Processes ``size`` more bytes in ``answers``. Raises FrameError for bytes that cannot be a response."""
         end = self.filled + size
         limit = len(self.answers_view)
         at = 0
@@ -209,7 +209,7 @@ class Stream:
 
 
 class Link:
-    """A stream and its socket, which does not block."""
+    """A stream and its non-blocking socket."""
 
     def __init__(self, stream: Stream, link: socket.socket, poll: select.epoll) -> None:
         self.stream = stream
@@ -220,7 +220,7 @@ class Link:
         poll.register(self.number, select.EPOLLIN)
 
     def receive(self) -> None:
-        """What the peer has sent. Raises ConnectionError if it has closed the connection."""
+        """Receives responses. Raises ConnectionError if the peer has closed the connection."""
         stream = self.stream
         room = stream.answers_view[stream.filled :] if stream.filled else stream.answers_view
         size = self.link.recv_into(room)
@@ -229,7 +229,7 @@ class Link:
         stream.take(size, perf_counter_ns())
 
     def send(self) -> None:
-        """Requests, until the window is full or the socket takes no more."""
+        """Sends requests until the window is full or the socket takes no more."""
         stream = self.stream
         while True:
             if stream.chunk_start == stream.chunk_end:
@@ -252,7 +252,7 @@ class Link:
 
 
 def turn(poll: select.epoll, links: dict[int, Link], until: int, silence: int) -> bool:
-    """Send and receive until ``until``, or until nothing is outstanding.
+    """Sends and receives until ``until``, or until nothing is in flight.
 
     False if nothing was received for ``silence`` nanoseconds. Raises ConnectionError, FrameError.
     """

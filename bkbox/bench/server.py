@@ -1,4 +1,4 @@
-"""A bookie of the benchmark's own: one disk in a temporary folder, its metadata beside it."""
+"""A bookie of the benchmark's own: one disk in a temporary folder, and its metadata store there."""
 
 from __future__ import annotations
 
@@ -28,9 +28,8 @@ _LOG_BYTES = 3000
 
 
 class Bookie(LocalBookie):
-    """A bookie with its files in ``folder``. ``settings``: keys of its configuration; ``environment``: variables beside
-    those of this process. Raises BenchError if it cannot be made.
-    """
+    """A bookie with its files in ``folder``. ``settings``: keys of its configuration; ``environment``: variables in
+    addition to those of this process. Raises BenchError if it cannot be made."""
 
     def __init__(
         self,
@@ -50,13 +49,13 @@ class Bookie(LocalBookie):
         processes.run_blocking(*self.init_arguments(metadata, settings))
 
     def wait_ready(self) -> None:
-        """Raises BenchError if it ends instead."""
+        """Waits until the bookie is ready. Raises BenchError if it ends instead."""
         wait_until(lambda: self.is_ready_or_ended, _READY_S, _POLL_S)
         if not self.is_ready:
             raise BenchError(f"the bookie did not start:\n{self.log_from(0)[-_LOG_BYTES:]}")
 
     def stop(self) -> None:
-        """In order, or by force if that takes too long."""
+        """Stops the bookie in order, or by SIGKILL if that takes too long."""
         if self._process is None:
             return
         process, self._process = self._process, None
@@ -70,7 +69,7 @@ class Bookie(LocalBookie):
 
 @contextmanager
 def temporary_folder(parent: Path) -> Iterator[Path]:
-    """A folder that is removed at the end. Raises BenchError where data would only be in memory."""
+    """A folder that is removed at the end. Raises BenchError if it is in memory only."""
     folder = Path(tempfile.mkdtemp(prefix="bkbox-bench-", dir=parent))
     try:
         if _filesystem(folder) in ("tmpfs", "ramfs"):
@@ -82,7 +81,7 @@ def temporary_folder(parent: Path) -> Iterator[Path]:
 
 @contextmanager
 def running(bookie: Bookie) -> Iterator[Bookie]:
-    """It runs, and is stopped at the end. Raises BenchError if it does not start."""
+    """Runs the bookie inside the context. Raises BenchError if it does not start."""
     try:
         bookie.launch()
         bookie.wait_ready()

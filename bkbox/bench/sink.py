@@ -1,4 +1,4 @@
-"""``bkbox bench sink``: a server that only answers, for the ceiling of the load generator and, with
+"""``bkbox bench sink``: a server that only sends responses, for the ceiling of the load generator and, with
 a file to append to, for the limit of any bookie."""
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ def serve(
     *,
     sync: bool = False,
 ) -> None:
-    """Answer until interrupted. ``size``: payload of the entries that reads get, in bytes; ``sync``: what was appended
-    is on the disk before it is answered. ``ready`` gets HOST:PORT once connections are taken. Raises OSError."""
+    """Serves until interrupted. ``size``: payload, in bytes, of the entries in responses to reads; ``sync``: appended
+    bytes are synced before the response. ``ready`` gets HOST:PORT once connections are accepted. Raises OSError."""
     descriptor = -1
     if file is not None:
         descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
@@ -38,7 +38,7 @@ def serve(
 
 
 class _Server:
-    """One turn is for all connections: what they have sent is stored, synced once if it has to be, and answered."""
+    """One turn serves all connections: their requests are stored, synced once if necessary, and answered."""
 
     def __init__(
         self, listener: socket.socket, poll: select.epoll, size: int, file: int, *, sync: bool
@@ -64,7 +64,7 @@ class _Server:
                     self._await(number)
 
     def _receive(self, number: int, event: int) -> bool:
-        """Whether there may be something to answer."""
+        """True if there may be requests to answer."""
         if number == self._listener.fileno():
             link, _ = self._listener.accept()
             link.setblocking(False)
@@ -75,7 +75,8 @@ class _Server:
         return bool(event & select.EPOLLOUT) or self._attempt(number, Sink.receive, ends=True)
 
     def _attempt(self, number: int, step: Callable[[Sink], bool], *, ends: bool = False) -> bool:
-        """What the step says; a connection that it breaks, or ``ends`` with False, is closed."""
+        """The result of the step. A connection that the step breaks is closed, and with ``ends`` also one for which it
+        returns False."""
         link, sink = self._links[number]
         try:
             done = step(sink)
@@ -88,7 +89,7 @@ class _Server:
         return done
 
     def _await(self, number: int) -> None:
-        """Room for answers, or requests."""
+        """Waits until the socket takes responses, or for requests."""
         has_unsent = self._links[number][1].has_unsent
         if has_unsent != (number in self._waiting):
             self._poll.modify(number, select.EPOLLOUT if has_unsent else select.EPOLLIN)

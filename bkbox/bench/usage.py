@@ -1,4 +1,4 @@
-"""What the processes of a server have used, as the kernel counts it: a process and its descendants.
+"""Resource usage of a server's processes, as the kernel counts it: a process and its descendants.
 
 CPU seconds include children that have ended and were waited for. ``written_bytes`` is what the
 processes have made dirty or written around the page cache (write_bytes of /proc/PID/io): a page that
@@ -31,7 +31,7 @@ class Usage:
 
 
 def usage_of(pid: int) -> Usage:
-    """What a process and its descendants have used so far; zeros for processes that are gone."""
+    """The usage of a process and its descendants so far; zeros for processes that are gone."""
     processes, cpu_s, rss, pss, written = 0, 0.0, 0, 0, 0
     for each in tree(pid):
         try:
@@ -49,7 +49,7 @@ def usage_of(pid: int) -> Usage:
 
 
 def cpu_s(pids: list[int]) -> float:
-    """CPU seconds of some processes so far, of those that are there; takes no time to speak of."""
+    """CPU seconds so far of those of the processes that exist; fast."""
     total = 0
     for pid in pids:
         with contextlib.suppress(FileNotFoundError, ProcessLookupError):
@@ -74,7 +74,7 @@ def tree(pid: int) -> list[int]:
 
 
 def device_written_bytes(folder: Path) -> int | None:
-    """What the block device of a folder has written since the host started, by whomever; None where
+    """Bytes that the block device of a folder has written since the host started, for all processes; None if
     the kernel keeps no count for it."""
     device = folder.stat().st_dev
     path = Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}/stat")
@@ -85,7 +85,7 @@ def device_written_bytes(folder: Path) -> int | None:
 
 
 def drop_cache(folder: Path) -> None:
-    """Write what is dirty to the disk, and drop every file below a folder from the page cache."""
+    """Writes dirty pages to the disk, and drops every file below a folder from the page cache."""
     os.sync()
     for root, _, names in os.walk(folder):
         for name in names:

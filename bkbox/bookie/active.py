@@ -1,6 +1,6 @@
 """Active ledgers of a disk: they may have entries that are acknowledged and not durable.
 
-With ``ack_after = write`` a host crash loses what was not synced. A ledger is marked *active*, and the mark synced,
+With ``ack_after = write`` a host crash loses unsynced data. A ledger is marked *active*, and the mark synced,
 with its first add that is answered without a sync. It is unmarked after a sync, once no add came for a while. So after
 a host crash only active ledgers can lack entries, and only they go into limbo.
 
@@ -16,7 +16,7 @@ class ActiveLedgers:
     """Tracks the marked ledgers, and which of them are unmarked after the next sync."""
 
     def __init__(self, marked: Iterable[int]) -> None:
-        """``marked``: the ledgers that earlier runs marked; they are unmarked like all others."""
+        """``marked``: the ledgers that earlier incarnations marked; they are unmarked like all others."""
         self._ledgers = set(marked)
         self._leaving: set[int] = set()
         self._counts: tuple[int, dict[int, int]] = 0, {}
@@ -25,7 +25,7 @@ class ActiveLedgers:
         return len(self._ledgers)
 
     def changed(self, ledger: int, active: bool) -> None:
-        """Records that a ledger's state took effect."""
+        """Record that a ledger's state took effect."""
         if active:
             self._ledgers.add(ledger)
         else:
@@ -33,7 +33,7 @@ class ActiveLedgers:
             self._leaving.discard(ledger)
 
     def touched(self, ledger: int) -> None:
-        """Records an add of the ledger on the slow path: the ledger stays marked."""
+        """Record an add of the ledger on the slow path: the ledger stays marked."""
         self._leaving.discard(ledger)
 
     def begin_leaving(self, footer: int, counts: dict[int, int], *, everything: bool) -> list[int]:
@@ -45,7 +45,7 @@ class ActiveLedgers:
         if everything:
             quiet = list(self._ledgers)
         elif footer != before_footer:
-            quiet = []  # # what came before that footer is not counted any more
+            quiet = []  # entries before that footer are no longer counted
         else:
             quiet = [each for each in self._ledgers if counts.get(each) == before.get(each)]
         self._leaving.update(quiet)

@@ -1,19 +1,19 @@
 """The adds of one write of a disk worker: taken in the order of arrival, stored grouped by ledger, answered in order.
 
-Entries lie where they came in (``area``: the request slots of the link), or, where Python decoded them, in a buffer of
+Entries lie where they came in (``area``: the request slots of the link), or, if Python decoded them, in a buffer of
 the batch. Per add, in the order of arrival, the columns hold
 
 ==========  ========================================================================================================
-at          offset of the entry in the area; -1 - offset in the own buffer; for an answer without an entry unused
-size        bytes of the entry, at least 24; 0: this is an answer that Python makes (``mark``), txn is its number
+at          offset of the entry in the area; -1 - offset in the own buffer; unused for a response without an entry
+size        bytes of the entry, at least 24; 0: this is a response that Python makes (``mark``), txn is its number
 after       the next add of the same ledger, -1 for the last one
-connection  whom to answer
+connection  the connection to respond to
 txn         transaction id of version 3, which is less than NOT_ANSWERED; NO_TXN for version 2; NOT_ANSWERED for an
-            entry whose answer is a mark
-offset      where the record lies in its segment, once packed
+            entry whose response is a mark
+offset      offset of the record in its segment, once packed
 ==========  ========================================================================================================
 
-Grouping by ledger makes consecutive entries of a ledger adjacent in the log, and so one run of the index.
+Grouping by ledger makes consecutive entries of a ledger adjacent in the log, and so one extent of the index.
 """
 
 from __future__ import annotations
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
     from bkbox.storage.log.ledger_counts import LedgerCounts
 
 ENTRY_BYTES_MIN = 24
-"""Ledger id, entry id and LAC: what an entry has at least."""
+"""Ledger id, entry id and LAC: the smallest entry."""
 
 NO_TXN = 2**64 - 1
-"""Not a transaction id: an answer of version 2."""
+"""Not a transaction id: a response of version 2."""
 
 NOT_ANSWERED = 2**64 - 2
-"""Not a transaction id: no answer."""
+"""Not a transaction id: no response."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -51,11 +51,11 @@ _V2_ADD = 0x02010000
 _CAPACITY = 1_024
 
 _TOGETHER_MAX = 1_024
-"""Answers that are written in one piece."""
+"""Responses that are written in one piece."""
 
 
 class AdmittedLedger:
-    """A ledger that takes ordinary adds with this master key, and its adds in the present batch."""
+    """A ledger that accepts normal adds with this master key, and its adds in the present batch."""
 
     __slots__ = (
         "bytes",
@@ -70,7 +70,7 @@ class AdmittedLedger:
     )
 
     def __init__(self, ledger: int, key: bytes) -> None:
-        """``key``: 20 bytes, which are kept as three integers."""
+        """``key``: 20 bytes, stored as three integers."""
         self.ledger = ledger
         self.key_start = memory.i64(key, 0)
         self.key_middle = memory.i64(key, 8)
@@ -84,8 +84,7 @@ class AdmittedLedger:
 
 
 class AddBatch:
-    """One batch; used again for another one after ``begin``. A ledger is grouped in one batch at a time, until
-    ``ungroup``."""
+    """One batch; reusable after ``begin``. A ledger is grouped in one batch at a time, until ``ungroup``."""
 
     __slots__ = (
         "_after",
@@ -107,12 +106,12 @@ class AddBatch:
     def __init__(self) -> None:
         self._data: memoryview = memoryview(b"")
         self.groups: list[AdmittedLedger] = []
-        """The ledgers with adds in it, in the order of their first add."""
+        """The ledgers with adds in the batch, in the order of their first add."""
         self.entries = 0
         self.record_bytes = 0
         """Bytes of the records of all entries."""
         self.recovered = 0
-        """Entries of recovery adds among those that were taken from the area."""
+        """Number of entries of recovery adds taken from the area."""
         self._own = bytearray()
         self._used = 0
         self._capacity = _CAPACITY
@@ -124,11 +123,11 @@ class AddBatch:
         self._offset = _column("q", _CAPACITY)
 
     def __len__(self) -> int:
-        """Adds and marks."""
+        """Number of adds and marks."""
         return self._used
 
     def begin(self, area: memoryview) -> None:
-        """Forget what was taken; entries of the next batch lie in ``area``."""
+        """Clear the batch; entries of the next one lie in ``area``."""
         self._data = area
         self.ungroup()
         self.entries = 0
@@ -139,7 +138,9 @@ class AddBatch:
             self._own = bytearray()
 
     def ungroup(self) -> None:
-        """The entries are stored, or never will be: the ledgers may be in another batch; what is left is to answer."""
+        """The entries are stored, or never will be: the ledgers may be in another batch, and only the responses are
+        left.
+        """
         for group in self.groups:
             group.first = group.last = -1
             group.count = 0
@@ -160,11 +161,11 @@ class AddBatch:
     # ---- taking -------------------------------------------------------------------------------------
 
     def take(self, group: AdmittedLedger, connection: int, txn: int, at: int, size: int) -> None:
-        """An admitted entry of the area, of ``size`` >= ENTRY_BYTES_MIN bytes."""
+        """Add an admitted entry of the area, of ``size`` >= ENTRY_BYTES_MIN bytes."""
         self._link(group, connection, txn, at, size, memory.i64(self._data, at + 16))
 
     def put(self, group: AdmittedLedger, entry: Buffer) -> None:
-        """An admitted entry that lies anywhere, and is answered by a mark; it is copied."""
+        """Add an admitted entry that lies anywhere, and is answered by a mark; it is copied."""
         at = len(self._own)
         self._own += entry
         lac = int.from_bytes(entry[16:24], "big", signed=True)
@@ -197,7 +198,7 @@ class AddBatch:
         self.record_bytes += _RECORD_HEADER_BYTES + size
 
     def mark(self, connection: int, number: int) -> None:
-        """The place of an answer that is made elsewhere: ``answer`` asks for it by its number."""
+        """Reserve the place of a response that is made elsewhere: ``answer`` requests it by its number."""
         index = self._used
         if index == self._capacity:
             self._grow()
@@ -211,7 +212,7 @@ class AddBatch:
     def pack(self, room: bytearray, at: int, seed: int, segment: int, offset: int) -> int:
         """Write the records (segment.py has their layout), grouped by ledger, to ``room`` from ``at`` on.
 
-        ``room`` has ``record_bytes`` from there; ``offset`` is where they will lie in the segment. Returns the end.
+        ``room`` has ``record_bytes`` from there; ``offset`` is their location in the segment. Returns the end.
         """
         out = room
         area = self._data
@@ -243,7 +244,7 @@ class AddBatch:
         return at
 
     def index(self, recent: Memtable, tally: LedgerCounts, segment: int) -> None:
-        """Put what was packed last, and is in ``segment`` now, into the index, and count it for the footer."""
+        """Put the entries packed last, which are in ``segment`` now, into the index, and count them for the footer."""
         for group in self.groups:
             tally.count(group.ledger, group.count, group.bytes)
             index = group.first
@@ -271,12 +272,13 @@ class AddBatch:
             return memory.i64(self._data, source)
         return memory.i64(self._own, -1 - source)
 
-    # ---- answering ----------------------------------------------------------------------------------
+    # ---- responses ----------------------------------------------------------------------------------
 
     def answer(
         self, out: AnswerWriter, code_v2: int, code_v3: int, marked: Callable[[int], bytes]
     ) -> None:
-        """Answer everything in the order of arrival: adds with the code, marks with what ``marked`` makes of a number.
+        """Answer everything in the order of arrival: adds with the code, marks with the response that ``marked``
+        makes of a number.
 
         Raises EOFError.
         """

@@ -1,22 +1,22 @@
-"""Admission of requests by the standing of their ledger: the complete rule as one table.
+"""Admission of requests by the status of their ledger: the complete rule as one table.
 
-A ledger on a bookie is in one of five standings. Limbo implies fenced: whatever puts a ledger into limbo fences it.
+A ledger on a bookie has one of five statuses. Limbo implies fenced: every path into limbo fences the ledger.
 
 =========  ====================================================================================
 UNKNOWN    no record of it: no key was ever stored
-OPEN       known, ordinary adds are taken
-FENCED     known, ordinary adds are refused, for good
+OPEN       known, normal adds are accepted
+FENCED     known, normal adds are refused, for good
 LIMBO      fenced, and entries may be missing that were acknowledged: never say 'no such entry'
 DELETED    the cluster has no such ledger any more, or this bookie no part in it, and its entries
            were removed. It was fenced before: a writer that goes on is answered EFENCED, and ends;
            'no such ledger' would make it look for another bookie. Reads, fences and LACs: no such ledger
 =========  ====================================================================================
 
-The key is checked before the standing (LedgerDescriptorImpl.java does the same): a wrong key gets EUA and changes
+The key is checked before the status (LedgerDescriptorImpl.java does the same): a wrong key gets EUA and changes
 nothing. A ledger in the trash (``deleted_ms`` without ``emptied``) has all its entries and is FENCED. A recovery add
-means that a recovery or repair relies on this bookie again: it takes a ledger out of the trash. A ledger whose entries
-are gone goes into LIMBO, until repair has found out which entries this bookie must hold. A ledger without a known key
-(rebuilt from version 1 metadata, which has none) adopts the first key it is sent.
+means that a recovery or repair relies on this bookie again: it takes a ledger out of the trash. A ledger whose
+entries are gone goes into LIMBO, until repair has found out which entries this bookie must hold. A ledger without a
+known key (rebuilt from version 1 metadata, which has none) adopts the first key it is sent.
 
 Source: BP-46; BookieImpl.java, HandleFactoryImpl.java (LedgerFencedAndDeletedException), WriteEntryProcessorV3.java,
 ReadEntryProcessorV3.java, WriteLacProcessorV3.java.
@@ -50,7 +50,7 @@ class Request(Enum):
 
 @frozen_struct
 class Verdict:
-    """The result of admission: a response code (EOK if admitted), and the ledger's standing from then on."""
+    """The result of admission: a response code (EOK if admitted), and the ledger's status from then on."""
 
     code: Code
     after: LedgerStatus
@@ -86,7 +86,7 @@ ABSENT: dict[LedgerStatus, Code] = {
     LedgerStatus.LIMBO: Code.EUNKNOWNLEDGERSTATE,
     LedgerStatus.DELETED: Code.ENOLEDGER,
 }
-"""The response code of a read that found no entry, by standing."""
+"""The response code of a read that found no entry, by status."""
 
 
 def admit(

@@ -5,18 +5,18 @@ Synchronous and deterministic: all effects go through the store, and the time is
 
 A group is carried out in three steps. Their order makes the responses true:
 
-1. ``begin`` admits or refuses adds, explicit LACs and fences in the order of arrival (admission.py), against the state
-   as it will be once everything before them is durable. Everything admitted goes to the store in one write: first the
-   states of ledgers (creation, fence), then the entries grouped by ledger, so that consecutive ones become one run of
-   the index, then the explicit LACs. Entries can be read from here on; states and LACs become visible with step 3. If
-   the write fails, everything admitted is answered with the failure and the states are as before.
+1. ``begin`` admits or refuses adds, explicit LACs and fences in the order of arrival (admission.py), against the
+   state as it will be once everything before them is durable. Everything admitted goes to the store in one write:
+   first the states of ledgers (creation, fence), then the entries grouped by ledger, so that consecutive ones become
+   one extent of the index, then the explicit LACs. Entries can be read from here on; states and LACs become visible
+   with step 3. If the write fails, everything admitted is answered with the failure and the states are as before.
 2. ``serve`` answers reads that fence nothing. Reads never wait for a sync. Reads that need the disk are deferred to
    ``serve_cold_reads``, after the disk was waited for. Equal reads have equal responses, so their order is free.
-3. ``settle`` and ``end`` follow once what the group waits for is durable (``waits``). The store says what ``ack_after``
-   demands; states and explicit LACs are always waited for; entries that all asked for a deferred sync are not; a force
-   waits for all that was answered before it. The states take effect, writes are answered in the order of arrival, then
-   forces, and last the fencing reads. These see every add that was accepted before the fence, so an entry is never both
-   acknowledged and denied to a recovery.
+3. ``settle`` and ``end`` follow once everything that the group waits for is durable (``waits``). The store determines
+   what ``ack_after`` demands; states and explicit LACs are always waited for; entries that all asked for a deferred
+   sync are not; a force waits for everything that was answered before it. The states take effect, writes are answered
+   in the order of arrival, then forces, and last the fencing reads. These see every add that was accepted before the
+   fence, so an entry is never both acknowledged and denied to a recovery.
 
 Groups overlap: others may begin before one ends. They end in the order in which they began.
 
@@ -65,7 +65,7 @@ _ENTRY_IDS = Struct(">qq")
 _ADDS = (admission.Request.ADD, admission.Request.RECOVERY_ADD)
 
 _EOK = Code.EOK
-"""Local copies: looking a member up in its class takes longer than all else that is done for a small group."""
+"""Local copies: looking a member up in its class takes longer than all other work for a small group."""
 
 Segment = tuple[int, int, int, int]
 """Connection, number of frames, start and end of the frames in the area. Without frames: the connection was closed."""
@@ -100,7 +100,7 @@ class SlowPathRequests:
     reads: list[tuple[int, Request, Code]] = field(default_factory=list)
     polls: list[tuple[int, v3.ReadRequest]] = field(default_factory=list)
     gone: list[int] = field(default_factory=list)
-    """Connections that were closed after all that they sent."""
+    """Connections that were closed after everything that they sent."""
 
 
 _NOTHING = SlowPathRequests()
@@ -108,8 +108,8 @@ _NOTHING = SlowPathRequests()
 
 
 class CommitGroup:
-    """One group in flight through the steps. ``waits``: something must be durable before the group ends. ``late``: its
-    reads that wait for the disk, None once they are answered.
+    """One group in flight through the steps. ``waits``: something must be durable before the group ends. ``late``:
+    its cold reads, which wait for the disk; None once they are answered.
     """
 
     __slots__ = (
@@ -129,7 +129,7 @@ class CommitGroup:
         self.adds = adds
         self.odd = _NOTHING
         self.taken_us = self.written_us = self.indexed_us = taken_us
-        """When the group was taken, written and indexed, in microseconds."""
+        """Times at which the group was taken, written and indexed, in microseconds."""
         self.waits = self.ended = False
         self.failure: Code | None = None
         self.late: LateReads | None = None
@@ -358,8 +358,9 @@ class Bookie:
     def _take_read_lac(
         self, work: CommitGroup, connection: int, request: v3.ReadLacRequest
     ) -> None:
-        """A request for what is durable is a force with a longer response: it waits for all that was answered
-        before."""
+        """A request for what is durable is a force with a longer response: it waits for everything that was answered
+        before.
+        """
         if request.persisted and request.ledger_id >= 0:
             last = self.reader.last_entry(request.ledger_id)
             work.odd.persisted.append((connection, request, last))
@@ -422,7 +423,7 @@ class Bookie:
                 forces or work.odd.synced > 0,
             )
         elif forces and work.failure is not Code.EIO:
-            # A disk that was only full has written nothing, and can sync what was there before.
+            # A disk that was only full has written nothing, and can sync earlier data.
             work.waits = self.store.must_sync(False, False, True)
 
     def _append(self, work: CommitGroup) -> None:
@@ -447,7 +448,7 @@ class Bookie:
     # ---- step 3 -------------------------------------------------------------------------------------
 
     def settle(self, work: CommitGroup, error: DiskError | None = None) -> None:
-        """The wait is over: the group takes effect; with ``error``, what it waited for failed."""
+        """The wait is over: the group takes effect. ``error``: the failure of the sync that it waited for."""
         if error is not None:
             self.read_only.turn(DISK_FAILED, error)
             work.failure = Code.EIO
@@ -477,7 +478,7 @@ class Bookie:
             self._warm(ledger)
 
     def _warm(self, ledger: int) -> None:
-        """Put the ledger's ordinary adds on the fast path, if it is open and no change is in flight. If it is fenced or
+        """Put the ledger's normal adds on the fast path, if it is open and no change is in flight. If it is fenced or
         in limbo, and not deleted, its recovery adds take the fast path.
         """
         record = self.ledgers.record(ledger)
@@ -550,7 +551,7 @@ class Bookie:
         self.store.append([ledger_record(*each) for each in records.items()])
         self.store.index_appended()
         for ledger, record in records.items():
-            # # Not synced: if this is lost the ledger still counts as active, which is true of it, too.
+            # Not synced: if this is lost the ledger still counts as active, which does no harm.
             before = self.ledgers.record(ledger)
             self.store.show(ledger_record(ledger, record))
             self.ledgers.changed(ledger, before, record)
@@ -570,12 +571,13 @@ class Bookie:
         self.set_states(ledgers)
 
     def disturb(self, ledger: int) -> None:
-        """End the long polls of a ledger before something happens to it; ``polled`` has their responses."""
+        """End the long polls of a ledger before it is changed; ``polled`` has their responses."""
         self._end_polls(self._polls.disturbed(ledger), None)
 
     def forget(self, ledger: int) -> None:
-        """Remove a ledger durably: entries, state, and what is cached of it here. No group may be in flight. Raises
-        DiskError."""
+        """Remove a ledger durably: entries, state, and everything cached of it here. No group may be in flight.
+        Raises DiskError.
+        """
         before = self.ledgers.record(ledger)
         self.disturb(ledger)
         self._cool(ledger)
@@ -632,7 +634,8 @@ class Bookie:
 
     def watch_space(self, usage_max: float, reserve_bytes: int, usage_resume: float = 0.0) -> None:
         """See ReadOnly.watch. A disk that cannot report its free space is gone. One that was remounted read-only has
-        failed: the kernel does so to a file system that it cannot write to. Neither accepts anything more."""
+        failed: the kernel remounts a file system that it cannot write to. Neither accepts anything more.
+        """
         try:
             space = self.store.space()
             self.store.require_writable(space)

@@ -1,10 +1,11 @@
-"""The walk over the frames of one connection in a batch: what is plain is taken here, the rest is handed to Python.
+"""Dispatch of the frames of one connection in a batch: fast-path requests are handled here, the rest is handed to
+Python.
 
-Plain are ordinary adds of hot ledgers with the right master key, recovery adds of version 2 to these and to those that
-are being filled, and reads of one entry by its id that fence nothing and wait for nothing, of version 2 and 3. They
-change nothing but the entries of the ledger, so they need none of the rules of bookie/admission.py; a ledger is hot
-exactly while those rules would admit an ordinary add with that key, and being filled only while they would admit a
-recovery add, and no other.
+On the fast path are normal adds of hot ledgers with the right master key; recovery adds of version 2 to these and to
+ledgers being repaired; and reads, of version 2 and 3, of one entry by its id that fence nothing and wait for nothing.
+They change nothing but the entries of the ledger, so they need none of the rules of bookie/admission.py. A ledger is
+hot exactly while those rules would admit a normal add with that key. It is being repaired only while they would admit
+a recovery add, and no other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _PREFIX_BYTES = 4
 _V3_FIRST_BYTE_MIN = 8
 _V2_ADD = 0x02010000
 _V2_READ = 0x02020000
-"""Version, opcode, flags: an ordinary request."""
+"""Version, opcode, flags: a normal request."""
 _V2_RECOVERY_ADD = 0x02010006
 """The same with the flags of a recovery add, which is urgent."""
 
@@ -38,7 +39,7 @@ Slow = Callable[[int, int, int], None]
 
 
 class FrameDispatcher:
-    """Walks with the hot ledgers of one disk."""
+    """Dispatches with the hot ledgers of one disk."""
 
     __slots__ = ("_plain", "filled", "hot")
 
@@ -46,7 +47,7 @@ class FrameDispatcher:
         self.hot: dict[int, AdmittedLedger] = {}
         """The hot ledgers by id."""
         self.filled: dict[int, AdmittedLedger] = {}
-        """Those that take recovery adds and no others, by id."""
+        """The ledgers that accept recovery adds and no others, by id."""
         self._plain = PlainV3()
 
     def over(
@@ -59,10 +60,10 @@ class FrameDispatcher:
         reads: ReadBatch,
         slow: Slow,
     ) -> None:
-        """Walk over the whole frames in area[start:end].
+        """Dispatch the whole frames in area[start:end].
 
-        ``adds`` is that of ``area``; None where no ordinary adds are taken, so that Python refuses them. ``slow`` is
-        called in the order of arrival, after everything before it was taken; it may change ``hot``.
+        ``adds`` is the batch of ``area``; None if no normal adds are accepted, so that Python refuses them. ``slow``
+        is called in the order of arrival, after everything before it was taken; it may change ``hot``.
         """
         data = area
         plain = self._plain
@@ -129,7 +130,7 @@ class FrameDispatcher:
         entry_end: int,
         recovers: bool,
     ) -> bool:
-        """Take an add if its ledger is hot, or filled by those that recover, and the key its key."""
+        """Take an add if its ledger is hot, or being repaired by recovery adds, and its key is right."""
         group = self.hot.get(memory.i64(data, entry_at))
         if group is None and recovers:
             group = self.filled.get(memory.i64(data, entry_at))

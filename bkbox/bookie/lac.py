@@ -65,7 +65,7 @@ class KnownLacs:
         self._known.pop(ledger, None)
 
     def seen(self, ledger: int, lac: int) -> None:
-        """Records that an entry or explicit LAC with this LAC was written."""
+        """Record that an entry or explicit LAC with this LAC was written."""
         before = self._known.get(ledger)
         if before is not None and lac > before:
             self._known[ledger] = lac

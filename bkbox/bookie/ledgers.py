@@ -36,7 +36,7 @@ class Ledgers:
         self._cache: OrderedDict[int, LedgerRecord] = OrderedDict()
         self.total = self.limbo = self.trash = self.emptied = 0
         self.active: list[int] = []
-        """Ledgers that earlier runs left marked active."""
+        """Ledgers that earlier incarnations left marked active."""
         for ledger, record in store.ledgers():
             self._count(record, 1)
             if record.active:
@@ -54,14 +54,14 @@ class Ledgers:
         return record
 
     def changed(self, ledger: int, before: LedgerRecord | None, after: LedgerRecord) -> None:
-        """Records a state that was written."""
+        """Record a state that was written."""
         if before is not None:
             self._count(before, -1)
         self._count(after, 1)
         self._remember(ledger, after)
 
     def forgotten(self, ledger: int, before: LedgerRecord | None) -> None:
-        """Records that a ledger was removed from the disk."""
+        """Record that a ledger was removed from the disk."""
         if before is not None:
             self._count(before, -1)
         self._cache.pop(ledger, None)

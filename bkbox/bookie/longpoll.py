@@ -76,7 +76,7 @@ class LongPolls:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When ``expired`` must be called again, in ms; None while no poll waits."""
+        """The time, in ms, when ``expired`` must be called again; None while no poll waits."""
         while self._deadlines and not self._deadlines[0][2].waits:
             heapq.heappop(self._deadlines)
         return self._deadlines[0][0] if self._deadlines else None

@@ -34,7 +34,7 @@ def bare(request: Request, code: Code) -> bytes:
     if code is not Code.EOK and log.isEnabledFor(logging.DEBUG):
         ledger = getattr(
             request, "ledger_id", "?"
-        )  # and no more: a request holds a key, and an entry
+        )  # no other field: a request holds a key, and an entry
         log.debug("%s of ledger %s is answered %s", type(request).__name__, ledger, code.name)
     if isinstance(request, v2.AddRequest):
         return v2.encode_response(

@@ -1,15 +1,15 @@
-"""The plain reads of a batch: looked up, and answered in place.
+"""The fast-path reads of a batch: looked up, and answered in place.
 
-Plain are reads of one entry by its id, that fence nothing and wait for nothing. The length of an answer is known from
-the index, so the answer is put into the slot, in the order of arrival, before its entry is read; the entries are then
-fetched to their places, many at once (entry_reader.py).
+On the fast path are reads of one entry by its id that fence nothing and wait for nothing. The length of a response is
+known from the index, so the response is put into the slot, in the order of arrival, before its entry is read; the
+entries are then fetched to their places, many at once (entry_reader.py).
 
-What is not in memory is not waited for: it goes into another batch, which is served when somebody else has waited for
-the disk.
+Data that is not in the page cache is not waited for: its reads go into another batch, the cold reads, which is served
+when a background thread has waited for the disk.
 
 A record that cannot be read or does not verify is rare and may cost something: everything since the last fetch is
-answered again, one by one, by the part of the bookie that knows what to say (bookie/reading.py). The same part answers
-whatever is not in the index.
+answered again, one by one, on the slow path (bookie/reading.py), which determines the response code. The same path
+answers reads of entries that are not in the index.
 """
 
 from __future__ import annotations
@@ -43,9 +43,10 @@ _NO_LAC = NO_LAC
 
 
 class ReadBatch:
-    """Takes the plain reads of one batch, and answers them.
+    """Takes the fast-path reads of one batch, and answers them.
 
-    ``ranges``: where what it has to read lies on the disk, if another batch found that it was not in memory.
+    ``ranges``: the bytes that it has to read from the disk, if another batch found that they were not in the page
+    cache.
     """
 
     __slots__ = (
@@ -73,9 +74,9 @@ class ReadBatch:
         lac_of: Callable[[int], int],
         slow: Callable[[int, int, int, int], bytes],
     ) -> None:
-        """``lac_of``: the LAC of a ledger to be told beside its entries, NO_LAC if none is.
+        """``lac_of``: the LAC of a ledger to be sent beside its entries, NO_LAC for none.
 
-        ``slow``: version, transaction id, ledger and entry in, the whole answer out.
+        ``slow``: takes version, transaction id, ledger and entry, and returns the complete response.
         """
         self._finder = finder
         self._fetch = fetch
@@ -95,7 +96,7 @@ class ReadBatch:
 
     @property
     def served(self) -> int:
-        """Entries that were answered here, since the start."""
+        """Entries that were answered here since the start."""
         return self._fetch.fetched
 
     def _grow(self) -> None:
@@ -129,15 +130,15 @@ class ReadBatch:
         self._used = index + 1
 
     def clear(self) -> None:
-        """Forget what was taken."""
+        """Clear the batch."""
         self._used = 0
 
-    # ---- answering ----------------------------------------------------------------------------------
+    # ---- responses ----------------------------------------------------------------------------------
 
     def serve(self, out: AnswerWriter, late: ReadBatch | None = None) -> None:
         """Answer everything that was taken, for each connection in the order of arrival. Raises EOFError.
 
-        ``late`` gets what is not in memory; None: the disk is waited for.
+        ``late`` gets the reads that are not in the page cache; None: the disk is waited for.
         """
         fetch = self._fetch
         self._lacs = {}
@@ -164,13 +165,13 @@ class ReadBatch:
         self.ranges = []
 
     def _find(self, ledger: int, entry: int) -> bool:
-        """Whether the index has an entry; ``_place`` is where its record lies then."""
+        """True if the index has an entry; ``_place`` is then the location of its record."""
         if ledger < 0 or entry < 0:
             return False
         try:
             return self._finder.find(ledger, entry, self._place)
         except DiskError:
-            return False  # for the others to find out, and to tell
+            return False  # the slow path finds and reports it
 
     def _answer(self, index: int) -> bytes:
         return self._slow(
@@ -193,7 +194,7 @@ class ReadBatch:
         return head + length + read_tail_size(lac)
 
     def _put_head(self, out: AnswerWriter, index: int, at: int) -> int:
-        """Put an answer without its entry; where that has to be."""
+        """Put a response without its entry; returns the offset of the entry."""
         room = out.slot
         length = self._place.length
         ledger = self._ledger[index]
@@ -211,7 +212,7 @@ class ReadBatch:
         return at
 
     def _fill(self, out: AnswerWriter, end: int, late: ReadBatch | None) -> None:
-        """Fetch the entries of the answers since ``_begin``, of which the last one is before ``end``."""
+        """Fetch the entries of the responses since ``_begin``, of which the last one is before ``end``."""
         done = self._fetch.fetch(out.slot, None if late is None else late.ranges)
         if done == _LATE and late is not None:
             out.rewind()
@@ -227,7 +228,9 @@ class ReadBatch:
         self._begin = end
 
     def _leave(self, out: AnswerWriter, end: int, late: ReadBatch) -> int:
-        """Give ``late`` what is late, and put the answers to the others once more; before which they end now."""
+        """Move the cold reads to ``late``, and put the other responses once more; returns their end, which is before
+        ``end``.
+        """
         fetch = self._fetch
         number = 0
         kept = self._begin
@@ -276,8 +279,8 @@ class ReadBatch:
         """Answer a batch read of version 2: entries from ``first`` on, until one is not in the index.
 
         ``count_max``: entries at most, no bound if <= 0; ``size_max``: bytes of the frame at most, but for the first
-        entry. FETCHED if that is done. LATE if something of it is not in memory: ``late``, unless None, has got where
-        that lies. BROKEN: the bookie has to look what is wrong.
+        entry. FETCHED if that is done. LATE if some of it is not in the page cache: ``late``, unless None, then has
+        the ranges. BROKEN: the slow path has to find the failure.
         """
         fetch = self._fetch
         count = 0

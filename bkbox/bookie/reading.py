@@ -1,15 +1,16 @@
 """Serves the reads of one disk: entries, batches, LACs, lists of entries.
 
 A ledger in limbo is never answered 'no such entry' or 'no such ledger'. An entry that the index has but whose record
-cannot be read is answered EIO. Three responses differ from Java's bookie on purpose. In limbo an entry that is there is
+cannot be read is answered EIO. Three responses differ from Java's bookie on purpose. In limbo an entry that exists is
 served with EOK, without the LAC, which is not known. In limbo a request about the LAC or the whole ledger is answered
-EUNKNOWNLEDGERSTATE, together with what is there. An explicit LAC is EOK with or without an entry beside it.
+EUNKNOWNLEDGERSTATE, together with the present data. An explicit LAC is EOK with or without an entry beside it.
 
 Source: protocol of versions 2 and 3 (READ_ENTRY, BATCH_READ_ENTRY, READ_LAC, GET_LIST_OF_ENTRIES_OF_LEDGER),
 ReadEntryProcessorV3.java, LongPollReadEntryProcessorV3.java, ReadLacProcessorV3.java.
 
-Most reads of existing entries take the fast path (bookie/read_group.py), which passes all others to this module. Reads
-of entries that are not in memory are deferred as late reads, so that a background thread waits for the disk.
+Most reads of existing entries take the fast path (bookie/read_group.py), which passes all others to this module.
+Reads of entries that are not in the page cache are deferred as cold reads, so that a background thread waits for the
+disk.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ _LIST_BYTES_MAX = FRAME_BYTES_MAX - 128
 
 
 class LateReads:
-    """Reads of one group that need entries not in memory. ``batches``: connections and their batch reads."""
+    """The cold reads of one group. ``batches``: connections and their batch reads."""
 
     __slots__ = ("batch_ranges", "batches", "plain")
 
@@ -58,7 +59,7 @@ class LateReads:
 
     @property
     def ranges(self) -> list[Range]:
-        """Where the bytes that are not in memory lie."""
+        """The byte ranges that are not in the page cache."""
         return self.plain.ranges + self.batch_ranges
 
 
@@ -93,11 +94,11 @@ class Reader:
         return ReadBatch(self._store.finder, self._fetch, self._plain_lac, self._plain)
 
     def late(self) -> LateReads:
-        """An empty collection of late reads."""
+        """An empty collection of cold reads."""
         return LateReads(self._batch_of_reads())
 
     def serve_cold_reads(self, late: LateReads, out: AnswerWriter) -> None:
-        """Answer late reads; waits for the disk where something is still not in memory. Raises EOFError."""
+        """Answer cold reads; waits for the disk for data that is still not in the page cache. Raises EOFError."""
         late.plain.serve(out)
         for connection, request in late.batches:
             self.answer_into(out, connection, request, Code.EOK)
@@ -110,8 +111,9 @@ class Reader:
         code: Code,
         late: LateReads | None = None,
     ) -> None:
-        """As ``answer``, into a response slot, or deferred as a late read (``late`` None: waits for the disk). Raises
-        EOFError."""
+        """As ``answer``, into a response slot, or deferred as a cold read (``late`` None: waits for the disk). Raises
+        EOFError.
+        """
         if (
             code is Code.EOK
             and isinstance(request, v2.BatchReadRequest)
@@ -144,7 +146,7 @@ class Reader:
     # ---- entries ------------------------------------------------------------------------------------
 
     def entry(self, ledger: int, entry_id: int) -> tuple[Code, bytes | None]:
-        """Read one entry; -1 reads the last one. In limbo an entry that is there is served and the rest is unknown."""
+        """Read one entry; -1 reads the last one. In limbo an existing entry is served and the rest is unknown."""
         try:
             record = self._ledgers.record(ledger)
             wanted = entry_id
@@ -233,7 +235,7 @@ class Reader:
             next_id += 1
         return Code.EOK, tuple(entries)
 
-    # ---- plain reads --------------------------------------------------------------------------------
+    # ---- fast-path reads ----------------------------------------------------------------------------
 
     def _plain(self, version: int, txn: int, ledger: int, entry: int) -> bytes:
         """The response to a fast-path read that needs the slow path: mostly 'no such entry'."""
@@ -370,7 +372,7 @@ class Reader:
         )
 
     def list_entries(self, ledger: int) -> tuple[Code, bytes]:
-        """The entries of a ledger in the encoding of AvailabilityOfEntriesOfLedger; in limbo those that are there.
+        """The entries of a ledger in the encoding of AvailabilityOfEntriesOfLedger; in limbo those that exist.
 
         EIO if the list does not fit into a frame in either encoding.
         """

@@ -24,7 +24,9 @@ OPERATOR = "operator"
 DECOMMISSION = "decommission"
 
 INTENTS = frozenset({OPERATOR, DECOMMISSION})
-"""Reasons that are operator requests and persist until revoked; all others come and go with the disk's condition."""
+"""Reasons that are operator requests and persist until revoked; all others are set and cleared by the disk's
+condition.
+"""
 
 _REPAIR_GOES_ON = INTENTS | {DISK_USAGE}
 
@@ -72,8 +74,8 @@ class ReadOnly:
     ) -> None:
         """Turn read-only before the disk is full, and writable again once there is space.
 
-        ``usage_max`` is a share of the file system; ``usage_resume`` is the share below which the reason goes (0: a
-        little less). ``reserve_bytes`` stay free for fences and repair. A disk that had no space for a write is
+        ``usage_max`` is a share of the file system; ``usage_resume`` is the share below which the reason is cleared
+        (0: a little less). ``reserve_bytes`` stay free for fences and repair. A disk that had no space for a write is
         writable again when the largest entry fits.
         """
         free, total = space.free, space.total

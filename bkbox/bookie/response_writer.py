@@ -1,8 +1,8 @@
-"""Answers on their way to the front-end, packed into slots of shared memory (ipc/slots.py has the format).
+"""Packs responses to the front-end into slots of shared memory (ipc/slots.py has the format).
 
-Room is reserved before an answer is made, so that it can be made in place: an entry is read from the disk straight to
-where the front-end sends it from. The header of a segment always says what has been reserved. So whatever is reserved
-has to be filled before the next ``reserve`` that may take another slot; ``room`` says whether it will.
+Space is reserved before a response is made, so that it can be made in place: an entry is read from the disk straight
+to where the front-end sends it from. The header of a segment always counts everything reserved. So all reserved space
+has to be filled before the next ``reserve`` that may take another slot; ``room`` tells whether it will.
 """
 
 from __future__ import annotations
@@ -16,14 +16,15 @@ _HEADER_BYTES = 12
 _FRAMES_AT = 8
 _BYTES_AT = 4
 _FILL_BYTES = 2 << 20
-"""A slot takes no more than this, but for one answer that is larger: a small part of a slot is used again and again,
-which costs no memory and stays in the processor's cache."""
+"""Fill level from which a slot takes no more, except one larger response: a small part of a slot is used again and
+again, which costs no memory and stays in the processor's cache.
+"""
 
 
 class AnswerWriter:
     """Fills slots, one after the other.
 
-    ``slot``, ``view``: the present slot, for the kernel and for Python; ``used``: how many bytes of it are.
+    ``slot``, ``view``: the present slot, for compiled code and for Python; ``used``: its used bytes.
     """
 
     __slots__ = (
@@ -42,8 +43,9 @@ class AnswerWriter:
     )
 
     def __init__(self, more: Callable[[int], memoryview]) -> None:
-        """``more``: is told how many bytes of the full slot are used (0: there was none), sends it and returns the
-        next free one. It may raise EOFError, which comes out of what was called here."""
+        """``more``: called with the used bytes of the full slot (0: there was none), sends it and returns the next
+        free one. Its EOFError is raised by the methods here.
+        """
         self._more = more
         self.view = memoryview(b"")
         self.limit = 0
@@ -57,9 +59,10 @@ class AnswerWriter:
         self.mark()
 
     def reserve(self, connection: int, size: int, frames: int) -> int:
-        """Offset in ``slot`` where ``size`` bytes, ``frames`` whole answers for a connection, have to be written now.
+        """Reserve ``size`` bytes for ``frames`` whole responses to a connection, to be written now; returns their
+        offset in ``slot``.
 
-        Takes the next slot where this one has no room, so ``size`` may be 64 bytes less than a slot at most.
+        Takes the next slot if this one has no space, so ``size`` may be 64 bytes less than a slot at most.
         """
         if self._segment < 0 or connection != self._connection:
             if size + _HEADER_BYTES > self.limit - self.used:
@@ -94,25 +97,25 @@ class AnswerWriter:
             raise BugError(f"an answer of {size} bytes for a slot of {len(view)}")
 
     def put(self, connection: int, data: bytes, frames: int) -> None:
-        """Whole answers that are there already."""
+        """Put complete responses."""
         at = self.reserve(connection, len(data), frames)
         memory.copy(self.slot, at, data, 0, len(data))
 
     def room(self, connection: int) -> int:
-        """Bytes that can be reserved for a connection in the present slot; may be less than 0."""
+        """Bytes that can be reserved for a connection in the present slot; may be negative."""
         if self._segment >= 0 and connection == self._connection:
             return self.limit - self.used
         return self.limit - self.used - _HEADER_BYTES
 
     def mark(self) -> None:
-        """Remember how far the present slot is filled, for ``rewind``. A new slot is marked where it begins."""
+        """Remember the fill level of the present slot, for ``rewind``. A new slot is marked at its beginning."""
         self._marked_used = self.used
         self._marked_segment = self._segment
         self._marked_connection = self._connection
         self._marked_frames = self._frames
 
     def rewind(self) -> None:
-        """Give back all that was reserved since ``mark``."""
+        """Release everything reserved since ``mark``."""
         self.used = self._marked_used
         self._segment = self._marked_segment
         self._connection = self._marked_connection
@@ -124,9 +127,9 @@ class AnswerWriter:
             memory.put_u32(self.slot, self._segment + _FRAMES_AT, self._frames)
 
     def finish(self) -> int:
-        """Leave the present slot to its owner, who sends it: how many bytes of it are used, 0 where there is none.
+        """Leave the present slot to its owner, who sends it; returns its used bytes, 0 if there is none.
 
-        The next answer takes a slot again.
+        The next response takes a slot again.
         """
         used = self.used
         self.limit = 0

@@ -1,1 +1,1 @@
-"""What somebody who helps from afar wants to see of a bookie, in one file, without its secrets."""
+"""The debug bundle: one file with all that remote support needs to know of a bookie, without its secrets."""

@@ -1,4 +1,4 @@
-"""Writing the bundle: every byte of it goes through ``Secrets`` first."""
+"""Writes the bundle: every byte of it passes through ``Secrets`` first."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from bkbox.errors import HostError
 
 @dataclass(slots=True)
 class Bundle:
-    """The files of a bundle by name, and what could not be had and why."""
+    """The files of a bundle by name, and the parts that are missing, with the reasons."""
 
     secrets: Secrets
     files: dict[str, str] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
 
     def add(self, name: str, make: Callable[[], object]) -> object:
-        """Text as it is, anything else as JSON; returned is what was made, None where it could not be."""
+        """Adds a file: text as it is, anything else as JSON. Returns the content, or None if it could not be made."""
         try:
             made = make()
         except parts.EXPECTED_ERRORS as error:
@@ -48,7 +48,7 @@ def collect(
     logs: Mapping[str, Callable[[], str]],
     secrets: tuple[str, ...] = (),
 ) -> Bundle:
-    """Everything that can be had. ``logs``: by the names that they get; ``secrets``: more that must not be seen."""
+    """Collects everything available. ``logs``: by their names in the bundle; ``secrets``: more strings to remove."""
     host = HostFiles()
     bundle = Bundle(Secrets([*known_secrets(config.values(), environ), *secrets]))
     bundle.add("versions.json", parts.versions)
@@ -68,7 +68,8 @@ def collect(
 
 
 def write(bundle: Bundle, path: Path, folder: str, now_s: int) -> None:
-    """As a tar.gz with everything in one folder, readable by its owner alone. HostError where there is such a file."""
+    """Writes a tar.gz with everything in one folder, readable by its owner alone. Raises HostError if the file
+    exists."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
         with os.fdopen(fd, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:

@@ -1,4 +1,4 @@
-"""What goes into the bundle, a function for each file."""
+"""The contents of the bundle, a function for each file."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from bkbox.native import kernel_in_use
 from bkbox.supervisor.boot.cookie_repair import inspect
 
 LOG_BYTES_MAX = 32 << 20
-"""The newest part of a log that is longer."""
+"""Maximum bytes of a log; of a longer one the end is taken."""
 
 _JOURNAL_S = 60.0
 _METADATA_S = 5.0
@@ -59,12 +59,12 @@ def jobs(config: Config) -> object:
 
 
 def stages(document: Mapping[str, Any]) -> object:
-    """Where the time of the adds goes, for each disk: from the status document."""
+    """The stages of the adds and their times, for each disk: from the status document."""
     return {disk["path"]: disk["stages"] for disk in document["disks"]}
 
 
 def thread_states(document: Mapping[str, Any], host: HostFiles) -> object:
-    """Of all processes of the bookie: what each thread does, or sleeps in."""
+    """The state of each thread of all processes of the bookie, and the kernel function that it sleeps in."""
     return [
         {
             "role": process["role"],
@@ -116,7 +116,7 @@ def _folder(folder: Path, host: HostFiles) -> object:
 
 
 def log_file(path: Path) -> str:
-    """The end of a log. OSError."""
+    """The end of a log. Raises OSError."""
     with path.open("rb") as file:
         file.seek(0, 2)
         file.seek(max(0, file.tell() - LOG_BYTES_MAX))
@@ -124,7 +124,7 @@ def log_file(path: Path) -> str:
 
 
 def journal(unit: str, since: str) -> str:
-    """What the journal has of a service. HostError."""
+    """The systemd journal's lines of a service. Raises HostError."""
     words = ["journalctl", "--unit", unit, "--since", since, "--no-pager", "--output", "short-iso"]
     try:
         done = subprocess.run(
@@ -141,4 +141,4 @@ def journal(unit: str, since: str) -> str:
 
 
 EXPECTED_ERRORS = (BkboxError, OSError)
-"""What keeps one part out of the bundle, and none of the others."""
+"""Errors that leave one part out of the bundle, and none of the others."""

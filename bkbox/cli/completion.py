@@ -1,4 +1,4 @@
-"""``bkbox completion`` and ``bkbox man``: what a shell and a manual want to know of the commands."""
+"""``bkbox completion`` and ``bkbox man``: shell completion and manual pages, generated from the commands."""
 
 from __future__ import annotations
 

@@ -48,8 +48,8 @@ class LazyGroup(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """From the list, too: a key press should not import every command."""
-        from click.shell_completion import CompletionItem  # who types is the only one that needs it
+        """Completes from the list: a key press must not import every command."""
+        from click.shell_completion import CompletionItem  # needed for completion only
 
         found = [
             CompletionItem(name, help=text)
@@ -70,7 +70,7 @@ class LazyGroup(click.Group):
             ctx.exit(exit_code(error))
         except OSError as error:
             if error.errno == errno.EPIPE:
-                raise  # whoever read has enough: click ends in silence
+                raise  # the reader closed the pipe: click ends silently
             report(host_error(error))
             ctx.exit(ExitCode.FAILED)
 
@@ -184,11 +184,11 @@ PROOF_COMMANDS = {
         "Run a real cluster under load, break it, judge its history.",
     ),
 }
-"""The commands of the package ``proof``, which lies beside ``bkbox`` in a checkout and is in no wheel."""
+"""The commands of the package ``proof``, which is next to ``bkbox`` in a checkout and in no wheel."""
 
 
 def has_proof_tools() -> bool:
-    """Whether this bkbox is a checkout whose package ``proof`` can be imported; imports nothing of it."""
+    """True if this bkbox is a checkout whose package ``proof`` can be imported; imports nothing of it."""
     checkout = os.path.dirname(os.path.dirname(os.path.dirname(__file__)))
     spec = find_spec("proof")
     return (
@@ -221,14 +221,14 @@ def main() -> None:
       echo hello | bkbox ledger write --metadata sqlite:./cluster.db -e 1 -w 1 -a 1
     """
     warnings.showwarning = _show_warning
-    from bkbox.base import waits  # not for `--help`, which wants to be quick
+    from bkbox.base import waits  # not needed for `--help`, which has to be fast
     from bkbox.base.host.descriptors import require_descriptors
     from bkbox.base.limits import DESCRIPTORS_MIN
 
     waits.tell(_say_wait)
     require_descriptors(DESCRIPTORS_MIN)
     if os.environ.get("BKBOX_CLIENT_FILE"):
-        from bkbox.cli.lib import client_file  # few commands need a client, and few clients this
+        from bkbox.cli.lib import client_file  # few commands need a client
 
         client_file.take(os.environ)
 
@@ -241,7 +241,7 @@ def _show_warning(
     file: TextIO | None = None,
     line: str | None = None,
 ) -> None:
-    """A warning as a message for people: without the line of code that gave it."""
+    """Prints a Python warning as a message, without the line of code that raised it."""
     click.echo(f"warning: {message}", err=True)
 
 

@@ -1,4 +1,4 @@
-"""``bkbox schema``: what a command prints with -o json, as a JSON Schema."""
+"""``bkbox schema``: the JSON Schema of what a command prints with -o json."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def schema(ctx: click.Context, words: tuple[str, ...]) -> None:
 
 
 def shapes_of(root: click.Command, words: tuple[str, ...]) -> tuple[Any, ...]:
-    """The types of what a command prints. Raises UsageError where there is no such command."""
+    """The types of the documents that a command prints. Raises UsageError if there is no such command."""
     found = root
     for number, word in enumerate(words):
         child = (
@@ -50,7 +50,7 @@ def shapes_of(root: click.Command, words: tuple[str, ...]) -> tuple[Any, ...]:
 def commands(
     root: click.Command, above: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
-    """All commands below one, by their words."""
+    """All commands below one, each with its words on the command line."""
     if isinstance(root, click.Group):
         for name in root.list_commands(click.Context(root)):
             child = root.get_command(click.Context(root), name)
@@ -60,7 +60,7 @@ def commands(
 
 
 def schema_of(shapes: tuple[Any, ...], title: str) -> dict[str, Any]:
-    """Of documents that are of one of these types."""
+    """The schema of documents that are of one of these types."""
     schemas = Schemas("#/$defs")
     found = [schemas.of(shape) for shape in shapes]
     whole = found[0] if len(found) == 1 else {"anyOf": found}

@@ -1,4 +1,4 @@
-"""The asyncio client: ``connect``, and the handles it leads to."""
+"""The asyncio client: ``connect``, and the handles that it gives."""
 
 from bkbox.client.client import Client, connect
 from bkbox.client.ledger.reader import Entry, LedgerReader

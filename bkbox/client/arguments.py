@@ -1,7 +1,7 @@
 """Checks of the arguments of public calls.
 
-Every argument is checked at the call, before anything is sent or queued: type checkers see few callers, and what is
-queued is shared with the calls of others. A message names the argument, says what it was and what it has to be; of a
+Every argument is checked at the call, before anything is sent or queued. Few callers use a type checker, and the
+queue is shared with other callers' requests. A message names the argument, its value and the allowed values. For a
 value that is no number, text or flag it shows the type alone.
 """
 
@@ -23,7 +23,9 @@ from bkbox.errors import ConfigError, InvalidArgumentError, InvalidIdError, Unkn
 T = TypeVar("T")
 
 SECONDS_MAX = 1e9
-"""Thirty years: what is longer is a mistake, and more than time-outs on the wire can say."""
+"""Upper bound of a time, in seconds: thirty years. A longer one is a mistake, and does not fit
+time-outs on the wire.
+"""
 
 INT32_MAX = 2**31 - 1
 _INT64_MIN = -(2**63)
@@ -66,8 +68,9 @@ def seconds(name: str, value: object) -> float:
 
 
 def timeout(value: object) -> float | None:
-    """``timeout_s`` of a blocking call: None waits as long as it takes; what is below 0, as the rest of a deadline may
-    be, is 0. Raises InvalidArgumentError."""
+    """``timeout_s`` of a blocking call, in seconds. None: no time-out. A negative value, as the rest of a deadline
+    may be, counts as 0. Raises InvalidArgumentError.
+    """
     if value is None:
         return None
     number = _real(value)
@@ -84,7 +87,7 @@ def flag(name: str, value: object) -> bool:
 
 
 def instance(name: str, value: object, kind: type[T], example: str = "") -> T:
-    """Raises InvalidArgumentError unless it is of this type."""
+    """Check the type of an argument. Raises InvalidArgumentError."""
     if not isinstance(value, kind):
         what = example or f"a {kind.__name__}"
         raise InvalidArgumentError(f"{name} {shown(value)}: give {what}")
@@ -92,12 +95,12 @@ def instance(name: str, value: object, kind: type[T], example: str = "") -> T:
 
 
 def password(value: object) -> bytes | None:
-    """Bytes, or None where the metadata store is to say it. Raises InvalidArgumentError."""
+    """Bytes, or None to take the password from the metadata store. Raises InvalidArgumentError."""
     return None if value is None else instance("password", value, bytes, "bytes")
 
 
 def iterable(name: str, value: Iterable[T]) -> Iterator[T]:
-    """Raises InvalidArgumentError where there is nothing to iterate over."""
+    """An iterator over the argument. Raises InvalidArgumentError if it cannot be iterated over."""
     try:
         return iter(value)
     except TypeError:
@@ -105,7 +108,7 @@ def iterable(name: str, value: Iterable[T]) -> Iterator[T]:
 
 
 def is_unicode(text: str) -> bool:
-    """Whether it can be written as UTF-8: half a surrogate pair cannot."""
+    """True if the text can be encoded as UTF-8; half of a surrogate pair cannot."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -114,7 +117,7 @@ def is_unicode(text: str) -> bool:
 
 
 def problems(*checks: Callable[[], object]) -> list[str]:
-    """What all of these checks have to say."""
+    """The messages of all checks that fail."""
     found = []
     for check in checks:
         try:
@@ -125,7 +128,7 @@ def problems(*checks: Callable[[], object]) -> list[str]:
 
 
 def shown(value: object) -> str:
-    """An argument in a message."""
+    """An argument as a message shows it."""
     if value is None or isinstance(value, (bool, int, float, str)):
         text = quoted(value) if isinstance(value, str) else str(value)
         return text if len(text) <= 100 else f"{text[:100]}…"
@@ -140,7 +143,7 @@ def _id(what: str, value: object) -> int:
 
 
 def _index(value: object) -> int | None:
-    """Anything that is a whole number, NumPy's too, and no flag."""
+    """A whole number of any type, NumPy's included, but not a flag; None for anything else."""
     if isinstance(value, bool):
         return None
     try:
@@ -162,7 +165,7 @@ def _real(value: object) -> float | None:
 
 
 def unknown(name: str, known: Collection[str]) -> str:
-    """That there is no such option, with the known one that is nearest to it."""
+    """The message for an unknown option, with the known option nearest to it."""
     by_lower = {each.lower(): each for each in known}
     near = difflib.get_close_matches(name.lower(), by_lower, 1, 0.5)
     if near:
@@ -171,7 +174,7 @@ def unknown(name: str, known: Collection[str]) -> str:
 
 
 def made_of(kind: type[T], given: Mapping[str, object]) -> T:
-    """Options, a dataclass that checks itself, from names and values. Raises ConfigError with all that is wrong."""
+    """Options, a dataclass that checks itself, from names and values. Raises ConfigError with every problem."""
     known = _hints(kind)
     strange = [unknown(name, known) for name in given if name not in known]
     try:
@@ -186,8 +189,9 @@ def made_of(kind: type[T], given: Mapping[str, object]) -> T:
 
 
 def option_problems(options: object, above_0: Collection[str]) -> list[str]:
-    """What is wrong with the values of a dataclass by the types of its fields. Numbers are 0 or more, those of
-    ``above_0`` more than that; names that end in ``_s`` are seconds."""
+    """The problems of the values of a dataclass, by the types of its fields. Numbers are 0 or more, the fields in
+    ``above_0`` greater than 0. Names that end in ``_s`` are seconds.
+    """
     found = []
     for name, hint in _hints(type(options)).items():
         value = getattr(options, name)

@@ -1,7 +1,7 @@
 """A client of one cluster: creates, opens, recovers, lists and deletes ledgers.
 
-A ledger has one writer, who created it. Whoever opens it with recovery fences that writer off,
-finds the last entry and closes the ledger; whoever opens it without disturbs nobody.
+A ledger has one writer, the client that created it. A client that opens the ledger with recovery fences that writer,
+finds the last entry and closes the ledger. Opening without recovery affects no other client.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ from bkbox.wire.metadata.ledger import ACK_AFTER, DigestType, Fragment, LedgerMe
 log = logging.getLogger(__name__)
 
 CLEANUP_S = 10.0
-"""How long the rest of a call that was cancelled may take."""
+"""Time, in seconds, that the rest of a cancelled call may take."""
 
 
 def connect(
@@ -94,12 +94,11 @@ async def _connected(
 
 
 class Client:
-    """See ``connect``, which makes one with a metadata store of its own. The store is not closed
-    with the client."""
+    """See ``connect``, which makes one with its own metadata store. The store is not closed with the client."""
 
     def __init__(self, store: MetadataStore, options: ClientOptions, rng: random.Random) -> None:
         self._binding = Binding()
-        self._binding.closed = True  # until it is there
+        self._binding.closed = True  # until the client is connected
         self._store = store
         self._options = options
         self._rng = rng
@@ -110,9 +109,9 @@ class Client:
         self._binding.closed = False
 
     async def close(self) -> None:
-        """Abandon writers that are still open (ResourceWarning), end the rest of what was cancelled and close all
-        connections. Raises ForkedError,
-        WrongLoopError; where the event loop was closed, another one may do it."""
+        """Abandon writers that are still open (ResourceWarning), end the clean-up of cancelled calls and close all
+        connections. If the event loop was closed, another one may call this. Raises ForkedError, WrongLoopError.
+        """
         if not self._binding.outlived_its_loop:
             self._binding.check_place()
         self._binding.closed = True
@@ -158,15 +157,14 @@ class Client:
     ) -> LedgerWriter:
         """Create a ledger and return its writer.
 
-        Each entry is written to ``write_quorum`` bookies (default: the whole ensemble) and
-        acknowledged when ``ack_quorum`` of them hold it (default: more than half). With
-        ``deferred_sync`` bookies acknowledge an entry before it is on disk, and it is confirmed only
-        by ``LedgerWriter.force``; a bookie that fails ends the writer. ``explicit_lac_interval_s``:
-        instead of that of the options. ``ledger``: an id of the caller's own, which must never have been a ledger's
-        on these bookies; LedgerExistsError where it is one now. With ``custom`` ACK_AFTER
+        Each entry is written to ``write_quorum`` bookies (default: the whole ensemble) and acknowledged when
+        ``ack_quorum`` of them hold it (default: more than half). With ``deferred_sync`` bookies acknowledge an entry
+        before it is on disk, and only ``LedgerWriter.force`` confirms it; a bookie that fails ends the writer.
+        ``explicit_lac_interval_s`` overrides the client's option. ``ledger``: an id chosen by the caller, which must
+        never have been a ledger's on these bookies; LedgerExistsError if it is one now. With ``custom`` ACK_AFTER
         (wire/metadata/ledger.py) = ``sync`` every bookie syncs each entry before it acknowledges it. Raises
-        QuorumSizeError, NotEnoughBookiesError, MetadataError, ConfigError; UserWarning for sizes that
-        are legal and unwise.
+        QuorumSizeError, NotEnoughBookiesError, MetadataError, ConfigError; UserWarning for sizes that are legal and
+        unwise.
         """
         self._binding.check()
         custom = {} if custom is None else custom
@@ -212,7 +210,7 @@ class Client:
             except LedgerExistsError:
                 if own_id is not None:
                     raise
-                continue  # somebody brought an id of their own: draw another
+                continue  # another client chose this id itself: draw another
         machine = writer.LedgerWriter(created.value, created.version, deferred_sync=deferred_sync)
         access = self._access(created.value, password)
         if explicit_lac_interval_s is None:
@@ -231,11 +229,10 @@ class Client:
     ) -> LedgerReader:
         """Open a ledger for reading.
 
-        With ``recovery`` it is closed first if it is not: its writer can write no more. Without,
-        it is read as far as it is confirmed. ``password`` None: take the one in the metadata
-        (for administration). ``digest_type``: what it has to be; None: what the metadata says.
-        Raises UnauthorizedError, WrongDigestTypeError, RecoveryAbortedError (nothing was closed, try
-        again), NoSuchLedgerError, MetadataError.
+        With ``recovery`` an open ledger is closed first: its writer can write no more. Without ``recovery`` the
+        ledger is read as far as it is confirmed. ``password`` None: take the one in the metadata (for
+        administration). ``digest_type``: the expected type; None: the one in the metadata. Raises UnauthorizedError,
+        WrongDigestTypeError, RecoveryAbortedError (nothing was closed, try again), NoSuchLedgerError, MetadataError.
         """
         arguments.flag("recovery", recovery)
         if digest_type is not None:
@@ -256,19 +253,21 @@ class Client:
         return LedgerReader(access, found.value, found.version, order)
 
     async def recover(self, ledger: int, password: bytes | None = None) -> LedgerMetadata:
-        """Close a ledger that is not, at its last acknowledged entry or after it; returns the
-        metadata. Raises as ``open_ledger``."""
+        """Close an open ledger, at its last acknowledged entry or after it; returns the metadata. Raises as
+        ``open_ledger``.
+        """
         return (await self._recovered(await self._find(ledger, password), password)).value
 
     async def survey(self, ledger: int, password: bytes | None = None) -> LedgerInspection:
-        """What every bookie of a ledger says of it, and what a recovery would come to; nobody is disturbed.
-        Raises NoSuchLedgerError, UnauthorizedError, MetadataError."""
+        """Report what every bookie of a ledger has of it, and the outcome that a recovery would have. Read-only: the
+        ledger and its writer are not affected. Raises NoSuchLedgerError, UnauthorizedError, MetadataError.
+        """
         found = await self._find(ledger, password, latest=True)
         access = self._access(found.value, password)
         return await LedgerInspector(access, found.value, found.version).survey()
 
     async def ender(self, ledger: int, password: bytes | None = None, *, plug: bool) -> ForceClose:
-        """What ends a ledger that recovery cannot close, with loss accepted. Raises as ``survey``."""
+        """A ForceClose, which ends a ledger that recovery cannot close, with loss accepted. Raises as ``survey``."""
         arguments.flag("plug", plug)
         found = await self._find(ledger, password, latest=True)
         return ForceClose(
@@ -280,7 +279,8 @@ class Client:
 
     async def delete_ledger(self, ledger: int) -> None:
         """Delete the metadata of a ledger: no client can open it from then on, and bookies remove its entries later
-        (docs/space.md). One that does not exist counts as deleted. Raises MetadataError."""
+        (docs/space.md). Deleting a ledger that does not exist succeeds. Raises MetadataError.
+        """
         self._binding.check()
         await self._store.delete_ledger(arguments.ledger(ledger))
 
@@ -299,7 +299,8 @@ class Client:
 
     def watch(self, ledger: int) -> AsyncGenerator[LedgerMetadata | None, None]:
         """The metadata of a ledger now and after each change, the newest where several come at once; None while there
-        is no such ledger. Ends when the metadata store is closed. Raises MetadataError."""
+        is no such ledger. Ends when the metadata store is closed. Raises MetadataError.
+        """
         return self._watch(arguments.ledger(ledger))
 
     async def _watch(self, ledger: LedgerId) -> AsyncGenerator[LedgerMetadata | None, None]:
@@ -309,29 +310,29 @@ class Client:
                 yield None if found is None else found.value
 
     def health(self) -> dict[BookieId, Health]:
-        """The bookies that this client holds something against (bookie_health.py)."""
+        """The bookies that recently failed or were slow for this client (bookie_health.py)."""
         return self._pool.health.of_all()
 
     # ---- shared ---------------------------------------------------------------------------------
 
     @property
     def pool(self) -> BookiePool:
-        """The ways to single bookies, for tools that ask one bookie and not a quorum."""
+        """The connections to the bookies, for tools that ask a single bookie and not a quorum."""
         return self._pool
 
     @property
     def store(self) -> MetadataStore:
-        """The metadata store, which this client does not close."""
+        """The metadata store. The client does not close it."""
         return self._store
 
     @property
     def rng(self) -> random.Random:
-        """The randomness of this client, for what is built on it."""
+        """This client's random number generator, for what is built on the client."""
         return self._rng
 
     @property
     def placer(self) -> Placer:
-        """What chooses bookies, for tools that explain its choice."""
+        """The placement policy, for tools that explain its choice."""
         return self._placer
 
     async def _find(
@@ -347,8 +348,9 @@ class Client:
         return found
 
     async def _created(self, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
-        """The stored metadata of a ledger that is new. Where the caller is cancelled meanwhile, the ledger is deleted
-        again: its id would be known to no one."""
+        """The stored metadata of a new ledger. If the caller is cancelled meanwhile, the ledger is deleted again,
+        because no caller would know its id.
+        """
         creating = asyncio.ensure_future(self._store.create_ledger(metadata))
         try:
             return await asyncio.shield(creating)
@@ -360,8 +362,9 @@ class Client:
         await self._store.delete_ledger((await creating).value.ledger_id)
 
     def leave(self, work: Coroutine[Any, Any, None]) -> None:
-        """Do the rest of a call that was cancelled: beside what follows, for CLEANUP_S at most. ``close`` waits for it.
-        A failure is a line in the log."""
+        """Run the rest of a cancelled call in the background, for CLEANUP_S at most. ``close`` waits for it. A
+        failure is logged.
+        """
         task = asyncio.get_running_loop().create_task(_bounded(work))
         self._cleanups.add(task)
         task.add_done_callback(self._cleanups.discard)
@@ -384,7 +387,7 @@ class Client:
         return ReadOrder(self._pool.health, self._rng, distances, sticky=options.sticky_reads)
 
     def _access(self, metadata: LedgerMetadata, password: bytes | None) -> LedgerAccess:
-        """``password`` is for metadata of an old format, which does not have it."""
+        """``password`` is for metadata of an old format, which has no password."""
         password = metadata.password if metadata.password is not None else password or b""
         if metadata.digest_type is None:
             raise MetadataError(
@@ -419,7 +422,7 @@ def _check_creation(
     custom: Mapping[str, object],
     *others: Callable[[], object],
 ) -> None:
-    """What is stored for good is worth a look: callers need not be checked by mypy."""
+    """Check the values that are stored for good; callers need not be checked by mypy."""
     problems = arguments.problems(*others)
     if not isinstance(digest_type, DigestType):
         kinds = ", ".join(f"DigestType.{kind.name}" for kind in DigestType)

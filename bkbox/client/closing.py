@@ -1,4 +1,4 @@
-"""What ``async with`` does with writers, of ledgers and of logs."""
+"""The behaviour of ``async with`` on writers, of ledgers and of logs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from bkbox.errors import BkboxError
 
 
 class ClosedAtEnd(ABC):
-    """A writer that is closed at the end of its context, and abandoned if that fails."""
+    """A writer that is closed at the end of its context, and abandoned if closing fails."""
 
     @property
     @abstractmethod
     def failure(self) -> BaseException | None:
-        """What ended the writer; None: nothing yet."""
+        """The error that ended the writer; None while it has not ended."""
 
     @abstractmethod
     async def close(self) -> object: ...
@@ -32,7 +32,7 @@ class ClosedAtEnd(ABC):
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """What ended the writer is raised here if nothing else is."""
+        """Raises the error that ended the writer, unless the block itself raised one."""
         failure: BaseException | None = None
         try:
             try:

@@ -1,4 +1,4 @@
-"""What ``connect`` gives: a context manager, which says so to who uses it as something else."""
+"""The result of ``connect``: a context manager, which raises a helpful error if it is used as something else."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Connecting(AbstractAsyncContextManager[T], Generic[T]):
     ) -> bool | None:
         return await self._opened.__aexit__(kind, error, traceback)
 
-    if not TYPE_CHECKING:  # type checkers say it themselves
+    if not TYPE_CHECKING:  # type checkers report it themselves
 
         def __await__(self) -> NoReturn:
             raise NotConnectedError(_TEXT)
@@ -44,5 +44,5 @@ class Connecting(AbstractAsyncContextManager[T], Generic[T]):
 
 _TEXT = (
     "connect() is entered first: `async with bkbox.connect(uri) as client:`, "
-    "or `with bkbox.client.blocking.client.connect(uri) as client:` where there is no event loop"
+    "or `with bkbox.client.sync.connect(uri) as client:` where there is no event loop"
 )

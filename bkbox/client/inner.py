@@ -1,7 +1,8 @@
 """Asynchronous generators within others.
 
-An event loop closes all generators that it knows at its end, all at once. One that is closed by the generator around it
-would be closed twice at the same time, which Python refuses with a RuntimeError. So the loop does not get to know it.
+At its end an event loop closes all generators that it knows, all at once. An inner generator, which its outer
+generator closes, would be closed twice at the same time, which Python refuses with a RuntimeError. So the loop is not
+told of it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ T = TypeVar("T")
 
 
 class Inner(Generic[T]):
-    """Iterates a generator that is this context's own, and closes it at the context's end."""
+    """Iterates over a generator that belongs to this context, and closes it at the context's end."""
 
     def __init__(self, items: AsyncIterator[T]) -> None:
         self._items = items

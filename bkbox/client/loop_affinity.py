@@ -1,7 +1,7 @@
-"""What ties a client and its handles to one event loop of one process, and to the client's own life.
+"""Binds a client and its handles to one event loop of one process, and to the client's own lifetime.
 
-Connections belong to an event loop, and their sockets to the process that made them: a child that writes into a
-connection of its parent breaks it for both. So every call asks here first.
+Connections belong to an event loop, and their sockets to the process that made them: a child that writes to a
+connection of its parent breaks it for both. So every call is checked here first.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from bkbox.errors import ForkedError, HandleClosedError, WrongLoopError
 
 
 class Binding:
-    """Shared by a client and its readers and writers; a log's writer has one of its own. The loop is the one of the
-    first call."""
+    """Shared by a client and its readers and writers; a log's writer has one of its own. The loop is that of the
+    first call.
+    """
 
     __slots__ = ("_loop", "_pid", "closed")
 
@@ -24,7 +25,7 @@ class Binding:
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def check(self) -> None:
-        """Raises HandleClosedError, ForkedError, WrongLoopError."""
+        """Check that the call is allowed. Raises HandleClosedError, ForkedError, WrongLoopError."""
         running = _running()
         if running is not None and running is self._loop and not self.closed:
             return
@@ -34,8 +35,9 @@ class Binding:
         self._must_be_this_loop(running)
 
     def check_place(self) -> None:
-        """The same whether the client is closed or not: for what waits for a handle, or ends it. Raises ForkedError,
-        WrongLoopError."""
+        """The same check, but a closed client is allowed: for calls that wait for a handle, or end it. Raises
+        ForkedError, WrongLoopError.
+        """
         running = _running()
         if running is None or running is not self._loop:
             self._must_be_this_process()
@@ -43,7 +45,7 @@ class Binding:
 
     @property
     def outlived_its_loop(self) -> bool:
-        """Whether the event loop was closed: nothing in it can be disturbed any more."""
+        """True if the event loop was closed: nothing runs in it any more."""
         return self._loop is not None and self._loop.is_closed()
 
     def _must_be_this_process(self) -> None:
@@ -56,7 +58,7 @@ class Binding:
     def _must_be_this_loop(self, running: asyncio.AbstractEventLoop | None) -> None:
         if running is None:
             raise WrongLoopError(
-                "no event loop runs in this thread: await it in a coroutine, or use bkbox.client.blocking.client"
+                "no event loop runs in this thread: await it in a coroutine, or use bkbox.client.sync"
             )
         if self._loop is None:
             self._loop = running
@@ -71,7 +73,7 @@ class Binding:
 
 
 def _running() -> asyncio.AbstractEventLoop | None:
-    """The loop of this thread. In a process that was forked from it there is none."""
+    """The running loop of this thread. A forked process inherits none."""
     try:
         return asyncio.get_running_loop()
     except RuntimeError:

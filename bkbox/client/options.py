@@ -1,8 +1,7 @@
-"""What a client may be told about time-outs, bounds and pauses.
+"""A client's options: time-outs, bounds, pauses, placement and security.
 
 The defaults of the time-outs are those of Java's client (addEntryTimeoutSec, readEntryTimeoutSec,
-clientConnectTimeoutMillis, speculativeReadTimeout, firstSpeculativeReadLACTimeout). Source:
-ClientConfiguration.java.
+clientConnectTimeoutMillis, speculativeReadTimeout, firstSpeculativeReadLACTimeout). Source: ClientConfiguration.java.
 """
 
 from __future__ import annotations
@@ -26,12 +25,13 @@ SECURITY = (
     *("tls", "tls_ca_file", "tls_certificate_file", "tls_key_file", "tls_check_host_name"),
     *("auth", "auth_user", "auth_secret_file"),
 )
-"""The options that say how a client reaches bookies and who it is."""
+"""The options of reaching bookies and of authentication."""
 
 
 def be_known_as(values: Mapping[str, Any]) -> None:
-    """What every client of this process does that is not told otherwise, of SECURITY: for commands, which make
-    clients in many places and are told once."""
+    """Sets process-wide defaults for the options in SECURITY: for commands, which make clients in many places and are
+    configured once.
+    """
     _OF_THIS_PROCESS.update(values)
 
 
@@ -44,94 +44,98 @@ class ClientOptions:
     """Options of one client; every ``_s`` is in seconds. Raises ConfigError."""
 
     protocol: Literal["v2", "v3"] = "v2"
-    """Version for adds and reads. Version 2 is faster; what only version 3 has works with both."""
+    """Version for adds and reads. Version 2 is faster; features that only version 3 has work with both."""
 
     add_timeout_s: float = 5.0
-    """How long one bookie may take over an add."""
+    """Time-out of an add, for each bookie."""
 
     read_timeout_s: float = 5.0
-    """How long one bookie may take over a read."""
+    """Time-out of a read, for each bookie."""
 
     connect_timeout_s: float = 10.0
-    """How long a connection may take to come about."""
+    """Time-out of opening a connection."""
 
     speculative_read_s: float = 2.0
     """How long a read waits for a bookie before the next one is asked as well."""
 
     speculative_poll_s: float = 1.5
-    """The same for a long poll, which may well be waiting for what is not there."""
+    """The same for a long poll, which may well be waiting for an entry that does not exist."""
 
     batch_reads: bool = True
-    """Whether ``read`` asks for several entries at once where every bookie of the ensemble holds
-    every entry."""
+    """If true, ``read`` uses batch reads where every bookie of the ensemble holds every entry."""
 
     sticky_reads: bool = False
-    """Whether a reader asks the same bookie for all entries, as long as that does well."""
+    """If true, a reader asks the same bookie for all entries while that bookie is healthy."""
 
     closest_to: str | None = None
-    """Host name or address of this process, as the source of racks knows it: reads then ask the closest bookie first,
-    one on the same host before one in the same rack before others."""
+    """Host name or address of this process, as the source of racks knows it. Reads then ask the closest bookie first:
+    the same host, then the same rack, then others.
+    """
 
     quarantine_failures: int = 100
-    """So many failures of a bookie within a minute keep it out of new ensembles for ``quarantine_s``; 0: never."""
+    """Failures of a bookie within a minute that keep it out of new ensembles for ``quarantine_s``; 0: never."""
 
     quarantine_s: float = 1800.0
-    """How long that lasts."""
+    """Duration of a quarantine."""
 
     explicit_lac_interval_s: float = 0.0
-    """How often a writer tells the bookies up to where its entries are acknowledged, if that has
-    moved. 0: never; then the last entry of an open ledger is not readable until there is another."""
+    """How often a writer sends the bookies its LAC, if it has changed. 0: never; then the last entry of an open
+    ledger is not readable until there is another.
+    """
 
     window_bytes: int = 8 << 20
-    """What one writer holds unacknowledged before ``append`` waits; also, per copy of an entry,
-    what it holds for bookies that have not answered yet. Far less than bookies and this process
-    take in ``add_timeout_s``, or entries would time out in the queue."""
+    """Unacknowledged bytes of one writer from which ``append`` waits; also, per copy of an entry, the bytes that
+    bookies have not answered. It must be far less than bookies and this process handle in ``add_timeout_s``, or
+    entries would time out in the queue.
+    """
 
     read_ahead_bytes: int = 16 << 20
-    """What ``read`` asks for ahead of its consumer, each read reckoned at the largest entry seen."""
+    """Bytes that ``read`` requests ahead of its consumer, each read reckoned at the largest entry seen."""
 
     tail_wait_s: float = 4.0
-    """How long ``tail`` lets a bookie hold the question for the next entry of an open ledger."""
+    """How long ``tail`` lets a bookie hold a long poll for the next entry of an open ledger."""
 
     tail_poll_s: float = 0.1
-    """Mean pause of ``tail`` between two questions where bookies do not hold them."""
+    """Mean pause of ``tail`` between two requests to bookies that do not hold long polls."""
 
     backoff_initial_s: float = 0.1
-    """Mean pause after the first failure to reach a bookie; doubled after each further one."""
+    """Mean back-off after the first failure to reach a bookie; doubled after each further one."""
 
     backoff_max_s: float = 10.0
-    """The longest mean pause."""
+    """The longest mean back-off."""
 
     topology_script: str | None = None
-    """File of the script that says racks (networkTopologyScriptFileName of Java; topology.py)."""
+    """File of the script that maps hosts to racks (networkTopologyScriptFileName of Java; topology.py)."""
 
     rack_map: str | None = None
-    """File with the racks, in the form in which Pulsar keeps them, or ``znode:`` and the path of the
-    znode, ``/bookies`` for Pulsar's own (topology.py)."""
+    """File with the racks, in Pulsar's format, or ``znode:`` and the path of the znode, ``/bookies`` for Pulsar's own
+    (topology.py).
+    """
 
     frame_bytes_max: int = FRAME_BYTES_MAX
-    """Largest frame sent or taken; the same as the bookies' (nettyMaxFrameSizeBytes)."""
+    """Largest frame sent or received, in bytes; the same as the bookies' (nettyMaxFrameSizeBytes)."""
 
     tls: Literal["off", "start", "direct"] = field(default_factory=_default("tls", "off"))
-    """TLS to the bookies: none, by START_TLS as Java's client asks for it, or from the first byte, which only bkbox's
-    bookies take. There is no way back to none: who offers no TLS is not spoken to."""
+    """TLS to the bookies: none, by START_TLS as Java's client does, or from the first byte, which only bkbox's
+    bookies support. There is no fallback to none: a bookie that offers no TLS gets no request.
+    """
 
     tls_ca_file: str | None = field(default_factory=_default("tls_ca_file", None))
-    """Certificates that sign those of bookies, PEM; None: those of the system."""
+    """CA certificates that sign those of bookies, PEM; None: the system's."""
 
     tls_certificate_file: str | None = field(default_factory=_default("tls_certificate_file", None))
     tls_key_file: str | None = field(default_factory=_default("tls_key_file", None))
-    """What the client shows of itself, PEM; None: nothing. The key's mode has to be 0600."""
+    """The client's certificate and key, PEM; None: none is sent. The key's mode has to be 0600."""
 
     tls_check_host_name: bool = field(default_factory=_default("tls_check_host_name", True))
-    """Whether a bookie's certificate has to name the host that was asked for."""
+    """If true, a bookie's certificate has to name the host that was asked for."""
 
     auth: Literal["none", "sasl", "token"] = field(default_factory=_default("auth", "none"))
-    """How the client proves who it is: sasl is DIGEST-MD5, for Java's bookies; token is bkbox's own."""
+    """Authentication of the client: sasl is DIGEST-MD5, for Java's bookies; token is bkbox's own."""
 
     auth_user: str = field(default_factory=_default("auth_user", ""))
     auth_secret_file: str | None = field(default_factory=_default("auth_secret_file", None))
-    """As whom, and the file with the password or token; its mode has to be 0600."""
+    """The user, and the file with the password or token; its mode has to be 0600."""
 
     def __post_init__(self) -> None:
         problems = option_problems(self, _ABOVE_0)
@@ -154,10 +158,12 @@ _ABOVE_0 = (
     *("add_timeout_s", "read_timeout_s", "connect_timeout_s", "window_bytes", "read_ahead_bytes"),
     *("speculative_read_s", "speculative_poll_s", "backoff_initial_s", "backoff_max_s"),
 )
-"""Options of which 0 would mean that nothing is ever done, or that it is tried without a pause."""
+"""Options for which 0 would disable the feature, or retry without a pause."""
 
 _FRAME_BYTES = range(1 << 8, 1 << 31)
-"""Sizes of frames: what the other fields of a request need, and what its length can say."""
+"""Sizes of frames: the lower bound leaves space for the other fields of a request, the upper one is what its length
+field can express.
+"""
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -195,7 +201,7 @@ class ConnectOptions(TypedDict, total=False):
 
 
 class Backoff:
-    """Growing pauses between attempts, each with jitter, so that clients do not move in step."""
+    """Growing pauses between attempts, each with jitter, so that clients do not retry in step."""
 
     __slots__ = ("_initial_s", "_max_s", "_mean_s", "_rng")
 
@@ -206,16 +212,16 @@ class Backoff:
         self._rng = rng
 
     def next_s(self) -> float:
-        """How long to wait after one more failure."""
+        """The pause, in seconds, after one more failure."""
         pause_s = jittered(self._mean_s, self._rng)
         self._mean_s = min(2 * self._mean_s, self._max_s)
         return pause_s
 
     def reset(self) -> None:
-        """Something succeeded: the next failure is a first one."""
+        """Note a success: the next failure is a first one."""
         self._mean_s = self._initial_s
 
 
 def jittered(mean_s: float, rng: random.Random) -> float:
-    """A pause between half the mean and one and a half."""
+    """A random pause between half the mean and one and a half."""
     return mean_s * rng.uniform(0.5, 1.5)

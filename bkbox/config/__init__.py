@@ -1,1 +1,1 @@
-"""The configuration: its schema, reading and writing it, what a running bookie takes over, the import of Java's."""
+"""The configuration: its schema, reading and writing it, reloading it in a running bookie, the import of Java's."""

@@ -1,4 +1,4 @@
-"""What differs between two configurations, and what of it a running bookie can take over."""
+"""The difference between two configurations, and the part of it that a running bookie can apply."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bkbox.errors import ConfigError
 
 @frozen_struct
 class Change:
-    """One key: values in the form of TOML and JSON, and where the new one is from."""
+    """A changed key: values in the form of TOML and JSON, and the source of the new one."""
 
     key: str
     before: object
@@ -22,7 +22,7 @@ class Change:
 
     @property
     def live(self) -> bool:
-        """Whether a running bookie can take it over."""
+        """True if a running bookie can apply it."""
         return is_live(SCHEMA[self.key])
 
 
@@ -37,9 +37,8 @@ def between(before: Config, after: Config) -> list[Change]:
 
 
 def applied(before: Config, after: Config, changes: Sequence[Change]) -> Config:
-    """``before`` with the changes towards ``after``. Raises ConfigError where one of them needs a restart; then
-    none is made, as half a configuration is one that nobody has written.
-    """
+    """``before`` with the changes towards ``after``. Raises ConfigError if one of them needs a restart. Then none is
+    applied: a partly applied configuration is one that the operator has not written."""
     fixed = [change for change in changes if not change.live]
     if fixed:
         raise ConfigError(

@@ -1,7 +1,7 @@
-"""From the configuration of one of Apache's bookies (bk_server.conf) to one of bkbox.
+"""Converts the configuration of one of Apache's bookies (bk_server.conf) to one of bkbox.
 
-Every key of the file is accounted for: it is taken over, or there is a reason why nothing stands for it here. What the
-keys mean: ServerConfiguration.java, AbstractConfiguration.java.
+Every key of the file is accounted for: it is converted, or there is a reason why it has no counterpart. The meaning of
+the keys: ServerConfiguration.java, AbstractConfiguration.java.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LAYOUTS = {
 
 @frozen_struct
 class Remark:
-    """What became of one key of the file; ``taken``: it is in the new configuration."""
+    """The result for one key of the file; ``taken``: it is in the new configuration."""
 
     property: Property
     taken: bool
@@ -44,15 +44,16 @@ class Imported:
 
 
 def convert(properties: Mapping[str, Property], name: str, host: str) -> Imported:
-    """``host``: the address to advertise where the file has none; may be empty. ``name``: the file, for problems.
+    """Converts the properties. ``host``: the address to advertise if the file has none; may be empty. ``name``: the
+    file, for problems.
 
-    Raises ConfigError with every value that cannot be taken over as it is and what is missing.
+    Raises ConfigError with every value that cannot be converted as it is, and with what is missing.
     """
     return _Conversion(properties, name, host).result()
 
 
 class _Conversion:
-    """One file. Keys are asked for one after the other; those nobody asked for have no counterpart."""
+    """The conversion of one file. Keys are read one after the other; those never read have no counterpart."""
 
     def __init__(self, properties: Mapping[str, Property], name: str, host: str) -> None:
         self._properties = properties
@@ -75,7 +76,7 @@ class _Conversion:
             self._remarks.setdefault(key, Remark(found, False, reason_for(key)))
         return Imported(self._values, [self._remarks[key] for key in self._properties])
 
-    # ---- what is needed -----------------------------------------------------------------------------
+    # ---- required keys ------------------------------------------------------------------------------
 
     def _address(self, host: str) -> None:
         port = self._text("bookiePort", "listen") or _PORT
@@ -92,7 +93,7 @@ class _Conversion:
             self._put("bookie_id", name, "bookieId")
 
     def _metadata(self) -> None:
-        """``metadataServiceUri``, or the older keys that it stands for."""
+        """``metadataServiceUri``, or the older keys that it replaces."""
         uri = self._text("metadataServiceUri", "metadata")
         if not uri:
             servers = self._properties.get("zkServers")
@@ -135,7 +136,7 @@ class _Conversion:
         )
 
     def _promise(self) -> None:
-        """When an entry is acknowledged, and where the journal is that this may need."""
+        """When an entry is acknowledged, and the journal's folder, which that may need."""
         journal = (
             "journalDirectories" if "journalDirectories" in self._properties else "journalDirectory"
         )
@@ -153,7 +154,7 @@ class _Conversion:
         for key in ("journalWriteData", "journalSyncData"):
             self._took(key, 'ack_after = "journal"')
         if not folders:
-            return  # Java's own folder would be in /tmp; ack_after = "sync" promises as much without any
+            return  # Java's default would be in /tmp; ack_after = "sync" promises as much without a journal
         self._put("ack_after", "journal", journal)
         self._put("journal", folders[0], journal)
         more = "" if len(folders) == 1 else "; bkbox has one for all disks: the first is taken"
@@ -164,7 +165,7 @@ class _Conversion:
         )
 
     def _resume(self) -> None:
-        """Java takes the same share for both where it is not told otherwise; bkbox then keeps a distance of its own."""
+        """Java uses the same share for both unless configured; bkbox then keeps its own distance between them."""
         key = "disk_usage_resume"
         self._plain("diskUsageLwmThreshold", key, float)
         most = self._values.get("disk_usage_max", SCHEMA["disk_usage_max"].metadata["default"])
@@ -234,7 +235,7 @@ def _with_port(host: str) -> str:
 
 
 def _with_ports(uri: str) -> str:
-    """Java takes ZooKeeper's own port where a host has none."""
+    """Adds ZooKeeper's own port to hosts without one, as Java does."""
     scheme, separator, rest = uri.partition("://")
     if not separator or not scheme.startswith("zk"):
         return uri
@@ -251,18 +252,18 @@ def _true(text: str) -> bool | None:
 
 
 def _seconds(text: str) -> float:
-    """Seconds of milliseconds."""
+    """Converts milliseconds to seconds."""
     return int(text) / 1000
 
 
 def _garbage(text: str) -> float | None:
-    """Java names the share that is live at which it compacts, and what is not between 0 and 1 switches that off."""
+    """Java's key is the live share at which it compacts; a value not between 0 and 1 switches that off."""
     live = float(text)
     return round(1 - live, 6) if 0 < live < 1 else None
 
 
 def _positive(text: str) -> int | None:
-    """A number, or None for zero and less, which Java takes as 'no bound'."""
+    """A number; None for zero and less, which Java takes as 'no bound'."""
     return int(text) if int(text) > 0 else None
 
 
@@ -283,4 +284,4 @@ _PLAIN: tuple[tuple[str, str, Callable[[str], object]], ...] = (
     ("rereplicationEntryBatchSize", "repair_entries_in_flight", int),
     ("replicationRateByBytes", "jobs_network_bytes_per_second", _positive),
 )
-"""Keys that mean the same in both, and how to read the old one."""
+"""Keys with the same meaning in both, and the function that converts the old value."""

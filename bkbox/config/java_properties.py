@@ -1,8 +1,8 @@
-"""Reading files of properties, as Java and Apache Commons Configuration write them: bk_server.conf is one.
+"""Parses property files as Java and Apache Commons Configuration write them, such as bk_server.conf.
 
-What is read: comments (# and !), keys that end at '=', ':' or white space, lines that go on after a backslash,
-backslash escapes, keys that are given several times. What is refused, with its line: ``include``, and values made of
-other values (``${...}``), because what they mean is elsewhere.
+Accepted: comments (# and !), keys that end at '=', ':' or white space, continuation lines after a backslash,
+backslash escapes, repeated keys. Refused, with the line: ``include``, and values made of other values (``${...}``),
+because their meaning is elsewhere.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ _CONTROLS = {"n": "\n", "t": "\t", "r": "\r", "f": "\f"}
 
 @frozen_struct
 class Property:
-    """One key with its value, and the line, from 1, at which it begins."""
+    """One key with its value, and its first line, counted from 1."""
 
     key: str
     value: str
     line: int
 
     def items(self) -> list[str]:
-        """The value as a list: its parts between commas, without those that are empty."""
+        """The value as a list: its parts between commas, without empty ones."""
         return [part.strip() for part in self.value.split(",") if part.strip()]
 
 
 def parse(text: str, name: str) -> dict[str, Property]:
-    """The properties of a file, by key. A key that is given again is a list, so its values are joined by commas.
+    """The properties of a file, by key. A repeated key is a list, so its values are joined by commas.
 
-    ``name`` is what the file is called in a problem. Raises ConfigError with all of them.
+    ``name``: the file's name, for problems. Raises ConfigError with all of them.
     """
     found: dict[str, Property] = {}
     problems = []
@@ -61,7 +61,7 @@ def parse(text: str, name: str) -> dict[str, Property]:
 
 
 def _logical_lines(text: str) -> list[tuple[int, str]]:
-    """Lines with those joined to them that continue them, without comments and empty ones."""
+    """Logical lines: continuation lines are joined, comments and empty lines dropped."""
     found: list[tuple[int, str]] = []
     going_on = False
     for number, raw in enumerate(text.splitlines(), 1):

@@ -1,4 +1,4 @@
-"""Why a key of Java's bk_server.conf has no counterpart, by what its name begins with or is."""
+"""Reasons why keys of Java's bk_server.conf have no counterpart, by name or by prefix of the name."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ _REASONS: tuple[tuple[str, str], ...] = (
 
 
 def reason_for(key: str) -> str:
-    """Why nothing stands for the key."""
+    """The reason why the key has no counterpart."""
     for pattern, reason in _REASONS:
         if re.fullmatch(pattern, key):
             return reason

@@ -1,4 +1,4 @@
-"""Loading, checking and writing a configuration: one TOML file of flat keys, one schema, environment variables on top.
+"""Loads, checks and writes a configuration: one TOML file of flat keys, one schema, environment variables on top.
 
 Rules:
 
@@ -9,7 +9,7 @@ Rules:
   a problem: a setting that is silently ignored is worse than one that stops a start.
 - A relative path, also in the metadata URI or of a rack map, counts from the folder of the file.
 
-Of what paths lead to only symbolic links are looked at, to see which folders are the same.
+The only check of the file system is of symbolic links, to see which folders are the same.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ _OTHER_VARIABLES = frozenset(
         *("BKBOX_BOOKIE", "BKBOX_TOKEN_FILE"),
     }
 )
-"""Variables with the prefix that are no keys: what commands take from the environment."""
+"""Environment variables with the prefix that are not keys: commands read them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong, and where: a file with or without a line, or a variable."""
+    """A problem and its place: a file with or without a line, or a variable."""
 
     place: str
     text: str
@@ -59,7 +59,7 @@ class Problem:
 
 
 def load(path: Path, environ: Mapping[str, str]) -> Config:
-    """The configuration in a file, with the environment on top. ConfigError has all problems."""
+    """Loads the configuration from a file, with the environment on top. Raises ConfigError with all problems."""
     reader = _Reader(path, environ)
     if reader.problems:
         raise ConfigError([str(problem) for problem in reader.problems])
@@ -68,12 +68,12 @@ def load(path: Path, environ: Mapping[str, str]) -> Config:
 
 
 def validate(path: Path, environ: Mapping[str, str]) -> list[Problem]:
-    """All problems that ``load`` would raise; none means that it succeeds."""
+    """All problems that ``load`` would raise; empty if it succeeds."""
     return _Reader(path, environ).problems
 
 
 def in_order(problems: Iterable[Problem], path: Path) -> list[Problem]:
-    """What the file lacks first, then its lines, then variables."""
+    """Sorts problems: keys that the file lacks, then its lines, then variables."""
 
     def order(problem: Problem) -> tuple[int, int]:
         file, _, line = problem.place.rpartition(":")
@@ -92,7 +92,7 @@ def validate_new(text: str, path: Path, environ: Mapping[str, str]) -> list[Prob
 
 
 def parse_set(text: str) -> tuple[str, object]:
-    """``key=value`` as a key and its value in the form of TOML. Raises ConfigError."""
+    """Parses ``key=value`` into a key and its value in the form of TOML. Raises ConfigError."""
     key, equals, value = (part.strip() for part in text.partition("="))
     if not equals:
         raise ConfigError([f"{quoted(text)} is not of the form key=value"])
@@ -107,7 +107,7 @@ def parse_set(text: str) -> tuple[str, object]:
 
 
 def render(values: Mapping[str, object]) -> str:
-    """A commented TOML file with these values; keys without one show their default.
+    """Formats these values as a commented TOML file; keys without one show their default.
 
     Values are in the form of TOML, as parse_set gives them. Raises ConfigError for unknown keys
     and for values that a key cannot have.
@@ -134,10 +134,10 @@ def render(values: Mapping[str, object]) -> str:
 
 
 class _Reader:
-    """One pass over file and environment: values, where they come from, and all problems."""
+    """One pass over file and environment: collects values, their sources, and all problems."""
 
     def __init__(self, path: Path, environ: Mapping[str, str], text: str | None = None) -> None:
-        """``text``: instead of what is in the file."""
+        """``text``: used instead of the file's content."""
         self.problems: list[Problem] = []
         self.values: dict[str, Any] = {}
         self.places: dict[str, str] = {}
@@ -173,7 +173,7 @@ class _Reader:
         except UnicodeDecodeError as error:
             self._problem(str(self._path), f"byte {error.start} is not UTF-8")
             return None
-        # TOMLDecodeError, an absurdly long number, or absurdly many brackets
+        # TOMLDecodeError, or an absurdly long number, or absurdly many brackets
         except (ValueError, RecursionError) as error:
             reason, line = _syntax_error(str(error), text)
             self._problem(f"{self._path}:{line}", f"not TOML: {reason}")
@@ -215,7 +215,7 @@ class _Reader:
             self._problem(self.places[name], f"{name} {error}")
 
     def _derive(self) -> None:
-        """Make paths absolute, and fill in what depends on other keys."""
+        """Makes paths absolute, and fills in values that depend on other keys."""
         values = self.values
         if "disks" in values:
             values["disks"] = tuple(self._absolute(disk) for disk in values["disks"])
@@ -258,7 +258,7 @@ class _Reader:
         return Path(os.path.normpath(self._folder / path))
 
     def _check_together(self) -> None:
-        """What no key can tell alone."""
+        """Checks that involve several keys."""
         values = self.values
         if values.get("ack_after") == "journal" and values.get("journal", ...) is None:
             self._problem(self.places["ack_after"], 'ack_after = "journal" needs journal')
@@ -296,7 +296,7 @@ class _Reader:
         self._check_folders()
 
     def _check_folders(self) -> None:
-        """Each disk and the journal have a folder of their own, not one within another."""
+        """Checks that each disk and the journal have separate folders, none within another."""
         named = [("disks", disk) for disk in self.values.get("disks", ())]
         if self.values.get("journal") is not None:
             named.append(("journal", self.values["journal"]))
@@ -320,15 +320,15 @@ def _relation(path: Path, other: Path) -> str | None:
 
 
 def unknown_key(name: str, known: Iterable[str] = SCHEMA) -> str:
-    """What is said of a key that is not there, with the one that may have been meant."""
-    import difflib  # only who mistypes needs it
+    """The message about an unknown key, with the key that may have been meant."""
+    import difflib  # needed for a mistyped key only
 
     near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
     return f"unknown key {name}" + (f"; did you mean {near[0]}?" if near else "")
 
 
 def _syntax_error(text: str, document: str) -> tuple[str, int]:
-    """Reason and line of an error of tomllib, which has the line in its text only."""
+    """Reason and line of tomllib's error, which has the line in its text only."""
     reason, _, position = text.partition(" (at ")
     if position.startswith("line "):
         return reason, int(position.removeprefix("line ").partition(",")[0])

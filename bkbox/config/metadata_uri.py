@@ -5,12 +5,12 @@
 
 ``zk[+LAYOUT]://HOST:PORT[;HOST:PORT…]/ROOT``
     ZooKeeper servers and the root of the cluster's tree. LAYOUT is ``flat``, ``hierarchical`` or
-    ``longhierarchical``; without it, or with ``null``, whatever layout the cluster has is taken.
+    ``longhierarchical``; without it, or with ``null``, the cluster's own layout is used.
     Source: ZKMetadataDriverBase.java, ServiceURI.java.
 
-    Behind a ``?``, joined by ``&``, what ZooKeeper is to be shown, as absolute paths of files: ``secret_file`` with
-    ``USER:PASSWORD`` (scheme digest; what is created is that user's alone, as with Java's zkEnableSecurity),
-    ``tls_ca_file`` (TLS), ``tls_certificate_file`` and ``tls_key_file`` (a certificate of the client's).
+    After a ``?``, joined by ``&``, the credentials for ZooKeeper, as absolute paths of files: ``secret_file`` with
+    ``USER:PASSWORD`` (scheme digest; znodes created belong to that user alone, as with Java's zkEnableSecurity),
+    ``tls_ca_file`` (TLS), ``tls_certificate_file`` and ``tls_key_file`` (a client certificate).
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from bkbox.config.values import join_address, split_address
 
 FORMS = "sqlite:PATH or zk://HOST:PORT[;HOST:PORT…]/ROOT"
 ZNODE_PREFIX = "znode:"
-"""Before the path of a znode where a file could be named as well."""
+"""Prefix of a znode's path where a file could be named as well."""
 
 LAYOUTS = ("flat", "hierarchical", "longhierarchical")
 
 
 class WrongUriError(ValueError):
-    """The text is not the URI of a metadata store; the message says what is wrong with it."""
+    """The text is not the URI of a metadata store; the message says why."""
 
 
 @frozen_struct
@@ -42,7 +42,7 @@ class SqliteUri:
 
 @frozen_struct
 class ZooKeeperAccess:
-    """Files with what ZooKeeper is shown; None for nothing."""
+    """Files with the credentials for ZooKeeper; None for absent ones."""
 
     secret_file: Path | None = None
     tls_ca_file: Path | None = None
@@ -58,7 +58,7 @@ OPEN = ZooKeeperAccess()
 @frozen_struct
 class ZooKeeperUri:
     """``hosts``: HOST:PORT each; ``root`` begins with a slash and ends without; ``layout`` is one
-    of LAYOUTS, or None for what the cluster has."""
+    of LAYOUTS, or None for the cluster's own."""
 
     hosts: tuple[str, ...]
     root: str
@@ -67,7 +67,7 @@ class ZooKeeperUri:
 
 
 def parse(uri: str) -> SqliteUri | ZooKeeperUri:
-    """Raises WrongUriError."""
+    """Parses a URI. Raises WrongUriError."""
     scheme, colon, rest = uri.partition(":")
     if scheme == "sqlite" and rest:
         return SqliteUri(Path(rest))
@@ -124,7 +124,7 @@ def _access(query: str) -> ZooKeeperAccess:
 
 
 def query_of(access: ZooKeeperAccess) -> str:
-    """Inverse: what stands behind the root, with its question mark."""
+    """Inverse: the query part, with its question mark."""
     found = [(name, getattr(access, name)) for name in _ACCESS]
     text = "&".join(f"{name}={path}" for name, path in found if path is not None)
     return f"?{text}" if text else ""

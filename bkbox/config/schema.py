@@ -1,4 +1,4 @@
-"""What can be configured: the fields of ``Config`` are the schema, with their units in the names.
+"""The configuration schema: the fields of ``Config``, with their units in the names.
 
 How a configuration is read and written: load.py.
 """
@@ -37,7 +37,7 @@ _YEAR_S = 365 * _DAY_S
 
 
 def metadata_uri_problem(uri: str) -> str | None:
-    """What is wrong with the URI of a metadata store; None if it can be used."""
+    """The problem with the URI of a metadata store; None if it can be used."""
     try:
         metadata_uri.parse(uri)
     except metadata_uri.WrongUriError as error:
@@ -55,12 +55,12 @@ def _host_problem(text: str) -> str | None:
 
 
 def bookie_id_problem(text: str) -> str | None:
-    """What is wrong with a bookie id; None if it is allowed."""
+    """The problem with a bookie id; None if it is allowed."""
     try:
         bookie_id(text)
     except InvalidIdError as error:
         return str(error)
-    if text in (".", ".."):  # which BookKeeper would take, and no znode can be called
+    if text in (".", ".."):  # BookKeeper would accept these, but no znode can have such a name
         return f"bookie id {quoted(text)} cannot be a name in a metadata store"
     return None
 
@@ -69,7 +69,7 @@ def bookie_id_problem(text: str) -> str | None:
 class Config(SecurityKeys):
     """A bookie's configuration, checked as a whole; made by ``load``.
 
-    ``provenance`` tells for every key where its value comes from: ``default``, ``FILE:LINE`` or
+    ``provenance`` has the source of every key's value: ``default``, ``FILE:LINE`` or
     ``environment variable NAME``.
     """
 
@@ -455,19 +455,19 @@ SCHEMA: dict[str, Field[Any]] = {
 
 
 def kind_of(item: Field[Any]) -> Kind:
-    """What values a key takes."""
+    """The kind of values that a key takes."""
     kind = item.metadata["kind"]
     assert isinstance(kind, Kind)
     return kind
 
 
 def is_live(item: Field[Any]) -> bool:
-    """Whether a bookie that runs can take over a change of the key."""
+    """True if a running bookie can apply a change of the key."""
     return bool(item.metadata["live"])
 
 
 def checked(item: Field[Any], value: object) -> object:
-    """The value for ``Config`` from one in the form of TOML. Raises WrongValueError."""
+    """Converts a value in the form of TOML to the one for ``Config``. Raises WrongValueError."""
     if value == "" and item.metadata["default"] == "":
         return kind_of(item).empty
     return kind_of(item).check(value)

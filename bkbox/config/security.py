@@ -1,4 +1,4 @@
-"""The keys of the configuration that are about who may come in, and what they may cost. The rest: schema.py."""
+"""The configuration keys for access and for limits on connections. All others: schema.py."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def _plugin_problem(text: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityKeys:
-    """Part of ``Config``."""
+    """The security keys of ``Config``."""
 
     connections_max: int = field(
         metadata=key(
@@ -244,7 +244,8 @@ class SecurityKeys:
 
 
 def problems(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """(key, what is wrong) of what no key can tell alone; ``values`` as ``Config`` has them, without wrong ones."""
+    """(key, problem) pairs from checks that involve several keys; ``values`` as ``Config`` has them, without wrong
+    ones."""
     found = []
 
     def needs(because: str, wanted: str, why: str) -> None:

@@ -1,8 +1,8 @@
-"""What a key of the configuration can hold, and how values are found in and written as TOML.
+"""Kinds of configuration values, and how values are found in and written as TOML.
 
 A ``Kind`` knows three forms of a value: text (environment, ``--set``), plain (TOML and JSON: str,
 int, float, bool, list of str) and the one that ``Config`` holds. The text of its errors
-goes on after the key's name: 'has to be …'.
+follows the key's name: 'has to be …'.
 """
 
 from __future__ import annotations
@@ -42,26 +42,26 @@ _WITH_UNIT = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*([a-zA-Z%]+)\s*")
 
 
 REQUIRED = object()
-"""Default of a key that has none."""
+"""Default of a key that must be set."""
 
 
 class WrongValueError(ValueError):
-    """A value that the key cannot have; the text says what it can have."""
+    """A value that the key does not permit; the text says what it permits."""
 
 
 class Kind(ABC):
-    """What values a key takes."""
+    """A kind of values."""
 
     empty: object = ""
-    """What ``Config`` holds where the default is the empty text and nothing else was said."""
+    """The value in ``Config`` if the default is the empty text and no other value was given."""
 
     @abstractmethod
     def from_text(self, text: str) -> object:
-        """The plain value that a text stands for. Raises WrongValueError."""
+        """Converts text to the plain value. Raises WrongValueError."""
 
     @abstractmethod
     def check(self, value: object) -> object:
-        """The value for ``Config`` from a plain one. Raises WrongValueError."""
+        """Converts a plain value to the one for ``Config``. Raises WrongValueError."""
 
     def plain(self, value: Any) -> object:
         """Inverse of ``check``."""
@@ -69,11 +69,11 @@ class Kind(ABC):
 
     @abstractmethod
     def words(self) -> str:
-        """What the key can be, for people."""
+        """The permitted values, as text for operators."""
 
 
 class Text(Kind):
-    """A text that is not empty and that ``problem`` finds nothing wrong with."""
+    """A text that is not empty and in which ``problem`` finds no problem."""
 
     def __init__(self, problem: Callable[[str], str | None]) -> None:
         self._problem = problem
@@ -94,7 +94,7 @@ class Text(Kind):
 
 
 class Choice(Kind):
-    """One of a few words."""
+    """One of a fixed set of words."""
 
     def __init__(self, *words: str) -> None:
         self._words = words
@@ -145,7 +145,7 @@ class Number(Kind):
                 return parse(text)
             except ValueError:
                 continue
-        return text  # check() says what is wrong with it
+        return text  # check() reports the problem
 
     def check(self, value: object) -> float:
         return float(self._in_range(value, (int, float)))
@@ -163,7 +163,7 @@ class Number(Kind):
         return f"{self._noun} from {self._least:.15g} to {self._most:.15g}"
 
     def _hint(self, value: object) -> str:
-        """What to write for a value with a unit: the unit of a key is in its name."""
+        """A hint for a value written with a unit: the unit of a key is in its name."""
         match = _WITH_UNIT.fullmatch(value) if isinstance(value, str) else None
         factor = _UNITS.get(match[2].lower()) if match else None
         if match is None or factor is None:
@@ -225,7 +225,7 @@ class Folders(Kind):
 
 
 class Texts(Kind):
-    """A list of texts that ``problem`` finds nothing wrong with. As text they are separated by semicolons."""
+    """A list of texts in which ``problem`` finds no problem. As text they are separated by semicolons."""
 
     empty: object = ()
 
@@ -257,8 +257,8 @@ class Texts(Kind):
 def key(
     kind: Kind, doc: str, default: object = REQUIRED, *, live: bool = False
 ) -> dict[str, object]:
-    """What the schema says of a key; ``default`` is in the form of TOML. ``live``: a bookie that runs takes a change
-    over (supervisor/config_reload.py)."""
+    """Metadata of a key in the schema; ``default`` is in the form of TOML. ``live``: a running bookie applies a change
+    (supervisor/config_reload.py)."""
     return {"kind": kind, "doc": doc, "default": default, "live": live}
 
 
@@ -272,7 +272,7 @@ def _path(value: object) -> Path:
 
 
 def _described(value: object) -> str:
-    """A wrong value, for people."""
+    """A wrong value, as text for operators."""
     if isinstance(value, str):
         return f"the text {quoted(value)}" if value else "an empty text"
     if isinstance(value, bool):
@@ -299,7 +299,7 @@ def join_address(host: str, port: int) -> str:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent there never leaves this host."""
+    """True if traffic to the host never leaves this machine."""
     return host in ("localhost", "::1") or bool(re.fullmatch(r"127(\.[0-9]{1,3}){3}", host))
 
 
@@ -319,7 +319,7 @@ _PIECE = re.compile(
 
 
 def key_lines(text: str) -> dict[str, int]:
-    """The line, from 1, at which each key of the top level first stands, in valid TOML.
+    """The first line, from 1, of each key of the top level, in valid TOML.
 
     A table counts at its header.
     """
@@ -358,6 +358,6 @@ def to_toml(value: object) -> str:
     if isinstance(value, list):
         return f"[{', '.join(map(to_toml, value))}]"
     if isinstance(value, str):
-        # What JSON escapes, TOML reads; DEL alone has to be escaped in TOML only.
+        # TOML reads all of JSON's escapes; DEL alone has to be escaped in TOML only.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     raise TypeError(f"{quoted(value)} has no place in a configuration")

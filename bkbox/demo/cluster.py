@@ -33,14 +33,14 @@ class Cluster(LocalCluster):
         self.bookies: list[Bookie] = []
 
     def add_bookie(self) -> Bookie:
-        """One more bookie, not initialised yet."""
+        """Adds a bookie, not initialised yet."""
         port = free_port(self._rng, _PORTS, {bookie.port for bookie in self.bookies})
         bookie = Bookie(self, len(self.bookies) + 1, port)
         self.bookies.append(bookie)
         return bookie
 
     def short(self, text: str) -> str:
-        """``text`` with the names of files as seen from the cluster's folder."""
+        """``text`` with the names of files relative to the demo's folder."""
         return text.replace(f"{self.root}/", "")
 
 
@@ -55,11 +55,11 @@ class Bookie(LocalBookie):
         self._cluster = cluster
 
     async def init(self, **settings: object) -> None:
-        """``bkbox init``."""
+        """Runs ``bkbox init``."""
         await self._cluster.run(*self.init_arguments(self._cluster.metadata, settings))
 
     async def start(self, **settings: object) -> None:
-        """``bkbox run``, until it prints ``ready``. Raises DemoFailedError if it does not."""
+        """Starts ``bkbox run``, and waits for its line ``ready``. Raises DemoFailedError without it."""
         self.launch(settings)
         await self._until(lambda: self.is_ready_or_ended, "be ready", _READY_S)
         if self.exit_status is not None:
@@ -68,7 +68,7 @@ class Bookie(LocalBookie):
             )
 
     async def start_refused(self) -> tuple[int, str]:
-        """``bkbox run`` of a bookie that must refuse to start; its exit status and what it logged."""
+        """Runs ``bkbox run`` of a bookie that must refuse to start; returns its exit status and its log."""
         position = self.log_size
         self.launch()
         await self._until(
@@ -79,7 +79,7 @@ class Bookie(LocalBookie):
         return self.exit_status, self.log_from(position)
 
     async def kill(self) -> list[int]:
-        """SIGKILL every process that its status names; their ids. Returns when all are gone."""
+        """Sends SIGKILL to every process that its status names, and waits until all are gone; returns their ids."""
         pids = [process.pid for process in (await self.status()).processes if process.running]
         for pid in pids:
             send(pid, signal.SIGKILL)
@@ -88,21 +88,21 @@ class Bookie(LocalBookie):
         return pids
 
     async def stop(self) -> None:
-        """SIGTERM, and wait for the ordered end. Raises DemoFailedError if it is not clean."""
+        """Sends SIGTERM, and waits for the ordered end. Raises DemoFailedError if it is not clean."""
         send(self.process.pid, signal.SIGTERM)
         await self._until(lambda: self.exit_status is not None, "stop", _STOP_S)
         if self.exit_status != 0:
             raise DemoFailedError(f"{self.name} did not stop cleanly: {self.exit_status}")
 
     async def status(self) -> Status:
-        """What ``bkbox status`` shows. Raises DemoFailedError if nothing answers."""
+        """The document of ``bkbox status``. Raises DemoFailedError without a response."""
         try:
             return await asyncio.to_thread(fetch_status, self.disks[0] / "admin.sock")
         except (BookieNotRunningError, PeerError) as error:
             raise DemoFailedError(f"{self.name} does not tell its status: {error}") from error
 
     def log_tail(self) -> str:
-        """The last lines of its log, to find out what went wrong."""
+        """The last lines of its log, for the analysis of a failure."""
         if not self.log.exists():
             return f"{self.name} has no log"
         lines = self.log.read_text(errors="replace").splitlines()[-_LOG_LINES:]

@@ -1,4 +1,4 @@
-"""Step 4: a writer hangs, somebody else recovers its ledger, and the writer finds out."""
+"""Step 4: a writer hangs, another client recovers its ledger, and the writer is fenced."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _POLL_S = 0.05
 
 
 async def fence(scene: Scene) -> Told:
-    """SIGSTOP the writer, recover, SIGCONT, and see it fail."""
+    """Sends SIGSTOP to the writer, recovers, sends SIGCONT, and checks that the writer fails."""
     show, cluster = scene.show, scene.cluster
     log = cluster.root / "writer.log"
     with log.open("wb") as said, (cluster.root / "writer.out").open("wb") as out:
@@ -88,7 +88,7 @@ async def fence(scene: Scene) -> Told:
 
 
 async def _written(scene: Scene, client: Client, ledger: LedgerId, entry: int) -> None:
-    """Wait until every bookie has the entry, and with it all before."""
+    """Waits until every bookie has the entry, and so all before it."""
     deadline = time.monotonic() + _WAIT_S
     for bookie in scene.cluster.bookies:
         while (await ask(client, bookie.id, ledger, [entry]))[0].answer is not Code.EOK:

@@ -1,7 +1,7 @@
 """Steps 1 and 2: real data goes into a ledger, and a bookie dies in the middle of it.
 
 The writer of step 1 is the writer of step 2. At the end it is gone without having closed the
-ledger, as a process that died would be: somebody else has to find the end.
+ledger, as a process that died would be: another client has to recover the ledger.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _BACK_AT = 0.7
 
 
 async def append(scene: Scene) -> Told:
-    """Step 1: write until the moment of the kill."""
+    """Step 1: writes until the moment of the kill."""
     show, source = scene.show, scene.source
     client = await scene.open.enter_async_context(scene.client())
     writer = await client.create_ledger(ensemble_size=3, write_quorum=3, ack_quorum=2)
@@ -48,7 +48,7 @@ async def append(scene: Scene) -> Told:
 
 
 async def kill(scene: Scene) -> Told:
-    """Step 2: SIGKILL for bookie 1, go on, start it again."""
+    """Step 2: kills bookie 1, writes on, restarts it."""
     show, source, writing = scene.show, scene.source, scene.writing
     assert writing is not None
     bookie = scene.cluster.bookies[0]
@@ -78,7 +78,7 @@ async def kill(scene: Scene) -> Told:
             f"{disk.path} calls this a {disk.crash_class}: {disk.reason}",
         )
         show.quote(f"{scene.cluster.short(disk.path)}: {disk.crash_class}: {disk.reason}")
-    async with scene.client() as client:  # the writer's does not try a bookie that just failed
+    async with scene.client() as client:  # a new one: the writer's avoids a failed bookie
         now = await ask(client, bookie.id, scene.ledger, sample)
     lost = [
         entry

@@ -1,4 +1,4 @@
-"""Step 3: a disk is lost with all that was on it, and comes back from the other bookies."""
+"""Step 3: a disk is lost with all its data, which is restored from the other bookies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REFUSED = 4
 """Exit status of a bookie whose cookies do not match."""
 
 _REPAIR_S = 8
-"""Repair is slowed down to about this, so that there is time to look."""
+"""The repair is throttled to take about this many seconds, so that it can be watched."""
 
 _STALLED_S = 60.0
 _POLL_S = 0.1
@@ -31,7 +31,7 @@ _NEGATIVE = (Code.ENOENTRY, Code.ENOLEDGER)
 
 
 async def lose(scene: Scene) -> Told:
-    """Empty a disk, see the start refused, repair the cookie, start, watch the repair."""
+    """Empties a disk, checks that the start is refused, repairs the cookie, starts, watches the repair."""
     show, cluster = scene.show, scene.cluster
     bookie = cluster.bookies[1]
     disk = max((await bookie.status()).disks, key=lambda disk: disk.ledgers)
@@ -104,7 +104,7 @@ async def _ask_in_limbo(scene: Scene, client: Client, bookie: Bookie) -> None:
 
 
 async def _phase_two(scene: Scene, client: Client, bookie: Bookie) -> Told:
-    """Until limbo is empty, and then see that everything is back."""
+    """Waits until limbo is empty, and then checks that everything is back."""
     show, ledger, count = scene.show, scene.ledger, scene.acknowledged
     answers: Counter[str] = Counter()
     began = moved = time.monotonic()

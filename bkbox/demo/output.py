@@ -1,7 +1,7 @@
-"""What the demo tells: headings, plain sentences, what was proved, progress, a table.
+"""Output of the demo: headings, plain sentences, checked claims, progress, a table.
 
 At a terminal in colour and with moving bars; elsewhere (a pipe, CI, NO_COLOR, --plain) in lines that
-any log takes, progress as a line every now and then. Both say the same words.
+any log takes, with a line of progress every now and then. Both have the same text.
 """
 
 from __future__ import annotations
@@ -32,54 +32,53 @@ _PLAIN_EVERY_S = 1.0
 
 Unit = Literal["bytes", "entries"]
 Advance = Callable[[int], None]
-"""Takes how much is done by now."""
+"""Callback with the amount that is done so far."""
 
 
 def amount(count: int) -> str:
-    """Bytes for people."""
+    """Formats a number of bytes."""
     return f"{count / 1e6:.1f} MB" if count >= 100_000 else f"{count:,} bytes"
 
 
 class Show(ABC):
-    """Where the story goes. Texts are plain sentences; this decides how they look."""
+    """The output of the demo. Texts are plain sentences; subclasses decide how they look."""
 
     shortens: bool
-    """Whether long lists are cut, for somebody who watches."""
+    """True if long lists are shortened, for a person who watches."""
 
     @abstractmethod
     def heading(self, text: str) -> None:
-        """Of a step."""
+        """Prints the heading of a step."""
 
     @abstractmethod
     def say(self, text: str) -> None:
-        """What is done and why, or what came of it."""
+        """Prints what is done and why, or its result."""
 
     @abstractmethod
     def proved(self, text: str) -> None:
-        """Something that was checked and holds."""
+        """Prints a claim that was checked and holds."""
 
     @abstractmethod
     def failed(self, text: str) -> None:
-        """That something went wrong, and where."""
+        """Prints a failure and its location."""
 
     @abstractmethod
     def quote(self, text: str) -> None:
-        """A command, or what a process said."""
+        """Prints a command, or the output of a process."""
 
     @abstractmethod
     def line(self, text: str) -> None:
-        """One line of data, as it is."""
+        """Prints one line of data, as it is."""
 
     @abstractmethod
     def progress(
         self, label: str, total: int, unit: Unit, done: int = 0
     ) -> AbstractContextManager[Advance]:
-        """A bar, or lines, that show how far something is, until the block is left. ``done``: how
-        far it is at the start."""
+        """A bar, or lines, that show progress until the block is left. ``done``: the amount at the start."""
 
     @abstractmethod
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        """A table; columns whose cells begin with a digit are numbers."""
+        """Prints a table; columns whose cells begin with a digit are numbers."""
 
 
 class PlainShow(Show):

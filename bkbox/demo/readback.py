@@ -1,4 +1,4 @@
-"""Step 5: another bookie goes, and every byte is read back."""
+"""Step 5: another bookie is stopped, and every byte is read back."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SAMPLE_ENTRIES = 100
 
 
 async def read_back(scene: Scene) -> Told:
-    """Stop bookie 3, read, compare the SHA-256 of each file."""
+    """Stops bookie 3, reads, and compares the SHA-256 of each file."""
     show, cluster = scene.show, scene.cluster
     first, second, third = cluster.bookies
     await third.stop()

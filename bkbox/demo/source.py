@@ -1,8 +1,8 @@
-"""What the demo writes: files, cut into entries, with a manifest to compare with afterwards.
+"""Input of the demo: files, split into entries, with a manifest to compare with afterwards.
 
-One file after the other, in the order of their names; an entry holds bytes of one file only. The
-manifest is made while the bytes are handed out, so that each file is read once and never held in
-memory: which entries a file became, and the SHA-256 of its bytes.
+One file after the other, in the order of their names; an entry has bytes of one file only. The
+manifest (entries and SHA-256 of each file) is made while the bytes are handed out, so each file is
+read once and is never in memory as a whole.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bkbox.errors import CallerError
 
 ENTRY_BYTES_MAX = 16 << 10
 _ENTRIES_WANTED = 64
-"""Small input is cut finer, so that there is something to interrupt."""
+"""Minimum number of entries: small input is split finer, so that there is something to interrupt."""
 
 _COPY_BYTES = 1 << 20
 _NOT_SOURCE = frozenset({"site-packages", "dist-packages", "test", "tests", "idle_test", "idlelib"})
@@ -92,7 +92,7 @@ def from_path(path: Path) -> Source:
 
 
 def from_stream(stream: BinaryIO, copy: Path) -> Source:
-    """A stream, kept on disk as ``copy`` meanwhile: only so is it known where its middle lies."""
+    """A stream, kept on disk as ``copy`` meanwhile: its middle is only known once it has ended."""
     try:
         with copy.open("wb") as file:
             while block := stream.read(_COPY_BYTES):

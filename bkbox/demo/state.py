@@ -1,4 +1,4 @@
-"""What the steps of the demo share, and what each leaves for the table at the end."""
+"""The state that the steps of the demo share, and each step's line for the final table."""
 
 from __future__ import annotations
 
@@ -23,36 +23,36 @@ _ASKED_AT_ONCE = 64
 
 @dataclass(slots=True)
 class Scene:
-    """The cluster, the audience and the ledger that the story is about."""
+    """The cluster, the output and the ledger of the demo."""
 
     cluster: Cluster
     show: Show
     source: Source
     rng: random.Random
     open: AsyncExitStack
-    """What one step leaves open for the next."""
+    """Resources that one step leaves open for the next."""
 
     ledger: LedgerId = _NOT_YET
-    """The ledger that the input is written to."""
+    """The ledger with the input."""
 
     writing: Writing | None = None
-    """While the ledger is being written."""
+    """The writer, while the ledger is being written."""
 
     manifest: list[Stored] = field(default_factory=list)
-    """The files that are in it."""
+    """The files in the ledger."""
 
     acknowledged: int = 0
-    """Entries of it that its writer was told are safe."""
+    """The number of its entries acknowledged to the writer."""
 
     missed: range = range(0)
-    """Those of them that were written while bookie 1 was dead."""
+    """The acknowledged entries written while bookie 1 was dead."""
 
     def client(self) -> AbstractAsyncContextManager[Client]:
         """A client of the three bookies."""
         return connect(self.cluster.metadata, rng=self.rng)
 
     def sample(self, entries: range, size: int) -> list[int]:
-        """At most so many of these entries, ascending."""
+        """At most this many of these entries, ascending."""
         return sorted(self.rng.sample(entries, min(size, len(entries))))
 
 
@@ -67,7 +67,7 @@ class Told:
 
 @dataclass(frozen=True, slots=True)
 class DemoReport:
-    """What one bookie, asked alone, says of an entry."""
+    """One bookie's response about an entry."""
 
     answer: Answer
     data: bytes | None
@@ -76,7 +76,7 @@ class DemoReport:
 async def ask(
     client: Client, bookie: BookieId, ledger: LedgerId, entries: Sequence[int]
 ) -> list[DemoReport]:
-    """Ask one bookie for entries, without fencing."""
+    """Reads entries from one bookie alone, without fencing."""
     said: list[DemoReport] = []
     for start in range(0, len(entries), _ASKED_AT_ONCE):
         some = entries[start : start + _ASKED_AT_ONCE]
@@ -91,6 +91,6 @@ async def ask(
 
 
 def must(holds: bool, text: str) -> None:
-    """Raises DemoFailedError unless it holds. ``text`` says what is the case if it does not."""
+    """Raises DemoFailedError unless ``holds``. ``text`` says what is the case then."""
     if not holds:
         raise DemoFailedError(text)

@@ -1,4 +1,4 @@
-"""The story: the steps in their order, and the table at the end."""
+"""The steps of the demo in their order, and the table at the end."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from bkbox.errors import CallerError
 
 _COPIES = 3
 _ROOM_BYTES = 50_000_000
-"""For indexes, logs and metadata."""
+"""Extra space for indexes, logs and metadata."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One step of the story."""
+    """One step of the demo."""
 
     title: str
     play: Callable[[Scene], Awaitable[Told]]
@@ -40,7 +40,7 @@ STEPS = (
 
 
 async def tell(cluster: Cluster, show: Show, source: Source, rng: random.Random) -> None:
-    """Tell it all. Where a step fails this says which, and the error goes on."""
+    """Runs all steps. If a step fails, prints which, and the error is raised on."""
     rows: list[tuple[str, ...]] = []
     count = len(STEPS) + 1
     began = time.monotonic()
@@ -84,7 +84,7 @@ async def _start_bookies(cluster: Cluster, show: Show) -> None:
         f"worker. They share one metadata file. Everything lies in {cluster.root}."
     )
     bookies = [cluster.add_bookie() for _ in range(3)]
-    # A bookie that counts real disks would refuse entries on a machine whose disk is nearly full.
+    # With the real figures bookies would refuse entries on a machine whose disk is nearly full.
     await asyncio.gather(
         *(
             bookie.init(ack_after="write", disk_usage_max=1.0, disk_reserve_bytes=0)

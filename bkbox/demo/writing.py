@@ -10,11 +10,11 @@ from bkbox.demo.source import Source, Stored
 
 _BATCH_ENTRIES_MAX = 32
 _BATCHES_MIN = 64
-"""So that also little input has a middle."""
+"""Minimum number of batches, so that small input has a middle, too."""
 
 
 class Writing:
-    """Half way through the input. Files come into ``manifest`` as they are written."""
+    """A writer part way through the input. Files come into ``manifest`` as they are written."""
 
     def __init__(
         self, client: Client, writer: LedgerWriter, source: Source, manifest: list[Stored]
@@ -26,11 +26,11 @@ class Writing:
 
     @property
     def acknowledged(self) -> int:
-        """Entries."""
+        """The number of acknowledged entries."""
         return self.writer.last_add_confirmed + 1
 
     async def to(self, share: float, advance: Advance) -> None:
-        """Write until so much of the input is acknowledged; at 1 all of it."""
+        """Writes until this share of the input is acknowledged; 1 for all of it."""
         while share == 1 or self.writer.length < share * self._size:
             batch = self._batch()
             if not batch:

@@ -362,16 +362,16 @@ class Frontend:
             self._buckets.close(guard.counts_as)
 
     def _stats(self) -> dict[str, int]:
-        """``held_bytes``: bytes buffered for clients. ``refused``: requests refused because too much was buffered.
-        ``turned_away``: connections over a connection limit. ``at_the_door``: connections not authenticated yet.
+        """``buffered_bytes``: bytes buffered for clients. ``refused``: requests refused because too much was buffered.
+        ``rejected``: connections over a connection limit. ``handshaking``: connections not authenticated yet.
         ``unauthorised``: requests and connections refused for lack of permission.
         """
         return {
             "connections": len(self._sessions),
-            "held_bytes": self._turns.common.held,
+            "buffered_bytes": self._turns.common.held,
             "refused": self._refused,
-            "turned_away": self._peers.turned_away,
-            "at_the_door": 0 if self._door is None else len(self._door),
+            "rejected": self._peers.rejected,
+            "handshaking": 0 if self._door is None else len(self._door),
             "unauthorised": self._refusals.count,
         }
 

@@ -6,13 +6,13 @@ from bkbox.native import memory
 
 _HEADER_BYTES = 12
 _HEAD_BYTES = 32
-"""Both versions have what tells answers apart in so many bytes: ids, or a header with a transaction id."""
+"""Bytes of a response that identify it in both versions: ids, or a header with a transaction id."""
 
 Segment = tuple[int, int, memoryview]
 """Connection, number of frames, the frames."""
 
 FrameSpan = tuple[int, int, int, int]
-"""Connection, number of frames, where in an area of slots the frames begin and end."""
+"""Connection, number of frames, start and end of the frames in an area of slots."""
 
 
 def segments(slot: memoryview, used: int) -> list[Segment]:
@@ -26,8 +26,9 @@ def segments(slot: memoryview, used: int) -> list[Segment]:
 
 
 def heads(slot: memoryview, used: int) -> bytes:
-    """Segments like those in the first ``used`` bytes of a slot, but of each answer only the first bytes: as many as
-    say to which request it is the answer."""
+    """Segments like those in the first ``used`` bytes of a slot, but with only the first bytes of each response:
+    those that identify its request.
+    """
     kept = bytearray(used)
     room = kept
     data = slot

@@ -1,11 +1,11 @@
 """The socket of the link between the front-end and a disk worker: messages of 24 bytes, in both directions.
 
-link.py says what the messages mean. A message is
+link.py defines the messages. A message is
 
     kind u8 | flag u8 | slot u16 | used u32 | mask u32 | group u32 | opened_us i64
 
-Free slots are the bits of a mask, and the lowest is taken first: the same few slots are used again and again as long as
-they suffice, which costs no memory and stays in the processor's cache.
+Free slots are the bits of a mask, and the lowest is taken first: the same few slots are used again and again as long
+as they suffice, which costs no memory and stays in the processor's cache.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _INBOX_BYTES = 64 * MESSAGE_BYTES
 
 
 class LinkSocket:
-    """Messages in and out."""
+    """Sends and receives messages."""
 
     __slots__ = ("_outgoing", "_view", "inbox", "sock")
 
@@ -42,10 +42,10 @@ class LinkSocket:
         self._outgoing = bytearray(_BYTES)
 
     def receive(self, flags: int) -> int:
-        """Take every message that waits: how many bytes of ``inbox`` they have. Raises EOFError where the other side
-        is gone, and BlockingIOError.
+        """Receive every waiting message; returns their bytes in ``inbox``. Raises EOFError if the other side is gone,
+        and BlockingIOError.
 
-        A process that dies with messages unread resets the connection: that is an end, too.
+        A process that dies with messages unread resets the connection: that is an end of file, too.
         """
         try:
             size = self.sock.recv_into(self._view, 0, flags)
@@ -60,7 +60,9 @@ class LinkSocket:
     def send(
         self, kind: int, flag: int, slot: int, used: int, mask: int, group: int, opened_us: int
     ) -> None:
-        """Raises OSError. It never waits: few messages are under way, and the socket's buffer holds hundreds."""
+        """Send a message. Raises OSError. It never waits: few messages are in flight, and the socket's buffer holds
+        hundreds.
+        """
         outgoing = self._outgoing
         memory.put_u32(outgoing, 0, kind << 24 | flag << 16 | slot)
         memory.put_u32(outgoing, 4, used)

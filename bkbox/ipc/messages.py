@@ -21,7 +21,7 @@ from bkbox.errors import BugError
 _LENGTH = struct.Struct("=I")
 
 PAGE_ITEMS = 2_048
-"""Items in one page of ledgers, marks or runs."""
+"""Items in one page of ledgers, marks or ranges."""
 
 LEDGER_ITEM = struct.Struct("=QB")
 """One ledger in a page: id, flags."""
@@ -163,7 +163,7 @@ class MarkLedgers(Message):
 
 
 class ClearDirtyMarker(Message):
-    """Losses of earlier runs are accounted for: the disk may advance its checkpoint. Reply: Done."""
+    """Losses of earlier incarnations are accounted for: the disk may advance its checkpoint. Reply: Done."""
 
 
 class Done(Message):
@@ -318,8 +318,9 @@ class Surveyed(Message):
 
 
 class ListSegments(Message):
-    """One page of sealed segments with an id > ``after``, in order, with the results of the last survey. Reply: Page of
-    SEGMENT_ITEM."""
+    """One page of sealed segments with an id > ``after``, in order, with the results of the last index scan. Reply:
+    Page of SEGMENT_ITEM.
+    """
 
     after: int = 0
 
@@ -357,7 +358,7 @@ class SpendReserve(Message):
 
 
 class RemoveSegment(Message):
-    """Removes a segment that was copied, if a later survey found nothing in it. Reply: Removed."""
+    """Removes a segment that was copied, if a later index scan found nothing in it. Reply: Removed."""
 
     segment: int
 
@@ -545,14 +546,14 @@ OVER_QUOTA_PAGE = 8_192
 
 
 class QuotaUse(Message):
-    """The usage of owners: (owner, bytes, quota in bytes, True if exceeded) each. ``others``: owners that are left out
-    for brevity. ``looked_ms``: the time of the measurement. ``problem``: why it failed; the previous figures then
-    stand.
+    """The usage of owners: (owner, bytes, quota in bytes, True if exceeded) each. ``unlisted_owners``: the number of
+    owners left out for brevity. ``checked_ms``: the time of the measurement. ``problem``: why it failed; the previous
+    figures then stand.
     """
 
     owners: list[list[Any]] = []  # noqa: RUF012 - never changed
-    others: int = 0
-    looked_ms: int = 0
+    unlisted_owners: int = 0
+    checked_ms: int = 0
     problem: str = ""
 
 
@@ -563,7 +564,7 @@ QUOTA_NEWS = (OverQuota, QuotaUse)
 
 
 class GetLedger(Message):
-    """To a disk worker. Reply: LedgerIs."""
+    """To a disk worker. Reply: LedgerInfo."""
 
     ledger: int
 
@@ -581,8 +582,9 @@ EVERYTHING = [0, 0]
 
 
 class StartImport(Message):
-    """To the target's worker: start a copy of a ledger, which is not valid until it is committed. An earlier unfinished
-    copy is started anew. ``state`` and ``payload`` as in LedgerIs. Reply: Done."""
+    """To the target's worker: start a copy of a ledger, which is not valid until it is committed. An earlier
+    unfinished copy is started anew. ``state`` and ``payload`` as in LedgerInfo. Reply: Done.
+    """
 
     ledger: int
     state: str
@@ -610,8 +612,9 @@ class EntriesRead(Message):
 
 
 class ImportEntries(Message):
-    """To the target's worker: store the entries in the first ``size`` bytes of the one descriptor's file. Refused if no
-    arrival of the ledger is in progress. Reply: Taken."""
+    """To the target's worker: store the entries in the first ``size`` bytes of the one descriptor's file. Refused if
+    no import of the ledger is in progress. Reply: EntriesImported.
+    """
 
     ledger: int
     size: int
@@ -625,7 +628,8 @@ class EntriesImported(Message):
 
 class SealExport(Message):
     """To the source's worker: every request for the ledger is done and answered; record durably that it is about to
-    migrate to the disk ``target``. Nothing changes the ledger from here on. Reply: LedgerIs."""
+    migrate to the disk ``target``. Nothing changes the ledger from here on. Reply: LedgerInfo.
+    """
 
     ledger: int
     target: str
@@ -633,8 +637,8 @@ class SealExport(Message):
 
 class CommitImport(Message):
     """To the target's worker. With ``commit``: the copy is the whole ledger, in this state; make it durable, and the
-    ledger is on this disk from then on; refused if no arrival is in progress. Without: discard the copy, unless the
-    ledger is on this disk already. ``state`` and ``payload`` as in LedgerIs. Reply: Arrived.
+    ledger is on this disk from then on; refused if no import is in progress. Without: discard the copy, unless the
+    ledger is on this disk already. ``state`` and ``payload`` as in LedgerInfo. Reply: Arrived.
     """
 
     ledger: int
@@ -657,7 +661,7 @@ class EndExport(Message):
 
 
 class ListMigrations(Message):
-    """To a disk worker. Reply: MovesAre."""
+    """To a disk worker. Reply: MigrationList."""
 
 
 class MigrationList(Message):
@@ -708,7 +712,9 @@ class MoveLedger(Message):
 
 
 class FindDisk(Message):
-    """Repair worker to supervisor: asks for the target disk of the next ledger that leaves this disk. Reply: RoomIs."""
+    """Repair worker to supervisor: asks for the target disk of the next ledger that leaves this disk. Reply:
+    DiskSpaceReply.
+    """
 
     disk: str
 
@@ -728,7 +734,7 @@ class Moved(Message):
     why: str = ""
 
 
-# ---- disks that come and go -------------------------------------------------------------------------
+# ---- adding and removing disks ----------------------------------------------------------------------
 
 
 class DiskJoins(Message):

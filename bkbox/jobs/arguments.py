@@ -1,4 +1,4 @@
-"""The arguments of each kind of job: one table, by which a request is checked and the OpenAPI document is made.
+"""The arguments of each kind of job: one table, from which requests are checked and the OpenAPI document is made.
 
 An argument is a text. A kind that is not in the table is started by the bookie alone.
 """
@@ -21,7 +21,7 @@ _RATIO_MIN = 0.01
 
 
 class _WrongValueError(ValueError):
-    """The text goes on after the argument's name and value."""
+    """Its text is appended to the argument's name and value."""
 
 
 def _flag(text: str) -> str:
@@ -52,8 +52,9 @@ def _ratio(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """One argument. ``parse`` gives the value that the job's code takes, empty for one that is as good as absent.
-    ``schema``: what JSON Schema says of it."""
+    """One argument. ``parse`` gives the value for the job's code, empty for one that counts as absent. ``schema``:
+    its JSON Schema.
+    """
 
     doc: str
     schema: Mapping[str, Any]
@@ -103,14 +104,14 @@ ARGUMENTS: Mapping[JobKind, Mapping[str, Argument]] = {
     },
     JobKind.AUDIT: {},
 }
-"""``limbo`` is started by the bookie where there is need of it, ``rebuild`` is part of a start."""
+"""``limbo`` is started by the bookie when needed, ``rebuild`` is part of a start."""
 
 
 def checked_arguments(
     kind: JobKind, arguments: Mapping[str, str], disk_uuid: Callable[[str], str]
 ) -> dict[str, str]:
-    """The arguments as the job's code takes them; ``kind`` is in the table. ``disk_uuid``: of the bookie's disk with
-    this path or uuid; raises DiskChangeError for any other.
+    """The arguments for the job's code; ``kind`` is in the table. ``disk_uuid``: of the bookie's disk with this path
+    or uuid; raises DiskChangeError for any other.
 
     BadRequestError names everything that is wrong.
     """

@@ -1,8 +1,8 @@
-"""What the code of a job is given, and all that it has to do with the world of jobs.
+"""The context of a job: its whole interface to the machinery of jobs.
 
-A job's code is ``async def collect(work: Work, …) -> None``. It ends by returning, and raises a BkboxError where it
-failed. It lets JobCancelledError through once nothing is half done; it may be ended anywhere by a killed process,
-and is then run again from its beginning, so what is done has to be seen in what it left.
+A job's code is ``async def collect(work: JobContext, …) -> None``. It ends by returning, and raises a BkboxError if
+it failed. It lets JobCancelledError through once nothing is half done. Its process may be killed anywhere, and it is
+then run again from its beginning, so its progress has to be visible in its results.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Protocol
 
 
 class JobContext(Protocol):
-    """Its pace, its progress, its end."""
+    """The pace, the progress and the end of a job."""
 
     async def turn(
         self,
@@ -21,31 +21,32 @@ class JobContext(Protocol):
         network_bytes: int = 0,
         metadata_calls: int = 0,
     ) -> int:
-        """Before each piece of work: waits while the job is paused or a budget is spent. Raises JobCancelledError.
+        """Called before each piece of work: waits while the job is paused or a budget is used up. Raises
+        JobCancelledError.
 
-        Of ``pieces`` that take so many bytes together it says how many may be done now: what the present rate gives in
-        a second, and at least one. Only these are paid for.
+        Of ``pieces`` that take this many bytes together it returns how many may be done now: one second's worth at
+        the present rate, and at least one. Only these are charged.
         """
 
     def allowance(self) -> int | None:
-        """Bytes that the present rate gives in a second, which is what should be on its way at most; None: no bound."""
+        """Bytes that the present rate gives in a second, the most that should be in flight; None: no bound."""
 
     def expect(
         self, *, ledgers: int | None = None, entries: int | None = None, size: int | None = None
     ) -> None:
-        """Totals, as far as known; may be corrected."""
+        """Set the totals, as far as known; may be corrected."""
 
     def did(self, *, ledgers: int = 0, entries: int = 0, size: int = 0) -> None:
-        """So much more of what was expected is done; ``size`` in bytes."""
+        """Add completed work; ``size`` in bytes."""
 
     def count(self, what: str, amount: int = 1) -> None:
-        """Something of this kind of job's own to be counted and shown, as 'entries_missing'; may go down."""
+        """Add to a counter of this kind of job, as 'entries_missing'; may go down."""
 
     def say(self, step: str, *, standing_by: bool = False) -> None:
-        """What it is doing now, in words. ``standing_by``: nothing, until something comes up."""
+        """Set the message for the present step. ``standing_by``: the job has nothing to do for now."""
 
     def block(self, ledger: int, reason: str, what_to_do: str) -> None:
-        """A ledger that cannot go on by itself."""
+        """Report a ledger that cannot go on by itself."""
 
     def unblock(self, ledger: int) -> None:
-        """It goes on, or is not there any more; nothing happens where it was not blocked."""
+        """Report that a ledger goes on, or no longer exists; does nothing if it was not blocked."""

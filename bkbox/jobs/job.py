@@ -1,6 +1,6 @@
-"""A job: a piece of long work of a bookie, as operators see it and as its history keeps it.
+"""A job: a piece of long work of a bookie, in the form that operators see and its history stores.
 
-A job has an id that is never used again, a kind and the arguments that it was started with; it goes from ``queued``
+A job has an id that is never used again, a kind and the arguments that it was started with. It goes from ``queued``
 over ``running`` (in which it may be ``paused`` or ``blocked`` at times) to ``done``, ``failed`` or ``cancelled``.
 
 Sizes are bytes, ``…_s`` seconds, ``…_ms`` wall-clock milliseconds since 1970.
@@ -17,7 +17,7 @@ from bkbox.base.documents import from_document
 
 
 class JobKind(StrEnum):
-    """What kinds of long work there are."""
+    """The kinds of long work."""
 
     LIMBO = "limbo"
     """Boot phase two: every ledger in limbo is recovered, checked, refilled and taken out of limbo."""
@@ -52,7 +52,7 @@ _ENDED = frozenset({JobState.DONE, JobState.FAILED, JobState.CANCELLED})
 
 
 class JobAction(StrEnum):
-    """What can be done to a job that has not ended."""
+    """The actions on a job that has not ended."""
 
     CANCEL = "cancel"
     PAUSE = "pause"
@@ -132,13 +132,13 @@ class Job:
 
 
 def to_json(job: Job) -> dict[str, Any]:
-    """The job as what ``json.dumps`` takes."""
+    """The job as a document for ``json.dumps``."""
     return asdict(job)
 
 
 def from_json(document: object, where: str = "job") -> Job:
-    """Read what ``json.loads`` gave; what an older version did not write has its default. Raises EncodingError naming
-    the place that is wrong.
+    """Decode a document of ``json.loads``; fields that an older version did not write have their defaults. Raises
+    EncodingError naming the invalid place.
     """
     if isinstance(document, Mapping):
         document = {**_DEFAULTS, **document}
@@ -154,5 +154,5 @@ _DEFAULTS = {
 
 
 def with_report(job: Job, values: Mapping[str, Any]) -> Job:
-    """The job after what the repair process says of it (``JobReport``). Raises EncodingError."""
+    """The job after a report of the repair process (``JobReport``). Raises EncodingError."""
     return from_json(to_json(job) | dict(values), f"report of job {job.id}")

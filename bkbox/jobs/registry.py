@@ -1,11 +1,11 @@
-"""The jobs of a bookie, those that go on and those that have ended: which may be started, what may be done to them.
+"""The jobs of a bookie, active and ended ones: which may be started, and which actions they accept.
 
-Ids ascend and are never given twice. Of two jobs of one kind with the same arguments only one goes on at a time. A
-bounded number of jobs that have ended is remembered.
+Ids ascend and are never reused. Of two jobs of one kind with the same arguments only one is active at a time. A
+bounded number of ended jobs is remembered.
 
-A job whose process ended is run again: what it has done is seen in what it left. The exceptions are a collection, which
-decides by one fresh look at the whole cluster, and half of that is worth nothing; and a job that takes its process
-down with it, again and again, which ends as failed: the others have to go on. The limbo job is never given up.
+A job whose process ended is run again: its progress is visible in its results. There are two exceptions. A collection
+decides by one fresh scan of the whole cluster, half of which is worthless. And a job that crashes its process again
+and again ends as failed, because the others have to go on. The limbo job is never given up.
 
 Pure: the clock is passed in.
 """
@@ -22,7 +22,7 @@ from bkbox.jobs.job import Job, JobAction, JobKind, JobState, Rate, from_json, t
 
 ENDED_MAX = 200
 AUTOMATIC_ENDED_MAX = 20
-"""The same of those that the bookie started by itself, of each kind: they must not push the others out."""
+"""The same bound for jobs that the bookie started by itself, of each kind: they must not push the others out."""
 
 _CRASHES_MAX = 3
 _LIVED_WELL_S = 60.0
@@ -43,15 +43,15 @@ class Registry:
         self.next_id = max([next_id, *(number + 1 for number in self._jobs)])
 
     def all(self) -> list[Job]:
-        """The oldest first."""
+        """All jobs, the oldest first."""
         return list(self._jobs.values())
 
     def active(self) -> list[Job]:
-        """Those that have not ended."""
+        """The jobs that have not ended."""
         return [job for job in self._jobs.values() if not job.state.ended]
 
     def get(self, number: int) -> Job:
-        """Raises NoSuchJobError."""
+        """The job with this id. Raises NoSuchJobError."""
         job = self._jobs.get(number)
         if job is None:
             raise NoSuchJobError(
@@ -73,8 +73,9 @@ class Registry:
         automatic: bool = False,
         bytes_per_second: int = 0,
     ) -> Job:
-        """A new job; ``bytes_per_second``: its own limit, 0 for none. Raises JobRefusedError where the same goes on
-        already."""
+        """Add a job; ``bytes_per_second``: its own limit, 0 for none. Raises JobRefusedError if the same job is
+        active.
+        """
         for job in self.active():
             if _same(job, kind, arguments):
                 raise JobRefusedError(
@@ -93,9 +94,9 @@ class Registry:
         return job
 
     def control(self, number: int, action: JobAction, bytes_per_second: int = 0) -> Job:
-        """What an operator wants of a job; its state follows with the next report of its run.
+        """Record an operator's action on a job; its state follows with the next report of its process.
 
-        Raises NoSuchJobError, and JobRefusedError where that cannot be.
+        Raises NoSuchJobError, and JobRefusedError if the action is impossible.
         """
         job = self.get(number)
         if job.state.ended:
@@ -120,7 +121,7 @@ class Registry:
         return job
 
     def report(self, values: Mapping[str, Any], now_ms: int) -> Job | None:
-        """What the repair process says of a job; None where it is about none that goes on. Raises EncodingError."""
+        """Apply a report of the repair process; None if its job is not active. Raises EncodingError."""
         before = self._jobs.get(values["id"])
         if before is None or before.state.ended:
             return None
@@ -135,8 +136,8 @@ class Registry:
         return job
 
     def process_ended(self, now_ms: int, lived_s: float | None) -> None:
-        """The repair process is gone, with what it ran. ``lived_s``: for how long it had been there; None: the whole
-        bookie was stopped or lost, which is no job's fault.
+        """The repair process ended, with its jobs. ``lived_s``: its lifetime; None: the whole bookie was stopped or
+        lost, for which no job is blamed.
         """
         for job in self.active():
             if job.state is JobState.QUEUED:
@@ -165,12 +166,12 @@ class Registry:
             self._jobs.pop(job.id, None)
 
     def to_json(self) -> dict[str, Any]:
-        """As what ``json.dumps`` takes."""
+        """A document for ``json.dumps``."""
         return {"next_id": self.next_id, "jobs": [to_json(job) for job in self._jobs.values()]}
 
 
 def registry_from_json(document: Mapping[str, Any]) -> Registry:
-    """Read what ``to_json`` made. Raises EncodingError."""
+    """Decode a document of ``to_json``. Raises EncodingError."""
     next_id, jobs = document.get("next_id"), document.get("jobs")
     if type(next_id) is not int or not isinstance(jobs, list):
         raise EncodingError("it has no list of jobs")

@@ -1,7 +1,7 @@
-"""Jobs that ought to get on and do not: what an operator has to be told, with the reason as far as anybody knows it.
+"""Jobs that make no progress: the warnings for operators, with the reason as far as known.
 
-Collection, compaction and scrubs are what nobody misses until a disk is full or a record is gone. So it is not only
-looked at whether one failed, but whether one has come to its end lately, whatever the reason is that it has not.
+Operators do not miss collection, compaction and scrubs until a disk is full or a record is gone. So not only failures
+are reported, but also that no job of a kind has completed lately, for whatever reason.
 
 Pure: the clock is passed in.
 """
@@ -16,15 +16,15 @@ from bkbox.jobs.job import Job, JobKind, JobState
 from bkbox.jobs.registry import Registry
 
 STUCK_MINUTES = 10
-"""A job that took no turn for so long is stuck, whatever it waits for."""
+"""A job without a checkpoint for so many minutes is stuck, whatever it waits for."""
 
 _ROUNDS = 3
 _GRACE_S = 3_600.0
-"""A kind is late when it has not come to its end for so many of its intervals, and this."""
+"""A kind is late if no job of it has completed for this many of its intervals, plus this grace period."""
 
 
 class Stall(NamedTuple):
-    """``job``: the one to look at, None where there is none."""
+    """A warning. ``job``: the job concerned, None if there is none."""
 
     text: str
     job: int | None
@@ -33,7 +33,7 @@ class Stall(NamedTuple):
 def stalls(
     registry: Registry, every_s: Mapping[JobKind, float | None], *, began_ms: int, now_ms: int
 ) -> list[Stall]:
-    """``every_s``: how often each kind is to run by itself; None: never. ``began_ms``: when the bookie started."""
+    """The warnings. ``every_s``: the interval of each kind; None: never. ``began_ms``: when the bookie started."""
     found = [
         Stall(
             f"job {job.id} ({job.kind.value}) has got no further for {job.idle_minutes} minutes: "

@@ -55,7 +55,7 @@ class LocalBookie:
         return init_arguments(self.config, metadata, self.port, self.disks, self._journal, settings)
 
     def launch(self, settings: Mapping[str, object] | None = None) -> None:
-        """``bkbox run``; returns at once."""
+        """Starts ``bkbox run``; returns at once."""
         with self._out.open("wb") as out, self.log.open("ab") as log:
             self._process = self._processes.spawn(
                 "run", "--config", self.config, stdout=out, stderr=log, settings=settings
@@ -63,13 +63,13 @@ class LocalBookie:
 
     @property
     def process(self) -> subprocess.Popen[bytes]:
-        """Of its supervisor, which was launched."""
+        """The supervisor, which was launched."""
         assert self._process is not None
         return self._process
 
     @property
     def pid(self) -> int | None:
-        """Of its supervisor, if it runs."""
+        """The process id of its supervisor, if that runs."""
         if self._process is None or self._process.poll() is not None:
             return None
         return self._process.pid
@@ -81,7 +81,7 @@ class LocalBookie:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it has printed that it serves clients."""
+        """True if it has printed that it serves clients."""
         return f"ready {HOST}:{self.port}" in self._out.read_text()
 
     @property

@@ -1,6 +1,6 @@
 """bkbox commands in a folder, each a process in a session of its own, so that Ctrl-C reaches the caller alone.
 
-They are the commands that an operator has (``bkbox init``, ``run``, ``cookie repair``, ``ledger write``). Each is ended
+They are an operator's commands (``bkbox init``, ``run``, ``cookie repair``, ``ledger write``). Each is ended
 by its id, and dies with this process if that is killed.
 """
 
@@ -29,7 +29,7 @@ _GONE_S = 60.0
 
 
 def own_environment() -> dict[str, str]:
-    """This process's, without BKBOX_ variables: those are meant for another bookie."""
+    """The environment of this process without BKBOX_ variables, which are meant for another bookie."""
     return {key: value for key, value in os.environ.items() if not key.startswith("BKBOX_")}
 
 
@@ -55,7 +55,7 @@ class Processes:
         stdin: int = subprocess.DEVNULL,
         settings: Mapping[str, object] | None = None,
     ) -> subprocess.Popen[bytes]:
-        """Start ``bkbox ARGUMENTS``. ``settings``: keys of the configuration to set through the environment."""
+        """Starts ``bkbox ARGUMENTS``. ``settings``: keys of the configuration to set through the environment."""
         given = {f"BKBOX_{key.upper()}": str(value) for key, value in (settings or {}).items()}
         process = subprocess.Popen(
             [sys.executable, "-m", "bkbox.launcher", str(os.getpid()), *arguments],
@@ -70,7 +70,7 @@ class Processes:
         return process
 
     async def run(self, *arguments: str) -> str:
-        """Run ``bkbox ARGUMENTS`` to its end; what it wrote to either stream. Raises unless it exits with 0."""
+        """Runs ``bkbox ARGUMENTS`` to its end; returns its output on both streams. Raises unless it exits with 0."""
         with tempfile.TemporaryFile() as output:
             process = self.spawn(*arguments, stdout=output, stderr=output)
             what = f"the end of: bkbox {' '.join(arguments)}"
@@ -78,14 +78,14 @@ class Processes:
             return self._output(process, output, arguments)
 
     def run_blocking(self, *arguments: str) -> str:
-        """The same, outside of an event loop, however long it takes."""
+        """The same, outside of an event loop and without a time-out."""
         with tempfile.TemporaryFile() as output:
             process = self.spawn(*arguments, stdout=output, stderr=output)
             process.wait()
             return self._output(process, output, arguments)
 
     async def until(self, condition: Callable[[], object], what: str, timeout_s: float) -> None:
-        """Wait until ``condition()`` is true. Raises after ``timeout_s``."""
+        """Waits until ``condition()`` is true. Raises after ``timeout_s``."""
         if not await until(condition, timeout_s):
             raise self.failed(f"waited {timeout_s:.0f} s for {what}")
 
@@ -122,13 +122,13 @@ class Processes:
 
 
 def send(pid: int, number: signal.Signals) -> None:
-    """Nothing happens where the process is gone."""
+    """Sends a signal; does nothing if the process is gone."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
 
 
 def lives(pid: int) -> bool:
-    """Whether a process still runs; one that is only not reaped yet does not."""
+    """True if a process still runs; False for one that only has not been reaped yet."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):

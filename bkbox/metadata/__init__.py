@@ -1,8 +1,8 @@
-"""Where the metadata of a cluster is kept: SQLite or ZooKeeper, behind the interface of base.py.
+"""The metadata stores of a cluster: SQLite or ZooKeeper, behind the interface of base.py.
 
-URIs: config/metadata_uri.py. ``wait_s`` is how long each operation on ZooKeeper may take, connecting
-included, before it raises MetadataUnavailableError; SQLite answers at once or after its own short
-wait for a lock, whatever ``wait_s`` is.
+URIs: config/metadata_uri.py. ``wait_s`` is the time-out, in seconds, of each operation on ZooKeeper, connecting
+included, after which it raises MetadataUnavailableError. SQLite responds at once or after its own short wait for a
+lock, whatever ``wait_s`` is.
 """
 
 from __future__ import annotations
@@ -22,23 +22,22 @@ WAIT_S = 30.0
 async def connect(uri: str, wait_s: float = WAIT_S) -> MetadataStore:
     """Connect to a cluster that exists.
 
-    Raises ConfigError (a URI that means nothing, or another ledger layout than the cluster's),
-    MetadataUnavailableError, OperatorError (no cluster in ZooKeeper), MetadataError.
+    Raises ConfigError (an invalid URI, or another ledger layout than the cluster's), MetadataUnavailableError,
+    OperatorError (no cluster in ZooKeeper), MetadataError.
     """
     parsed = _parsed(uri)
     if isinstance(parsed, SqliteUri):
         return await sqlite_store.SqliteStore.open(parsed.path)
-    # kazoo takes a while to import and is of no use to SQLite.
+    # kazoo takes a while to import and SQLite does not need it.
     from bkbox.metadata.zookeeper import ZooKeeperStore
 
     return await ZooKeeperStore.open(parsed, wait_s=wait_s)
 
 
 async def create(uri: str, wait_s: float = WAIT_S) -> MetadataStore:
-    """Connect; an embedded store is made first, with a new instance id, unless it exists.
+    """Connect; an embedded store is created first, with a new instance id, unless it exists.
 
-    A cluster in ZooKeeper belongs to many hosts: it is made by ``init_cluster`` alone. Raises as
-    connect.
+    A cluster in ZooKeeper belongs to many hosts: only ``init_cluster`` creates it. Raises as connect.
     """
     parsed = _parsed(uri)
     if isinstance(parsed, SqliteUri):
@@ -47,9 +46,9 @@ async def create(uri: str, wait_s: float = WAIT_S) -> MetadataStore:
 
 
 async def init_cluster(uri: str, wait_s: float = WAIT_S) -> None:
-    """Make a new cluster, with a new instance id.
+    """Create a new cluster, with a new instance id.
 
-    Raises OperatorError (there is one), ConfigError, MetadataUnavailableError, MetadataError.
+    Raises OperatorError (it exists), ConfigError, MetadataUnavailableError, MetadataError.
     """
     parsed = _parsed(uri)
     if isinstance(parsed, ZooKeeperUri):

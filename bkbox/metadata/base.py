@@ -1,19 +1,18 @@
-"""The metadata store as bkbox sees it: ledgers, cookies and registered bookies of one cluster.
+"""The interface of the metadata store: ledgers, cookies and registered bookies of one cluster.
 
 Rules that every store keeps:
 
-- A write that was answered survives a power cut. One that raised MetadataUnavailableError, or whose
-  caller was cancelled, may have taken effect all the same.
-- A value has a version: 0 when it is created, one more with every write. Writes name the version
-  they replace (compare-and-set), so of two writers that read the same version one loses with
-  VersionConflictError.
-- A registration belongs to a living process; it vanishes with it and is nobody's to clean up.
-- Watches give the present value first and then the newest after each change; changes in quick
-  succession may be merged. A store that cannot be reached makes a watch late and does not end it.
-  Closing the store ends its watches and its registrations.
+- A write that succeeded survives a power cut. A write that raised MetadataUnavailableError, or whose caller was
+  cancelled, may have taken effect all the same.
+- A value has a version: 0 when it is created, one more with every write. Writes name the version they replace
+  (compare-and-set), so of two writers that read the same version one loses with VersionConflictError.
+- A registration belongs to a living process; it vanishes with the process and needs no clean-up.
+- Watches give the present value first and then the newest after each change; changes in quick succession may be
+  merged. While the store cannot be reached a watch is late; it does not end. Closing the store ends its watches and
+  its registrations.
 
-Calls after ``close()`` raise HandleClosedError. Source: LedgerManager.java,
-RegistrationManager.java, RegistrationClient.java.
+Calls after ``close()`` raise HandleClosedError. Source: LedgerManager.java, RegistrationManager.java,
+RegistrationClient.java.
 """
 
 from __future__ import annotations
@@ -39,30 +38,30 @@ RANGE_LEDGERS_MAX = 1_000
 
 @frozen_struct
 class RegisteredBookie:
-    """A bookie that is there now: whether it takes new entries, and where it is reached."""
+    """A registered bookie: True if it accepts new entries, and its address."""
 
     read_only: bool
     service_info: ServiceInfo
 
 
 class Registration(ABC):
-    """One bookie's entry among the living. It renews itself until closed.
+    """One bookie's registration. It renews itself until closed.
 
-    No method raises because the store cannot be reached: that is logged, and the next renewal
-    brings the store up to what was asked for.
+    No method raises because the store cannot be reached: that is logged, and the next renewal writes the requested
+    state.
     """
 
     @abstractmethod
     async def set_read_only(self, read_only: bool) -> None:
-        """Say that the bookie takes, or does not take, new entries."""
+        """Publish whether the bookie accepts new entries."""
 
     @abstractmethod
     def unregistered_s(self) -> float:
-        """For how many seconds the bookie has not been known to be registered; 0.0 while it is."""
+        """Seconds for which the bookie has not been known to be registered; 0.0 while it is."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Leave; doing so twice is allowed."""
+        """Unregister. Idempotent."""
 
 
 class MetadataStore(ABC):
@@ -70,7 +69,7 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def instance_id(self) -> str:
-        """The cluster's identity, a UUID as text; made with the store and never changed."""
+        """The cluster's identity, a UUID as text; created with the store and never changed."""
 
     # ---- ledgers ----------------------------------------------------------------------------
 
@@ -82,18 +81,18 @@ class MetadataStore(ABC):
     async def create_ledger(self, metadata: LedgerMetadata) -> Versioned[LedgerMetadata]:
         """Store a new ledger.
 
-        Raises LedgerExistsError, unless what is stored carries the same creator token (not 0):
-        then an earlier answer was lost and this is the success it would have told.
+        Raises LedgerExistsError, unless the stored ledger carries the same creator token (not 0): then the response
+        to an earlier attempt was lost, and this call returns its success.
         """
 
     @abstractmethod
     async def read_ledger(
         self, ledger: LedgerId, *, latest: bool = False
     ) -> Versioned[LedgerMetadata]:
-        """``latest``: not older than anything that anyone was told before this call. Otherwise it may be what was true
-        a while ago, which a later write with its version finds out.
+        """The metadata of a ledger. ``latest``: a linearizable read. Otherwise the result may be stale, which a later
+        write with its version detects.
 
-        Raises NoSuchLedgerError; MetadataError if what is stored cannot be read.
+        Raises NoSuchLedgerError; MetadataError if the stored metadata cannot be decoded.
         """
 
     @abstractmethod
@@ -107,7 +106,7 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def delete_ledger(self, ledger: LedgerId) -> None:
-        """Remove a ledger, whatever its version; one that is not there counts as removed."""
+        """Remove a ledger, whatever its version; succeeds if it does not exist."""
 
     @abstractmethod
     def ledger_ranges(self) -> AsyncIterator[list[LedgerId]]:
@@ -123,7 +122,7 @@ class MetadataStore(ABC):
     @property
     @abstractmethod
     def under_replication(self) -> UnderReplication:
-        """Ledgers that lack replicas, and who is at work on them."""
+        """Ledgers that lack replicas, and the workers that hold them."""
 
     async def underreplicated(self) -> frozenset[LedgerId]:
         """Ledgers that are marked for re-replication.
@@ -135,7 +134,7 @@ class MetadataStore(ABC):
     @property
     @abstractmethod
     def rests(self) -> MaintenanceWindows:
-        """Bookies that were taken down for a while: see maintenance.py."""
+        """Bookies in a maintenance window: see maintenance.py."""
 
     @property
     @abstractmethod
@@ -156,8 +155,9 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def delete_cookie(self, bookie: BookieId) -> None:
-        """Remove a cookie, whatever its version; one that is not there counts as removed. The record of the bookie's
-        disks stays: they may come back."""
+        """Remove a cookie, whatever its version; succeeds if it does not exist. The record of the bookie's disks
+        stays: they may come back.
+        """
 
     @abstractmethod
     async def cookies(self) -> dict[BookieId, Versioned[bytes]]:
@@ -167,8 +167,7 @@ class MetadataStore(ABC):
 
     @abstractmethod
     async def read_disk_record(self, bookie: BookieId) -> Versioned[bytes] | None:
-        """What a bookie of bkbox has noted of its disks (supervisor/disks/witness.py), or None. Java has no such
-        thing."""
+        """The disk record of a bookie of bkbox (supervisor/disks/witness.py), or None. Java has none."""
 
     @abstractmethod
     async def write_disk_record(
@@ -182,9 +181,9 @@ class MetadataStore(ABC):
     async def register(
         self, bookie: BookieId, service_info: ServiceInfo, *, read_only: bool
     ) -> Registration:
-        """Enter the bookie among the living.
+        """Register the bookie.
 
-        What a dead process left is taken over. Raises OperatorError if a living one holds the id.
+        The registration of a dead process is taken over. Raises OperatorError if a living one holds the id.
         """
 
     @abstractmethod
@@ -195,18 +194,19 @@ class MetadataStore(ABC):
     def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
         """The registered bookies now and after each change, deaths included."""
 
-    # ---- neighbours -------------------------------------------------------------------------
+    # ---- other software ---------------------------------------------------------------------
 
     async def read_znode(self, path: str) -> bytes:
-        """What other software keeps in the same store under this path. Raises MetadataError, also
-        where the store knows no such thing."""
+        """Data that other software keeps in the same store under this path. Raises MetadataError, also if the store
+        has no such path.
+        """
         raise MetadataError("the metadata store is not ZooKeeper: it has no znodes")
 
-    # ---- life -------------------------------------------------------------------------------
+    # ---- lifetime ---------------------------------------------------------------------------
 
     @abstractmethod
     async def close(self) -> None:
-        """Close registrations, watches and the connection; doing so twice is allowed."""
+        """Close registrations, watches and the connection. Idempotent."""
 
     async def __aenter__(self) -> Self:
         return self

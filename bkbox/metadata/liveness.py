@@ -1,15 +1,15 @@
-"""Whether a process that left its name somewhere is still there, and a clock that nobody sets.
+"""Liveness of a process on this host by its recorded identity, and a clock that is never set.
 
-A process is named by the boot it belongs to, its PID namespace, its pid and its start time. Seen
-from another process of the same host:
+A process is named by the boot it belongs to, its PID namespace, its pid and its start time. Seen from another process
+of the same host:
 
 - another boot id: dead, whatever its pid;
-- the same boot and PID namespace: its entry in /proc tells; a pid that was given to a new process
-  has another start time, and a zombie counts as dead;
-- another PID namespace (a container): cannot be seen. Life.UNKNOWN: only a lease can tell.
+- the same boot and PID namespace: its entry in /proc decides; a pid that was given to a new process has another start
+  time, and a zombie counts as dead;
+- another PID namespace (a container): invisible. ProcessIdentity.UNKNOWN: only a lease can decide.
 
-Leases are measured in CLOCK_BOOTTIME: it starts at zero with each boot, goes on while the machine
-sleeps, and does not jump when the wall clock is set.
+Leases are measured in CLOCK_BOOTTIME: it starts at zero with each boot, goes on while the machine sleeps, and does
+not jump when the wall clock is set.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 
 class ProcessIdentity(Enum):
-    """What is known about a process."""
+    """Liveness of a process, as far as known."""
 
     ALIVE = "alive"
     DEAD = "dead"
@@ -31,7 +31,7 @@ class ProcessIdentity(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process, told apart from all others that this host ever had.
+    """A process, distinct from all others that this host ever had.
 
     ``pid_namespace`` is its inode number; ``started`` is in clock ticks after boot.
     """
@@ -43,7 +43,7 @@ class Process:
 
 
 def this_process() -> Process:
-    """The process that calls."""
+    """The calling process."""
     pid = os.getpid()
     started = _start_time(pid)
     assert started is not None
@@ -56,7 +56,7 @@ def this_process() -> Process:
 
 
 def life_of(process: Process, observer: Process) -> ProcessIdentity:
-    """What ``observer``, the process that calls, can say about another one."""
+    """The liveness of a process, as seen by ``observer``, the calling process."""
     if process.boot_id != observer.boot_id:
         return ProcessIdentity.DEAD
     if process.pid_namespace != observer.pid_namespace:
@@ -78,7 +78,7 @@ def _start_time(pid: int) -> int | None:
     try:
         text = Path(f"/proc/{pid}/stat").read_text(errors="replace")
     except (FileNotFoundError, ProcessLookupError):
-        # A /proc mounted with hidepid hides the processes of others: ask the kernel itself.
+        # With hidepid, /proc hides other users' processes: ask the kernel itself.
         try:
             os.kill(pid, 0)
         except ProcessLookupError:

@@ -1,11 +1,11 @@
-"""Where logs keep their lists of ledgers: a small document under a name, replaced by compare-and-set.
+"""The store of logs' ledger lists: a small document under a name, replaced by compare-and-set.
 
-What is in a document is the business of bkbox/client/log. A name is never taken away again, as the version of its
-document, which must not begin anew: a writer that comes back from a long pause would take the new one for its own. A
-log that is deleted leaves a document that says so.
+The format of a document belongs to bkbox/client/log. A name is never removed, because the version of its document
+must not begin anew: a writer that comes back from a long pause would take the new document for its own. A deleted log
+leaves a document that marks it as deleted.
 
-Beside its list a log has an *election*, which keeps would-be writers from getting into each other's way. It guarantees
-nothing: what does is that the list is replaced by compare-and-set, and that ledgers are fenced.
+Beside its list a log has an *election*, which keeps would-be writers from ending each other. It is advisory. Safety
+comes from compare-and-set of the list, and from fencing the ledgers.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from bkbox.metadata.underreplication import Candidacy
 from bkbox.metadata.versioned import Versioned
 
 DATASET_PREFIX = "dataset."
-"""Documents whose names begin so are no logs, but what Spark publishes (pyspark_bookkeeper/dataset.py)."""
+"""Prefix of documents that are no logs but datasets published by Spark (pyspark_bookkeeper/dataset.py)."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 
 
 def log_name(text: str) -> str:
-    """The name of a log. Raises InvalidIdError."""
+    """Check the name of a log. Raises InvalidIdError."""
     if not isinstance(text, str) or not _NAME.fullmatch(text):
         shown = quoted(text[:200]) if isinstance(text, str) else quoted(text)
         raise InvalidIdError(
@@ -40,7 +40,7 @@ class LogLists(ABC):
 
     @abstractmethod
     async def find(self, name: str, *, latest: bool = False) -> Versioned[bytes] | None:
-        """``latest``: not older than anything that anyone was told before this call."""
+        """The document, None if there is none. ``latest``: a linearizable read."""
 
     @abstractmethod
     async def write(self, name: str, data: bytes, expected_version: int | None) -> int:
@@ -59,8 +59,8 @@ class LogLists(ABC):
 
     @abstractmethod
     def candidacy(self, name: str, candidate: str) -> Candidacy:
-        """Stand for the leadership of a log, from the first ``is_elected`` on. ``candidate``: who, for people."""
+        """Stand for the leadership of a log, from the first ``is_elected`` on. ``candidate``: a name, for operators."""
 
     @abstractmethod
     async def leader(self, name: str) -> str | None:
-        """What the one who is elected now called itself; None without one."""
+        """The name of the elected candidate; None without one."""

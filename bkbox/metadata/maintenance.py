@@ -1,12 +1,12 @@
-"""Bookies that an operator has taken down for a while and that must not be repaired meanwhile.
+"""Maintenance windows: bookies that an operator has taken down for a while and that must not be repaired meanwhile.
 
-A bookie *rests* until a moment that is written down; after that the entry says nothing any more, whoever
-looks. Auditors of bkbox take no bookie for lost while it rests. Java's know nothing of that: for them the whole
-cluster's delay before the repair of a lost bookie is raised where it was shorter, and put back by whoever ends the
-last rest, or finds it over. Should nobody be there to do so, Java's auditors repair later than they were told to,
-but they do: that is why the delay is used for it, and not the switch that turns repair off.
+A window ends at a stored time; after that the entry has no effect for any reader. bkbox's auditors do not treat a
+bookie as lost during its window. Java's auditors do not know the windows. For them the cluster-wide delay before the
+repair of a lost bookie is raised if it was shorter, and restored by the process that ends the last window, or finds
+it over. If no process does, Java's auditors repair later than configured, but they do repair. That is why the delay
+is used, and not the switch that turns repair off.
 
-Moments are wall-clock milliseconds; hosts whose clocks differ end a rest at different times.
+Times are wall-clock milliseconds; hosts whose clocks differ end a window at different times.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from bkbox.errors import EncodingError
 from bkbox.metadata.underreplication import UnderReplication
 
 REST_S_MAX = 86_400
-"""Longest rest: nobody forgets a bookie for longer because of a typing error."""
+"""Longest window, so that a typing error does not keep a bookie unrepaired for longer."""
 
 _FORMAT = 1
 
 
 @frozen_struct
 class MaintenanceWindow:
-    """``until_ms``: when it is over. ``delay_s``: the delay that was set for Java's auditors, None where that was not
-    needed; ``delay_before_s``: what it was before.
+    """``until_ms``: the end. ``delay_s``: the delay that was set for Java's auditors, None if that was not needed;
+    ``delay_before_s``: the delay before.
     """
 
     until_ms: int
@@ -37,26 +37,26 @@ class MaintenanceWindow:
 
 
 class MaintenanceWindows(ABC):
-    """The rests of one cluster, those that are over included. Every method raises MetadataError."""
+    """The maintenance windows of one cluster, expired ones included. Every method raises MetadataError."""
 
     java: UnderReplication | None
-    """Where auditors of Java look, that share the cluster; None where there can be none."""
+    """The settings of Java's auditors in the same cluster; None if there can be none."""
 
     @abstractmethod
     async def all(self) -> dict[BookieId, MaintenanceWindow]:
-        """Every bookie for which a rest is written down."""
+        """Every bookie with a stored window."""
 
     @abstractmethod
     async def put(self, bookie: BookieId, rest: MaintenanceWindow) -> None:
-        """Write a rest down, in the place of one that is there."""
+        """Store a window, replacing the present one."""
 
     @abstractmethod
     async def remove(self, bookie: BookieId) -> None:
-        """One that is not there counts as removed."""
+        """Remove a window; succeeds if there is none."""
 
 
 async def resting(rests: MaintenanceWindows, now_ms: int) -> frozenset[BookieId]:
-    """The bookies that rest now: they are not lost, whatever the lists of bookies say."""
+    """The bookies in a maintenance window now: they are not lost, whatever the lists of bookies say."""
     return frozenset(
         bookie for bookie, rest in (await rests.all()).items() if now_ms < rest.until_ms
     )
@@ -65,7 +65,7 @@ async def resting(rests: MaintenanceWindows, now_ms: int) -> frozenset[BookieId]
 async def begin(
     rests: MaintenanceWindows, bookie: BookieId, seconds: int, now_ms: int
 ) -> MaintenanceWindow:
-    """Let a bookie rest from now on, for so long; a rest that it has is changed."""
+    """Begin a maintenance window of a bookie now, for this duration; replaces a present one."""
     until_ms = now_ms + seconds * 1000
     if rests.java is None:
         rest = MaintenanceWindow(until_ms)
@@ -76,15 +76,15 @@ async def begin(
     ours = [each for each in (await rests.all()).values() if each.delay_s == present_s]
     delay_s = max(seconds, present_s)
     rest = MaintenanceWindow(until_ms, delay_s, ours[0].delay_before_s if ours else present_s)
-    await rests.put(bookie, rest)  # first: what nobody has written down, nobody puts back
-    if delay_s != present_s:  # the same value again would tell Java's auditor to begin
+    await rests.put(bookie, rest)  # first: a delay without a stored window would never be restored
+    if delay_s != present_s:  # writing the same value again would tell Java's auditor to begin
         await rests.java.set_recovery_delay_s(delay_s)
     return rest
 
 
 async def end(rests: MaintenanceWindows, bookie: BookieId, now_ms: int) -> bool:
-    """End the rest of a bookie; whether it had one. The delay is put back with the last one, unless somebody has
-    changed it meanwhile.
+    """End a bookie's window; True if it had one. The delay is restored with the last window, unless it was changed
+    meanwhile.
     """
     found = await rests.all()
     rest = found.pop(bookie, None)
@@ -100,7 +100,7 @@ async def end(rests: MaintenanceWindows, bookie: BookieId, now_ms: int) -> bool:
 
 
 async def end_those_over(rests: MaintenanceWindows, now_ms: int) -> None:
-    """What is over is taken away. Anyone may do this at any time."""
+    """Remove expired windows. Any process may do this at any time."""
     for bookie, rest in (await rests.all()).items():
         if rest.until_ms <= now_ms:
             await end(rests, bookie, now_ms)
@@ -117,7 +117,7 @@ def encode(rest: MaintenanceWindow) -> bytes:
 
 
 def decode(data: bytes) -> MaintenanceWindow:
-    """Raises EncodingError."""
+    """Decode a stored window. Raises EncodingError."""
     try:
         fields = json.loads(data)
     except ValueError as error:

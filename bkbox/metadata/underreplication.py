@@ -1,15 +1,16 @@
-"""Ledgers that lack replicas, and who is at work on them: what every metadata store offers for it.
+"""Ledgers that lack replicas, and the locks of the workers that repair them: the interface of every metadata store.
 
-A ledger is *marked* with the names of the bookies whose copies are missing. A worker *acquires* it: it notes which mark
-it saw, then takes the ledger's lock. It *finishes* by deleting the mark that it saw (marked again meanwhile: the mark
-stays, for the next worker) and then the lock, or *releases* the lock alone. A lock belongs to a living process and
-vanishes with it; a worker that has lost its lock without knowing harms nobody, since ledger metadata is changed by
-compare-and-set alone, and finishes nothing.
+A ledger is *marked* with the names of the bookies whose copies are missing. A worker *acquires* it: it notes the
+mark's version, then takes the ledger's lock. It *finishes* by deleting the mark of that version (marked again
+meanwhile: the mark stays, for the next worker) and then the lock, or *releases* the lock alone. A lock belongs to a
+living process and vanishes with it. A worker that has lost its lock unawares does no harm, since ledger metadata is
+changed by compare-and-set alone, and it finishes nothing.
 
-The lock is also for whoever must not meet a worker at a ledger, as a bookie that is about to delete its surplus copy.
+The lock also serves other parties that must not meet a worker at a ledger, such as a bookie that is about to delete
+its surplus copy.
 
-One *auditor* is elected among the candidates; the vote vanishes with its process, too. Two auditors at once, which
-nothing here can exclude for a moment, do the same work twice.
+One *auditor* is elected among the candidates; its vote, too, vanishes with its process. Two auditors may be elected
+for a moment, which nothing here can exclude; they do the same work twice.
 
 Source: LedgerUnderreplicationManager.java, LedgerAuditorManager.java.
 """
@@ -28,21 +29,21 @@ from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 
 
 class Lock(NamedTuple):
-    """The lock of a ledger, held; ``owner`` tells it from a later one of somebody else."""
+    """The acquired lock of a ledger; ``owner`` distinguishes it from a later lock of another holder."""
 
     ledger: LedgerId
     owner: object
 
 
 class Mark(NamedTuple):
-    """A mark as it was when it was looked at; ``version`` tells it from what it became since."""
+    """A mark as it was read; ``version`` distinguishes it from later states."""
 
     missing: UnderreplicatedLedger
     version: object
 
 
 class Task(NamedTuple):
-    """An acquired ledger: its mark, as far as it will be finished, and the lock."""
+    """An acquired ledger: its mark, up to the version that will be finished, and the lock."""
 
     ledger: LedgerId
     mark: Mark
@@ -50,27 +51,28 @@ class Task(NamedTuple):
 
 
 class RecoveryDelay(NamedTuple):
-    """How long the auditor waits for a lost bookie. ``version`` changes when it is written, even with the same value:
-    that tells the auditor to begin at once."""
+    """The auditor's delay before it repairs a lost bookie. ``version`` changes with every write, even of the same
+    value: that tells the auditor to begin at once.
+    """
 
     seconds: int
     version: int
 
 
 class Candidacy(ABC):
-    """A vote in an election, of the auditor or of who writes a log; given anew where it was lost."""
+    """A vote in an election, of the auditor or of a log's writer; cast again when it was lost."""
 
     @abstractmethod
     async def is_elected(self) -> bool:
-        """Whether this candidate is elected now. Raises MetadataError."""
+        """True if this candidate is elected now. Raises MetadataError."""
 
     @abstractmethod
     async def changed(self, wait_s: float) -> None:
-        """Wait until that may have changed, ``wait_s`` at most."""
+        """Wait until the result may have changed, ``wait_s`` at most."""
 
     @abstractmethod
     async def close(self) -> None:
-        """Stand no more."""
+        """Withdraw the vote."""
 
 
 class UnderReplication(ABC):
@@ -80,7 +82,7 @@ class UnderReplication(ABC):
 
     @abstractmethod
     async def mark(self, ledger: LedgerId, replicas: Collection[str], now_ms: int) -> None:
-        """Say that these bookies' copies of a ledger are missing, beside those said before."""
+        """Add these bookies to the ledger's mark: their copies are missing."""
 
     @abstractmethod
     def ledgers(self) -> AsyncIterator[LedgerId]:
@@ -96,18 +98,18 @@ class UnderReplication(ABC):
         return None if found is None else found.missing
 
     async def count(self) -> int:
-        """How many ledgers are marked."""
+        """The number of marked ledgers."""
         return sum([1 async for _ in self.ledgers()])
 
     # ---- work -------------------------------------------------------------------------------
 
     async def lock(self, ledger: LedgerId, holder: str | None) -> Lock | None:
-        """Take the lock of a ledger, marked or not; None if somebody has it. ``holder``: host name of the taker."""
+        """Acquire the lock of a ledger, marked or not; None if it is held. ``holder``: host name of this process."""
         taking = asyncio.ensure_future(self._take_lock(ledger, holder))
         try:
             return await asyncio.shield(taking)
         except asyncio.CancelledError:
-            # It may be ours by now, and nobody would ever give it back.
+            # The lock may be ours by now, and would never be released.
             with suppress(MetadataError):
                 taken = await taking
                 if taken is not None:
@@ -119,7 +121,7 @@ class UnderReplication(ABC):
         """As ``lock``; not cancelled."""
 
     async def unlock(self, lock: Lock) -> None:
-        """Give a lock back, also where the caller is cancelled; one that was lost meanwhile is let alone."""
+        """Release a lock, also if the caller is cancelled; a lock that was lost meanwhile is left alone."""
         giving = asyncio.ensure_future(self._give_back(lock))
         try:
             await asyncio.shield(giving)
@@ -138,11 +140,11 @@ class UnderReplication(ABC):
 
     @abstractmethod
     async def holder(self, ledger: LedgerId) -> str | None:
-        """Who has the lock of a ledger: the host name that he gave, empty if none; None while nobody has it."""
+        """The host name that the holder of a ledger's lock gave, empty if none; None if the lock is free."""
 
     async def acquire(self, ledger: LedgerId, holder: str | None) -> Task | None:
-        """Take a ledger; None if it is not marked or somebody else has it."""
-        # The version has to be older than all that the taker looks at: what is marked later is not done by it.
+        """Acquire a ledger; None if it is not marked or another worker holds it."""
+        # The version has to be older than everything that the worker reads: its repair does not cover later marks.
         mark = await self.look(ledger)
         if mark is None:
             return None
@@ -152,7 +154,7 @@ class UnderReplication(ABC):
     async def claim(
         self, ledger: LedgerId, replicas: Collection[str], now_ms: int, holder: str | None
     ) -> Task | None:
-        """Mark a ledger and take it, so that no other worker is first; None if somebody else has it."""
+        """Mark a ledger and acquire it, so that no other worker is first; None if another worker holds it."""
         lock = await self.lock(ledger, holder)
         if lock is None:
             return None
@@ -169,11 +171,12 @@ class UnderReplication(ABC):
 
     @abstractmethod
     async def finish(self, task: Task) -> bool:
-        """The ledger has all its replicas again, as far as it was marked when it was taken. False if the mark stays:
-        it was marked again, or the lock was lost."""
+        """The ledger has all its replicas again, as far as it was marked when it was acquired. False if the mark
+        stays: it was marked again, or the lock was lost.
+        """
 
     async def release(self, task: Task) -> None:
-        """Give a ledger back."""
+        """Release a ledger."""
         await self.unlock(task.lock)
 
     # ---- the auditor ------------------------------------------------------------------------
@@ -184,21 +187,21 @@ class UnderReplication(ABC):
 
     @abstractmethod
     async def auditor(self) -> str | None:
-        """The bookie id that the present auditor gave with its vote; None without an auditor."""
+        """The bookie id in the present auditor's vote; None without an auditor."""
 
     @abstractmethod
     async def last_full_check_ms(self) -> int | None:
-        """When all ledgers were last checked entry by entry; None if never."""
+        """Time of the last complete check of all ledgers, entry by entry; None if never."""
 
     @abstractmethod
     async def set_last_full_check_ms(self, time_ms: int) -> None:
-        """A full check is complete."""
+        """Record a complete check."""
 
     # ---- switches ---------------------------------------------------------------------------
 
     @abstractmethod
     async def enabled(self) -> bool:
-        """Whether auditor and workers may work."""
+        """True if auditor and workers may work."""
 
     @abstractmethod
     async def set_enabled(self, enabled: bool) -> None:
@@ -206,8 +209,8 @@ class UnderReplication(ABC):
 
     @abstractmethod
     async def recovery_delay(self) -> RecoveryDelay | None:
-        """How long the auditor waits for a lost bookie to come back; None if nobody has said."""
+        """The auditor's delay before it repairs a lost bookie; None if not set."""
 
     @abstractmethod
     async def set_recovery_delay_s(self, seconds: int) -> None:
-        """Writing the same value again tells the auditor to start at once."""
+        """Set the delay. Writing the same value again tells the auditor to start at once."""

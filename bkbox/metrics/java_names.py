@@ -88,7 +88,9 @@ def _usage(disk: DiskStatus) -> float:
 
 def _compactions(status: Status) -> float:
     return sum(
-        each.ended_ms is not None for each in status.upkeep if each.kind is JobKind.COMPACTION
+        each.ended_ms is not None
+        for each in status.scheduled_jobs
+        if each.kind is JobKind.COMPACTION
     )
 
 
@@ -134,14 +136,12 @@ JAVA_METRICS: tuple[JavaMetric, ...] = (
     _per_disk(
         "bookie_ACTIVE_ENTRY_LOG_TOTAL",
         "Sealed segments.",
-        lambda d: None if d.tidiness is None else d.tidiness.segments,
+        lambda d: None if d.space is None else d.space.segments,
     ),
     _per_disk(
         "bookie_DELETED_LEDGER_TOTAL",
         "Deleted ledgers of which something is remembered.",
-        lambda d: (
-            None if d.tidiness is None else d.tidiness.trash_ledgers + d.tidiness.emptied_ledgers
-        ),
+        lambda d: None if d.space is None else d.space.trash_ledgers + d.space.emptied_ledgers,
     ),
     _one(
         "bookkeeper_server_ADD_ENTRY_BLOCKED",

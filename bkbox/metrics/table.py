@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from bkbox.api.admin.status import DiskStatus, Process, Status, Upkeep
+from bkbox.api.admin.status import DiskStatus, Process, ScheduledJob, Status
 
 
 class Sample(NamedTuple):
@@ -76,9 +76,11 @@ def _per_process(
     return _metric(name, kind, ("role", "name"), doc, samples)
 
 
-def _per_upkeep(name: str, doc: str, value: Callable[[Upkeep], float | None]) -> Metric:
+def _per_scheduled_job(
+    name: str, doc: str, value: Callable[[ScheduledJob], float | None]
+) -> Metric:
     def samples(status: Status) -> Iterator[Sample]:
-        for each in status.upkeep:
+        for each in status.scheduled_jobs:
             found = value(each)
             if found is not None:
                 yield Sample((each.kind.value,), float(found))
@@ -133,9 +135,9 @@ def _stages(status: Status) -> Iterator[Sample]:
     for disk in status.disks:
         for stage in disk.stages:
             labels = (disk.path, stage.stage)
-            if stage.lately_count:
-                yield Sample((*labels, "0.5"), stage.lately_p50_us / 1e6)
-                yield Sample((*labels, "0.99"), stage.lately_p99_us / 1e6)
+            if stage.recent_count:
+                yield Sample((*labels, "0.5"), stage.recent_p50_us / 1e6)
+                yield Sample((*labels, "0.99"), stage.recent_p99_us / 1e6)
             yield Sample((*labels, ""), float(stage.count), "_count")
             yield Sample((*labels, ""), stage.total_us / 1e6, "_sum")
 
@@ -144,9 +146,9 @@ def _operations(status: Status) -> Iterator[Sample]:
     for disk in status.disks:
         for each in disk.operations:
             labels = (disk.path, each.operation)
-            if each.lately_count:
-                yield Sample((*labels, "0.5"), each.lately_p50_us / 1e6)
-                yield Sample((*labels, "0.99"), each.lately_p99_us / 1e6)
+            if each.recent_count:
+                yield Sample((*labels, "0.5"), each.recent_p50_us / 1e6)
+                yield Sample((*labels, "0.99"), each.recent_p99_us / 1e6)
             yield Sample((*labels, ""), float(each.count), "_count")
             yield Sample((*labels, ""), each.total_us / 1e6, "_sum")
 
@@ -242,13 +244,13 @@ METRICS: tuple[Metric, ...] = (
         lambda s: None if s.clients is None else s.clients.connections,
     ),
     _one(
-        "client_held_bytes",
-        "Requests and answers that are held for clients.",
-        lambda s: None if s.clients is None else s.clients.held_bytes,
+        "client_buffered_bytes",
+        "Bytes of requests and responses buffered for clients.",
+        lambda s: None if s.clients is None else s.clients.buffered_bytes,
     ),
     _one(
         "client_refused_requests",
-        "Requests that were refused because too much was held.",
+        "Requests that were refused because too much was buffered.",
         lambda s: None if s.clients is None else s.clients.refused,
         "counter",
     ),
@@ -343,37 +345,37 @@ METRICS: tuple[Metric, ...] = (
     _per_disk(
         "segments",
         "Sealed segments of the entry log.",
-        lambda d: None if d.tidiness is None else d.tidiness.segments,
+        lambda d: None if d.space is None else d.space.segments,
     ),
     _per_disk(
         "segment_bytes",
         "Bytes in them.",
-        lambda d: None if d.tidiness is None else d.tidiness.segment_bytes,
+        lambda d: None if d.space is None else d.space.segment_bytes,
     ),
     _per_disk(
         "reclaimable_bytes",
         "Of these, garbage, by the last look through the index.",
-        lambda d: None if d.tidiness is None else d.tidiness.reclaimable_bytes,
+        lambda d: None if d.space is None else d.space.reclaimable_bytes,
     ),
     _per_disk(
         "trash_ledgers",
         "Deleted ledgers whose entries are kept for a while.",
-        lambda d: None if d.tidiness is None else d.tidiness.trash_ledgers,
+        lambda d: None if d.space is None else d.space.trash_ledgers,
     ),
     _per_disk(
         "quarantined_segments",
         "Segments with parts that cannot be read.",
-        lambda d: None if d.tidiness is None else d.tidiness.quarantined,
+        lambda d: None if d.space is None else d.space.quarantined,
     ),
     _per_disk(
         "reserve_bytes",
         "Room that is kept back for a full disk.",
-        lambda d: None if d.tidiness is None else d.tidiness.reserve_bytes,
+        lambda d: None if d.space is None else d.space.reserve_bytes,
     ),
     _per_disk(
         "scrub_completed_timestamp_seconds",
         "When the last scrub of the disk was complete, since 1970; 0: never.",
-        lambda d: None if d.tidiness is None else d.tidiness.scrub_completed_ms / 1000,
+        lambda d: None if d.space is None else d.space.scrub_completed_ms / 1000,
     ),
     # ---- repair and jobs
     _one("repair_ledgers_done", "Ledgers that the limbo job has repaired.", lambda s: s.limbo.done),
@@ -417,14 +419,14 @@ METRICS: tuple[Metric, ...] = (
         "Jobs that are remembered, by how they ended.",
         _ended_jobs,
     ),
-    _per_upkeep(
-        "upkeep_interval_seconds",
-        "How often the bookie does this by itself.",
+    _per_scheduled_job(
+        "scheduled_job_interval_seconds",
+        "Seconds from the end of one run to the start of the next; absent: never on a schedule.",
         lambda each: each.every_s,
     ),
-    _per_upkeep(
-        "upkeep_ended_timestamp_seconds",
-        "When it was done last, since 1970.",
+    _per_scheduled_job(
+        "scheduled_job_ended_timestamp_seconds",
+        "When the last run ended, since 1970.",
         lambda each: None if each.ended_ms is None else each.ended_ms / 1000,
     ),
     # ---- processes

@@ -1,4 +1,4 @@
-"""CRC32C of bytes that lie in one piece, for everybody outside the kernel."""
+"""CRC32C of contiguous bytes, for callers outside the kernel."""
 
 from __future__ import annotations
 

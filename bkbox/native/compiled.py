@@ -1,4 +1,4 @@
-"""Whether this kernel is the compiled one: a compiled module has no source loader."""
+"""True if this kernel is the compiled one: a compiled module has no source loader."""
 
 from __future__ import annotations
 

@@ -16,7 +16,7 @@ _BUCKETS = 60 * _DOUBLING
 
 
 class Histogram:
-    """How many values (``count``), their sum (``total``), the largest (``max``) and the buckets."""
+    """The number of values (``count``), their sum (``total``), the largest (``max``) and the buckets."""
 
     def __init__(self) -> None:
         self.counts = array("q", bytes(8 * _BUCKETS))
@@ -25,7 +25,7 @@ class Histogram:
         self.max = 0
 
     def record(self, value: int, times: int = 1) -> None:
-        """So many values more; a negative one counts as 0."""
+        """Add ``times`` equal values; a negative one counts as 0."""
         if value < 0:
             value = 0
         self.count += times
@@ -42,7 +42,7 @@ class Histogram:
         self.counts[base + value] += times
 
     def merge(self, other: Histogram) -> None:
-        """All values of another histogram as well."""
+        """Add all values of another histogram."""
         self.count += other.count
         self.total += other.total
         if other.max > self.max:
@@ -51,7 +51,7 @@ class Histogram:
             self.counts[bucket] += other.counts[bucket]
 
     def percentile(self, percent: float) -> int:
-        """The value that this share of all does not exceed; 0 if there are none."""
+        """The value that this percentage of all values does not exceed; 0 if there are none."""
         wanted = max(self.count * percent / 100, 1.0)
         seen = 0
         for bucket in range(_BUCKETS):

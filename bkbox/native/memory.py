@@ -1,7 +1,8 @@
-"""Loads, stores, copies and the checksum: what the rest of the kernel does with bytes.
+"""Loads, stores, copies and the checksum: the byte operations of the rest of the kernel.
 
-When compiled, ``octets.pxd`` has these as inline C and this file is not used. All integers are big-endian, as on the
-wire and on the disk. Nothing is checked: the caller knows that the bytes are there. ``start`` and ``end`` are offsets.
+When compiled, ``memory.pxd`` has these as inline C and this file is not used. All integers are big-endian, as on the
+wire and on the disk. Nothing is checked: the caller knows that the bytes are there. ``start`` and ``end`` are
+offsets.
 """
 
 from __future__ import annotations
@@ -59,17 +60,17 @@ def put_i64(room: Room, at: int, value: int) -> None:
 
 
 def copy(room: Room, at: int, data: Data, start: int, end: int) -> None:
-    """data[start:end] to ``room`` from ``at`` on; the two do not overlap."""
+    """Copy data[start:end] to ``room`` from ``at`` on; the two do not overlap."""
     room[at : at + end - start] = memoryview(data)[start:end]
 
 
 def move(room: bytearray, at: int, start: int, end: int) -> None:
-    """room[start:end] to ``at``; the two may overlap."""
+    """Move room[start:end] to ``at``; the two may overlap."""
     room[at : at + end - start] = room[start:end]
 
 
 def same(one: Data, at: int, other: Data, start: int, end: int) -> bool:
-    """Whether ``one`` from ``at`` on has the bytes of other[start:end]."""
+    """True if ``one`` from ``at`` on equals other[start:end]."""
     return bytes(memoryview(one)[at : at + end - start]) == bytes(memoryview(other)[start:end])
 
 

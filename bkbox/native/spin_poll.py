@@ -1,8 +1,8 @@
-"""Waiting for what comes next, with a little patience: looking again for a moment before going to sleep.
+"""Waits for events, with a short spin: it polls again for a moment before it sleeps.
 
-Between the front-end and a worker an answer is often only microseconds away, and to be put to sleep and woken again
-takes longer than that, on a virtual machine much longer. So who has just had something to do looks again for
-PATIENCE_US, letting others have the processor in between, and sleeps then. An idle bookie sleeps.
+Between the front-end and a worker a response is often only microseconds away. To be put to sleep and woken again
+takes longer than that, on a virtual machine much longer. So a process that was just busy polls again for SPIN_US,
+yielding the processor in between, and then sleeps. An idle bookie sleeps.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Events = list[tuple[int, int]]
 
 
 def poll_events(poll: select.epoll, wait_s: float | None) -> Events:
-    """(descriptor, events) of what is there; waits for something, or so long at most (None: for ever)."""
+    """(descriptor, events) of everything ready; waits for something, or ``wait_s`` at most (None: for ever)."""
     found = poll.poll(0)
     if found or wait_s == 0:
         return found

@@ -1,18 +1,16 @@
-"""Adds under way on one ensemble: shared by the writer and by the write-back of a recovery.
+"""Adds in flight on one ensemble: shared by the writer and by the write-back of a recovery.
 
 Invariants:
-- an add is acknowledged when AQ positions of its write set hold it and every earlier add is
-  acknowledged;
-- an acknowledgement belongs to a position *of the present ensemble*: when its bookie is replaced,
-  what it had stored of the adds still outstanding counts for nothing, and they are sent to the
-  replacement;
-- answers to what was sent to a bookie before it was replaced, or before it came back, are ignored.
 
-Entries are taken up in runs, sent in runs and answered in runs; what each position holds is kept in
-runs as well (unacked_positions.py).
+- an add is acknowledged when AQ positions of its write set hold it and every earlier add is acknowledged;
+- an acknowledgement belongs to a position *of the present ensemble*: when its bookie is replaced, what it had stored
+  of the outstanding adds counts for nothing, and they are sent to the replacement;
+- responses to adds sent to a bookie before it was replaced, or before it came back, are ignored.
 
-A failed position gets no adds until it is replaced or its bookie is back; AQ of the others go on
-acknowledging.
+Entries are queued, sent and answered in batches; the entries that each position holds are kept as ranges as well
+(unacked_positions.py).
+
+A failed position gets no adds until it is replaced or its bookie is back; AQ of the others go on acknowledging.
 """
 
 from __future__ import annotations
@@ -33,7 +31,7 @@ from bkbox.wire.metadata.ledger import Fragment
 
 
 class _Run:
-    """Consecutive entries that were taken up together, from ``first`` to ``last``."""
+    """Consecutive entries that were queued together, from ``first`` to ``last``."""
 
     __slots__ = ("first", "lac", "last", "length", "payloads")
 
@@ -47,12 +45,12 @@ class _Run:
         self.payloads = payloads
 
     def length_at(self, entry: int) -> int:
-        """Payload bytes of the ledger up to and with this entry."""
+        """Payload bytes of the ledger up to this entry, itself included."""
         return self.length + sum(map(len, islice(self.payloads, entry - self.first + 1)))
 
 
 class _Sent:
-    """Entries of a run on their way to one position, and how many of them are not answered."""
+    """Entries of a batch in flight to one position, and the number of them that are not answered."""
 
     __slots__ = ("entries", "position", "unanswered")
 
@@ -63,8 +61,7 @@ class _Sent:
 
 
 class Adds:
-    """Outstanding adds with ids ``lac + 1``, ``lac + 2``, …; ``length`` is that of the ledger up
-    to ``lac``."""
+    """Outstanding adds with ids ``lac + 1``, ``lac + 2``, …; ``length`` is the ledger's length up to ``lac``."""
 
     def __init__(
         self,
@@ -80,12 +77,13 @@ class Adds:
         self.ensemble = list(ensemble)
         self.failed: dict[int, Answer] = {}
         self.answered_on: list[set[int]] = [set() for _ in ensemble]
-        """Per position, the connections on which adds were stored: of interest to a force, whose
-        round empties them. Kept with ``deferred_sync`` only."""
+        """Per position, the connections on which adds were stored. A force needs them, and each of its rounds empties
+        them. Kept with ``deferred_sync`` only.
+        """
         self.lac = lac
         self._last = lac
         self._length = length
-        """That up to the LAC, or up to the first run if the LAC lies within it."""
+        """The ledger's length up to the LAC, or up to the first batch if the LAC lies within it."""
         self._sizes = sizes
         self._recovery = recovery
         self._deferred_sync = deferred_sync
@@ -94,10 +92,9 @@ class Adds:
         self._holdings = UnackedPositions(sizes)
         self._runs: deque[_Run] = deque()
         self._sent: dict[int, _Sent] = {}
-        # Position -> the last token given out before its bookie joined: what is not above it is
-        # stale.
+        # Position -> the last token issued before its bookie joined: this one and lower ones are stale.
         self._stale = [0] * sizes.ensemble_size
-        # Position -> the connection on which its bookie stored something last.
+        # Position -> the connection on which its bookie last stored an add.
         self._stored_on: dict[int, int] = {}
 
     def __len__(self) -> int:
@@ -112,8 +109,7 @@ class Adds:
     def send(
         self, first: EntryId, lac: EntryId, length: int, payloads: Sequence[bytes]
     ) -> list[SendAdds]:
-        """Take up the next adds; ``length`` is that of the ledger before them. Nothing is sent to
-        positions that have failed."""
+        """Queue the next adds; ``length`` is the ledger's length before them. Nothing is sent to failed positions."""
         run = _Run(first, lac, length, payloads)
         self._runs.append(run)
         self._last = run.last
@@ -125,13 +121,11 @@ class Adds:
         )
 
     def answered(self, event: AddsAnswered) -> Answer | None:
-        """Count answers. Returns them if a position of the present ensemble fails by them, or says
-        that it is fenced.
+        """Count responses. Returns the answer if it fails a position of the present ensemble, or reports a fence.
 
-        A bookie that has stored adds, was disconnected, and says now that it is fenced may have
-        done that itself: one that lost its host fences its open ledgers when it starts. That is a
-        failure (CONNECTION_LOST) and no fence. It is safe: if a recovery has fenced it, then
-        enough of the others that no add is acknowledged.
+        A bookie that has stored adds, was disconnected, and now reports a fence may have fenced itself: a bookie that
+        lost its host fences its open ledgers when it starts. That is a failure (CONNECTION_LOST) and no fence. It is
+        safe: if a recovery has fenced this bookie, it has fenced enough of the others that no add is acknowledged.
         """
         sent = self._sent.get(event.token)
         if sent is None:
@@ -145,8 +139,7 @@ class Adds:
         if event.token <= self._stale[position]:
             return None
         if event.answer is Code.EOK:
-            # Entries of the position between these two that were not sent with them are those that
-            # it held already.
+            # Entries of the position between these two that were not sent with them are those that it held already.
             self._holdings.add(position, event.first, event.last, self.lac)
             self._stored_on[position] = event.connection
             if self._deferred_sync:
@@ -162,7 +155,7 @@ class Adds:
         return event.answer
 
     def advance(self) -> Acked | None:
-        """Acknowledge, in order, what has its ack quorum."""
+        """Acknowledge, in order, every entry that has its ack quorum."""
         before = self.lac
         if before == self._last:
             return None
@@ -176,7 +169,7 @@ class Adds:
         return Acked(EntryId(before + 1), lac)
 
     def replace(self, replacements: Mapping[int, BookieId]) -> list[SendAdds]:
-        """Put other bookies into these positions and send them what is outstanding."""
+        """Put other bookies into these positions and send them the outstanding adds."""
         for position, bookie in replacements.items():
             self.ensemble[position] = bookie
             self.failed.pop(position, None)
@@ -185,8 +178,7 @@ class Adds:
         return self._resend(replacements.keys())
 
     def bookie_back(self, bookie: BookieId) -> list[SendAdds]:
-        """Trust a failed bookie again and send it what is outstanding; nothing if it has not
-        failed."""
+        """Use a failed bookie again and send it the outstanding adds; does nothing if it has not failed."""
         positions = {position for position in self.failed if self.ensemble[position] == bookie}
         for position in positions:
             del self.failed[position]
@@ -198,8 +190,7 @@ class Adds:
         self._stored_on.pop(position, None)
 
     def hopeless(self) -> EntryId | None:
-        """The first outstanding entry that cannot reach its ack quorum without the failed
-        positions."""
+        """The first outstanding entry that cannot reach its ack quorum without the failed positions."""
         if not self.failed or not any(map(self._is_short, self._write_sets)):
             return None
         for entry in range(self.lac + 1, self._last + 1):
@@ -219,7 +210,7 @@ class Adds:
         self._sent.clear()
 
     def failures(self) -> str:
-        """For people: which bookies failed with what."""
+        """The failed bookies and their failures, for messages."""
         return describe(
             (self.ensemble[position], self.failed[position]) for position in sorted(self.failed)
         )
@@ -281,8 +272,9 @@ class Adds:
 def fragments_from(
     fragments: tuple[Fragment, ...], first_entry: EntryId, ensemble: tuple[BookieId, ...]
 ) -> tuple[Fragment, ...]:
-    """Fragments with this ensemble from ``first_entry`` on; a last fragment that starts there gets
-    it in place of its own."""
+    """The fragments with this ensemble from ``first_entry`` on; it replaces the ensemble of a last fragment that
+    starts there.
+    """
     *before, last = fragments
     if last.first_entry == first_entry:
         return (*before, replace(last, ensemble=ensemble))

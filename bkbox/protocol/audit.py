@@ -1,9 +1,9 @@
-"""What is missing of one ledger: its metadata against what each bookie says that it has.
+"""The missing copies of one ledger: its metadata against the entries that each bookie reports.
 
-Only entries whose place is settled count (repair.py): all of a closed ledger, of any other those before its last
-fragment. What a bookie said is one of three things: it is *gone* (not registered, nobody to ask), it is *silent* (a
-time-out, an error: it may have everything), or it named the runs of entries that it has. Only the last makes an entry
-missing: who did not answer lacks nothing.
+Only settled entries count (repair.py): all of a closed ledger, of any other those before its last fragment. Each
+bookie is in one of three states. It is *gone* (not registered), it is *silent* (a time-out, an error: it may have
+everything), or it reported the ranges of entries that it has. Only a report makes an entry missing: a silent bookie
+lacks nothing.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from bkbox.wire.write_set import last_settled_entry, write_set
 
 
 class Answer(Enum):
-    """Where a bookie named no entries."""
+    """The state of a bookie that reported no entries."""
 
     GONE = "not registered"
     SILENT = "does not say"
 
 
 Said = Answer | Sequence[tuple[int, int]]
-"""What a bookie said that it has of a ledger: runs (first, last), both included, ascending and apart."""
+"""A bookie's report of a ledger: ranges (first, last), both included, ascending and disjoint."""
 
 
 @dataclass(frozen=True, slots=True)
 class Findings:
-    """What an audit of one ledger has found.
+    """The result of an audit of one ledger.
 
-    ``gone`` and ``silent`` are members of its ensembles; ``lacking``: entries that a bookie must have and said that it
-    has not, ascending, none empty. ``known`` is the number of copies that the entry with the fewest is known to have,
-    ``possible`` the same with those that somebody silent may have; both None for a ledger without settled entries.
+    ``gone`` and ``silent`` are members of its ensembles; ``lacking``: entries that a bookie must have and reported
+    that it has not, ascending, none empty. ``known`` is the smallest number of known copies of an entry, ``possible``
+    the same with the copies that silent bookies may have; both None for a ledger without settled entries.
     """
 
     gone: frozenset[BookieId]
@@ -47,17 +47,17 @@ class Findings:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing has to be copied, as far as anybody said."""
+        """True if nothing has to be copied, as far as the bookies reported."""
         return not self.gone and not self.lacking
 
     @property
     def suspects(self) -> tuple[BookieId, ...]:
-        """The bookies whose copies are missing: what the ledger's mark has to name."""
+        """The bookies whose copies are missing, which the ledger's mark has to name."""
         return tuple(sorted({*self.gone, *self.lacking}))
 
 
 def audit(metadata: LedgerMetadata, said: Mapping[BookieId, Said]) -> Findings:
-    """``said``: of every bookie that an ensemble names; who is left out is silent."""
+    """Audit one ledger. ``said``: the reports of the bookies in its ensembles; a bookie without one is silent."""
     members = metadata.bookies()
     answers = {bookie: said.get(bookie, Answer.SILENT) for bookie in members}
     lacking = {}
@@ -79,9 +79,10 @@ def audit(metadata: LedgerMetadata, said: Mapping[BookieId, Said]) -> Findings:
 
 
 def live_copies(metadata: LedgerMetadata, gone: Collection[BookieId]) -> int:
-    """The fewest bookies that are not gone of any write set of the ledger: who has fewest is copied first.
+    """The smallest number of bookies that are not gone in any write set of the ledger; ledgers with fewest are copied
+    first.
 
-    The last fragment counts even where its entries are not settled.
+    The last fragment counts even if its entries are not settled.
     """
     return min(
         sum(fragment.ensemble[position] not in gone for position in positions)
@@ -91,7 +92,7 @@ def live_copies(metadata: LedgerMetadata, gone: Collection[BookieId]) -> int:
 
 
 def settled_fragments(metadata: LedgerMetadata) -> Iterator[tuple[int, range]]:
-    """Of each fragment whose entries are settled its place and these entries, which may be none."""
+    """For each fragment with settled entries, its index and these entries, which may be none."""
     end = last_settled_entry(metadata) + 1
     starts = [fragment.first_entry for fragment in metadata.fragments]
     for index, first in enumerate(starts):
@@ -110,7 +111,7 @@ def clipped(ranges: Sequence[range], bounds: range) -> list[range]:
 def pieces(
     entries: range, absent: Mapping[BookieId, Sequence[range]]
 ) -> Iterator[tuple[range, tuple[BookieId, ...]]]:
-    """The entries, cut wherever a bookie begins or ends to lack them, each piece with the bookies that do.
+    """The entries, cut wherever a bookie begins or ends to lack them, each piece with the bookies that lack it.
 
     ``absent``: parts of ``entries`` by bookie, ascending.
     """
@@ -138,7 +139,7 @@ def _copies(
     silent: Collection[BookieId],
     lacking: Mapping[BookieId, Sequence[range]],
 ) -> Iterator[tuple[int, int]]:
-    """(known, possible) copies of the entries, of all that are alike once."""
+    """The numbers (known, possible) of copies of the entries, once for all entries with the same bookies."""
     size = metadata.ensemble_size
     for index, entries in settled_fragments(metadata):
         ensemble = metadata.fragments[index].ensemble

@@ -1,29 +1,28 @@
-"""What a start of the bookie concludes: which disks may have lost something, what to mark for it.
+"""The conclusions of a bookie's start: which disks may have lost data, and which ledgers to mark for it.
 
-A disk is classified by its dirty marker, the kernel's boot id, the identity of its mount and what the replay of its log
-found:
+A disk is classified by its dirty marker, the kernel's boot id, the identity of its mount and the result of replaying
+its log:
 
 =============  ==================================================================  ===============
 class          evidence                                                            may have lost
 =============  ==================================================================  ===============
 CLEAN          no marker, log in order                                             no
-PROCESS_CRASH  every run in the marker was on this very boot and this very mount,  no
-               no failure, log in order: what write(2) took is there
-HOST_CRASH     a run on another boot or mount (or ``strict``), a failure, a log    where it acked
-               that is not in order, a marker that cannot be read                  unsynced, or
+PROCESS_CRASH  every incarnation in the marker was on this very boot and this      no
+               very mount, no failure, log in order: what write(2) took is there
+HOST_CRASH     an incarnation on another boot or mount (or ``strict``), a          where it acked
+               failure, a log that is not in order, a marker that cannot be read   unsynced, or
                                                                                    worse than that
 REPLACED       an empty disk, put in the place of a lost one by the operator       yes
 LOST           no identity on it: missing, emptied, or never prepared              yes, no start
 FOREIGN        identity of another bookie or cluster                               yes, no start
 =============  ==================================================================  ===============
 
-The marker names every run since the disk last was known to be whole; the worst of them counts. A
-host crash under ``sync`` or ``journal`` loses nothing acknowledged if the replay vouches for the
-log; one under ``write`` loses at most entries of the ledgers that were marked active.
+The marker names every incarnation since the disk last was known to be whole; the worst of them counts. A host crash
+under ``sync`` or ``journal`` loses nothing acknowledged if the replay vouches for the log; one under ``write`` loses at
+most entries of the ledgers that were marked active.
 
-Phase one then marks ledgers, one by one (``mark_for``), before the bookie answers anything. Source:
-BP-46 ("Limbo", "protection mechanism"); rows 1 to 7 of where Java's bookie differs are avoided
-here.
+Phase one then marks ledgers, one by one (``mark_for``), before the bookie answers any request. Source: BP-46
+("Limbo", "protection mechanism"); rows 1 to 7 of the differences from Java's bookie are avoided here.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 
 class DiskClass(Enum):
-    """What became of a disk since it was last used."""
+    """The state of a disk since it was last used."""
 
     CLEAN = "clean"
     PROCESS_CRASH = "process crash"
@@ -48,7 +47,7 @@ class DiskClass(Enum):
 
 
 class Identity(Enum):
-    """Whose disk it is, by the cookie and identity files on it."""
+    """The owner of a disk, by the cookie and identity files on it."""
 
     OURS = "ours"
     ABSENT = "absent"
@@ -57,8 +56,8 @@ class Identity(Enum):
 
 @frozen_struct
 class RunEvidence:
-    """One run in a dirty marker: the kernel's boot id, whether it acknowledged before it synced, the identity of the
-    mount, and whether it marked the ledgers that it did so for.
+    """One incarnation of the bookie in a dirty marker: the kernel's boot id, whether it acknowledged before it
+    synced, the identity of the mount, and whether it marked the ledgers for which it did so.
     """
 
     boot_id: str
@@ -69,8 +68,7 @@ class RunEvidence:
 
 @frozen_struct
 class MarkerEvidence:
-    """A dirty marker that was found. One that cannot be read has no runs and a failure saying
-    so."""
+    """The contents of a dirty marker. An unreadable marker has no incarnations and a failure that says so."""
 
     runs: tuple[RunEvidence, ...]
     failures: tuple[str, ...] = ()
@@ -79,12 +77,11 @@ class MarkerEvidence:
 
 @frozen_struct
 class DiskEvidence:
-    """All that a verdict rests on. ``marker`` None: there was none, and looking for it was no
-    error.
+    """Everything that a verdict rests on. ``marker`` None: there was none, and reading it was no error.
 
-    ``tail_trusted``: the replay vouches that nothing acknowledged is missing or damaged; ``intact``:
-    that nothing synced is. ``damaged``: what it found otherwise, in words. ``strict``: take every
-    crash for one of the host. ``mount``: identity of the mount, never empty where it is known.
+    ``tail_trusted``: the replay vouches that nothing acknowledged is missing or damaged; ``intact``: that nothing
+    synced is. ``damaged``: the damage that it found, as text. ``strict``: treat every crash as a host crash.
+    ``mount``: identity of the mount, never empty if it is known.
     """
 
     marker: MarkerEvidence | None
@@ -99,8 +96,8 @@ class DiskEvidence:
 
 @frozen_struct
 class Verdict:
-    """The class of a disk, why, and whether something that it acknowledged may be gone; ``only_active``: of none but
-    the ledgers that are marked active.
+    """The class of a disk, the reason, and whether acknowledged data may be gone; ``only_active``: of no ledgers but
+    those that are marked active.
     """
 
     disk_class: DiskClass
@@ -110,7 +107,7 @@ class Verdict:
 
 
 def classify(evidence: DiskEvidence) -> Verdict:
-    """Judge one disk by the table above."""
+    """Classify one disk by the table above."""
     marker = evidence.marker
     if evidence.identity is Identity.FOREIGN:
         return Verdict(DiskClass.FOREIGN, "it belongs to another bookie or cluster", True)
@@ -152,7 +149,7 @@ def classify(evidence: DiskEvidence) -> Verdict:
 
 
 def _why_lost(evidence: DiskEvidence, runs: tuple[RunEvidence, ...]) -> str:
-    """Why what was not synced may be lost; empty where that can be excluded."""
+    """The reason that unsynced data may be lost; empty if that can be excluded."""
     if any(run.boot_id != evidence.boot_id for run in runs):
         return "the host was restarted"
     if any(run.mount != evidence.mount for run in runs):
@@ -162,8 +159,7 @@ def _why_lost(evidence: DiskEvidence, runs: tuple[RunEvidence, ...]) -> str:
 
 @frozen_struct
 class Mark:
-    """What phase one writes, durably, for one ledger. ``master_key`` None: the password is
-    unknown."""
+    """The durable record of phase one for one ledger. ``master_key`` None: the password is unknown."""
 
     ledger_id: LedgerId
     fence: bool
@@ -179,27 +175,25 @@ def mark_for(
     underreplicated: bool,
     recorded: bool = False,
 ) -> Mark | None:
-    """What to mark for one ledger of the cluster, when some disk of this bookie may have lost data.
+    """The mark for one ledger of the cluster, when some disk of this bookie may have lost data; None if it needs
+    none.
 
-    ``metadata`` was read after the crash. ``recorded_safely``: a disk that lost nothing of it records
-    the ledger, so its entries and its fence are all there and nothing is marked. ``recorded``: a disk
-    that may have lost something records it. ``underreplicated``: the ledger was marked for
-    re-replication, as seen before ``metadata`` was read.
+    ``metadata`` was read after the crash. ``recorded_safely``: a disk that lost nothing of it records the ledger, so
+    its entries and its fence are all there and nothing is marked. ``recorded``: a disk that may have lost data
+    records it. ``underreplicated``: the ledger was marked for re-replication, as seen before ``metadata`` was read.
 
-    A ledger that names this bookie in any fragment is fenced and put into limbo, closed or not: a
-    read of a lost entry must not be answered 'no such entry', and a writer that was fenced here,
-    and hung ever since, must not find the bookie open for it.
+    A ledger that names this bookie in any fragment is fenced and put into limbo, closed or not. A read of a lost
+    entry must not be answered 'no such entry'. A writer that was fenced here, and hung ever since, must not find the
+    bookie open for it.
 
-    A ledger that does *not* name it is fenced if it is CLOSED or IN_RECOVERY: a recovery may have
-    fenced this bookie and then put another in its place, and the old writer still believes in the
-    old ensemble. IN_RECOVERY it is put into limbo too, for a recovery keeps its ensemble changes in
-    memory: it may have written entries back to this bookie and will say so only when it closes.
-    So does a replication worker, which copies a fragment first and changes the metadata then: a
-    ledger that is under-replicated is put into limbo too. Java's ``recoverBookieData`` copies without a
-    mark: a closed ledger of which a copy is recorded here is put into limbo, until the metadata names
-    this bookie or the copy is collected.
-    One that does not name it and is OPEN has not been fenced by anybody (a recovery leaves OPEN
-    before it fences, and OPEN never comes back), and its writer may yet bring it here: no mark.
+    A ledger that does *not* name it is fenced if it is CLOSED or IN_RECOVERY: a recovery may have fenced this bookie
+    and then replaced it, and the old writer still uses the old ensemble. IN_RECOVERY it is put into limbo too,
+    because a recovery keeps its ensemble changes in memory: it may have written entries back to this bookie and
+    publishes that only when it closes. The same holds for a replication worker, which copies a fragment first and
+    changes the metadata then: an under-replicated ledger is put into limbo too. Java's ``recoverBookieData`` copies
+    without a mark: a closed ledger of which a copy is recorded here is put into limbo, until the metadata names this
+    bookie or the copy is collected. A ledger that does not name it and is OPEN has not been fenced by any client (a
+    recovery leaves OPEN before it fences, and OPEN never comes back), and its writer may yet bring it here: no mark.
     """
     if recorded_safely:
         return None

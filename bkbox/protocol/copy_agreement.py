@@ -1,13 +1,13 @@
-"""Whether the copies of one entry agree, and which of them is right where they do not.
+"""Agreement of the copies of one entry, and the correct one if they differ.
 
-Copies agree if payload and length do. The LAC in them need not: a replication worker of Java packs an entry anew. What
-decides, in this order, and never a count of heads:
+Copies agree if payload and length do. The LAC in them need not: a replication worker of Java packs an entry anew. A
+difference is decided by these, in this order, and never by a majority:
 
 - the digest: a copy that fails it is wrong, whatever the others say;
 - the metadata: the last entry of a closed ledger ends at the ledger's length;
 - the lengths around it: an entry begins where the one before it ends, and ends where the one after it begins.
 
-Where copies differ and neither decides, nobody can tell which one was acknowledged, and nothing is to be changed.
+If copies differ and none of these decides, it is unknown which one was acknowledged, and nothing is to be changed.
 """
 
 from __future__ import annotations
@@ -25,9 +25,10 @@ _ByContent = dict[tuple[int, bytes], list[BookieId]]
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """``right``: a bookie whose copy is right, None where that is not known; ``wrong``: those whose copies are not
-    that. ``differ``: whether they differ at all. ``proof``: what decided between different ones with good digests,
-    'metadata' or 'length'; empty where there were none, or nothing did."""
+    """``right``: a bookie whose copy is correct, None if unknown; ``wrong``: bookies whose copies are wrong.
+    ``differ``: True if the copies differ at all. ``proof``: what decided between different copies with valid digests,
+    'metadata' or 'length'; empty if there were none, or nothing did.
+    """
 
     right: BookieId | None
     wrong: tuple[BookieId, ...]
@@ -43,8 +44,10 @@ def agreement(
     begins_at: int | None = None,
     ends_at: int | None = None,
 ) -> Agreement:
-    """``copies``: of the bookies that have one, at least one; None: its digest is wrong. ``begins_at`` and ``ends_at``:
-    the payload bytes of the ledger before the entry, and with it, as its neighbours say; None: not known."""
+    """``copies``: those of the bookies that have one, at least one; None: its digest is wrong. ``begins_at`` and
+    ``ends_at``: the payload bytes of the ledger before the entry, and up to its end, by its neighbours; None:
+    unknown.
+    """
     by_content: _ByContent = {}
     for bookie, copy in copies.items():
         if copy is not None:
@@ -63,7 +66,7 @@ def agreement(
 
 
 def _only(by_content: _ByContent, begins_at: int | None, ends_at: int | None) -> _ByContent:
-    """The one content that fits between these, where it is one; else all."""
+    """The one content that fits between these, if there is exactly one; else all."""
     fits = [
         (length, payload)
         for length, payload in by_content

@@ -1,7 +1,7 @@
-"""What it takes to have a ledger do without a bookie, and why it cannot be: the plan of a decommission.
+"""The plan of a decommission for one ledger: replacing the bookie, or the reason that it cannot be.
 
-A fragment that names the bookie needs another one in its place, which is writable and not in the ensemble, and somebody
-that is there to copy each of its entries from, which may be the bookie itself.
+A fragment that names the bookie needs a replacement, which is writable and not in the ensemble, and for each of its
+entries a live source, which may be the bookie itself.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ from bkbox.wire.write_set import write_set
 
 @dataclass(frozen=True, slots=True)
 class Departure:
-    """``entries``: copies that have to be made; ``must_close``: the ledger has no end yet and the bookie is in its last
-    ensemble, so that its writer has to replace it, or is fenced; ``problem``: why it cannot be, empty where it can."""
+    """``entries``: copies that have to be made; ``must_close``: the ledger has no end yet and the bookie is in its
+    last ensemble, so that its writer has to replace it, or is fenced; ``problem``: the reason that it cannot be,
+    empty if it can.
+    """
 
     ledger: LedgerId
     entries: int
@@ -33,8 +35,9 @@ def departure(
     registered: Collection[BookieId],
     writable: Collection[BookieId],
 ) -> Departure | None:
-    """None if no ensemble names the bookie. ``copies``: the fewest that are on bookies that are there, of the fragments
-    that name it."""
+    """None if no ensemble names the bookie. ``copies``: the smallest number of live copies of an entry, in the
+    fragments that name it.
+    """
     concerned = [each for each in metadata.fragments if bookie in each.ensemble]
     if not concerned:
         return None

@@ -1,9 +1,10 @@
-"""What a recovery of a ledger would come to, from what its bookies report (inspection.py), and why it cannot end.
+"""The outcome of a recovery of a ledger, predicted from its bookies' reports (inspection.py), and the reason if it
+cannot end.
 
 The end of a ledger is found only by QC = WQ - AQ + 1 plain negatives of one write set. A bookie in limbo never gives
-one, nor does one that does not answer: recovery bears AQ - 1 of them in a write set and no more (limbo model, 5.4:
-with AQ bookies in limbo no recovery ever ends, however often it is tried). Where more have forgotten, after a power
-cut of all hosts under ``ack_after = write``, say, only an operator who accepts the loss can end the ledger
+one, nor does an unresponsive one: recovery tolerates AQ - 1 of them in a write set and no more (limbo model, 5.4:
+with AQ bookies in limbo no recovery ever ends, however often it is tried). If more have forgotten, after a power cut
+of all hosts under ``ack_after = write``, say, only an operator who accepts the loss can end the ledger
 (force_close_plan.py).
 """
 
@@ -21,7 +22,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 
 class RecoveryOutlook(Enum):
-    """What a recovery would do."""
+    """The outcome of a recovery."""
 
     NOTHING = "the ledger is closed: there is nothing to recover"
     CLOSES = "recovery closes it"
@@ -33,10 +34,10 @@ class RecoveryOutlook(Enum):
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """``lac``: the highest LAC known. ``found``: entries above it that recovery may write back, all of them up to
-    ``end`` where it closes, else up to where it stops. It may also close anywhere from ``end_at_least`` on: of an
-    entry that was not acknowledged, and that one bookie has, the first to answer decides. ``entry``: the one it stops
-    at, None while fencing. ``silent``: bookies that cannot tell and would have to, each with why. ``forgotten``:
-    bookies in limbo alone keep it from ending, so that no bookie that comes back can help.
+    ``end`` if it closes, else up to where it stops. It may also close anywhere from ``end_at_least`` on: if one
+    bookie has an entry that was not acknowledged, the first bookie to respond decides. ``entry``: the one it stops
+    at, None while fencing. ``silent``: bookies that cannot tell and would have to, each with the reason.
+    ``forgotten``: bookies in limbo alone keep it from ending, so that no returning bookie can help.
     """
 
     metadata: LedgerMetadata
@@ -57,7 +58,7 @@ class Diagnosis:
 
     @property
     def reason(self) -> str:
-        """For people: why recovery cannot end; empty where it can."""
+        """The reason that recovery cannot end, for operators; empty if it can."""
         if not self.stuck:
             return ""
         sizes = QuorumSizes(
@@ -80,7 +81,7 @@ class Diagnosis:
 
     @property
     def what_to_do(self) -> str:
-        """For people; empty where nothing is stuck."""
+        """Advice for operators; empty if nothing is stuck."""
         if not self.stuck:
             return ""
         number = self.metadata.ledger_id
@@ -99,7 +100,7 @@ class Diagnosis:
 
 
 def diagnose(metadata: LedgerMetadata, reports: Reports) -> Diagnosis:
-    """Go the way of a recovery (recovery.py), asking nobody."""
+    """Follow the steps of a recovery (recovery.py), without sending a request."""
     lac = highest_lac(metadata, reports)
     nothing = range(lac + 1, lac + 1)
     if metadata.state is LedgerState.CLOSED:

@@ -1,8 +1,8 @@
-"""What the machines ask of a driver, and what they tell it.
+"""The effects of the machines: requests to the driver, and outcomes.
 
-Requests carry a token that the driver echoes in the event named by each class. Outcomes carry
-none; after a final one (EntryFound, LacFound, Polled, Recovered, Closed, CloseFailed, and Failed of
-anything but a writer) the machine wants nothing more.
+Requests carry a token that the driver echoes in the event named by each class. Outcomes carry none. After a final one
+(EntryFound, LacFound, Polled, Recovered, Closed, CloseFailed, and Failed of any machine but a writer) the machine
+requests nothing more.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata
 
 
 class Target(NamedTuple):
-    """One bookie of a group send, and the token of its answer."""
+    """One bookie of a group send, and the token of its response."""
 
     token: int
     bookie: BookieId
@@ -28,8 +28,9 @@ class Target(NamedTuple):
 
 
 class AddTarget(NamedTuple):
-    """One bookie that gets these entries of a run, ascending: a range where it gets them without a
-    gap. All are answered with this one token."""
+    """One bookie that gets these entries of a batch, ascending: a range if it gets them without a gap. All are
+    answered with this one token.
+    """
 
     token: int
     bookie: BookieId
@@ -38,12 +39,11 @@ class AddTarget(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SendAdds:
-    """Send entries of a run of consecutive ones to each target (AddsAnswered, once for each entry).
-    The driver packages them: digest over these very fields.
+    """Send entries of a batch of consecutive ones to each target (AddsAnswered, once for each entry). The driver
+    packages them: digest over these very fields.
 
-    ``payloads`` are those of the entries from ``first`` on. ``length``: payload bytes of the ledger
-    before ``first``. LAC and length of an entry are the same whenever it is sent, so that its
-    replicas are byte-identical.
+    ``payloads`` are those of the entries from ``first`` on. ``length``: payload bytes of the ledger before ``first``.
+    LAC and length of an entry are the same whenever it is sent, so that its replicas are byte-identical.
     """
 
     first: EntryId
@@ -57,16 +57,14 @@ class SendAdds:
 
 @dataclass(frozen=True, slots=True)
 class SendForce:
-    """Have each target sync what it answered before (ForceAnswered each), over the connection that
-    its adds go over."""
+    """Have each target sync what it acknowledged before (ForceAnswered each), over the connection of its adds."""
 
     targets: tuple[Target, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class SendRead:
-    """Read an entry, or with id -1 the bookie's last one (ReadAnswered). ``fence``: stop normal
-    writers first."""
+    """Read an entry, or with id -1 the bookie's last one (ReadAnswered). ``fence``: stop normal writers first."""
 
     token: int
     bookie: BookieId
@@ -84,8 +82,9 @@ class SendReadLac:
 
 @dataclass(frozen=True, slots=True)
 class SendPoll:
-    """Ask a bookie for a LAC above this one and the entry after it (PollAnswered). ``wait``: the
-    bookie may take the time that is left, else it answers at once."""
+    """Ask a bookie for a LAC above this one and the entry after it (PollAnswered). ``wait``: the bookie may take the
+    time that is left, else it responds at once.
+    """
 
     token: int
     bookie: BookieId
@@ -95,15 +94,14 @@ class SendPoll:
 
 @dataclass(frozen=True, slots=True)
 class ReadMetadata:
-    """Read the ledger's metadata afresh (MetadataRead or MetadataFailed)."""
+    """Read the ledger's metadata from the store (MetadataRead or MetadataFailed)."""
 
     token: int
 
 
 @dataclass(frozen=True, slots=True)
 class WriteMetadata:
-    """Write metadata if the stored version is still this one (MetadataWritten, MetadataConflict,
-    MetadataFailed)."""
+    """Write metadata if the stored version is still this one (MetadataWritten, MetadataConflict, MetadataFailed)."""
 
     token: int
     metadata: LedgerMetadata
@@ -112,8 +110,7 @@ class WriteMetadata:
 
 @dataclass(frozen=True, slots=True)
 class PickReplacements:
-    """Find a bookie outside the ensemble for each failed one (ReplacementsPicked, with fewer or
-    none if need be)."""
+    """Find a bookie outside the ensemble for each failed one (ReplacementsPicked, with fewer or none if need be)."""
 
     token: int
     failed: tuple[BookieId, ...]
@@ -142,8 +139,8 @@ class Forced:
 class Failed:
     """The operation ended with this error.
 
-    Of a writer: every append not acknowledged so far failed and none is taken any more, Close
-    still is.
+    A writer has then failed every append not acknowledged so far. It accepts no further append, but still accepts
+    Close.
     """
 
     error: BkboxError
@@ -159,22 +156,21 @@ class Closed:
 
 @dataclass(frozen=True, slots=True)
 class CloseFailed:
-    """Writer: it could not close the ledger; what was acknowledged is in it all the same."""
+    """Writer: it could not close the ledger; acknowledged entries are in it all the same."""
 
     error: BkboxError
 
 
 @dataclass(frozen=True, slots=True)
 class EntryFound:
-    """Reader: here it is."""
+    """Reader: the entry."""
 
     entry: VerifiedEntry
 
 
 @dataclass(frozen=True, slots=True)
 class LacFound:
-    """LAC read: every entry up to ``lac`` is acknowledged; ``last`` is the entry that said so, if
-    any did."""
+    """LAC read: every entry up to ``lac`` is acknowledged; ``last`` is the entry that proves it, if any does."""
 
     lac: EntryId
     last: VerifiedEntry | None
@@ -182,8 +178,9 @@ class LacFound:
 
 @dataclass(frozen=True, slots=True)
 class Polled:
-    """Long poll: the highest LAC heard of, which is a new one only if it reaches the entry asked
-    for; ``entry``: that entry, if the bookie that said so has it."""
+    """Long poll: the highest known LAC, which is a new one only if it reaches the requested entry; ``entry``: that
+    entry, if the bookie with this LAC has it.
+    """
 
     lac: EntryId
     entry: VerifiedEntry | None

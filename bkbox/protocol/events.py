@@ -1,9 +1,8 @@
-"""What a driver tells the machines: calls of the user and answers to the effects.
+"""The events that a driver feeds the machines: calls of the user and answers to the effects.
 
-Every effect that asks for something carries a token (several bookies: a token each). Whatever
-comes of it, the driver answers each token exactly once, with the event that the effect names; one
-of adds once for each entry, whole runs at a time.
-Answers that nobody waits for any more are ignored.
+Every effect that requests something carries a token (several bookies: a token each). Whatever happens, the driver
+answers each token exactly once, with the event that the effect names; a token of adds once for each entry, in
+batches. Answers to abandoned requests are ignored.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata
 
 
 class NoAnswer(Enum):
-    """What stands in for a bookie's answer where there is none that can be used: always unknown."""
+    """Stands in for a bookie's response if there is no usable one: always unknown."""
 
     CONNECTION_LOST = "connection lost"
     TIMEOUT = "no answer in time"
@@ -37,8 +36,7 @@ Answer = Code | NoAnswer
 
 
 def describe(answers: Iterable[tuple[BookieId, Answer | None]]) -> str:
-    """For people: ``127.0.0.1:3182 answered EIO, 127.0.0.1:3183: connection lost``; None = nothing
-    yet."""
+    """``127.0.0.1:3182 answered EIO, 127.0.0.1:3183: connection lost``, for messages; None: no answer yet."""
     return ", ".join(
         f"{bookie} answered {answer.name}"
         if isinstance(answer, Code)
@@ -67,7 +65,7 @@ class Force:
     """Writer: have everything that is acknowledged now on disk (Forced)."""
 
 
-# ---- what the driver noticed --------------------------------------------------------------------
+# ---- observations of the driver -----------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +77,7 @@ class BookieRecovered:
 
 @dataclass(frozen=True, slots=True)
 class SpeculativeRead:
-    """Reader: no answer for a while; ask the next bookie without waiting longer."""
+    """Reader: no response for a while; ask the next bookie without waiting longer."""
 
 
 # ---- answers to effects -------------------------------------------------------------------------
@@ -87,8 +85,9 @@ class SpeculativeRead:
 
 @dataclass(frozen=True, slots=True)
 class AddsAnswered:
-    """Answers entries of one target of SendAdds: those that it was sent with this token from
-    ``first`` to ``last``. ``connection`` numbers the connections to that bookie, ascending."""
+    """Answers entries of one target of SendAdds: those that it was sent with this token from ``first`` to ``last``.
+    ``connection`` numbers the connections to that bookie, ascending.
+    """
 
     token: int
     first: EntryId
@@ -108,8 +107,7 @@ class ForceAnswered:
 
 @dataclass(frozen=True, slots=True)
 class ReadAnswered:
-    """Answers SendRead. ``entry`` is there exactly if the answer is EOK: a bad digest is
-    NoAnswer.BAD_DIGEST."""
+    """Answers SendRead. ``entry`` is present exactly if the answer is EOK: a bad digest is NoAnswer.BAD_DIGEST."""
 
     token: int
     answer: Answer
@@ -118,7 +116,7 @@ class ReadAnswered:
 
 @dataclass(frozen=True, slots=True)
 class LacAnswered:
-    """Answers SendReadLac. ``lac``: the highest that the answer proves, None if it proves none."""
+    """Answers SendReadLac. ``lac``: the highest that the response proves, None if it proves none."""
 
     token: int
     answer: Answer
@@ -127,8 +125,9 @@ class LacAnswered:
 
 @dataclass(frozen=True, slots=True)
 class PollAnswered:
-    """Answers SendPoll. With EOK ``lac`` is the bookie's, and ``entry`` the one after the LAC that
-    was named, if there is a higher one and the bookie has it."""
+    """Answers SendPoll. With EOK ``lac`` is the bookie's, and ``entry`` the one after the requested LAC, if there is
+    a higher one and the bookie has it.
+    """
 
     token: int
     answer: Answer
@@ -162,8 +161,7 @@ class MetadataConflict:
 
 @dataclass(frozen=True, slots=True)
 class MetadataFailed:
-    """Answers ReadMetadata or WriteMetadata: the outcome is an error, a write may have been done
-    all the same."""
+    """Answers ReadMetadata or WriteMetadata: the outcome is an error; a write may have taken effect all the same."""
 
     token: int
     error: MetadataError
@@ -171,8 +169,7 @@ class MetadataFailed:
 
 @dataclass(frozen=True, slots=True)
 class ReplacementsPicked:
-    """Answers PickReplacements: as many bookies as there are, at most as many as asked for, in the
-    order asked."""
+    """Answers PickReplacements: as many bookies as there are, at most as many as requested, in the order requested."""
 
     token: int
     bookies: tuple[BookieId, ...]

@@ -1,14 +1,13 @@
-"""Forcing: when entries added with deferred sync are on disk, and so confirmed.
+"""Forcing: makes entries added with deferred sync durable, and so confirmed.
 
-The answer to such an add says that the bookie has the entry, not that it has synced it. A force that
-is answered EOK says so for all that the bookie had answered before. LAC moves up to what was
-acknowledged when the force was sent, once
+The response to such an add says that the bookie has the entry, not that it has synced it. A force that is answered
+EOK says so for everything that the bookie had acknowledged before. LAC advances to what was acknowledged when the
+force was sent, once
 
 - every bookie of the ensemble has answered EOK, and
-- each of them on the very connection on which it had answered its adds since the force before.
-  Java's client does not ask for that. A bookie that lost its host between an add and the force has
-  nothing to sync when it is back, and answers EOK for entries that it has lost. That it was away
-  shows only in that its connection is another one.
+- each of them on the very connection on which it had answered its adds since the force before. Java's client does not
+  require that. A bookie that lost its host between an add and the force has nothing to sync when it is back, and
+  answers EOK for entries that it has lost. Only its different connection shows that it was away.
 
 A force that misses either ends the writer: no later one could make up for it.
 
@@ -28,7 +27,7 @@ from bkbox.wire.codes import Code
 
 @dataclass(slots=True)
 class _Round:
-    """One force under way: what it will have confirmed, and who still has to answer."""
+    """One force in flight: what it will have confirmed, and the bookies that still have to answer."""
 
     lac: EntryId
     length: int
@@ -49,11 +48,11 @@ class Forcing:
         self._round: _Round | None = None
 
     def call(self) -> None:
-        """Somebody asks for a force."""
+        """Request a force."""
         self._calls += 1
 
     def go_on(self, adds: Adds, *, closing: bool) -> list[Effect]:
-        """Answer the calls that are done with, and begin the next round if one is called for.
+        """Answer the calls that are finished, and begin the next round if one was requested.
 
         One round at a time; calls that come meanwhile share the next one.
         """
@@ -81,7 +80,7 @@ class Forcing:
         return SendForce(targets)
 
     def answered(self, event: ForceAnswered, adds: Adds) -> str | None:
-        """Count an answer. Returns, for people, why the force has failed, if it has by this."""
+        """Count a response. Returns the reason, for messages, if the force has failed by it."""
         under_way = self._round
         if under_way is None or event.token not in under_way.unanswered:
             return None

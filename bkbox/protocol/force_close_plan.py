@@ -1,19 +1,19 @@
-"""Where a ledger that recovery cannot close would be ended on an operator's word, and what that gives up.
+"""The plan of closing a ledger that recovery cannot close, on an operator's decision, and the loss that it causes.
 
-Recovery closes a ledger only when nothing acknowledged can lie behind the end. Where too many bookies cannot tell, an
-operator may end it with what was found, once he has seen what is lost:
+Recovery closes a ledger only when nothing acknowledged can lie behind the end. If too many bookies cannot tell, an
+operator may end it with what was found, after seeing the loss:
 
-- it ends at the last entry that is found in one piece from the LAC on: what lies behind a hole is given up, as no
-  reader would come past the hole. Where entries up to the LAC are not found either, it ends at the last one that is;
-- with ``plug`` it ends at the last entry found at all, and every entry id up to there that nobody has gets an entry
-  with an empty payload and a valid digest, so that readers come past it. In a closed ledger only that is done.
+- it ends at the last entry that is found contiguously from the LAC on: entries behind a hole are given up, as no
+  reader would come past the hole. If entries up to the LAC are not found either, it ends at the last one that is;
+- with ``plug`` it ends at the last entry found at all, and every missing entry id up to there gets an entry with an
+  empty payload and a valid digest, so that readers come past it. In a closed ledger only that is done.
 
-What is lost is said as far as it is known. In a closed ledger every entry up to its last one was promised. In any other
-those up to the LAC were, and behind that every one may have been, up to the first of which WQ - AQ + 1 bookies say that
-they do not have it; where there is none such, nobody knows how far the loss goes.
+The loss is reported as far as it is known. In a closed ledger every entry up to its last one was acknowledged. In any
+other those up to the LAC were, and behind that every one may have been, up to the first of which WQ - AQ + 1 bookies
+say that they do not have it; without such an entry the extent of the loss is unknown.
 
-A bookie that did not answer may have what is given up. What it has behind the end is not read any more; of an id that
-was plugged readers may then get one or the other.
+An unresponsive bookie may have what is given up. What it has behind the end is not read any more; for a plugged id
+readers may then get one entry or the other.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What ending a ledger comes to. Ranges of entry ids are ascending and apart from each other.
+    """The result of ending a ledger. Ranges of entry ids are ascending and disjoint.
 
     ``end``: its last entry then. ``holes``: ids up to there that no bookie gives: they become no-op entries with
-    ``plug``, and stay unreadable without. ``acknowledged``: entries that no bookie gives, or that are given up, of
-    which it is known that they were acknowledged: all up to the LAC are, and all of a closed ledger. ``doubtful``:
-    those behind the LAC that no bookie gives and that may have been acknowledged. ``dropped``: entries behind the end
-    that some bookie has. ``unknown_after``: entries after this one may have been acknowledged as well, and no bookie
-    can tell; None: there were none.
+    ``plug``, and stay unreadable without. ``acknowledged``: entries that no bookie gives, or that are given up, and
+    that are known to have been acknowledged: all up to the LAC are, and all of a closed ledger. ``doubtful``: those
+    behind the LAC that no bookie gives and that may have been acknowledged. ``dropped``: entries behind the end that
+    some bookie has. ``unknown_after``: entries after this one may have been acknowledged as well, and no bookie can
+    tell; None: there were none.
     """
 
     diagnosis: Diagnosis
@@ -62,12 +62,12 @@ class Ending:
 
     @property
     def closes(self) -> bool:
-        """Whether the ledger is still to be closed."""
+        """True if the ledger is still to be closed."""
         return self.metadata.state is not LedgerState.CLOSED
 
     @property
     def nothing_to_do(self) -> str:
-        """Why ending it would be wrong or would change nothing; empty where it has a point."""
+        """The reason that ending it would be wrong or would change nothing; empty otherwise."""
         number = self.metadata.ledger_id
         if not self.closes:
             if not self.holes:
@@ -90,8 +90,9 @@ class Ending:
         return ""
 
     def gives_up_more_than(self, other: Ending) -> bool:
-        """Whether this one loses or drops an entry, or plugs an id, that the other one does not; or does not know where
-        the loss ends, and the other one does."""
+        """True if this plan loses or drops an entry, or plugs an id, that the other one does not; or if only this one
+        does not know the extent of the loss.
+        """
         agreed = tuple(sorted(other._given_up, key=lambda each: each.start))
         return (
             self.end < other.end
@@ -105,7 +106,7 @@ class Ending:
 
 
 def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> Ending:
-    """Plan it from a survey that has read the whole tail."""
+    """The plan, from an inspection that has read the whole tail."""
     found = diagnose(metadata, reports)
     closed = metadata.state is LedgerState.CLOSED
     high = highest_entry(metadata, reports)
@@ -114,7 +115,7 @@ def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> Ending:
     if closed:
         return Ending(found, plug, high, absent, absent, ())
     end = high if plug else _last_present(found.lac, top, absent)
-    # With ``plug`` as well: an id at the very end that nobody has is no entry found.
+    # With ``plug`` as well: a missing id at the very end is no entry found.
     while end > NO_ENTRY and _covers(absent, end):
         end = EntryId(end - 1)
     holes = _within(absent, range(end + 1))
@@ -135,7 +136,7 @@ def ending(metadata: LedgerMetadata, reports: Reports, *, plug: bool) -> Ending:
 
 
 def text_of(ranges: tuple[range, ...], most: int = 10) -> str:
-    """``3-5, 9``; for people."""
+    """``3-5, 9``; for messages."""
     shown = [
         str(each.start) if len(each) == 1 else f"{each.start}-{each.stop - 1}"
         for each in ranges[:most]
@@ -145,17 +146,17 @@ def text_of(ranges: tuple[range, ...], most: int = 10) -> str:
 
 
 def count_of(ranges: tuple[range, ...]) -> int:
-    """How many entries these are."""
+    """The number of entries in these ranges."""
     return sum(map(len, ranges))
 
 
 def _never_acknowledged(
     metadata: LedgerMetadata, reports: Reports, lac: int, top: int
 ) -> EntryId | None:
-    """The first entry behind the LAC that was never acknowledged, and so none after it; None where the bookies that can
-    tell are too few to know.
+    """The first entry behind the LAC that was never acknowledged, and so none after it; None if too few bookies can
+    tell.
 
-    Behind ``top`` no bookie has anything, so each write set is asked once there.
+    No bookie has an entry behind ``top``, so each write set is checked once there.
     """
     sizes = QuorumSizes(metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     for entry in range(lac + 1, top + 1 + sizes.ensemble_size):
@@ -166,7 +167,7 @@ def _never_acknowledged(
 
 
 def _absent(metadata: LedgerMetadata, reports: Reports, top: int) -> tuple[range, ...]:
-    """Entries up to ``top`` (included) of which no copy is known."""
+    """Entries up to ``top`` (included) without a known copy."""
     found: list[range] = []
     for entries, _ensemble in fragments_of(metadata, top):
         counted = coverage(metadata, reports, entries)

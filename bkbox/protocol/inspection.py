@@ -1,7 +1,7 @@
-"""What the bookies of a ledger say of it, put together without changing anything: for whoever has to explain it.
+"""The reports of a ledger's bookies, combined without changing anything: for tools that explain its state.
 
-A report is what one bookie said. For an entry it is worth as much as a read of it: ``POSITIVE`` where the bookie has
-it, ``NEGATIVE`` only where it says that it does not and can tell, ``UNKNOWN`` for all else: limbo, time-out, no
+A report holds one bookie's responses. For an entry it is worth as much as a read of it: ``POSITIVE`` if the bookie
+has it, ``NEGATIVE`` only if it says that it does not and can tell, ``UNKNOWN`` for all else: limbo, time-out, no
 connection, a copy whose digest is wrong.
 
 Entries are counted in arrays of a byte per entry, a window of them at a time, so that a ledger of millions takes
@@ -28,13 +28,13 @@ _INVERTED = bytes((1, 0)) + bytes(254)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What one bookie said.
+    """The responses of one bookie.
 
-    ``answer``: to the question for its last entry, which is that with which a recovery fences. ``fenced`` and
-    ``limbo``: None where it does not say (only bkbox's bookies say the former). ``listed``: the entries that it has;
-    None where it gives no list. ``reads``: what it answered to reads of single entries, which is newer than the list.
-    ``lac``: the highest last add confirmed that something with a good digest proves; ``last``: its last entry, as far
-    as known.
+    ``answer``: to the read of its last entry, the one with which a recovery fences. ``fenced`` and ``limbo``: None if
+    it does not report it (only bkbox's bookies report the former). ``listed``: the entries that it has; None if it
+    gives no list. ``reads``: its responses to reads of single entries, which are newer than the list. ``lac``: the
+    highest last add confirmed that an entry or LAC with a valid digest proves; ``last``: its last entry, as far as
+    known.
     """
 
     bookie: BookieId
@@ -48,18 +48,18 @@ class Report:
 
     @property
     def alive(self) -> bool:
-        """Whether it answers at all."""
+        """True if it responds at all."""
         return isinstance(self.answer, Code) or self.listed is not None
 
     @property
     def can_deny(self) -> bool:
-        """Whether what is not known to be there is not there."""
+        """True if an entry not known to be there is absent."""
         if self.answer in (Code.ENOLEDGER, Code.ENOENTRY):
             return True  # it has no entry at all
         return self.listed is not None and not self.limbo
 
     def evidence(self, entry: int) -> Evidence:
-        """What a read of the entry would say, or did."""
+        """The evidence that a read of the entry would give, or gave."""
         read = self.reads.get(entry)
         if read is not None:
             return read.evidence
@@ -68,7 +68,7 @@ class Report:
         return Evidence.NEGATIVE if self.can_deny else Evidence.UNKNOWN
 
     def says(self, entry: int) -> str:
-        """The same in words."""
+        """The same as text."""
         evidence = self.evidence(entry)
         if evidence is Evidence.POSITIVE:
             return "has it"
@@ -78,7 +78,7 @@ class Report:
 
     @property
     def silence(self) -> str:
-        """Why it says nothing of the ledger at all, in words."""
+        """The reason that it reports nothing of the ledger at all, as text."""
         return self._silence(self.answer)
 
     def _silence(self, answer: Answer) -> str:
@@ -108,13 +108,14 @@ def write_set_of(metadata: LedgerMetadata, entry: int) -> tuple[BookieId, ...]:
 
 
 def evidence_of(metadata: LedgerMetadata, reports: Reports, entry: int) -> list[Evidence]:
-    """What each bookie of the write set of an entry says of it."""
+    """The evidence of each bookie of an entry's write set."""
     return [reports[bookie].evidence(entry) for bookie in write_set_of(metadata, entry)]
 
 
 def highest_lac(metadata: LedgerMetadata, reports: Reports) -> EntryId:
-    """What is known to have been acknowledged: the highest LAC that a bookie tells, and never less than the end of
-    the fragment before the last."""
+    """The last entry known to have been acknowledged: the highest LAC that a bookie reports, and never less than the
+    end of the fragment before the last.
+    """
     told = (report.lac for report in reports.values())
     return max(EntryId(metadata.last_fragment.first_entry - 1), *told)
 
@@ -132,15 +133,15 @@ def highest_entry(metadata: LedgerMetadata, reports: Reports) -> EntryId:
     return max(found, default=NO_ENTRY)
 
 
-# ---- how many copies there are --------------------------------------------------------------------------
+# ---- numbers of copies ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Of some entries: how many have how many copies, as far as known.
+    """The numbers of known copies of some entries.
 
-    ``copies``: number of entries by number of known copies. ``lost``: those of which all bookies of the write set say
-    that they have none; ``uncertain``: those without a known copy, where somebody cannot tell.
+    ``copies``: number of entries by number of known copies. ``lost``: entries that every bookie of the write set says
+    it does not have; ``uncertain``: entries without a known copy, where some bookie cannot tell.
     """
 
     entries: range
@@ -149,7 +150,7 @@ class Coverage:
     uncertain: tuple[range, ...]
 
     def fewer_than(self, copies: int) -> int:
-        """How many entries are known to have fewer copies, or not known to have as many."""
+        """The number of entries that have fewer copies, or are not known to have as many."""
         return sum(number for found, number in self.copies.items() if found < copies)
 
 
@@ -197,7 +198,7 @@ def fragments_of(
 
 
 def joined(ranges: Iterable[range]) -> list[range]:
-    """Ascending ranges, with those that touch made one."""
+    """Ascending ranges, with adjacent ones merged."""
     found: list[range] = []
     for each in ranges:
         if found and found[-1].stop == each.start:
@@ -223,7 +224,7 @@ def _count(metadata: LedgerMetadata, reports: Reports, window: range) -> tuple[b
         has += member & int.from_bytes(has_here, "little")
         denies += member & int.from_bytes(denied_here, "little")
     size = len(window)
-    # Sums of bytes of 0 and 1: an ensemble has fewer than 256 members, so none runs over.
+    # Sums of bytes of 0 and 1: an ensemble has fewer than 256 members, so none overflows.
     return (
         has.to_bytes(size, "little"),
         denies.to_bytes(size, "little"),

@@ -1,16 +1,14 @@
-"""The LAC as the bookies of the last ensemble know it: for tailing readers, and as the fence of a
-recovery.
+"""The LAC as the bookies of the last ensemble know it: for tailing readers, and as the fence of a recovery.
 
-Every bookie of the ensemble is asked for its last entry, whose LAC field was acknowledged when the
-writer made it. It is enough once those not heard from could acknowledge nothing among themselves
-(``QuorumSizes.covered``); no entry counts as heard too, an unknown answer (limbo, no connection,
-time-out, bad digest) does not: Java counts a bad digest as heard, which could hide an entry. The
-result is the highest LAC, and never less than the end of the fragment before, since a fragment
-starts behind what was acknowledged.
+Every bookie of the ensemble is asked for its last entry, whose LAC field was acknowledged when the writer made it. It
+is enough once the bookies not heard from could acknowledge nothing among themselves (``QuorumSizes.covered``). 'No
+entry' counts as heard too. An unknown answer (limbo, no connection, time-out, bad digest) does not; Java counts a bad
+digest as heard, which could hide an entry. The result is the highest LAC, and never less than the end of the fragment
+before, since a fragment starts behind what was acknowledged.
 
-The explicit LAC, which a writer that pauses leaves with an ack quorum of its bookies, is found by
-the same rule: each bookie's answer holds what it was left with, and its last entry. Java's bookies in
-limbo answer 'no such entry' to that. It makes the result older than need be, never wrong.
+The explicit LAC, which an idle writer stores on an ack quorum of its bookies, is found by the same rule: each
+bookie's response holds the one it stored, and its last entry. Java's bookies in limbo answer 'no such entry' to that.
+It makes the result older than need be, never wrong.
 
 Source: ReadLastConfirmedOp.java, PendingReadLacOp.java, LedgerRecoveryOp.java, RoundRobinDistributionSchedule.java.
 """
@@ -28,8 +26,8 @@ from bkbox.wire.metadata.ledger import LedgerMetadata
 
 
 class LacReader:
-    """Asks for the LAC once. ``start``, then ``handle`` each answer; ends with LacFound or Failed
-    (UnknownEntryError or UnauthorizedError; RecoveryAbortedError with ``fence``).
+    """Asks for the LAC once. ``start``, then ``handle`` each answer; ends with LacFound or Failed (UnknownEntryError
+    or UnauthorizedError; RecoveryAbortedError with ``fence``).
 
     ``explicit``: ask for the explicit LAC too.
     """

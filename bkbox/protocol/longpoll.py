@@ -1,21 +1,18 @@
-"""Waiting for one entry of an open ledger to be confirmed, without asking over and over.
+"""Waits for one entry of an open ledger to be confirmed, without polling repeatedly.
 
-A bookie that is asked holds the question until its LAC reaches the entry, or the time is up, and
-then answers with its LAC, and with the entry if it has it. Rules:
+A bookie holds the request until its LAC reaches the entry, or the time is up, and then responds with its LAC, and
+with the entry if it has it. Rules:
 
-- one bookie of the ensemble is asked to wait, the first that the entry after it goes to: it hears
-  of the LAC from that one, and it has the entry, unless the write quorum is 1. The next in order is
-  asked to wait too when one fails, or when the driver speculates, for a bookie may be behind;
-- a LAC that reaches the entry ends the poll, with the entry where it came along;
-- a bookie whose time was up without that is not the last word: the others are asked too, to answer
-  at once, until it is known that nothing was confirmed (``QuorumSizes.covered``). 'No such entry'
-  is such an answer, of a ledger without entries; 'no such ledger' counts as well, but comes at once,
-  so that the next one is asked to wait;
-- if the bookies run out before, the poll ends with the LAC heard of, or if nobody could say
-  anything it fails.
+- one bookie of the ensemble is asked to wait, the first in the write set of the entry after this one: that entry
+  brings it the LAC, and it has this entry, unless the write quorum is 1. The next in order is asked to wait too when
+  one fails, or when the driver speculates, for a bookie may be behind;
+- a LAC that reaches the entry ends the poll, with the entry if it came along;
+- a bookie whose time was up without that does not decide alone: the others are asked too, to respond at once, until
+  it is known that nothing was confirmed (``QuorumSizes.covered``). 'No such entry' is such a response, of a ledger
+  without entries; 'no such ledger' counts as well, but comes at once, so that the next one is asked to wait;
+- if the bookies run out before, the poll ends with the LAC heard of, or fails if no bookie could say anything.
 
-A LAC here is a bookie's word and not covered by a digest; entries are. Source:
-ReadLastConfirmedAndEntryOp.java.
+A LAC here is a bookie's claim and not covered by a digest; entries are. Source: ReadLastConfirmedAndEntryOp.java.
 """
 
 from __future__ import annotations
@@ -31,7 +28,8 @@ from bkbox.wire.metadata.ledger import LedgerMetadata
 
 class LongPoll:
     """Polls for one entry once. ``start``, then ``handle`` each event; ends with Polled or Failed
-    (UnknownEntryError)."""
+    (UnknownEntryError).
+    """
 
     def __init__(self, metadata: LedgerMetadata, entry: EntryId) -> None:
         self._ledger_id = metadata.ledger_id

@@ -1,20 +1,18 @@
-"""Which bookies make up an ensemble, and why the others do not.
+"""The selection of the bookies of an ensemble, and the reasons against the others.
 
 Rules, the stronger first:
 
-1. A bookie that is not registered, is read-only, was excluded, or is in the ensemble already is
-   *dropped*.
-2. One that could not be reached a moment ago (a suspect) is used only for want of others.
-3. Every write quorum, that is WQ consecutive positions around the ensemble, spans at least
-   ``min_racks`` racks and as many hosts, or as many as there are.
+1. A bookie that is not registered, is read-only, was excluded, or is in the ensemble already is *dropped*.
+2. One that could not be reached recently (a suspect) is used only for want of others.
+3. Every write quorum, that is WQ consecutive positions around the ensemble, spans at least ``min_racks`` racks and as
+   many hosts, or as many as there are.
 4. Racks are used evenly, first within each write quorum, then in the whole ensemble; then hosts.
-5. The rest is chance in proportion to free space. A weight is the free space over its median,
-   at most WEIGHT_MAX. Unknown counts as the median, none at all as the least there is.
+5. The rest is random, weighted by free space. A weight is the free space over its median, at most WEIGHT_MAX. Unknown
+   counts as the median, none at all as the smallest weight.
 
-A bookie that no rule drops and that is not chosen is *passed over*. Rules 2 and 3 are relaxed
-where they cannot be kept, and the placement says so. Rule 3 is Java's minNumRacksPerWriteQuorum
-where it is not enforced. Source: RackawareEnsemblePlacementPolicyImpl.java,
-WeightedRandomSelectionImpl.java.
+A bookie that no rule drops and that is not chosen is *passed over*. Rules 2 and 3 are relaxed if they cannot be kept,
+and the placement reports it. Rule 3 is Java's minNumRacksPerWriteQuorum without enforcement. Source:
+RackawareEnsemblePlacementPolicyImpl.java, WeightedRandomSelectionImpl.java.
 """
 
 from __future__ import annotations
@@ -37,12 +35,13 @@ WEIGHT_MAX = 3.0
 """Java: bookieMaxMultipleForWeightBasedPlacement."""
 
 _STEPS_MAX = 1_000
-"""Positions tried for one ensemble before the best one found so far is taken. Only ensembles larger
-than their write quorum, on racks that are too few or too small, ever come near it."""
+"""Positions tried for one ensemble before the best one found so far is taken. Only ensembles larger than their write
+quorum, on racks that are too few or too small, ever come near it.
+"""
 
 
 class Mode(Enum):
-    """What a bookie takes, as the metadata store has it."""
+    """A bookie's mode, as the metadata store has it."""
 
     WRITABLE = "writable"
     READ_ONLY = "read-only"
@@ -51,7 +50,7 @@ class Mode(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A bookie and what placement knows of it; ``free_bytes`` None: not known."""
+    """A bookie and the inputs of placement; ``free_bytes`` None: unknown."""
 
     bookie: BookieId
     host: str
@@ -62,7 +61,7 @@ class Candidate:
 
 
 class Verdict(Enum):
-    """What became of a candidate."""
+    """The outcome for a candidate."""
 
     CHOSEN = "chosen"
     PASSED_OVER = "passed over"
@@ -81,8 +80,9 @@ class PlacementDecision:
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The ensemble, None where there was no bookie for a position; all candidates by id; the rules
-    that were relaxed, a sentence each."""
+    """The ensemble, None for a position without a bookie; all candidates by id; the rules that were relaxed, a
+    sentence each.
+    """
 
     ensemble: tuple[BookieId | None, ...]
     judged: tuple[PlacementDecision, ...]
@@ -90,11 +90,11 @@ class Placement:
 
     @property
     def is_complete(self) -> bool:
-        """Whether every position has its bookie."""
+        """True if every position has its bookie."""
         return None not in self.ensemble
 
     def shortage(self, needed: int) -> str:
-        """For an ensemble that is not complete: what there is and what was dropped."""
+        """For an incomplete ensemble: the available bookies and the dropped ones, as text."""
         usable = [j.candidate.bookie for j in self.judged if j.verdict is Verdict.CHOSEN]
         dropped = [
             f"{j.candidate.bookie} ({j.reason})"
@@ -107,7 +107,7 @@ class Placement:
 
 
 class Rng(Protocol):
-    """The one thing that is asked of a ``random.Random``."""
+    """The part of ``random.Random`` that placement uses."""
 
     def expovariate(self, lambd: float, /) -> float: ...
 
@@ -121,18 +121,18 @@ def place(
     min_racks: int = MIN_RACKS_DEFAULT,
     exclude: Collection[BookieId] = (),
 ) -> Placement:
-    """Fill the empty ones (None) of an ensemble's seats, the first ones if there are not enough
-    bookies for all. The same for the same arguments and state of ``rng``.
+    """Fill the empty seats (None) of an ensemble, the first ones if there are not enough bookies for all.
+    Deterministic for the same arguments and state of ``rng``.
 
-    More empty seats than candidates say no more than one of them too many does.
+    Of more empty seats than candidates, those beyond one too many add nothing to the result.
     """
     candidates = sorted(candidates, key=lambda candidate: candidate.bookie)
     members = {seat.bookie for seat in seats if seat is not None}
     reasons = {each.bookie: _why_dropped(each, exclude, members) for each in candidates}
     usable = [each for each in candidates if not reasons[each.bookie]]
     weights = _weights(usable)
-    # An exponential race: whoever draws the least has won, in proportion to the weights, among all
-    # as well as among those that any rule leaves over.
+    # An exponential race: the smallest draw wins, in proportion to the weights, among all candidates as well as among
+    # those that any rule leaves over.
     draws = {each.bookie: rng.expovariate(weights[each.bookie]) for each in usable}
     pool = _without_spare_suspects(usable, seats, draws)
     search = _Search(seats, pool, draws, write_quorum, min_racks)
@@ -149,7 +149,7 @@ def place(
     )
 
 
-# ---- who takes part, and with which weight ------------------------------------------------------
+# ---- the candidates and their weights -----------------------------------------------------------
 
 
 def _why_dropped(
@@ -179,8 +179,9 @@ def _without_spare_suspects(
     seats: Sequence[Candidate | None],
     draws: Mapping[BookieId, float],
 ) -> list[Candidate]:
-    """All that are no suspects, and as many suspects as are missing then, on racks of their own if
-    that can be."""
+    """All candidates that are no suspects, and as many suspects as are missing then, on racks of their own if
+    possible.
+    """
     suspects = [each for each in usable if each.suspect]
     pool = [each for each in usable if not each.suspect]
     racks = Counter(each.rack for each in [*pool, *seats] if each is not None)
@@ -196,8 +197,9 @@ def _without_spare_suspects(
 
 
 class _Search:
-    """Fills empty seats position by position, at each with the best candidate by rules 4 and 5,
-    and goes back where rule 3 comes out broken and need not be."""
+    """Fills empty seats position by position, at each with the best candidate by rules 4 and 5, and backtracks if
+    rule 3 is broken and need not be.
+    """
 
     def __init__(
         self,
@@ -250,8 +252,7 @@ class _Search:
             self._left.insert(index, candidate)
 
     def _options(self, position: int) -> list[Candidate]:
-        """Candidates for a position, the best first; of those that differ in their draw alone only
-        the one that won."""
+        """Candidates for a position, the best first; of those that differ in their draw alone only the winner."""
         uses = self._uses(position)
         first: dict[tuple[object, ...], Candidate] = {}
         for each in self._left:
@@ -262,7 +263,7 @@ class _Search:
         )
 
     def _shortfalls(self, racks_wanted: int, hosts_wanted: int) -> tuple[int, int]:
-        """By how much the write quorums miss racks, and hosts, whatever the empty seats get."""
+        """The number of racks, and of hosts, that the write quorums lack, however the empty seats are filled."""
         racks = hosts = 0
         for window in self._windows:
             there = [seat for seat in (self._seats[p] for p in window) if seat is not None]
@@ -281,10 +282,10 @@ class _Search:
             Counter(each.host for each in others),
         )
 
-    # ---- what it came to ------------------------------------------------------------------------
+    # ---- the result -----------------------------------------------------------------------------
 
     def relaxed(self) -> Iterable[str]:
-        """Rule 3, where it was not kept."""
+        """Rule 3, if it was not kept."""
         if not self._open or None in self._seats:
             return
         racks, hosts = self._shortfalls(self._wanted, self._wanted)
@@ -299,11 +300,11 @@ class _Search:
 
     @cached_property
     def _taken(self) -> list[tuple[_Uses, Candidate]]:
-        """The candidates that were chosen, each with what the others use."""
+        """The chosen candidates, each with the uses of the others."""
         return [(self._uses(p), seat) for p in self._open if (seat := self._seats[p]) is not None]
 
     def why_not(self, candidate: Candidate) -> str:
-        """Why a candidate that was in the pool was not chosen."""
+        """The reason that a candidate in the pool was not chosen."""
         size = len(self._seats)
         other_racks = [(u, s) for u, s in self._taken if s.rack != candidate.rack]
         if other_racks and all(u.of_rack(candidate) > u.of_rack(s) for u, s in other_racks):
@@ -320,8 +321,9 @@ class _Search:
 
 @dataclass(frozen=True, slots=True)
 class _Uses:
-    """How often the other seats use a rack or host: those that share a write quorum with the seat
-    in question, and all."""
+    """Uses of a rack or host by the other seats: by those that share a write quorum with the seat in question, and by
+    all.
+    """
 
     racks_near: Counter[str]
     racks: Counter[str]

@@ -1,15 +1,13 @@
-"""Quorum arithmetic: how many answers of which kind decide something.
+"""Quorum arithmetic: how many responses of which kind decide something.
 
-E = ensemble size, WQ = write quorum, AQ = ack quorum, E >= WQ >= AQ >= 1. An entry lies on its
-write set: WQ bookies of the ensemble. It is acknowledged once AQ of them hold it, so
+E = ensemble size, WQ = write quorum, AQ = ack quorum, E >= WQ >= AQ >= 1. An entry lies on its write set: WQ bookies
+of the ensemble. It is acknowledged once AQ of them hold it, so
 
-- it *cannot* have been acknowledged once QC = WQ - AQ + 1 bookies of its write set said no: fewer
-  than AQ are left;
-- *no* write set can still collect AQ acknowledgements once every AQ bookies of it hold a fenced
-  one. With E = WQ that is EC = E - AQ + 1 fenced bookies; with striping it is asked of every write
-  set.
+- it *cannot* have been acknowledged once QC = WQ - AQ + 1 bookies of its write set said no: fewer than AQ are left;
+- *no* write set can still collect AQ acknowledgements once every AQ bookies of it hold a fenced one. With E = WQ that
+  is EC = E - AQ + 1 fenced bookies; with striping every write set has to satisfy it.
 
-Both rest on telling 'no' from 'unknown' (``Evidence``). Source: the protocol document,
+Both rest on distinguishing 'no' from 'unknown' (``Evidence``). Source: the protocol document,
 RoundRobinDistributionSchedule.java.
 """
 
@@ -42,12 +40,12 @@ class QuorumSizes:
 
     @property
     def negative_threshold(self) -> int:
-        """QC: so many negatives of a write set prove that the entry was never acknowledged."""
+        """QC: the number of negatives of a write set that proves that the entry was never acknowledged."""
         return self.write_quorum - self.ack_quorum + 1
 
     @property
     def ensemble_coverage(self) -> int:
-        """EC: so many bookies leave no AQ of the ensemble untouched, whatever the striping."""
+        """EC: the number of bookies that leaves no AQ of the ensemble untouched, whatever the striping."""
         return self.ensemble_size - self.ack_quorum + 1
 
     def write_set(self, entry: int) -> tuple[int, ...]:
@@ -55,19 +53,18 @@ class QuorumSizes:
         return write_set(entry, self.ensemble_size, self.write_quorum)
 
     def contain_ack_quorum(self, positions: Collection[int]) -> bool:
-        """Whether AQ of these positions lie in one write set, so that they alone could acknowledge
-        an entry."""
+        """True if AQ of these positions lie in one write set, so that they alone could acknowledge an entry."""
         return any(
             sum(position in positions for position in self.write_set(start)) >= self.ack_quorum
             for start in range(self.ensemble_size)
         )
 
     def covered(self, heard: Collection[int]) -> bool:
-        """Whether the positions not heard from can acknowledge nothing among themselves."""
+        """True if the positions not heard from can acknowledge nothing among themselves."""
         return not self.contain_ack_quorum(set(range(self.ensemble_size)).difference(heard))
 
     def warnings(self) -> list[str]:
-        """What is legal and still unwise about these sizes, a sentence each."""
+        """Warnings about sizes that are legal and unwise, a sentence each."""
         if self.ack_quorum == 1 and self.write_quorum > 1:
             return [
                 f"ack quorum 1 of write quorum {self.write_quorum}: an entry is acknowledged when "
@@ -78,7 +75,7 @@ class QuorumSizes:
 
 
 class ReadOutcome(Enum):
-    """What the answers of a write set say about one entry."""
+    """The conclusion from a write set's responses about one entry."""
 
     PENDING = "pending"
     POSITIVE = "positive"
@@ -89,11 +86,10 @@ class ReadOutcome(Enum):
 def read_outcome(
     evidence: Collection[Evidence], replicas: int, negatives_needed: int
 ) -> ReadOutcome:
-    """Judge the answers to a read of one entry from ``replicas`` bookies.
+    """Judge the responses to a read of one entry from ``replicas`` bookies.
 
-    One positive is enough, for it carries the entry. ``negatives_needed`` is QC in a recovery,
-    where the question is whether the entry can have been acknowledged, and WQ in an ordinary read,
-    where somebody may hold it yet.
+    One positive is enough, for it carries the entry. ``negatives_needed`` is QC in a recovery, where the question is
+    whether the entry can have been acknowledged, and WQ in a normal read, where any bookie may still hold it.
     """
     answers = list(evidence)
     if Evidence.POSITIVE in answers:

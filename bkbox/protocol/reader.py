@@ -1,13 +1,12 @@
-"""An ordinary read of one entry from its write set.
+"""A normal read of one entry from its write set.
 
-One bookie that returns the entry is enough. It is absent only if every bookie of the write set says
-so; if none returned it and one of them could not say, that is unknown, and an error of its own.
+One bookie that returns the entry is enough. It is absent only if every bookie of the write set says so; if none
+returned it and one of them could not say, that is unknown, and an error of its own.
 
-Bookies are asked one after another, in an order that the driver may choose, the next when one fails
-to deliver or when the driver speculates (a slow answer still counts when it comes). Before anything
-is declared absent or unknown the metadata is read again: the entry may lie in a fragment that was
-added, or on a bookie that was put in the place of another, after the reader's copy was made.
-Source: PendingReadOp.java, ReadOpBase.java.
+Bookies are asked one after another, in an order that the driver may choose, the next when one fails to deliver or
+when the driver speculates (a slow response still counts when it comes). Before an entry is declared absent or unknown
+the metadata is read again: the entry may lie in a fragment that was added, or on a replacement bookie, after the
+reader's copy was made. Source: PendingReadOp.java, ReadOpBase.java.
 """
 
 from __future__ import annotations
@@ -39,8 +38,8 @@ def _as_written(bookies: tuple[BookieId, ...]) -> tuple[BookieId, ...]:
 
 
 class EntryReader:
-    """Reads one entry >= 0. ``start``, then ``handle`` each event; ends with EntryFound, or Failed
-    with NoSuchEntryError, UnknownEntryError or the error of the metadata store.
+    """Reads one entry >= 0. ``start``, then ``handle`` each event; ends with EntryFound, or Failed with
+    NoSuchEntryError, UnknownEntryError or the error of the metadata store.
 
     ``metadata`` is the newest copy that the reader has seen: later reads may start from it.
     """
@@ -52,7 +51,7 @@ class EntryReader:
         entry: EntryId,
         order: ReadOrder = _as_written,
     ) -> None:
-        """``order``: in which the bookies of a write set are asked; all of them, whatever it is."""
+        """``order``: sorts the bookies of a write set; all of them are asked in any case."""
         self._order = order
         self.metadata = metadata
         self.version = version

@@ -1,23 +1,23 @@
 """Recovery: a client other than the writer ends the ledger, and cuts off nothing acknowledged.
 
-1. *Take over*: OPEN becomes IN_RECOVERY by CAS; the writer can change no ensemble and not close any
-   more. Where it is IN_RECOVERY already nothing is written: several recoveries may run at once.
-2. *Fence*: the last entry is read, fencing, from every bookie of the last ensemble until those not
-   heard from can acknowledge nothing among themselves (lac.py). From then on the writer cannot get
-   anything acknowledged that is not on a bookie which step 3 asks.
-3. *Read forward* from the highest LAC seen, each entry from its whole write set, fencing again: a
-   bookie that the fence did not reach must not accept the entry after it has said no.
-   One positive: the entry is written back. QC negatives: it was never acknowledged, the ledger
-   ends before it. Anything else: aborted, nothing is closed, it may be tried again.
-   Entries are read ahead, the more the more were found, and judged in order: what is said of one
-   behind the end counts for nothing, since an entry is acknowledged only after all before it.
+1. *Take over*: OPEN becomes IN_RECOVERY by CAS; the writer can change no ensemble and not close any more. If it is
+   IN_RECOVERY already nothing is written: several recoveries may run at once.
+2. *Fence*: the last entry is read, fencing, from every bookie of the last ensemble until those not heard from can
+   acknowledge nothing among themselves (lac.py). From then on the writer cannot get anything acknowledged that is not
+   on a bookie which step 3 asks.
+3. *Read forward* from the highest LAC seen, each entry from its whole write set, fencing again: a bookie that the fence
+   did not reach must not accept the entry after it has said no.
+   One positive: the entry is written back. QC negatives: it was never acknowledged, the ledger ends before it.
+   Anything else: aborted, nothing is closed, it may be tried again.
+   Entries are read ahead, the more the more were found, and judged in order: responses about an entry behind the end
+   count for nothing, since an entry is acknowledged only after all before it.
    Reads go to the ensemble *as found*, never to a replacement of step 4, whose 'no' proves nothing.
-4. *Write back* each entry, in order, as it was (its own LAC and length, so that replicas stay
-   byte-identical), with the recovery flag that passes the fence, until AQ hold it. Even the bookie
-   that returned it gets it: only the answer to an add says that it is there to stay.
-   Ensemble changes are kept in memory; nobody reads by them before the close.
-5. *Close* by CAS, only from IN_RECOVERY, with the last entry, its length and the ensembles of
-   step 4. Who loses the race takes the winner's result, so all recoveries agree on one end.
+4. *Write back* each entry, in order, as it was (its own LAC and length, so that replicas stay byte-identical), with the
+   recovery flag that passes the fence, until AQ hold it. Even the bookie that returned it gets it: only the response to
+   an add says that it is there to stay.
+   Ensemble changes are kept in memory; no client reads by them before the close.
+5. *Close* by CAS, only from IN_RECOVERY, with the last entry, its length and the ensembles of step 4. A recovery that
+   loses the race takes the winner's result, so all recoveries agree on one end.
 
 Source: LedgerRecoveryOp.java, ReadOnlyLedgerHandle.java, the protocol document; limbo: BP-46.
 """
@@ -77,8 +77,7 @@ RecoveryEvent = (
 )
 
 WRITE_BACK_WINDOW = 128
-"""Entries read ahead, or written back and not yet acknowledged, at which reading waits; bounds the
-memory held."""
+"""Entries read ahead, or written back and not yet acknowledged, at which reading pauses; bounds the memory used."""
 
 READ_AHEAD = 64
 """Entries that are read at the same time, at most."""
@@ -92,12 +91,12 @@ class _Step(Enum):
 
 
 _WRITES = (_Step.TAKE_OVER, _Step.CLOSE)
-"""Steps that wait for metadata to be written; in the others it is read."""
+"""Steps that wait for metadata to be written; the others wait for a read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """The metadata request outstanding."""
+    """The outstanding metadata request."""
 
     step: _Step
     token: int
@@ -140,9 +139,8 @@ class _Poll:
 
 
 class LedgerRecovery:
-    """Recovers one ledger. ``start``, then ``handle`` each event; ends with Recovered, or with
-    Failed (RecoveryAbortedError, UnauthorizedError or the error of the metadata store) and nothing
-    closed.
+    """Recovers one ledger. ``start``, then ``handle`` each event; ends with Recovered, or with Failed
+    (RecoveryAbortedError, UnauthorizedError or the error of the metadata store) and nothing closed.
     """
 
     def __init__(self, metadata: LedgerMetadata, version: int) -> None:
@@ -255,7 +253,7 @@ class LedgerRecovery:
         return effects
 
     def _judge(self) -> list[Effect]:
-        """Go on with what the first entries that were asked for have come to."""
+        """Process the results of the first entries that were read."""
         effects: list[Effect] = []
         while self._polls and not self._done:
             outcome = self._polls[0].outcome()
@@ -267,7 +265,7 @@ class LedgerRecovery:
     def _judge_one(self, poll: _Poll, outcome: ReadOutcome) -> list[Effect]:
         adds = self._outstanding()
         if self._end is not None:
-            # The ledger ends at the LAC, and this was the read of that entry for its length.
+            # The ledger ends at the LAC, and that entry was read for its length.
             if poll.found is None:
                 return self._abort(
                     f"entry {poll.entry} is acknowledged and cannot be read: {poll.answers()}"
@@ -323,7 +321,7 @@ class LedgerRecovery:
         return [*sends, *self._go_on(adds)]
 
     def _go_on(self, adds: Adds) -> list[Effect]:
-        """Whatever can be done now: read on, replace what failed, close."""
+        """Do everything that can be done now: read on, replace failed bookies, close."""
         adds.advance()
         effects: list[Effect] = []
         if self._picking is None and len(adds):

@@ -1,11 +1,10 @@
-"""Phase two of a boot, planned: what this bookie has to hold of a ledger, what of it is missing,
-whom to copy it from, and when the ledger leaves limbo.
+"""Phase two of a boot, planned: the entries of a ledger that this bookie has to hold, the missing ones, the peers to
+copy them from, and when the ledger leaves limbo.
 
-Only entries whose place is settled are planned for: all of a closed ledger, of any other those of
-the fragments before the last, which are acknowledged and will not move. A ledger that is open with
-this bookie in its last ensemble, or in recovery, stays in limbo and is recovered first: a 'no' from
-here could let a recovery end it too early, and a recovery under way may name this bookie for the
-first time when it closes.
+Only settled entries are planned for: all of a closed ledger, of any other those of the fragments before the last,
+which are acknowledged and will not move. A ledger that is open with this bookie in its last ensemble, or in recovery,
+stays in limbo and is recovered first: a 'no' from here could let a recovery end it too early, and a recovery in
+progress may name this bookie for the first time when it closes.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from bkbox.wire.write_set import holds, last_settled_entry, write_set
 
 
 def needs_recovery(metadata: LedgerMetadata, bookie: BookieId) -> bool:
-    """Whether the ledger has to be recovered before this bookie can know what it has to hold."""
+    """True if the ledger has to be recovered before this bookie can know what it has to hold."""
     if metadata.state is LedgerState.OPEN:
         return bookie in metadata.last_fragment.ensemble
     return metadata.state is LedgerState.IN_RECOVERY
@@ -37,8 +36,7 @@ def expected_entries(
 
 
 def missing(expected: Iterable[range], present: Iterable[tuple[int, int]]) -> Iterator[range]:
-    """What is expected and not present. ``present``: (first, last) runs, ascending, both
-    inclusive."""
+    """The expected entries that are not present. ``present``: (first, last) ranges, ascending, both inclusive."""
     runs = iter(present)
     run = next(runs, None)
     for wanted in expected:
@@ -57,8 +55,7 @@ def missing(expected: Iterable[range], present: Iterable[tuple[int, int]]) -> It
 def peers(metadata: LedgerMetadata, entry: int, bookie: BookieId) -> tuple[BookieId, ...]:
     """The other bookies that hold an entry, in the order to ask them.
 
-    That is write order from this bookie on, so that the entries of a ledger are asked of all its
-    bookies evenly.
+    That is write order from this bookie on, so that the reads of a ledger are spread evenly over its bookies.
     """
     ensemble = metadata.fragment_of(entry).ensemble
     positions = write_set(entry, metadata.ensemble_size, metadata.write_quorum)
@@ -71,10 +68,10 @@ def peers(metadata: LedgerMetadata, entry: int, bookie: BookieId) -> tuple[Booki
 def may_leave_limbo(
     metadata: LedgerMetadata | None, bookie: BookieId, *, missing: int, unverified: int
 ) -> bool:
-    """Whether this bookie may answer 'no such entry' for the ledger again.
+    """True if this bookie may answer 'no such entry' for the ledger again.
 
-    ``metadata`` None: the ledger was deleted, nobody can be misled. ``missing``: expected entries
-    that are not here durably; ``unverified``: those whose bytes were not read and checked.
+    ``metadata`` None: the ledger was deleted, and no client can be misled. ``missing``: expected entries that are not
+    here durably; ``unverified``: those whose bytes were not read and checked.
     """
     if metadata is None:
         return True

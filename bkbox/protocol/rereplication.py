@@ -1,9 +1,9 @@
-"""How the missing copies of one ledger come back: what to copy where, and the metadata afterwards.
+"""The re-replication of one ledger: the copies to make, and the metadata afterwards.
 
-Fragment by fragment, and only those whose entries are settled (audit.py). A position whose bookie is gone gets another
-bookie, which is sent the entries of that position and nothing else; a member that is there and lacks entries is sent
-those. The metadata name a new bookie only after it has everything, and only if the old one is still at its place in
-the fragment that begins at that entry: of two workers on one ledger the second one finds nothing left to do.
+Fragment by fragment, and only those whose entries are settled (audit.py). A position whose bookie is gone gets
+another bookie, which is sent the entries of that position and nothing else; a live member that lacks entries is sent
+those. The metadata name a new bookie only after it has everything, and only if the old one is still at its position
+in the fragment that begins at that entry: of two workers on one ledger the second one finds nothing left to do.
 
 The last fragment of a ledger that is not closed is never copied: its end is not known. It is recovered first, which
 closes it. Source: LedgerFragmentReplicator.java, ReplicationWorker.java.
@@ -23,7 +23,9 @@ from bkbox.wire.write_set import write_set
 
 @dataclass(frozen=True, slots=True)
 class FragmentRepair:
-    """What one fragment needs. ``lost``: the positions whose bookies are gone; ``refill``: what members lack of it."""
+    """The repair of one fragment. ``lost``: the positions whose bookies are gone; ``refill``: the entries that
+    members lack.
+    """
 
     first_entry: EntryId
     entries: range
@@ -44,7 +46,7 @@ def repairs(
     gone: Collection[BookieId],
     lacking: Mapping[BookieId, Sequence[range]],
 ) -> list[FragmentRepair]:
-    """The settled fragments that need something."""
+    """The settled fragments that need a repair."""
     found = []
     for index, entries in settled_fragments(metadata):
         fragment = metadata.fragments[index]
@@ -62,7 +64,7 @@ def repairs(
 
 
 def must_be_recovered(metadata: LedgerMetadata, gone: Collection[BookieId]) -> bool:
-    """Whether the last fragment names a bookie that is gone and cannot be copied before it has an end."""
+    """True if the last fragment names a bookie that is gone and cannot be copied before it has an end."""
     return metadata.state is not LedgerState.CLOSED and not set(gone).isdisjoint(
         metadata.last_fragment.ensemble
     )
@@ -71,7 +73,7 @@ def must_be_recovered(metadata: LedgerMetadata, gone: Collection[BookieId]) -> b
 def transfers(
     repair: FragmentRepair, write_quorum: int, new: Mapping[int, BookieId]
 ) -> Iterator[Transfer]:
-    """What to copy, ascending. ``new``: the bookies for lost positions, for as many as there are.
+    """The copies to make, ascending. ``new``: the bookies for lost positions, for as many as there are.
 
     An entry goes to the new bookies of its write set, and to the members that lack it.
     """
@@ -88,7 +90,7 @@ def transfers(
                 yield Transfer(entries, targets)
             continue
         for entry in entries:
-            # A member lacks only what is its own, so that a piece with lackers is theirs as a whole.
+            # A member lacks only entries of its own, so that a piece with lackers is theirs as a whole.
             targets = by_stripe[entry % size] + lackers
             if targets:
                 yield Transfer(range(entry, entry + 1), targets)
@@ -105,7 +107,7 @@ def sources(repair: FragmentRepair, write_quorum: int, entry: int) -> tuple[Book
 def with_replaced(
     metadata: LedgerMetadata, repair: FragmentRepair, new: Mapping[int, BookieId]
 ) -> LedgerMetadata | None:
-    """The metadata that name the new bookies; None where the fragment is not as it was when they were chosen."""
+    """The metadata that name the new bookies; None if the fragment has changed since they were chosen."""
     fragments = list(metadata.fragments)
     for at, fragment in enumerate(fragments):
         if fragment.first_entry != repair.first_entry:

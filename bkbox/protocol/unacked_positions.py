@@ -1,10 +1,9 @@
-"""Which positions of an ensemble hold which of the entries that are not acknowledged yet.
+"""The unacknowledged entries that each position of an ensemble holds.
 
-Bookies mostly store what they are sent in order. So a position is described by a watermark, up to
-which it holds all of its entries (those whose write set it is in), and a set of what it holds
-beyond, which is there only after something came out of order. A run of entries costs the same as
-one, and entries that are acknowledged cost nothing: what lies at or below the LAC is never asked
-for.
+Bookies mostly store what they are sent in order. So a position is described by a watermark, up to which it holds all
+of its entries (those whose write set it is in), and a set of entries beyond, which exists only after something came
+out of order. A batch of entries costs the same as one, and acknowledged entries cost nothing: entries at or below the
+LAC are never asked for.
 """
 
 from __future__ import annotations
@@ -13,7 +12,7 @@ from bkbox.protocol.quorum import QuorumSizes
 
 
 class UnackedPositions:
-    """Of one ensemble, which may change position by position; nothing is held at first."""
+    """The state of one ensemble, which may change position by position; initially no position holds an entry."""
 
     __slots__ = ("_ack_quorum", "_beyond", "_size", "_upto", "_write_sets")
 
@@ -25,7 +24,7 @@ class UnackedPositions:
         self._beyond: list[set[int]] = [set() for _ in range(sizes.ensemble_size)]
 
     def forget(self, position: int) -> None:
-        """Another bookie is there now, which holds nothing."""
+        """The position has another bookie now, which holds nothing."""
         self._upto[position] = -1
         self._beyond[position].clear()
 
@@ -48,11 +47,11 @@ class UnackedPositions:
         self._upto[position] = upto
 
     def holds(self, position: int, entry: int) -> bool:
-        """Whether it holds this entry, which is above the LAC and one of its own."""
+        """True if the position holds this entry, which is above the LAC and one of its own."""
         return entry <= self._upto[position] or entry in self._beyond[position]
 
     def acknowledged(self, lac: int, last: int) -> int:
-        """Up to where every entry above ``lac`` is held by an ack quorum; ``last`` at most."""
+        """The last entry, ``last`` at most, up to which every entry above ``lac`` is held by an ack quorum."""
         end = last
         striped = len(self._write_sets[0]) < self._size
         for stripe in range(self._size if striped else 1):
@@ -74,7 +73,7 @@ class UnackedPositions:
         return position in self._write_sets[entry % self._size]
 
     def _following(self, position: int, entry: int) -> int:
-        """The first of its entries after this one."""
+        """The position's first entry after this one."""
         entry += 1
         while not self._stripes(position, entry):
             entry += 1

@@ -1,25 +1,23 @@
 """The writer of a new ledger: appends, ensemble changes, close.
 
 Rules:
-- an append is acknowledged once AQ bookies of its write set hold it and all before it are
-  acknowledged; LAC (last add confirmed) = the last such;
-- EFENCED from any bookie ends the writer: what is outstanding may or may not end up in the ledger.
-  From one that was disconnected since it stored something it is a failure like others (adds.py);
-- any other failure of a bookie asks for a replacement, for all failed ones at once. The new
-  ensemble counts from LAC + 1 and is written by CAS, only while the ledger is OPEN. From the write
-  until its outcome is known LAC stands still: an entry acknowledged meanwhile would be credited to
-  bookies that never got it;
-- no replacement: go on while AQ of each write set is left, fail when it is not;
-- only an OPEN ledger is closed. Java's writer also closes one that is IN_RECOVERY; then an entry
-  that a recovery has written back, and a tailing reader has read, could fall behind the end.
-  Nothing is lost by leaving it to the recovery: everything acknowledged is in what it finds;
-- with deferred sync an acknowledged entry may still be lost, until it is forced (force.py). LAC, the
-  one in entries too, is that of the last force; Close forces first. The ensemble never changes,
-  since what a replaced bookie has not synced could be forced no more: a bookie that fails ends the
-  writer, and the ledger can be closed at LAC.
 
-A CAS that did not succeed, or of which that is not known, is followed by a fresh read of the
-metadata, which decides:
+- an append is acknowledged once AQ bookies of its write set hold it and all before it are acknowledged; LAC (last add
+  confirmed) = the last such;
+- EFENCED from any bookie ends the writer: outstanding appends may or may not end up in the ledger. From a bookie that
+  was disconnected since it stored an add it is a failure like others (adds.py);
+- any other failure of a bookie asks for a replacement, for all failed ones at once. The new ensemble counts from LAC
+  + 1 and is written by CAS, only while the ledger is OPEN. From the write until its outcome is known LAC stands
+  still: an entry acknowledged meanwhile would be credited to bookies that never got it;
+- no replacement: go on while AQ of each write set is left, fail when it is not;
+- only an OPEN ledger is closed. Java's writer also closes one that is IN_RECOVERY; then an entry that a recovery has
+  written back, and a tailing reader has read, could fall behind the end. Nothing is lost by leaving it to the
+  recovery: everything acknowledged is in what it finds;
+- with deferred sync an acknowledged entry may still be lost, until it is forced (force.py). LAC, the one in entries
+  too, is that of the last force; Close forces first. The ensemble never changes, since what a replaced bookie has not
+  synced could be forced no more: a bookie that fails ends the writer, and the ledger can be closed at LAC.
+
+A CAS that failed, or whose outcome is unknown, is followed by a fresh read of the metadata, which decides:
 
 ==================================  ======================  =================
 metadata now                        for an ensemble change  for a close
@@ -107,7 +105,7 @@ class _Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Waiting:
-    """The one request outstanding that is not an add, and what hangs on it."""
+    """The one outstanding request that is not an add, and its context."""
 
     step: _Step
     token: int
@@ -117,13 +115,11 @@ class _Waiting:
 
 
 class LedgerWriter:
-    """Writes the ledger of this metadata, which its caller has just created (OPEN, one fragment,
-    no entry).
+    """Writes the ledger of this metadata, which its caller has just created (OPEN, one fragment, no entry).
 
-    Feed every event to ``handle`` and carry out the effects in order. Effects: SendAdds, SendForce,
-    PickReplacements, WriteMetadata, ReadMetadata; Acked (ascending, without gap), at most one
-    Failed, for each Close one Closed or CloseFailed, and for each Force one Forced unless Failed
-    comes first.
+    Feed every event to ``handle`` and carry out the effects in order. Effects: SendAdds, SendForce, PickReplacements,
+    WriteMetadata, ReadMetadata; Acked (ascending, without gap), at most one Failed, for each Close one Closed or
+    CloseFailed, and for each Force one Forced unless Failed comes first.
     """
 
     def __init__(
@@ -163,7 +159,7 @@ class LedgerWriter:
 
     @property
     def _confirmed(self) -> Adds | Forcing:
-        """Whose ``lac`` and ``length`` those of the ledger are."""
+        """The object with the ledger's confirmed ``lac`` and ``length``."""
         return self._adds if self._forcing is None else self._forcing
 
     @property
@@ -177,12 +173,11 @@ class LedgerWriter:
 
     @property
     def failed_bookies(self) -> frozenset[str]:
-        """Members of the present ensemble that get nothing until BookieBack or a replacement."""
+        """Members of the present ensemble that get no adds until BookieRecovered or a replacement."""
         return frozenset(self._adds.ensemble[position] for position in self._adds.failed)
 
     def handle(self, event: WriterEvent) -> list[Effect]:
-        """Take one event. Raises HandleClosedError for an Append or Force after Close, Closed or
-        Failed."""
+        """Handle one event. Raises HandleClosedError for an Append or Force after Close, Closed or Failed."""
         effects: Sequence[Effect]
         match event:
             case AddsAnswered():
@@ -261,7 +256,7 @@ class LedgerWriter:
         self._adds.drop()
         return [Failed(error)]
 
-    # ---- what to do next ------------------------------------------------------------------------
+    # ---- the next step --------------------------------------------------------------------------
 
     def _go_on(self) -> list[Effect]:
         effects: list[Effect] = []
@@ -429,7 +424,7 @@ class LedgerWriter:
             return [CloseFailed(error)]
         return self._fail(error)
 
-    # ---- for people -----------------------------------------------------------------------------
+    # ---- messages -------------------------------------------------------------------------------
 
     def _named(self) -> str:
         return f"{self.metadata.ledger_id} ({self.outstanding} adds outstanding)"

@@ -1,2 +1,1 @@
-"""Who is who, and who may do what: authentication, roles, TLS. What a connection makes of it is in frontend and
-client."""
+"""Authentication, roles, quotas and TLS. Their use by connections is in frontend and client."""

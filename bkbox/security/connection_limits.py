@@ -1,4 +1,4 @@
-"""How many connections there may be, in all and of one address. One too many is closed at once.
+"""Limits on connections, in all and per address. A connection over a limit is closed at once.
 
 Pure. Addresses of IPv6 count by their network of 64 bits: one host has as many of those as it likes.
 """
@@ -10,30 +10,30 @@ from collections import Counter
 
 
 class Peers:
-    """``per_peer_max``: 0 for no bound."""
+    """Counts connections. ``per_peer_max``: 0 for no bound."""
 
     def __init__(self) -> None:
         self.total_max = 1
         self.per_peer_max = 0
         self.total = 0
-        self.turned_away = 0
+        self.rejected = 0
         self._by_peer: Counter[str] = Counter()
 
     def admit(self, host: str) -> bool:
-        """Count one connection more, if it may be."""
+        """Count one connection more; False if it is over a limit."""
         peer = peer_of(host)
         of_peer = self._by_peer[peer]
         if self.total >= self.total_max or 0 < self.per_peer_max <= of_peer:
             if not of_peer:
                 del self._by_peer[peer]
-            self.turned_away += 1
+            self.rejected += 1
             return False
         self._by_peer[peer] = of_peer + 1
         self.total += 1
         return True
 
     def leave(self, host: str) -> None:
-        """One that was admitted is closed."""
+        """Count an admitted connection as closed."""
         peer = peer_of(host)
         self.total -= 1
         self._by_peer[peer] -= 1
@@ -42,7 +42,7 @@ class Peers:
 
 
 def peer_of(host: str) -> str:
-    """What an address counts for."""
+    """The key under which an address is counted."""
     if ":" not in host:
         return host
     address = ipaddress.IPv6Address(host.partition("%")[0])

@@ -1,10 +1,10 @@
-"""SASL DIGEST-MD5 (RFC 2831), both sides: what Java's SASL plugins speak.
+"""SASL DIGEST-MD5 (RFC 2831), both sides: the mechanism of Java's SASL plugins.
 
-It is there for compatibility. MD5 is broken, what is sent after it is neither encrypted nor signed, and who listens can
-try passwords at leisure: it belongs inside TLS, and for bkbox's own clients the token plugin (tokens.py) is better.
+It is there for compatibility. MD5 is broken, later messages are neither encrypted nor signed, and an eavesdropper can
+guess passwords offline. It belongs inside TLS, and for bkbox's own clients the token plugin (tokens.py) is better.
 
-Pure: nonces are given. Each side is for one connection; a nonce is never accepted twice, because every connection has
-its own, and each machine takes one answer.
+Pure: nonces are given. Each side is for one connection. A nonce is never accepted twice, because every connection has
+its own, and each machine takes one response.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIGEST_URI = "bookkeeper/bookkeeper"
 _FIRST = "00000001"
 _CHALLENGE_BYTES_MAX = 2048
 _RESPONSE_BYTES_MAX = 4096
-"""What RFC 2831 allows."""
+"""Values that RFC 2831 allows."""
 
 _DIRECTIVE = re.compile(
     r"[\s,]*([!#$%&'*+.^_`|~0-9A-Za-z-]+)\s*=\s*(?:\"((?:[^\"\\]|\\.)*)\"|([^\s,\"]*))\s*(?:,|$)"
@@ -37,12 +37,12 @@ _UNQUOTED = re.compile(r"\\(.)")
 
 
 class Server:
-    """The bookie's side: ``step`` takes what the client says and gives what is answered."""
+    """The bookie's side: ``step`` takes a message of the client and returns the response."""
 
     plugin = PLUGIN
 
     def __init__(self, users: Mapping[str, str], nonce: str) -> None:
-        """``nonce``: a text of letters and digits that was never used before."""
+        """``nonce``: letters and digits, never used before."""
         self._users = users
         self._nonce = nonce
         self._steps = 0
@@ -72,7 +72,7 @@ class Server:
         if wrong:
             raise AuthenticationError(f"DIGEST-MD5: wrong {', '.join(wrong)}")
         user = said["username"]
-        # Who is not known takes as long as who is.
+        # An unknown user takes as long as a known one.
         session = _session(user, self._users.get(user, self._nonce), said)
         good = hmac.compare_digest(
             _response(session, said, "AUTHENTICATE:").encode(), said["response"].lower().encode()
@@ -85,7 +85,7 @@ class Server:
 
 
 class Client:
-    """The client's side: ``begin`` gives the first message, ``step`` takes each answer and gives the next one."""
+    """The client's side: ``begin`` gives the first message, ``step`` takes each response and gives the next message."""
 
     plugin = PLUGIN
 
@@ -99,9 +99,9 @@ class Client:
         return b""
 
     def step(self, payload: bytes) -> bytes | None:
-        """What to send next; None: the bookie has proved that it knows the password, too. Raises AuthenticationError.
+        """The next message; None: the bookie has proved that it knows the password, too. Raises AuthenticationError.
 
-        Java's client sends one empty message more, which no bookie waits for.
+        Java's client sends one more, empty message, which no bookie waits for.
         """
         if self._sent is not None:
             said = _parse(payload, _CHALLENGE_BYTES_MAX)
@@ -149,7 +149,7 @@ _QUOTE: dict[str, Callable[[str], str]] = dict.fromkeys(
 
 
 def _parse(payload: bytes, bytes_max: int) -> dict[str, str]:
-    """The directives of a message. Raises AuthenticationError, also for one that is there twice."""
+    """The directives of a message. Raises AuthenticationError, also for a repeated directive."""
     if len(payload) > bytes_max:
         raise AuthenticationError(f"DIGEST-MD5: a message of {len(payload)} bytes")
     try:
@@ -192,4 +192,4 @@ def _octets(text: str) -> bytes:
 
 
 def _md5(data: bytes) -> bytes:
-    return hashlib.md5(data, usedforsecurity=False).digest()  # what the protocol says, see above
+    return hashlib.md5(data, usedforsecurity=False).digest()  # as the protocol requires, see above

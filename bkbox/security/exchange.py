@@ -1,4 +1,4 @@
-"""What authentication plugins have in common: messages that go to and fro until one side knows the other."""
+"""The common interface of authentication plugins: messages go back and forth until one side knows the other."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bkbox.base.words import quoted
 
 
 class Step(NamedTuple):
-    """``payload``: what the bookie answers; ``identity``: who the client is, None as long as that is not known."""
+    """``payload``: the bookie's response; ``identity``: that of the client, None while unknown."""
 
     payload: bytes
     identity: str | None
@@ -21,7 +21,7 @@ class Examiner(Protocol):
     plugin: str
 
     def step(self, payload: bytes) -> Step:
-        """Raises AuthenticationError; nothing more is asked then."""
+        """Handle one message. Raises AuthenticationError, which ends the exchange."""
 
 
 class Applicant(Protocol):
@@ -33,9 +33,9 @@ class Applicant(Protocol):
         """The first message."""
 
     def step(self, payload: bytes) -> bytes | None:
-        """The next message; None: this side knows enough. Raises AuthenticationError."""
+        """The next message; None: this side is satisfied. Raises AuthenticationError."""
 
 
 def shown(user: str, users: Container[str]) -> str:
-    """A user in the log. A name that no user has is not shown: secrets get typed where the name belongs."""
+    """A user name for the log. A name that no user has is not shown: secrets get typed where the name belongs."""
     return f"user {quoted(user)}" if user in users else "the user"

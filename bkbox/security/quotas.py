@@ -1,8 +1,8 @@
-"""Quotas: how many bytes the ledgers of an owner may take on the disks of one bookie.
+"""Quotas: the bytes that the ledgers of an owner may take on the disks of one bookie.
 
-In the configuration, one text for each owner: ``OWNER=SIZE``; ``*`` stands for each owner that no other text names,
-each with a bound of its own, and also for ledgers without an owner, who count together. An owner without a bound is
-not judged.
+In the configuration, one text for each owner: ``OWNER=SIZE``. ``*`` stands for each owner that no other text names,
+each with a bound of its own, and also for ledgers without an owner, which count together. An owner without a bound is
+not checked.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _SHIFTS |= {f"{unit}IB": shift for unit, shift in _SHIFTS.items() if shift}
 
 @frozen_struct
 class Use:
-    """What an owner has, and what it may have, in bytes."""
+    """Use and bound of an owner, in bytes."""
 
     owner: str
     bytes: int
@@ -29,12 +29,12 @@ class Use:
 
     @property
     def is_over(self) -> bool:
-        """Whether it may store nothing more."""
+        """True if the owner may store nothing more."""
         return self.bytes >= self.bytes_max
 
 
 class Quotas:
-    """The bounds of all owners; false where there are none."""
+    """The bounds of all owners; false if there are none."""
 
     def __init__(self, texts: Iterable[str] = ()) -> None:
         """Raises ValueError."""
@@ -45,8 +45,9 @@ class Quotas:
         return bool(self._bounds) or self._others is not None
 
     def judge(self, used: Mapping[str, int]) -> list[Use]:
-        """``used``: bytes by owner. Those who have a bound, the fullest first: all that the configuration names, and
-        who else has something."""
+        """The use of each owner with a bound, the fullest first: all owners that the configuration names, and every
+        other owner with data. ``used``: bytes by owner.
+        """
         found = []
         for owner in self._bounds.keys() | used.keys():
             bound = self._bounds.get(owner, self._others)
@@ -56,7 +57,7 @@ class Quotas:
 
 
 def parse_quota(text: str) -> tuple[str, int]:
-    """Owner and bytes of ``OWNER=SIZE``. Raises ValueError, which says what is wrong."""
+    """Owner and bytes of ``OWNER=SIZE``. Raises ValueError with the reason."""
     # Names of owners may have equals signs of their own.
     owner, equals, size = text.rpartition("=")
     owner = owner.strip()

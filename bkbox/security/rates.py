@@ -1,15 +1,15 @@
-"""How often somebody may ask: a bucket that fills as time passes, and that each request takes one from."""
+"""Rate limit of requests: a token bucket that fills as time passes, and from which each request takes a token."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 BURST_S = 1.0
-"""What is saved up: as much as comes in this time."""
+"""The burst: the tokens that arrive in this time, in seconds."""
 
 
 class Bucket:
-    """Full at first. ``now_s`` tells the time."""
+    """A token bucket, full at first. ``now_s`` gives the time."""
 
     __slots__ = ("_at_s", "_left", "_now_s", "_per_second")
 
@@ -20,7 +20,7 @@ class Bucket:
         self._left = per_second * BURST_S
 
     def take(self) -> bool:
-        """Whether there was one to take."""
+        """Take a token; False if there is none."""
         now_s = self._now_s()
         full = self._per_second * BURST_S
         self._left = min(full, self._left + (now_s - self._at_s) * self._per_second)

@@ -1,13 +1,13 @@
-"""Roles: what somebody may ask of a bookie.
+"""Roles: the requests that an identity may make of a bookie.
 
-``read``: entries, LACs, lists, sizes. ``write``: everything that a writer does, recoveries of its ledgers included, and
-what reads do. ``replication``: to read, and to recover and copy ledgers, but not to add to them in the ordinary way.
-``admin``: all of it.
+``read``: entries, LACs, lists, sizes. ``write``: every request of a writer, including recoveries of its ledgers, and
+those of ``read``. ``replication``: reads, and recovery and copying of ledgers, but no normal adds. ``admin``:
+everything.
 
-An identity is the kind of proof and a name, ``token/broker``: a certificate that names ``broker`` is another party than
-the user ``broker`` of ``auth_users_file``. In the configuration, one text for each: ``KIND/NAME=ROLE,ROLE``. Without
-a kind it is the user of that name, by token or sasl, or, where there is no such user, the certificate. ``*`` stands for
-each other identity that was proved. Without any such text each may do everything.
+An identity is the kind of proof and a name, ``token/broker``: a certificate that names ``broker`` is another party
+than the user ``broker`` of ``auth_users_file``. In the configuration, one text for each: ``KIND/NAME=ROLE,ROLE``.
+Without a kind it is the user of that name, by token or sasl, or, if there is no such user, the certificate. ``*``
+stands for each other identity that was proved. Without any such text every identity may do everything.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bkbox.base.words import quoted
 
 
 class Need(Flag):
-    """What a request does."""
+    """The rights that a request needs."""
 
     READ = auto()
     ADD = auto()
@@ -39,7 +39,7 @@ ROLES = {
 CERTIFICATE = "certificate"
 SASL = "sasl"
 TOKEN = "token"  # noqa: S105 a name
-"""Ways to prove an identity, as the configuration calls them."""
+"""Ways to prove an identity, by their names in the configuration."""
 
 EVERYBODY = "*"
 NAME_CHARACTERS_MAX = 256
@@ -47,7 +47,7 @@ NAME_CHARACTERS_MAX = 256
 
 @frozen_struct
 class Grant:
-    """What one identity has. ``requests_per_second``: 0 for no bound."""
+    """The rights of one identity. ``requests_per_second``: 0 for no bound."""
 
     needs: Need
     requests_per_second: int = 0
@@ -58,7 +58,8 @@ FREE = Grant(ALL)
 
 class Grants:
     """Rights by identity. ``grants`` as (KIND/NAME or NAME, needs), ``rates`` as (the same, requests per second);
-    ``users``: the names that users have."""
+    ``users``: the names of the users.
+    """
 
     def __init__(
         self,
@@ -77,12 +78,14 @@ class Grants:
         return Grant(needs, self._rates.get(self._line(identity, self._rates), 0))
 
     def counts_as(self, identity: str) -> str:
-        """What the requests of an identity are counted as: a user has one bound by whatever way it comes in."""
+        """The key under which the requests of an identity are counted: a user has one bound, whatever its kind of
+        proof.
+        """
         line = self._line(identity, self._rates)
         return identity if line == EVERYBODY else line
 
     def _line(self, identity: str, lines: Collection[str]) -> str:
-        """The name of the line in the configuration that is about it."""
+        """The name in the configuration's line for this identity."""
         if identity in lines:
             return identity
         kind, _, name = identity.partition("/")
@@ -91,7 +94,7 @@ class Grants:
 
 
 def parse_role(text: str) -> tuple[str, Need]:
-    """``NAME=ROLE,ROLE``. Raises ValueError, which says what is wrong."""
+    """``NAME=ROLE,ROLE``. Raises ValueError with the reason."""
     identity, words = _split(text, "NAME=ROLE,ROLE, for example broker=read,write")
     needs = Need(0)
     for word in words.split(","):

@@ -1,4 +1,4 @@
-"""Files with secrets: only their owner may read them, or they are no secrets."""
+"""Files with secrets: refused unless only their owner may read them."""
 
 from __future__ import annotations
 
@@ -10,14 +10,15 @@ from bkbox.base.words import quoted, reason_of
 from bkbox.errors import BootError
 
 _BYTES_MAX = 64 * 1024
-"""All of it has to fit into one control message."""
+"""Size limit: all of it has to fit into one control message."""
 
 _SECRET_CHARACTERS_MIN = 8
 
 
 def read_secret(path: Path, what: str) -> bytes:
-    """The contents. ``what`` it is, for people. Raises BootError, also for a file that others may read: they may
-    have."""
+    """The contents. ``what``: the name of the file in messages. Raises BootError, also for a file that other users
+    may read: they may have read it.
+    """
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         try:
@@ -40,7 +41,7 @@ def read_secret(path: Path, what: str) -> bytes:
 
 
 def read_text(path: Path, what: str) -> str:
-    """The contents of a file that is none of the secret ones: certificates. Raises BootError."""
+    """The contents of a file without secrets: certificates. Raises BootError."""
     try:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
@@ -59,8 +60,9 @@ def read_word(path: Path, what: str) -> str:
 
 
 def read_users(path: Path, what: str) -> dict[str, str]:
-    """Users and their secrets, ``NAME:SECRET`` a line; empty lines and those that begin with # count for nothing.
-    Raises BootError, which never shows a line."""
+    """Users and their secrets, ``NAME:SECRET`` a line; empty lines and lines that begin with # are ignored. Raises
+    BootError, which never shows a line.
+    """
     users: dict[str, str] = {}
     for number, line in enumerate(_text(read_secret(path, what), path, what).splitlines(), 1):
         line = line.strip()

@@ -1,8 +1,8 @@
 """TLS contexts with today's defaults: TLS 1.2 at least, OpenSSL's own ciphers without those of no secrecy, no
 compression, no renegotiation, tickets only as TLS 1.3 has them.
 
-Certificates are given as text, not as files: whoever may read the files hands the text on. OpenSSL takes a chain and
-its key from files only; those are anonymous, in memory, and gone at once.
+Certificates are given as text, not as files: the process that may read the files hands the text on. OpenSSL takes a
+chain and its key from files only; those are anonymous, in memory, and gone at once.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from bkbox.base.words import error_text
 from bkbox.errors import BootError
 
 _CIPHERS = "ECDHE+AESGCM:ECDHE+CHACHA20"
-"""Of TLS 1.2; those of 1.3 are all good."""
+"""Ciphers of TLS 1.2; those of 1.3 are all good."""
 
 
 def server_context(certificate: str, key: str, ca: str | None, clients: str) -> ssl.SSLContext:
-    """A bookie's. ``clients``: ``none``, ``asked`` or ``required`` to show a certificate that ``ca`` signed.
+    """The context of a bookie. ``clients``: ``none``, ``asked`` or ``required`` to show a certificate that ``ca``
+    signed.
 
-    Raises BootError for what cannot be used.
+    Raises BootError for unusable values.
     """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     _harden(context)
@@ -42,7 +43,7 @@ def server_context(certificate: str, key: str, ca: str | None, clients: str) -> 
 def client_context(
     ca: str | None, certificate: str | None, key: str | None, *, check_host_name: bool
 ) -> ssl.SSLContext:
-    """A client's; without ``ca`` the system's certificates count. Raises BootError."""
+    """The context of a client; without ``ca`` the system's certificates count. Raises BootError."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     _harden(context)
     context.check_hostname = check_host_name
@@ -64,7 +65,7 @@ def _harden(context: ssl.SSLContext) -> None:
 def _load_own(context: ssl.SSLContext, certificate: str, key: str) -> None:
     try:
         with _in_memory(certificate) as chain, _in_memory(key) as private:
-            # An empty password: a key that needs one is refused instead of asked for on the terminal.
+            # An empty password: a key that needs one is refused instead of prompting on the terminal.
             context.load_cert_chain(chain, private, password="")
     except ssl.SSLError as error:
         raise BootError(
@@ -95,12 +96,15 @@ def _in_memory(text: str) -> Iterator[str]:
 
 
 _OU_ROLES = re.compile(r"(?:^|;)\s*0:\s*([^,;]+)")
-"""Where BookKeeper looks for roles: ``0:ROLE,ROLE;1:CLUSTER,…``. Source: CertUtils.java, BookieAuthZFactory.java."""
+"""The place of roles in BookKeeper's certificates: ``0:ROLE,ROLE;1:CLUSTER,…``. Source: CertUtils.java,
+BookieAuthZFactory.java.
+"""
 
 
 def name_of(certificate: Mapping[str, Any] | None) -> str | None:
-    """The name in a verified certificate (``SSLObject.getpeercert``): the first role that its organisational unit names
-    as BookKeeper's do, else the common name of its subject."""
+    """The name in a verified certificate (``SSLObject.getpeercert``): the first role of its organisational unit in
+    BookKeeper's form, else the common name of its subject.
+    """
     fields = dict(field for group in (certificate or {}).get("subject", ()) for field in group)
     role = _OU_ROLES.search(str(fields.get("organizationalUnitName", "")))
     name = role[1].strip() if role else str(fields.get("commonName", ""))

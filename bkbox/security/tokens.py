@@ -5,9 +5,9 @@
     client   {"proof": HMAC-SHA256(token, "client" C S NAME)}
     bookie   {"proof": HMAC-SHA256(token, "server" C S NAME)}
 
-Nonces are 16 to 128 letters and digits. So a bookie that is none learns nothing that it could use elsewhere, and a
-recorded exchange proves nothing on another connection, which has other nonces. What follows is not encrypted: that is
-what TLS is for.
+Nonces are 16 to 128 letters and digits. So an impostor in place of the bookie learns nothing that it could use
+elsewhere, and a recorded exchange proves nothing on another connection, which has other nonces. Later messages are
+not encrypted: that is the task of TLS.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Server:
         self._over = True
         user, nonce = self._first
         said = _parse(payload, "proof")
-        # Who is not known takes as long as who is.
+        # An unknown user takes as long as a known one.
         token = self._tokens.get(user, self._nonce)
         expected = _proof(token, "client", nonce, self._nonce, user)
         if (
@@ -115,7 +115,7 @@ def _parse(payload: bytes, *names: str) -> dict[str, str]:
 
 
 def _is_text(value: str) -> bool:
-    """Whether it can be written as UTF-8: JSON can name halves of characters."""
+    """True if the text can be encoded as UTF-8: JSON can name halves of characters."""
     return not any("\ud800" <= char <= "\udfff" for char in value)
 
 

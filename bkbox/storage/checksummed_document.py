@@ -1,5 +1,5 @@
-"""Small documents on disk: one line of JSON, one line with its CRC32C. For what people may want to
-read with ``cat``.
+"""Small documents on disk: one line of JSON, one line with its CRC32C. For files that an operator may want to read
+with ``cat``.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from bkbox.storage.files import Files, write_atomic
 
 
 def write_document(files: Files, path: Path, version: int, fields: dict[str, Any]) -> None:
-    """Replace the document at path durably."""
+    """Replace the document at ``path`` durably."""
     line = json.dumps({"format": version, **fields}, sort_keys=True).encode() + b"\n"
     write_atomic(files, path, line + b"%08x\n" % crc32c(line))
 
 
 def read_document(files: Files, path: Path, version: int) -> dict[str, Any] | None:
-    """The fields of the document at path, None where there is none.
+    """The fields of the document at ``path``, None if there is none.
 
-    Raises DamagedError where the checksum or the form is wrong, FormatVersionError for a newer
-    format, DiskError where it cannot be read.
+    Raises DamagedError if the checksum or the form is wrong, FormatVersionError for a newer format, DiskError if it
+    cannot be read.
     """
     data = files.read_bytes(path)
     if data is None:

@@ -25,7 +25,7 @@ from typing import NamedTuple, Protocol
 
 from bkbox.errors import DiskError, DiskFailedError, DiskFullError
 
-_sync_file_range = ctypes.CDLL(None).sync_file_range  # # which releases the interpreter lock
+_sync_file_range = ctypes.CDLL(None).sync_file_range  # releases the interpreter lock
 _sync_file_range.argtypes = (ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
 _SYNC_FILE_RANGE_WRITE = 2
 _syncfs = ctypes.CDLL(None, use_errno=True).syncfs
@@ -81,7 +81,7 @@ class ReadFile(Protocol):
     """A file open for reading at any offset."""
 
     def pread(self, offset: int, length: int) -> bytes:
-        """Up to ``length`` bytes from ``offset``; fewer only where the file ends."""
+        """Up to ``length`` bytes from ``offset``; fewer only if the file ends."""
 
     def read_into(self, offset: int, room: memoryview) -> int:
         """Fill ``room`` from ``offset`` on. Returns the number of bytes, fewer only where the file ends."""
@@ -104,7 +104,7 @@ class Files(Protocol):
     """The file system operations that storage needs; see the rules above."""
 
     def open_append(self, path: Path) -> AppendFile:
-        """Open for appending, creating the file where there is none."""
+        """Open for appending, creating the file if there is none."""
 
     def open_read(self, path: Path) -> ReadFile: ...
 
@@ -231,7 +231,7 @@ class _RealAppendFile:
     def writeback(self, offset: int, length: int) -> Callable[[], None]:
         try:
             fd = os.dup(self._fd)  # the file may be closed before the call
-        except OSError:  # there is no descriptor left
+        except OSError:  # no descriptor is left
             return lambda: None
 
         def begin() -> None:

@@ -1,4 +1,4 @@
-"""Taking over a changed configuration while the bookie runs.
+"""Reloads a changed configuration while the bookie runs.
 
 Which keys can change is in the schema (``live``). Values that children hold are sent to them; the supervisor
 reads its own from its configuration whenever it uses them, and so does every child that is started later.
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from bkbox.supervisor.quotas import QuotaState
 
     class ReloadingBookie(Protocol):
-        """Who has to hear of a configuration that changed."""
+        """The part of the supervisor that a reload uses."""
 
         config: Config
 
@@ -55,10 +55,10 @@ log = logging.getLogger(__name__)
 def reload(
     bookie: ReloadingBookie, environ: Mapping[str, str], *, dry_run: bool = False
 ) -> list[Change]:
-    """Read the configuration anew and take over what changed, and the files of certificates and users. Raises
+    """Reads the configuration again and applies the changes, and the files of certificates and users. Raises
     ConfigError and BootError; then nothing has changed.
 
-    ``dry_run``: only look.
+    ``dry_run``: only returns the changes.
     """
     found = configuration.load(bookie.config.path, environ)
     refuse_other_writers(found, os.geteuid())
@@ -86,7 +86,7 @@ def reload(
 
 
 def on_hangup(bookie: ReloadingBookie, environ: Mapping[str, str]) -> None:
-    """As ``reload``, for a signal: nobody waits for an answer, the log has it."""
+    """As ``reload``, for a signal: the result is logged, as there is no caller to return it to."""
     try:
         if not reload(bookie, environ):
             log.info("SIGHUP: the configuration has not changed")

@@ -1,7 +1,7 @@
 """The jobs that a bookie starts by itself, and when. Pure: the clock is passed in.
 
-A job of a kind that comes again and again is started so long after the last one of its kind ended; how that ended, and
-who had started it, does not matter. One that failed is not started again at once.
+A periodic job is started an interval after the last one of its kind ended, however that ended and whether an operator
+or the bookie had started it. A failed job is not restarted at once.
 """
 
 from __future__ import annotations
@@ -17,16 +17,15 @@ _LIMBO_AGAIN_S = 2.0
 _AUTORECOVERY_AGAIN_S = 5.0
 _FAILED_AGAIN_S = 30.0
 _SPACE_FIRST_AFTER_S = 600.0
-"""A bookie that starts has something else to do than to tidy its disks."""
+"""Seconds after the start before the first job that maintains the disks: a start has more urgent work."""
 _SCRUB_PART = 7
 _SCRUB_BYTES_PER_S_LEAST = 4 << 20
 
 
 @frozen_struct
 class Periodic:
-    """``every_s``: seconds from the end of one to the start of the next, by the configuration; None: never.
-    ``first_after_s``: from the start of the bookie to that of the first one, at most, where none is remembered.
-    """
+    """A periodic job. ``every_s``: seconds from the end of one to the start of the next, by the configuration; None:
+    never. ``first_after_s``: seconds from the start of the bookie to the first one, at most, if none is remembered."""
 
     kind: JobKind
     every_s: Callable[[Config], float | None]
@@ -34,7 +33,7 @@ class Periodic:
 
 
 def _autorecovery_again_s(config: Config) -> float | None:
-    """These end only where they fail, or are cancelled."""
+    """Autorecovery jobs end only by failing or being cancelled."""
     return _AUTORECOVERY_AGAIN_S if config.autorecovery_enabled else None
 
 
@@ -52,15 +51,13 @@ PERIODIC: tuple[Periodic, ...] = (
 
 
 def intervals(config: Config) -> dict[JobKind, float | None]:
-    """How often the jobs that tidy the disks are to run by themselves; None: never."""
+    """Intervals, in seconds, of the jobs that maintain the disks; None: never by themselves."""
     return {each.kind: each.every_s(config) for each in PERIODIC if each.first_after_s}
 
 
 def speed_limit(kind: JobKind, config: Config, stored_bytes: int) -> int:
-    """Bytes per second that a job which starts by itself is to keep to, until an operator says otherwise; 0: no limit
-    of its own. A scrub is in no hurry: it takes a seventh of its interval, a day of a week. ``stored_bytes``: what is
-    on the bookie's disks.
-    """
+    """Rate limit, in bytes per second, of a scheduled job, until an operator sets another; 0: none of its own. A scrub
+    is spread over a seventh of its interval, a day of a week. ``stored_bytes``: bytes on the bookie's disks."""
     if kind is not JobKind.SCRUB:
         return 0
     return max(int(stored_bytes * _SCRUB_PART / config.scrub_interval_s), _SCRUB_BYTES_PER_S_LEAST)
@@ -69,9 +66,8 @@ def speed_limit(kind: JobKind, config: Config, stored_bytes: int) -> int:
 def due(
     config: Config, registry: Registry, *, limbo: bool, now_ms: int, began_ms: int = 0
 ) -> list[JobKind]:
-    """What has to be started now, without arguments. ``limbo``: whether ledgers are in limbo on a disk in service;
-    ``began_ms``: when the bookie started.
-    """
+    """The kinds of jobs to start now, without arguments. ``limbo``: True if a disk in service has ledgers in limbo;
+    ``began_ms``: start of the bookie."""
     up_s = (now_ms - began_ms) / 1000
     wanted = [
         (each.kind, every_s)

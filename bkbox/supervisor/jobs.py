@@ -59,7 +59,7 @@ AS_CONFIGURED = -1
 
 
 class Jobs:
-    """``bookie``: whose disks, configuration and repair process these are."""
+    """The jobs of one bookie. ``bookie``: provides the disks, the configuration and the repair process."""
 
     def __init__(self, bookie: WorkingBookie, file: JobFile) -> None:
         self._bookie = bookie

@@ -1,4 +1,4 @@
-"""What the repair worker found out about quotas: kept for the status document, and for each front-end that begins."""
+"""Quota state as the repair worker reports it: kept for the status document, and for each front-end that starts."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
     from bkbox.supervisor.children.process import Child
 
     class QuotaBookie(Protocol):
-        """What quotas need of the supervisor."""
+        """The part of the supervisor that quotas use."""
 
         config: Config
         frontend: Child | None
 
 
 class QuotaState:
-    """The last word of the repair worker; it stands while that one is away, or does not know better.
+    """The repair worker's last report; it stays valid while the worker is absent or cannot tell.
 
-    ``use``: who has how much; ``problem`` is that of the last look.
+    ``use``: usage by owner; ``problem``: of the last inspection.
     """
 
     def __init__(self, bookie: QuotaBookie) -> None:
@@ -30,15 +30,15 @@ class QuotaState:
         self._coming: list[bytes] = []
 
     def take(self, message: Message) -> None:
-        """One of QUOTA_NEWS. Those of a repair worker that has not heard yet that there are no quotas any more, are
-        none."""
+        """Takes one of QUOTA_NEWS. A message from a repair worker that does not know yet that quotas were removed is
+        ignored."""
         if not self._bookie.config.quotas:
             return
         if isinstance(message, QuotaUse):
             if message.problem:
                 before = self.use
-                message.owners, message.others = before.owners, before.others
-                message.looked_ms = before.looked_ms
+                message.owners, message.unlisted_owners = before.owners, before.unlisted_owners
+                message.checked_ms = before.checked_ms
             self.use = message
         elif isinstance(message, OverQuota):
             self._coming.append(message.payload)
@@ -47,7 +47,7 @@ class QuotaState:
                 self.tell()
 
     def begin(self) -> None:
-        """There is a new repair worker, which begins anew with what it has to say."""
+        """A new repair worker has started and reports everything again."""
         self._coming = []
 
     def configured(self) -> None:
@@ -57,7 +57,7 @@ class QuotaState:
             self.tell()
 
     def tell(self) -> None:
-        """Send the ledgers that take no adds to the front-end."""
+        """Sends the ledgers that accept no adds to the front-end."""
         frontend = self._bookie.frontend
         if frontend is not None and frontend.running:
             for number, page in enumerate(self._pages, start=1):

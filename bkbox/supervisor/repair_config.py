@@ -1,4 +1,4 @@
-"""What the repair process is told first: what it works with, by the configuration."""
+"""The first message to the repair process: its settings, from the configuration."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def order_of(config: Config) -> OpenRepair:
 
 
 def client_options(config: Config) -> dict[str, Any]:
-    """How the bookie shows itself to other bookies: names of files, no secrets."""
+    """Client options with which the bookie authenticates to other bookies: names of files, no secrets."""
     with_tls = config.peers_tls != "off"
 
     def name(path: Path | None) -> str | None:

@@ -1,16 +1,16 @@
-"""The supervisor: the six steps of a start, the life of the children, the ordered stop.
+"""The supervisor: the six steps of a start, the supervision of the children, the ordered stop.
 
 Start, in this order, and each step complete before the next:
 
-1. take the locks, compare the cookies, bind the port, write the dirty markers;
+1. acquire the locks, compare the cookies, bind the port, write the dirty markers;
 2. start the workers, let them replay their logs, classify each disk;
-3. phase one, where a disk may have lost something; settle the markers; stamp the cookies that were held back;
+3. phase one, if a disk may have lost something; clear the markers; stamp the cookies that were held back;
 4. start the front-end, open the port, register;
 5. start the repair worker: phase two;
-6. on SIGTERM or SIGINT: deregister, stop taking requests, flush and sync every disk, and last of all clear the
+6. on SIGTERM or SIGINT: deregister, stop accepting requests, flush and sync every disk, and last of all clear the
    dirty markers.
 
-A child that dies is started again with back-off. A worker's disk is out of service meanwhile, and goes through steps
+A child that dies is restarted with back-off. A worker's disk is out of service meanwhile, and goes through steps
 2 and 3 before it serves again. The supervisor never touches entry data.
 """
 
@@ -89,7 +89,7 @@ if TYPE_CHECKING:
     RoutesOf = Callable[
         ["Supervisor", MetadataStore, Files, contextlib.AsyncExitStack], tuple[Route, ...]
     ]
-    """Makes the table of routes of the admin API, when its first client comes (bkbox/api/table.py)."""
+    """Makes the table of routes of the admin API, when its first client connects (bkbox/api/table.py)."""
 
 
 log = logging.getLogger(__name__)
@@ -98,14 +98,14 @@ _T = TypeVar("_T")
 
 _STATS_EVERY_S = 1.0
 _STATS_TIMEOUT_S = 1.0
-"""A worker that syncs a large batch answers later; the figures of before are shown meanwhile."""
+"""Time-out for a worker's statistics; a worker that syncs a large batch answers later, and its last ones are shown."""
 _CHILD_END_S = 5.0
 _METADATA_AGAIN_S = 1.0
 _NOTE_STOP_S = 5.0
 
 
 def kernel_boot_id() -> str:
-    """The id that the kernel drew at its start."""
+    """The kernel's boot id."""
     return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
 
 
@@ -122,8 +122,8 @@ class Supervisor:
         guard: GuardedFiles | None = None,
         routes_of: RoutesOf | None = None,
     ) -> None:
-        """``guard``: keeps ``files`` from folders that are not what they were. ``routes_of``: None where no client
-        comes, in a simulated bookie."""
+        """``guard``: keeps ``files`` from folders that are not what they were. ``routes_of``: None if no client can
+        connect, as in a simulated bookie."""
         self.config = config
         self.phase = "locks and cookies"
         self.state: BookieState = "starting"
@@ -168,10 +168,10 @@ class Supervisor:
             self._fail,
         )
 
-    # ---- the whole life -----------------------------------------------------------------------------
+    # ---- lifecycle ------------------------------------------------------------------------------------
 
     async def run(self) -> int:
-        """Start, serve until told to stop, stop. Raises BkboxError where the bookie cannot start or go on."""
+        """Starts, serves until told to stop, stops. Raises BkboxError if the bookie cannot start or go on."""
         self.credentials.take(self.config)
         loop = asyncio.get_running_loop()
         for number in (signal.SIGTERM, signal.SIGINT):
@@ -200,12 +200,12 @@ class Supervisor:
         return 0 if clean else 1
 
     async def answer_on(self, path: Path) -> None:
-        """Answer commands on this socket, too, until the bookie stops. Raises BootError."""
+        """Serves the admin API on this socket, too, until the bookie stops. Raises BootError."""
         handle = await admin.start(path, None, self._routes)
         self._stack.push_async_callback(handle.close)
 
     async def _answer_on_tcp(self) -> None:
-        """Where the configuration wants it. Raises BootError."""
+        """Serves the admin API over TCP if configured. Raises BootError."""
         if not self.config.http_listen:
             return
         host, port = address_of(self.config.http_listen)
@@ -223,8 +223,8 @@ class Supervisor:
         return self.credentials.door
 
     async def _run_or_stop(self, start: Coroutine[object, object, _T]) -> _T | None:
-        """A start may take long (a replay, a metadata store that is away); it is given up, with None, when the bookie
-        has to stop."""
+        """Runs a start, which may take long (a replay, an unavailable metadata store). Returns None if the bookie has
+        to stop before; the start is then cancelled."""
         starting = asyncio.ensure_future(start)
         told = asyncio.ensure_future(self._stopping.wait())
         await asyncio.wait((starting, told), return_when=asyncio.FIRST_COMPLETED)
@@ -236,7 +236,7 @@ class Supervisor:
         return starting.result()
 
     def _fail(self, error: BaseException) -> None:
-        """Something that has to run beside ended: the bookie cannot go on."""
+        """A required background task has ended: the bookie cannot go on."""
         log.error("the bookie cannot go on: %s", error)
         self._failure = (
             error
@@ -293,8 +293,8 @@ class Supervisor:
             await self._open(disk)
 
     async def _account_for_losses(self, base: StartupResources, opened: list[Disk]) -> None:
-        """Phase one where one of the disks just opened may have lost something; then they may serve, and so may those
-        that waited for them."""
+        """Runs phase one if one of the disks just opened may have lost something. Then they may serve, and so may the
+        disks that waited for them."""
         async with self.moving.lock:
             await self.moving.settle(self.disks)
             opened = [disk for disk in self.disks if disk in opened or disk.is_waiting]
@@ -319,13 +319,13 @@ class Supervisor:
                     self.witnessing.settle(disk, self.disks)
 
     async def _stamp_replaced(self, base: StartupResources) -> None:
-        """Once all that replace a lost disk are accounted for."""
+        """Stamps the cookies once all disks that replace a lost one are accounted for."""
         replaced = [disk for disk in self.disks if disk.needs_stamp]
         if replaced and all(disk.settled for disk in replaced):
             await self._when_available("stamping cookies", lambda: self._stamp(base))
 
     async def _when_available(self, phase: str, step: Callable[[], Awaitable[_T]]) -> _T:
-        """Take a step of the start that may be begun again, until the metadata store is there for it."""
+        """Repeats a step of the start, which must be repeatable, until the metadata store is available for it."""
         while True:
             self.phase = phase
             try:
@@ -336,7 +336,7 @@ class Supervisor:
                 await asyncio.sleep(_METADATA_AGAIN_S)
 
     async def _stamp(self, base: StartupResources) -> None:
-        """Cookies of replaced disks, held back until phase one was durable."""
+        """Stamps the cookies of replaced disks, held back until phase one was durable."""
         from bkbox.supervisor.boot.cookie_repair import write_to_metadata  # it can format disks
 
         evidence = await cookies.gather(self.config, base.store, self._files)
@@ -471,8 +471,8 @@ class Supervisor:
         self._keeper.run(self._watch())
 
     async def start_disk(self, base: StartupResources, disk: Disk) -> None:
-        """Start the worker of a disk that is in use already, and put it into service. Raises what went wrong, with the
-        worker ended."""
+        """Starts the worker of a disk that is in use already, and puts it into service. Raises the error that it met,
+        with the worker ended."""
         try:
             if not disk.begun:
                 self.begin_run(disk)
@@ -497,7 +497,7 @@ class Supervisor:
         self._link_repair(disk)
 
     def begin_run(self, disk: Disk) -> None:
-        """The dirty marker, before anything else is done to a disk; then what is to be known of it elsewhere."""
+        """Writes the dirty marker before anything else is done to a disk; then updates the other witnesses."""
         for folder in self._folders_of(disk):
             self.use_folder(folder)
         make_room(self._files, disk.path)
@@ -505,14 +505,14 @@ class Supervisor:
         disk.before = markers.begin_run(self._files, disk.path, run)
         disk.run = run
         failed = self.witnessing.failure_of(disk)
-        if failed:  # its own marker may never have heard of it
+        if failed:  # its own marker may lack the failure
             disk.before = markers.carry_failure(self._files, disk.path, disk.before, failed)
         self.witnessing.join(disk)
         self.intents.carry_over(disk)
         disk.begun = True
 
     def _run_on(self, disk: Disk) -> Incarnation:
-        """This run, as it is on a disk now. A mount that nothing is known of is like no other."""
+        """This run as the disk's marker describes it now. An unknown mount equals no other."""
         mount = self.mount_identity(disk.path) or f"not known {uuid.uuid4()}"
         return replace(self._run, mount=mount)
 
@@ -520,9 +520,9 @@ class Supervisor:
         return mount_identity(HostFiles(), folder)
 
     def _begin_again(self, disk: Disk) -> None:
-        """The worker of a disk is started again: what the marker says of the runs before, this one included."""
+        """Before a restart of the disk's worker: reads what the marker says of earlier runs, this one included."""
         now = self._run_on(disk)
-        if now != disk.run:  # it was mounted anew meanwhile
+        if now != disk.run:  # it was mounted again meanwhile
             disk.run = now
             disk.before = markers.begin_run(self._files, disk.path, now)
         else:
@@ -532,12 +532,12 @@ class Supervisor:
             disk.before = markers.carry_failure(self._files, disk.path, disk.before, failed)
 
     def use_folder(self, path: Path) -> None:
-        """The folder that is there now is the right one. Raises DiskError."""
+        """Accepts the folder that is there now as the right one. Raises DiskError."""
         if self._guard is not None:
             self._guard.guard(path)
 
     def _require_folders(self, disk: Disk) -> None:
-        """Raises DiskError where a folder of the disk is not what it was: its worker is not started."""
+        """Raises DiskError if a folder of the disk is not what it was: its worker is not started."""
         try:
             for folder in self._folders_of(disk):
                 if self._guard is not None:
@@ -551,7 +551,7 @@ class Supervisor:
         return [disk.path] if journal is None else [disk.path, journal]
 
     def keep_disk(self, base: StartupResources, disk: Disk) -> None:
-        """Bring the worker back whenever it ends, until ``disk.keeping`` is cancelled."""
+        """Restarts the worker whenever it ends, until ``disk.keeping`` is cancelled."""
 
         def ended(_exit: Exit) -> None:
             disk.in_service = disk.settled = disk.waits = False
@@ -567,7 +567,8 @@ class Supervisor:
         disk.keeping = self._keeper.keep(what, lambda: disk.child, ended, revive)
 
     async def _hold_new_ledgers(self, disk: Disk) -> None:
-        """Phase one must not put a ledger into limbo here that the front-end creates elsewhere meanwhile."""
+        """Makes the disk unavailable to the front-end: phase one must not put a ledger into limbo here that the
+        front-end creates elsewhere meanwhile."""
         if disk.may_have_lost and self.frontend is not None:
             disk.listed = False
             with contextlib.suppress(
@@ -599,7 +600,7 @@ class Supervisor:
             self.frontend.control.send(self.credentials.order)
 
     async def publish_mode(self) -> None:
-        """Have the metadata store say whether the bookie takes entries."""
+        """Publishes in the metadata store if the bookie accepts entries."""
         read_only = await self._read_only()
         if self._registration is not None:
             await self._registration.set_read_only(read_only)
@@ -613,28 +614,29 @@ class Supervisor:
 
     @property
     def unregistered_s(self) -> float:
-        """For how long the metadata store has not known of this bookie, which serves on."""
+        """Seconds since the bookie, which still serves, lost its registration in the metadata store."""
         return self._registration.unregistered_s() if self._registration is not None else 0.0
 
     @property
     def takes_new_ledgers(self) -> bool:
-        """A bookie that nobody sees for long may be given up and its ledgers be copied elsewhere: no new ones then."""
+        """False after a long time without registration: the cluster may give the bookie up and copy its ledgers
+        elsewhere."""
         return self.unregistered_s < self.config.metadata_lost_s
 
     def allow_new_ledgers(self) -> None:
-        """Told anew each time: a front-end that was started again does not know."""
+        """Sends the permission to the front-end each time: a restarted front-end does not have it."""
         if self.frontend is not None and self.frontend.running:
             news = free_space_message(self.disks, self._files, allowed=self.takes_new_ledgers)
             self.frontend.control.send(news)
 
     @property
     def writable(self) -> bool:
-        """Whether some disk takes new entries, and the bookie wants any."""
+        """True if some disk accepts new entries, and no read-only request holds for the bookie."""
         waits = self.config.readonly_while_in_limbo
         if waits and any(disk.stats.get("limbo_ledgers") for disk in self.disks):
             return False
         if not all(disk.listed for disk in self.disks):
-            return False  # a new ledger may be one of a disk that is away
+            return False  # the ledger may be on an absent disk
         stall_of = self.progress.stall_of
         return stall_of(self.frontend) is None and any(
             disk.in_service and not disk.read_only and stall_of(disk.child) is None
@@ -647,7 +649,7 @@ class Supervisor:
 
     @property
     def is_registered(self) -> bool:
-        """Whether the metadata store knows of it."""
+        """True if the bookie is registered in the metadata store."""
         return self._registration is not None and not self.unregistered_s
 
     def _routes(self) -> tuple[Route, ...]:
@@ -667,7 +669,7 @@ class Supervisor:
         await self.jobs.run()
 
     async def refresh(self) -> None:
-        """Ask the workers how they do."""
+        """Refreshes the workers' statistics."""
 
         async def one(disk: Disk) -> None:
             if not disk.usable:
@@ -683,7 +685,7 @@ class Supervisor:
     # ---- stop ---------------------------------------------------------------------------------------
 
     async def _stop(self) -> bool:
-        """Ordered end of everything that was started; True if every disk was left clean."""
+        """Stops everything that was started, in order; True if every disk was left clean."""
         self.phase, self.state = "stopping", "stopping"
         self._attendance.look()
         self._keeper.stop()
@@ -705,7 +707,8 @@ class Supervisor:
         return clean
 
     async def _note_stop(self) -> None:
-        """What the disks have come to; one that is put back in time while the bookie is down is noticed then."""
+        """Records the final state of the disks; a disk that is reverted to an older copy while the bookie is down is
+        detected at the next start."""
         if self._base is not None and self.witnessing.generation:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_NOTE_STOP_S):
@@ -735,12 +738,12 @@ async def run(
     manager: ServiceManager,
     routes_of: RoutesOf,
 ) -> int:
-    """Run a bookie until SIGTERM or SIGINT. ``on_ready`` gets HOST:PORT once it answers requests.
+    """Runs a bookie until SIGTERM or SIGINT. ``on_ready`` gets HOST:PORT once it answers requests.
 
-    ``nursery``: where its children come from, whether they have begun already or not. ``manager`` is told how it goes.
-    ``routes_of``: what its admin API answers.
+    ``nursery``: the pool of its children, started before or not. ``manager``: the service manager to notify.
+    ``routes_of``: makes the routes of its admin API.
 
-    Returns 0 after a clean stop, 1 where a disk could not be left clean. Raises CookieMismatchError,
+    Returns 0 after a clean stop, 1 if a disk could not be left clean. Raises CookieMismatchError,
     BookieRunningError, BootError and other errors that keep a bookie from starting.
     """
     files = GuardedFiles()

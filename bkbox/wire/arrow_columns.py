@@ -1,7 +1,7 @@
-"""Answers to batch reads as columns, in the form of Arrow's arrays, without an object for any entry.
+"""Decodes responses to batch reads into columns, in the form of Arrow's arrays, without an object for any entry.
 
-An entry is header (ledger, entry, LAC, length), digest and payload (wire/digest.py). In the answer each stands after
-its size in 4 bytes. The body of the answer has passed clientreads.check_sizes.
+An entry is header (ledger, entry, LAC, length), digest and payload (wire/digest.py). In the response each follows its
+size in 4 bytes. The body of the response has passed batch_reads.check_sizes.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ Columns = tuple[int, "array[int]", "array[int]", "array[int]", "array[int]", byt
 def columns(
     body: bytes, start: int, ledger: int, first: int, count: int, digest_size: int
 ) -> Columns:
-    """How many of the entries ``first``, ``first`` + 1, …, at most ``count``, come before the first that is not right;
-    their ids, LACs and lengths, in 8 bytes each; and their payloads one after the other, before them the offset in 4
-    bytes at which each begins and the last one ends. There may be room behind all of these.
+    """Verify the entries ``first``, ``first`` + 1, …, at most ``count``, up to the first invalid one. Returns their
+    number; their ids, LACs and lengths, in 8 bytes each; and their payloads one after the other, preceded by the
+    offsets, in 4 bytes each, at which each begins and the last one ends. All arrays may be longer than needed.
 
-    ``digest_size``: that of a CRC32C, or 0 where entries have none. ``start``: where the entries begin.
+    ``digest_size``: that of a CRC32C, or 0 if entries have none. ``start``: the offset of the first entry.
     """
     data = body
     end = len(body)

@@ -1,4 +1,4 @@
-"""AuthMessage: what authentication plugins say to each other; opaque to the protocol.
+"""AuthMessage: the messages of authentication plugins; opaque to the protocol.
 
 Source: BookkeeperProtocol.proto (AuthMessage).
 """

@@ -1,4 +1,4 @@
-"""Which entries of a ledger a bookie holds, in the encoding of GET_LIST_OF_ENTRIES_OF_LEDGER.
+"""The entries of a ledger that a bookie holds, in the encoding of GET_LIST_OF_ENTRIES_OF_LEDGER.
 
 ======  ====  =====================================================================================
 offset  size  field
@@ -9,9 +9,9 @@ offset  size  field
 64      24    per group: first start 8, last start 8, run length 4, period 4
 ======  ====  =====================================================================================
 
-A group stands for runs of consecutive ids that start at first start, + period, … up to last
-start; a single run has equal starts and period 0. Each run is written as its own group, which is
-what Java's encoder does in fact; periods are read. Source: AvailabilityOfEntriesOfLedger.java.
+A group stands for runs of consecutive ids that start at first start, + period, … up to last start; a single run has
+equal starts and period 0. Each run is written as its own group, as Java's encoder does in fact; periods are read.
+Source: AvailabilityOfEntriesOfLedger.java.
 """
 
 from __future__ import annotations
@@ -90,7 +90,7 @@ class Availability:
 
 
 def availability_of(entries: Iterable[int]) -> Availability:
-    """The runs of these ids; ids that are in the current run are taken as repetitions."""
+    """The runs of these ids; an id that is in the current run counts as a repetition."""
     runs: dict[int, int] = {}
     start = end = -1
     for entry in entries:
@@ -110,14 +110,14 @@ def encode(availability: Availability) -> bytes:
 
 
 def encode_runs(runs: Iterable[tuple[int, int]]) -> bytes:
-    """The encoded bytes of runs (first, last), both included, that are apart from each other."""
+    """The encoded bytes of runs (first, last), both included, that do not touch."""
     return encode(Availability(_single(runs)))
 
 
 def encode_folded(runs: Iterable[tuple[int, int]]) -> bytes:
     """As encode_runs(), with equal runs at equal distances folded into one group.
 
-    It is what the format was made for: a bookie's part of a striped ledger takes a few groups.
+    The format was made for this: a bookie's part of a striped ledger takes a few groups.
     """
     groups: list[Group] = []
     for group in _single(runs):
@@ -132,7 +132,7 @@ def encode_folded(runs: Iterable[tuple[int, int]]) -> bytes:
 
 
 def _single(runs: Iterable[tuple[int, int]]) -> Iterator[Group]:
-    """A group for each run, and several for one that is longer than a group can say."""
+    """A group for each run; several for a run longer than a group can express."""
     for first, last in runs:
         for start in range(first, last + 1, _INT_MAX):
             yield Group(start, start, min(last - start + 1, _INT_MAX), 0)

@@ -1,7 +1,7 @@
-"""Answers to batch reads: entries one after another, each after its size in 4 bytes.
+"""Responses to batch reads: entries one after another, each after its size in 4 bytes.
 
 An entry is header (ledger, entry, LAC, length), digest and payload (wire/digest.py). Functions take the whole body of
-the answer, and where the entries begin in it.
+the response, and the offset of the first entry in it.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def verified(
     digest_size: int,
     make: Callable[[tuple[int, int, int, int, bytes]], Entry],
 ) -> list[Entry]:
-    """The entries ``first``, ``first`` + 1, …, at most ``count``, up to the first that is not right.
+    """The entries ``first``, ``first`` + 1, …, at most ``count``, up to the first invalid one.
 
-    ``digest_size``: that of a CRC32C, or 0 where entries have none. ``make`` gets ledger, entry, LAC, length and
+    ``digest_size``: that of a CRC32C, or 0 if entries have none. ``make`` gets ledger, entry, LAC, length and
     payload. ``body`` has passed check_sizes.
     """
     entries: list[Entry] = []

@@ -1,6 +1,6 @@
-"""Answer codes of both protocol versions and what each is worth as evidence.
+"""Response codes of both protocol versions and their value as evidence.
 
-Source: BookieProtocol.java (v2), BookkeeperProtocol.proto (v3), CompletionValue.java (what clients make of them).
+Source: BookieProtocol.java (v2), BookkeeperProtocol.proto (v3), CompletionValue.java (how clients interpret them).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from enum import Enum
 
 
 class Evidence(Enum):
-    """What an answer says about an entry: BookKeeper's safety on the wire rests on keeping these apart."""
+    """The meaning of a response about an entry: BookKeeper's safety on the wire rests on keeping these apart."""
 
     POSITIVE = "positive"
     NEGATIVE = "explicit negative"
@@ -17,7 +17,7 @@ class Evidence(Enum):
 
 
 class Code(Enum):
-    """One answer code; the value is (v2 number, v3 number)."""
+    """One response code; the value is (v2 number, v3 number)."""
 
     EOK = (0, 0)
     ENOLEDGER = (1, 402)
@@ -50,10 +50,10 @@ _BY_V3 = {code.v3: code for code in Code}
 
 
 def code_from_v2(number: int) -> Code | None:
-    """The code with this v2 number, or None where BookKeeper defines none."""
+    """The code with this v2 number, or None if BookKeeper defines none."""
     return _BY_V2.get(number)
 
 
 def code_from_v3(number: int) -> Code | None:
-    """The code with this v3 number, or None where BookKeeper defines none."""
+    """The code with this v3 number, or None if BookKeeper defines none."""
     return _BY_V3.get(number)

@@ -1,4 +1,4 @@
-"""Entries as they travel and lie on disk, and the keys made from a ledger's password.
+"""Entries in the format of the wire and the disk, and the keys derived from a ledger's password.
 
 ==========  ====  =========================================
 offset      size  field
@@ -11,10 +11,9 @@ offset      size  field
 32 + d      rest  payload
 ==========  ====  =========================================
 
-d is 8 for CRC32 (four zero bytes, then the sum), 20 for HMAC (SHA-1), 4 for CRC32C, 0 for DUMMY.
-An explicit LAC packet is ledger id, LAC and a digest over those 16 bytes. Bookies never check
-digests: readers do. Source: DigestManager.java, MacDigestManager.java, CRC32DigestManager.java,
-CRC32CDigestManager.java.
+d is 8 for CRC32 (four zero bytes, then the sum), 20 for HMAC (SHA-1), 4 for CRC32C, 0 for DUMMY. An explicit LAC
+packet is ledger id, LAC and a digest over those 16 bytes. Bookies never check digests: readers do. Source:
+DigestManager.java, MacDigestManager.java, CRC32DigestManager.java, CRC32CDigestManager.java.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ HEADER_BYTES = HEADER.size
 DIGEST_BYTES = {DigestType.CRC32: 8, DigestType.HMAC: 20, DigestType.CRC32C: 4, DigestType.DUMMY: 0}
 
 IN_KERNEL = (DigestType.CRC32C, DigestType.DUMMY)
-"""What bkbox.native makes and verifies for whole runs of entries."""
+"""The digests that compiled code makes and verifies for whole batches of entries."""
 
 _SIZE = Struct(">i")
 _LAC = Struct(">qq")
@@ -52,7 +51,7 @@ _Digest = Callable[[Buffer, Buffer], bytes]
 
 
 def master_key(password: bytes) -> bytes:
-    """The 20-byte key that bookies ask for before they let anybody write or fence."""
+    """The 20-byte key that bookies require of a client that adds or fences."""
     return hashlib.sha1(b"ledger" + password, usedforsecurity=False).digest()
 
 
@@ -62,7 +61,7 @@ def hmac_key(password: bytes) -> bytes:
 
 
 class VerifiedEntry(NamedTuple):
-    """An entry whose digest and ids were right; the payload is a copy, ``length`` is in bytes."""
+    """An entry whose digest and ids are valid; the payload is a copy, ``length`` is in bytes."""
 
     ledger_id: LedgerId
     entry_id: EntryId
@@ -73,9 +72,9 @@ class VerifiedEntry(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class EntryColumns:
-    """Entries of one ledger whose digests and ids were right, ``count`` of them in a row, as columns.
-    ``offsets``: where each payload begins in ``values``, and the last one ends. All may be longer than
-    they need be."""
+    """``count`` consecutive entries of one ledger whose digests and ids are valid, as columns. ``offsets``: the start
+    of each payload in ``values``, and the end of the last one. All columns may be longer than needed.
+    """
 
     ledger_id: int
     count: int
@@ -104,18 +103,17 @@ class DigestManager:
         self.digest_type = digest_type
         self.digest_size = DIGEST_BYTES[digest_type]
         self.digest = _digest_of(digest_type, password)
-        """The digest over a header and what follows it."""
+        """The digest over a header and the bytes after it."""
 
     def package(self, entry_id: int, lac: int, length: int, payload: Buffer) -> bytes:
-        """The entry as it is sent and stored. ``length`` counts this payload too."""
+        """The entry as sent and stored. ``length`` includes this payload."""
         header = HEADER.pack(self.ledger_id, entry_id, lac, length)
         return b"".join((header, self.digest(header, payload), payload))
 
     def verify(self, entry: Buffer, entry_id: int | None) -> VerifiedEntry:
         """Check digest and ids.
 
-        ``entry_id`` None takes any entry of the ledger, for a read of the last one. Raises
-        DigestError.
+        ``entry_id`` None accepts any entry of the ledger, for a read of the last one. Raises DigestError.
         """
         view = memoryview(entry)
         start = HEADER_BYTES + self.digest_size
@@ -140,8 +138,9 @@ class DigestManager:
         return VerifiedEntry(ledger, entry_found, lac, length, bytes(payload))
 
     def verify_batch(self, body: bytes, start: int, first: int, count: int) -> list[VerifiedEntry]:
-        """The entries ``first``, ``first`` + 1, …, at most ``count``, of the answer to a batch read,
-        up to the first that is not right. ``start``: where they begin in its body."""
+        """The entries ``first``, ``first`` + 1, …, at most ``count``, of the response to a batch read, up to the
+        first invalid one. ``start``: the offset of the first entry in its body.
+        """
         if self.digest_type in IN_KERNEL:
             return batch_reads.verified(
                 body, start, self.ledger_id, first, count, self.digest_size, _MAKE
@@ -158,7 +157,7 @@ class DigestManager:
         return entries
 
     def verify_columns(self, body: bytes, start: int, first: int, count: int) -> EntryColumns:
-        """The same as columns; only for digests IN_KERNEL."""
+        """The same as columns; only for digests in IN_KERNEL."""
         found = arrow_columns.columns(body, start, self.ledger_id, first, count, self.digest_size)
         return EntryColumns(self.ledger_id, *found)
 

@@ -1,9 +1,8 @@
-"""Frames: how both protocol versions are cut out of the stream of a connection.
+"""Frames: the delimiting of both protocol versions in the byte stream of a connection.
 
-A frame is ``uint32 length`` and ``length`` bytes of body; the length does not count itself, the
-limit does (nettyMaxFrameSizeBytes bounds length + 4). An empty, negative or too long frame cannot
-be skipped: the connection has to be closed. Source: BookieNettyServer.java
-(LengthFieldBasedFrameDecoder).
+A frame is ``uint32 length`` and ``length`` bytes of body; the length does not count itself, the limit does
+(nettyMaxFrameSizeBytes bounds length + 4). An empty, negative or too long frame cannot be skipped: the connection has
+to be closed. Source: BookieNettyServer.java (LengthFieldBasedFrameDecoder).
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ PREFIX_BYTES = LENGTH.size
 
 
 def frame_end(buffer: bytes | bytearray | memoryview, start: int, limit: int) -> int | None:
-    """Where the frame that begins at ``start`` ends; None while its length is not all there.
+    """The end of the frame that begins at ``start``; None while its length is incomplete.
 
     The end may lie beyond the buffer. Raises FrameError.
     """
@@ -33,7 +32,7 @@ def frame_end(buffer: bytes | bytearray | memoryview, start: int, limit: int) ->
 
 
 def complete_frames(buffer: bytes | bytearray | memoryview, limit: int = FRAME_BYTES_MAX) -> int:
-    """Offset at which the last whole frame ends; 0 if there is none. Raises FrameError."""
+    """The end of the last whole frame; 0 if there is none. Raises FrameError."""
     size = len(buffer)
     done = 0
     while True:
@@ -46,9 +45,9 @@ def complete_frames(buffer: bytes | bytearray | memoryview, limit: int = FRAME_B
 def bodies(
     buffer: bytes | bytearray | memoryview, limit: int = FRAME_BYTES_MAX
 ) -> Iterator[memoryview]:
-    """The bodies of the whole frames in the buffer, in place; a part of a frame is left out.
+    """The bodies of the whole frames in the buffer, in place; a partial frame is left out.
 
-    Raises FrameError when it comes to a frame that cannot be.
+    Raises FrameError at an invalid frame.
     """
     view = memoryview(buffer)
     start = 0

@@ -1,14 +1,13 @@
 """A small proto2 codec: messages are described by tables, values are dicts by field name.
 
-Written in the order of the table (by field number, as protobuf-java does), required fields
-always, zeros too. Read in any order; the last of several values of a single field counts. An int64
-of -1 has ten bytes. A value is an int (enums: a member), bool, str, bytes, memoryview (VIEW), a
-dict (messages), or a list of those (repeated).
+Written in the order of the table (by field number, as protobuf-java does), required fields always, zeros too. Read in
+any order; the last of several values of a single field counts. An int64 of -1 has ten bytes. A value is an int
+(enums: a member), bool, str, bytes, memoryview (VIEW), a dict (messages), or a list of those (repeated).
 
-Unknown fields are skipped, or kept where the message asks for it: then they are one value more,
-under UNKNOWN, and written behind the known fields as they came. A known field of another wire
-type is an unknown one, and so is an enum value that has no name, unless the field is strict: then
-it is an error. Groups, which nothing in BookKeeper uses, are refused.
+Unknown fields are skipped, or kept if the message asks for it: then they are one value more, under UNKNOWN, and
+written behind the known fields unchanged. A known field of another wire type counts as unknown, and so does an enum
+value without a name, unless the field is strict: then it is an error. Groups, which nothing in BookKeeper uses, are
+refused.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from bkbox.errors import EncodingError
 Values = dict[str, Any]
 
 UNKNOWN = "(unknown fields)"
-"""Key of the unknown fields in the values of a message that keeps them: bytes, as they came."""
+"""Key of the unknown fields in the values of a message that keeps them: the bytes, unchanged."""
 
 _U64 = (1 << 64) - 1
 _I64_MAX = (1 << 63) - 1
@@ -47,7 +46,7 @@ class Kind(Enum):
 
 
 class Label(Enum):
-    """How often a field is there."""
+    """Cardinality of a field."""
 
     REQUIRED = "required"
     OPTIONAL = "optional"
@@ -59,12 +58,11 @@ _DELIMITED = (Kind.STRING, Kind.BYTES, Kind.VIEW, Kind.MESSAGE)
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One field; ``enum`` or ``message`` says which one if the kind is ENUM or MESSAGE.
+    """One field; ``enum`` or ``message`` is its type if the kind is ENUM or MESSAGE.
 
-    ``strict``: an enum value without a name is an error, not an unknown field. ``key`` and ``tag``
-    are what stands before each value: number and wire type, as an int and as its varint;
-    ``members`` are those of the enum by number. ``of_number`` or ``of_part`` makes a value of what
-    was read, a number of 64 bits or a view; None is no value.
+    ``strict``: an enum value without a name is an error, not an unknown field. ``key`` and ``tag`` precede each
+    value: number and wire type, as an int and as its varint; ``members`` are those of the enum by number.
+    ``of_number`` or ``of_part`` converts what was read, a number of 64 bits or a view, to a value; None is no value.
     """
 
     number: int
@@ -92,8 +90,8 @@ class Field:
 
 
 class Message:
-    """A message type: its name, for error texts, and its fields in ascending order. One with more than ``fields_max``
-    fields, each occurrence counted, is refused: for messages of strangers, who may send millions of them.
+    """A message type: its name, for error texts, and its fields in ascending order. A message with more than
+    ``fields_max`` fields, each occurrence counted, is refused: an unauthenticated peer may send millions of them.
     """
 
     __slots__ = (
@@ -158,7 +156,7 @@ def encode(message: Message, values: Values) -> bytes:
 
 
 def _encode(message: Message, values: Values, out: list[bytes]) -> int:
-    """Add the bytes of a message to ``out``; how many they are."""
+    """Add the bytes of a message to ``out``; returns their number."""
     check_required(message, values)
     size = 0
     for field in message.fields:
@@ -205,7 +203,7 @@ def decode_varint(data: memoryview, at: int, end: int) -> tuple[int, int]:
 
 
 def decode(message: Message, data: bytes | bytearray | memoryview) -> Values:
-    """The values of a message; repeated fields are always there, as lists. Raises EncodingError."""
+    """The values of a message; repeated fields are always present, as lists. Raises EncodingError."""
     view = memoryview(data)
     return _decode(message, view, 0, len(view))
 
@@ -270,7 +268,7 @@ def _skip(message: Message, view: memoryview, at: int, end: int, key: int) -> in
 _FIXED = {1: 8, 5: 4}
 
 
-# ---- what was read, as values -------------------------------------------------------------------
+# ---- conversion of values -----------------------------------------------------------------------
 
 
 def decode_utf8(field: Field, data: bytes) -> str:
@@ -282,7 +280,7 @@ def decode_utf8(field: Field, data: bytes) -> str:
 
 
 def enum_member(field: Field, number: int) -> IntEnum:
-    """The member of an enum field. Raises EncodingError where there is none."""
+    """The member of an enum field. Raises EncodingError if there is none."""
     member = field.members.get(number)
     if member is None:
         raise EncodingError(f"field {field.name} has the unknown value {number}")
@@ -290,7 +288,7 @@ def enum_member(field: Field, number: int) -> IntEnum:
 
 
 def _of_number(field: Field) -> Callable[[int], int | None]:
-    """How the numbers of a field are read."""
+    """The conversion of a field's numbers."""
     match field.kind:
         case Kind.INT64:
             return lambda raw: raw if raw <= _I64_MAX else raw - _U64 - 1
@@ -309,7 +307,7 @@ def _of_number(field: Field) -> Callable[[int], int | None]:
 
 
 def _of_part(field: Field) -> Callable[[memoryview], Any]:
-    """How the bytes of a field are read that is no message."""
+    """The conversion of a field's bytes, for a field that is no message."""
     match field.kind:
         case Kind.STRING:
             return lambda part: decode_utf8(field, bytes(part))

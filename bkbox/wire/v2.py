@@ -1,7 +1,7 @@
 """Protocol version 2: every request and response as a value, and its bytes.
 
-A body begins with one int: version (byte 0), opcode (byte 1), flags (bytes 2 and 3); with version
-0 the whole int is the opcode. Then, by opcode, in bytes:
+A body begins with one int: version (byte 0), opcode (byte 1), flags (bytes 2 and 3); with version 0 the whole int is
+the opcode. Then, by opcode, in bytes:
 
 ====================  ===========================================================================
 ADD request           master key 20, entry (see digest.py)
@@ -15,11 +15,10 @@ BATCH_READ response   code 4, ledger 8, first entry 8, request id 8, and if EOK
                       per entry: size 4, entry
 ====================  ===========================================================================
 
-FrameError means that the connection has to be closed. Two things are wrong and can be answered
-all the same: a version outside 0..2 (BadVersion) and an ADD of an entry without a whole header
-(BadAdd). Functions that begin with ``encode`` give whole frames, length prefix included;
-functions that decode take bodies. Source: BookieProtocol.java, BookieProtoEncoding.java
-(RequestEnDeCoderPreV3, ResponseEnDeCoderPreV3).
+FrameError means that the connection has to be closed. Two errors can be answered all the same: a version outside 0..2
+(BadVersion) and an ADD of an entry without a whole header (BadAdd). Functions that begin with ``encode`` give whole
+frames, length prefix included; functions that decode take bodies. Source: BookieProtocol.java,
+BookieProtoEncoding.java (RequestEnDeCoderPreV3, ResponseEnDeCoderPreV3).
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ FLAG_RECOVERY_ADD = 0x0002
 FLAG_HIGH_PRIORITY = 0x0004
 
 MASTER_KEY_BYTES = 20
-"""The key that an add or a fencing read carries; how it is made of the password: digest.py."""
+"""The key in an add or a fencing read; its derivation from the password: digest.py."""
 
 Buffer = bytes | bytearray | memoryview
 
@@ -69,7 +68,7 @@ _LEAST_BYTES = {
     OP_READ: _HEADER.size + _IDS.size,
     OP_BATCH_READ: _HEADER.size + _BATCH.size,
 }
-"""Bytes that a request without a fence key has at least."""
+"""The smallest size of a request without a fence key, in bytes."""
 
 
 # ---- requests -----------------------------------------------------------------------------------
@@ -156,7 +155,7 @@ class AuthRequest:
 
 @frozen_struct
 class BadVersion:
-    """A request of a version that is not served, with what its EBADVERSION answer needs."""
+    """A request of a version that is not served, with the fields that its EBADVERSION response needs."""
 
     version: int
     opcode: int
@@ -167,7 +166,7 @@ class BadVersion:
 
 @frozen_struct
 class BadAdd:
-    """An ADD whose entry has ids and no more; to be answered with EBADREQ."""
+    """An ADD whose entry has ids and nothing else; to be answered with EBADREQ."""
 
     version: int
     ledger_id: int
@@ -182,7 +181,7 @@ Request = AddRequest | ReadRequest | BatchReadRequest | AuthRequest
 
 @frozen_struct
 class AddResponse:
-    """Answer to an ADD."""
+    """Response to an ADD."""
 
     version: int
     code: Code
@@ -192,7 +191,7 @@ class AddResponse:
 
 @frozen_struct
 class ReadResponse:
-    """Answer to a READ; ``entry_id`` is that of the request, ``entry`` is there only with EOK."""
+    """Response to a READ; ``entry_id`` is that of the request, ``entry`` is present only with EOK."""
 
     version: int
     code: Code
@@ -203,7 +202,7 @@ class ReadResponse:
 
 @frozen_struct
 class BatchReadResponse:
-    """Answer to a BATCH_READ; ``entries`` have consecutive ids from ``entry_id`` on."""
+    """Response to a BATCH_READ; ``entries`` have consecutive ids from ``entry_id`` on."""
 
     version: int
     code: Code
@@ -228,7 +227,7 @@ Response = AddResponse | ReadResponse | BatchReadResponse | AuthResponse
 
 
 class Header(NamedTuple):
-    """What is needed to route a request; ``ledger_id`` is -1 for AUTH."""
+    """The fields that route a request; ``ledger_id`` is -1 for AUTH."""
 
     opcode: int
     ledger_id: int
@@ -253,8 +252,8 @@ def _packet_int(version: int, opcode: int, flags: int) -> int:
 def peek_request(body: Buffer) -> Header | BadVersion:
     """Opcode, ledger, flags and version, without decoding the rest.
 
-    Raises FrameError for every body that decode_request() would refuse (but for AUTH, whose
-    message is not looked at): what has passed here may be handed to another process.
+    Raises FrameError for every body that decode_request() would refuse (except AUTH, whose message is not decoded): a
+    body that has passed here may be handed to another process.
     """
     version, opcode, flags = _packet_header(body)
     if version > CURRENT_VERSION:
@@ -443,11 +442,11 @@ def _decode_entries(view: memoryview) -> tuple[memoryview, ...]:
     return tuple(entries)
 
 
-# ---- answers that need nothing but the request --------------------------------------------------
+# ---- refusals -----------------------------------------------------------------------------------
 
 
 def refusal(request: Request | BadVersion | BadAdd, code: Code) -> Response | None:
-    """The answer that refuses a request with this code; None for AUTH, which cannot be refused."""
+    """The response that refuses a request with this code; None for AUTH, which cannot be refused."""
     if isinstance(request, AuthRequest):
         return None
     if isinstance(request, BadAdd | AddRequest):
@@ -463,7 +462,7 @@ def refusal(request: Request | BadVersion | BadAdd, code: Code) -> Response | No
 
 
 def bad_version_response(request: BadVersion) -> Response:
-    """The EBADVERSION answer; it repeats the version of the request."""
+    """The EBADVERSION response; it repeats the version of the request."""
     response = refusal(request, Code.EBADVERSION)
     assert response is not None
     return response

@@ -1,20 +1,18 @@
 """Protocol version 3: every request and response as a value, and its bytes.
 
-A body is one protobuf message (v3_format.py): a header with version, operation, transaction id and
-priority, and one part that belongs to the operation. What the values hold is that part; answers are
-matched by transaction id alone.
+A body is one protobuf message (v3_format.py): a header with version, operation, transaction id and priority, and one
+part that belongs to the operation. The values hold that part; responses are matched by transaction id alone.
 
-Reading a request has three ends, which BookKeeper's bookie tells apart (BookieProtoEncoding.java,
+Decoding a request has three outcomes, which BookKeeper's bookie distinguishes (BookieProtoEncoding.java,
 BookieRequestProcessor.java):
 
 - EncodingError: not a message of this version; the connection speaks version 2 from here on;
 - FrameError: a message without the part that its operation needs; the connection has to be closed;
-- a value. A header of another version (``header.version``) is answered with EBADVERSION, and
-  Unserved with EBADREQ.
+- a value. A header of another version (``header.version``) is answered with EBADVERSION, and Unserved with EBADREQ.
 
-Every answer names its status twice, in the message and in its part. It carries the part also where
-the operation failed, because clients take the ids from there; only ``Refused`` has none. Functions
-that begin with ``encode`` give whole frames, length prefix included.
+Every response carries its status twice, in the message and in its part. It carries the part also if the operation
+failed, because clients take the ids from there; only ``Refused`` has none. Functions that begin with ``encode`` give
+whole frames, length prefix included.
 """
 
 from __future__ import annotations
@@ -42,14 +40,14 @@ from bkbox.wire.v3_format import (
 
 CURRENT_VERSION = int(ProtocolVersion.VERSION_THREE)
 HIGH_PRIORITY = 100
-"""Priority that clients give to what recovery sends; every value above 0 is a high one."""
+"""Priority of the requests of a recovery; every value above 0 is a high one."""
 
 FIRST_BYTE_MIN = 8
 """A first byte below this cannot begin a protobuf message: the body is of version 2."""
 
 Buffer = bytes | bytearray | memoryview
 
-# Looked up once: members of enums are slow to get at.
+# Looked up once: access to members of enums is slow.
 _EOK = Code.EOK
 _AUTH = Operation.AUTH
 _RECOVERY_ADD = AddFlag.RECOVERY_ADD
@@ -58,7 +56,7 @@ _ENTRY_PIGGYBACK = ReadFlag.ENTRY_PIGGYBACK
 
 
 class Header(NamedTuple):
-    """What every request begins with. ``txn_id``: 0 to 2**64 - 1; ``priority``: above 0 is high."""
+    """The header of every request. ``txn_id``: 0 to 2**64 - 1; ``priority``: above 0 is high."""
 
     operation: Operation
     txn_id: int
@@ -71,8 +69,9 @@ class Header(NamedTuple):
 
 @frozen_struct
 class AddRequest:
-    """Store an entry. The ids are those beside the entry, which has its own in its header.
-    ``synced`` (bkbox): answer once it is on disk, in every mode."""
+    """Store an entry. The ids are those beside the entry, which has its own in its header. ``synced`` (bkbox):
+    respond once it is on disk, in every mode.
+    """
 
     header: Header
     ledger_id: int
@@ -90,10 +89,10 @@ class AddRequest:
 
 @frozen_struct
 class ReadRequest:
-    """Read an entry (-1: the last one); fence the ledger first if ``fencing``; wait for a LAC above
-    ``previous_lac`` if that is given and it is not fencing.
+    """Read an entry (-1: the last one); fence the ledger first if ``fencing``; wait for a LAC above ``previous_lac``
+    if that is given and it is not fencing.
 
-    ``timeout_ms`` None: no wait. ``piggyback``: answer with the entry after ``previous_lac``.
+    ``timeout_ms`` None: no wait. ``piggyback``: respond with the entry after ``previous_lac``.
     """
 
     header: Header
@@ -112,7 +111,7 @@ class ReadRequest:
 
 @frozen_struct
 class WriteLacRequest:
-    """Keep ``body`` (ledger id, LAC, digest) as the ledger's explicit LAC; ``lac`` repeats it."""
+    """Store ``body`` (ledger id, LAC, digest) as the ledger's explicit LAC; ``lac`` repeats it."""
 
     header: Header
     ledger_id: int
@@ -123,8 +122,9 @@ class WriteLacRequest:
 
 @frozen_struct
 class ReadLacRequest:
-    """The explicit LAC and the last entry; ``persisted`` (bkbox): once all that the bookie had
-    answered is on disk."""
+    """Read the explicit LAC and the last entry; ``persisted`` (bkbox): once everything that the bookie had answered
+    is on disk.
+    """
 
     header: Header
     ledger_id: int
@@ -133,7 +133,7 @@ class ReadLacRequest:
 
 @frozen_struct
 class ForceRequest:
-    """Sync all that was answered before."""
+    """Sync everything that was answered before."""
 
     header: Header
     ledger_id: int
@@ -141,7 +141,7 @@ class ForceRequest:
 
 @frozen_struct
 class ListEntriesRequest:
-    """Which entries of the ledger the bookie has."""
+    """List the entries of the ledger that the bookie has."""
 
     header: Header
     ledger_id: int
@@ -149,7 +149,7 @@ class ListEntriesRequest:
 
 @frozen_struct
 class BookieInfoRequest:
-    """Sizes of the bookie's disks, in bytes, as far as wanted."""
+    """Read the sizes of the bookie's disks, in bytes, as far as wanted."""
 
     header: Header
     wants_total: bool = True
@@ -181,7 +181,7 @@ class Unserved:
 LedgerRequest = (
     AddRequest | ReadRequest | WriteLacRequest | ReadLacRequest | ForceRequest | ListEntriesRequest
 )
-"""What concerns one ledger."""
+"""A request about one ledger."""
 
 Request = LedgerRequest | BookieInfoRequest | AuthRequest | StartTlsRequest | Unserved
 
@@ -191,7 +191,7 @@ Request = LedgerRequest | BookieInfoRequest | AuthRequest | StartTlsRequest | Un
 
 @frozen_struct
 class AddResponse:
-    """Answer to an add."""
+    """Response to an add."""
 
     txn_id: int
     code: Code
@@ -201,8 +201,9 @@ class AddResponse:
 
 @frozen_struct
 class ReadResponse:
-    """Answer to a read. ``entry_id`` is that of the request; in the answer to a long poll that of
-    the entry, or -1. ``lac_updated_ms``: when the LAC moved, ms since 1970."""
+    """Response to a read. ``entry_id`` is that of the request; in the response to a long poll that of the entry, or
+    -1. ``lac_updated_ms``: when the LAC advanced, ms since 1970.
+    """
 
     txn_id: int
     code: Code
@@ -215,7 +216,7 @@ class ReadResponse:
 
 @frozen_struct
 class WriteLacResponse:
-    """Answer to a write of the LAC."""
+    """Response to a write of the LAC."""
 
     txn_id: int
     code: Code
@@ -224,12 +225,13 @@ class WriteLacResponse:
 
 @frozen_struct
 class ReadLacResponse:
-    """Answer to a read of the LAC: the packet that was written, and the last entry.
+    """Response to a read of the LAC: the packet that was written, and the last entry.
 
-    From bkbox's bookies, whatever the code: whether the ledger is ``fenced`` and in ``limbo`` there
-    (None where the bookie does not know it, or is another one); and to a persisted question
-    ``durable_entry``, the last entry that the bookie had when it came: that one and all else that it
-    had then are on disk; -1 for no entry at all."""
+    From bkbox's bookies, whatever the code: whether the ledger is ``fenced`` and in ``limbo`` there (None if the
+    bookie does not know it, or is another one). In the response to a persisted request ``durable_entry`` is the last
+    entry that the bookie had when the request came: that one and everything else that it had then are on disk; -1 for
+    no entry at all.
+    """
 
     txn_id: int
     code: Code
@@ -243,7 +245,7 @@ class ReadLacResponse:
 
 @frozen_struct
 class ForceResponse:
-    """Answer to a force."""
+    """Response to a force."""
 
     txn_id: int
     code: Code
@@ -252,8 +254,9 @@ class ForceResponse:
 
 @frozen_struct
 class ListEntriesResponse:
-    """Answer to a request for the list of entries: see availability.py. Beside a code that says that
-    the bookie cannot tell (limbo) a list names what is there, and says nothing of the rest."""
+    """Response to a request for the list of entries: see availability.py. Beside a code that says that the bookie
+    cannot tell (limbo) a list names the present entries, and says nothing about the rest.
+    """
 
     txn_id: int
     code: Code
@@ -263,7 +266,7 @@ class ListEntriesResponse:
 
 @frozen_struct
 class BookieInfoResponse:
-    """Answer to a request for sizes, in bytes; None for what was not asked for."""
+    """Response to a request for sizes, in bytes; None for sizes that were not requested."""
 
     txn_id: int
     code: Code
@@ -289,7 +292,7 @@ class StartTlsResponse:
 
 @frozen_struct
 class Refused:
-    """An answer without a part, with the header of the request."""
+    """A response without a part, with the header of the request."""
 
     header: Header
     code: Code
@@ -491,7 +494,7 @@ def encode_response(response: Response) -> bytes:
 
 
 def _answer_values(response: Response) -> Values:
-    """The part of an answer, but for its status."""
+    """The part of a response, except its status."""
     match response:
         case AddResponse():
             return {"ledgerId": response.ledger_id, "entryId": response.entry_id}
@@ -531,9 +534,9 @@ def _answer_values(response: Response) -> Values:
 def decode_response(body: Buffer) -> Response:
     """The response in a body; entries in it stay in place. Raises EncodingError.
 
-    Of two different statuses the one that is no EOK counts. An answer without the part of its
-    operation is Refused, whatever its code: an EOK without a part says nothing. So is a START_TLS
-    that was not accepted, with or without its part.
+    Of two different statuses the one that is not EOK counts. A response without the part of its operation is Refused,
+    whatever its code: an EOK without a part says nothing. So is a START_TLS that was not accepted, with or without
+    its part.
     """
     values = protobuf.decode(RESPONSE, body)
     header = _header_of(values)
@@ -582,11 +585,11 @@ def _response_of(kind: type[Response], txn_id: int, code: Code, part: Values) ->
     )
 
 
-# ---- answers that need nothing but the request --------------------------------------------------
+# ---- refusals -----------------------------------------------------------------------------------
 
 
 def refusal(request: Request, code: Code) -> Response:
-    """The answer that refuses a request with this code."""
+    """The response that refuses a request with this code."""
     txn = request.header.txn_id
     match request:
         case AddRequest():

@@ -1,25 +1,25 @@
-"""Version 3 of the protocol where it is plain: ordinary adds and reads and their answers, without the generic codec.
+"""The fast path of version 3 of the protocol: plain adds and reads and their responses, without the generic codec.
 
-A plain request is what a client sends in the ordinary case, its fields by number, each once:
+A plain request has these fields by number, each once:
 
     0a n   header    08 03  version 3   10 o  operation   18 t  transaction   [20 p  priority]
     aa06 n addRequest   08 ledger   10 entry   1a 14 master key   22 n body
     a206 n readRequest  08 ledger   10 entry  [1a 14 master key]
 
-The priority is passed over: it counts only where ordinary adds are not admitted. Ids are not negative, a master key has
-20 bytes, and the body of an add has at least the 24 bytes of ledger, entry and last add confirmed, of which the first
-two repeat the ids. A plain answer is
+The priority is ignored: it counts only if normal adds are not admitted. Ids are not negative, a master key has 20
+bytes, and the body of an add has at least the 24 bytes of ledger, entry and last add confirmed, of which the first
+two repeat the ids. A plain response is
 
     0a n   header    08 03   10 o   18 t          10 s  status
     aa06 n addResponse  08 status   10 ledger   18 entry
     a206 n readResponse 08 status   10 ledger   18 entry  [22 n body]  [28 maxLAC]
 
 with the same status twice. Everything else (flags, long polls, unknown or repeated fields, another order) is for
-bkbox.wire.v3; what is plain means here exactly what it means there, and has the same bytes. Numbers are varints: seven
-bits in each byte, the low ones first; a negative number has ten bytes. Formats: wire/v3_format.py.
+bkbox.wire.v3; a plain message means here exactly what it means there, and has the same bytes. Numbers are varints:
+seven bits in each byte, the low ones first; a negative number has ten bytes. Formats: wire/v3_format.py.
 
-``code`` is the number of an answer code in version 3. Nothing that writes looks at how much room there is: the sizes
-say that before. ``start`` and ``end`` are those of a frame's body, without the prefix that says its length.
+``code`` is the number of a response code in version 3. No writing function checks the space: the size functions give
+it beforehand. ``start`` and ``end`` are those of a frame's body, without the length prefix.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from bkbox.native.memory import Data, Room
 
 ADD = 1
 READ = 2
-"""What a parse has found; 0 is: not plain."""
+"""Results of a parse; 0: not plain."""
 
 NO_LAC = -2
-"""As a maxLAC: the answer has none. (-1 is the LAC of a ledger without entries.)"""
+"""A maxLAC that means: the response has none. (-1 is the LAC of a ledger without entries.)"""
 
 _ADD = ADD
 _READ = READ
@@ -52,10 +52,10 @@ _U64_MAX = (1 << 64) - 1
 
 
 class _Cursor:
-    """Reads what requests and answers have in common: numbers, the header, the beginning of the part.
+    """Reads the common parts of requests and responses: numbers, the header, the beginning of the part.
 
-    ``at`` is the offset behind what was read last. It lies beyond the end where a number ends too early, so that
-    nothing can be found behind it.
+    ``at`` is the offset behind what was read last. It lies beyond the end if a number is cut off, so that nothing can
+    be found behind it.
     """
 
     __slots__ = ("at", "txn")
@@ -80,7 +80,7 @@ class _Cursor:
         return 0
 
     def field(self, data: Data, tag: int, end: int) -> int:
-        """The number behind the tag of one byte that has to come next."""
+        """The number behind the one-byte tag that has to come next."""
         if self.at < end and data[self.at] == tag:
             return self.number(data, self.at + 1, end)
         self.at = end + 1
@@ -102,7 +102,7 @@ class _Cursor:
         return operation if self.at == end_of_header else 0
 
     def part(self, data: Data, operation: int, end: int) -> bool:
-        """Whether the rest is the part of this operation; ``at`` is where its fields begin then."""
+        """True if the rest is the part of this operation; ``at`` is then the start of its fields."""
         tag = _ADD_PART if operation == _OP_ADD else _READ_PART
         if end - self.at < 2 or memory.u16(data, self.at) != tag:
             return False
@@ -111,10 +111,10 @@ class _Cursor:
 
 
 class PlainV3:
-    """A plain request; to be used again and again. It holds one only after a parse that was not 0.
+    """A plain request; reusable. It holds one only after a parse that was not 0.
 
-    ``txn`` is unsigned, 64 bits. ``key_at`` is the offset of the master key, 0 if there is none; the body of an add is
-    data[body_at:body_end].
+    ``txn`` is unsigned, 64 bits. ``key_at`` is the offset of the master key, 0 if there is none; the body of an add
+    is data[body_at:body_end].
     """
 
     __slots__ = ("_cursor", "body_at", "body_end", "entry", "key_at", "ledger", "txn")
@@ -163,10 +163,10 @@ class PlainV3:
 
 
 class PlainAnswerV3:
-    """A plain answer; to be used again and again. It holds one only after a parse that was not 0.
+    """A plain response; reusable. It holds one only after a parse that was not 0.
 
-    ``body_at`` is 0 where a read was answered without an entry, which is data[body_at:body_end] otherwise; ``lac`` is
-    NO_LAC where there is none.
+    ``body_at`` is 0 if a read was answered without an entry, which is data[body_at:body_end] otherwise; ``lac`` is
+    NO_LAC if there is none.
     """
 
     __slots__ = ("_cursor", "body_at", "body_end", "code", "entry", "lac", "ledger", "txn")
@@ -182,7 +182,7 @@ class PlainAnswerV3:
         self.lac = NO_LAC
 
     def parse(self, data: Data, start: int, end: int) -> int:
-        """ADD or READ if data[start:end] is the answer to such a request, 0 if it is not plain."""
+        """ADD or READ if data[start:end] is the response to such a request, 0 if it is not plain."""
         cursor = self._cursor
         operation = cursor.header(data, start, end)
         if operation == 0:
@@ -246,7 +246,7 @@ def _put(room: Room, at: int, value: int) -> int:
 
 
 def _put_header(room: Room, at: int, size: int, operation: int, txn: int) -> int:
-    """The prefix of a frame of ``size`` bytes, which it is a part of, and its header."""
+    """Write the length prefix of a frame of ``size`` bytes, prefix included, and its header."""
     memory.put_u32(room, at, size - _PREFIX)
     room[at + 4] = 0x0A
     room[at + 5] = 5 + _size(txn)
@@ -255,18 +255,18 @@ def _put_header(room: Room, at: int, size: int, operation: int, txn: int) -> int
     return _put(room, at + 11, txn)
 
 
-# ---- answers ----------------------------------------------------------------------------------------------
+# ---- responses --------------------------------------------------------------------------------------------
 
 
 def _answer_part(code: int, ledger: int, entry: int) -> int:
-    """Bytes of status, ledger and entry in the part of an answer."""
+    """Bytes of status, ledger and entry in the part of a response."""
     return 3 + _size(code) + _size(ledger) + _size(entry)
 
 
 def _put_answer_part(
     room: Room, at: int, tag: int, size: int, code: int, ledger: int, entry: int
 ) -> int:
-    """The outer status, and the part of ``size`` bytes as far as the entry."""
+    """Write the outer status, and the part of ``size`` bytes up to the entry."""
     room[at] = 0x10
     at = _put(room, at + 1, code)
     memory.put_u16(room, at, tag)
@@ -280,19 +280,19 @@ def _put_answer_part(
 
 
 def add_answer_size(txn: int, code: int, ledger: int, entry: int) -> int:
-    """Bytes of the frame that answers an add: 23 to 52."""
+    """Bytes of the response frame of an add: 23 to 52."""
     return 15 + _size(txn) + _size(code) + _answer_part(code, ledger, entry)
 
 
 def put_add_answer(room: Room, at: int, txn: int, code: int, ledger: int, entry: int) -> int:
-    """Write the frame that answers an add; its end."""
+    """Write the response frame of an add; returns its end."""
     part = _answer_part(code, ledger, entry)
     at = _put_header(room, at, 15 + _size(txn) + _size(code) + part, _OP_ADD, txn)
     return _put_answer_part(room, at, _ADD_PART, part, code, ledger, entry)
 
 
 def read_head_size(txn: int, code: int, ledger: int, entry: int, length: int, lac: int) -> int:
-    """Bytes of the frame that answers a read, up to its entry of ``length`` bytes: at least 25.
+    """Bytes of the response frame of a read, up to its entry of ``length`` bytes: at least 25.
 
     ``lac`` may be NO_LAC.
     """
@@ -304,7 +304,7 @@ def read_head_size(txn: int, code: int, ledger: int, entry: int, length: int, la
 def put_read_head(
     room: Room, at: int, txn: int, code: int, ledger: int, entry: int, length: int, lac: int
 ) -> int:
-    """Write the head of an answer to a read; where its entry has to lie, and behind it the tail."""
+    """Write the head of the response to a read; returns the offset of its entry, which the tail follows."""
     part = _read_part(code, ledger, entry, length, lac)
     size = 14 + _size(txn) + _size(code) + _size(part) + part
     at = _put_header(room, at, size, _OP_READ, txn)
@@ -314,12 +314,12 @@ def put_read_head(
 
 
 def read_tail_size(lac: int) -> int:
-    """Bytes of the frame that answers a read, behind its entry: 0, 2 to 11."""
+    """Bytes of the response frame of a read, behind its entry: 0, 2 to 11."""
     return 0 if lac == _NO_LAC else 1 + _size(lac)
 
 
 def put_read_tail(room: Room, at: int, lac: int) -> int:
-    """Write the tail of an answer to a read; its end."""
+    """Write the tail of the response to a read; returns its end."""
     if lac == _NO_LAC:
         return at
     room[at] = 0x28

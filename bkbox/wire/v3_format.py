@@ -1,12 +1,11 @@
 """Protocol version 3: its protobuf messages, as tables.
 
-proto2: a required field is written even if it is zero; an enum value that is not known counts as
-absent, so that without a required one the message does not parse. ``ReadRequest`` and
-``AddRequest`` carry one ``flag``, which is a value and not a mask. Entries and lists are left in
-place when read (Kind.VIEW). Source: BookkeeperProtocol.proto.
+proto2: a required field is written even if it is zero; an unknown enum value counts as absent, so that without a
+required one the message does not parse. ``ReadRequest`` and ``AddRequest`` carry one ``flag``, which is a value and
+not a mask. Entries and lists are left in place when read (Kind.VIEW). Source: BookkeeperProtocol.proto.
 
-What bkbox says beyond it lies in fields from 1000 on, and in a bit of writeFlags, far from where the
-protocol grows. Java's clients and bookies skip both. Nothing may depend on the other side knowing them.
+bkbox's extensions are fields from 1000 on, and a bit of writeFlags, far from where the protocol grows. Java's clients
+and bookies skip both. Nothing may depend on the other side knowing them.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class ProtocolVersion(IntEnum):
 
 
 class Operation(IntEnum):
-    """What is asked for. RANGE_READ_ENTRY, RANGE_ADD_ENTRY and BATCH_READ_ENTRY have no message."""
+    """The operations. RANGE_READ_ENTRY, RANGE_ADD_ENTRY and BATCH_READ_ENTRY have no message."""
 
     READ_ENTRY = 1
     ADD_ENTRY = 2
@@ -44,7 +43,7 @@ class Operation(IntEnum):
 
 
 StatusCode = IntEnum("StatusCode", {code.name: code.v3 for code in Code})  # type: ignore[misc]
-"""The answer codes by their numbers in this version."""
+"""The response codes by their numbers in this version."""
 
 
 class ReadFlag(IntEnum):
@@ -61,17 +60,17 @@ class AddFlag(IntEnum):
 
 
 DEFERRED_SYNC = 1
-"""Bit of AddRequest.writeFlags: answer before the entry is synced."""
+"""Bit of AddRequest.writeFlags: respond before the entry is synced."""
 
 SYNCED = 1 << 16
-"""Bit of AddRequest.writeFlags, bkbox: answer once the entry is synced, whatever ``ack_after`` says."""
+"""Bit of AddRequest.writeFlags, bkbox: respond once the entry is synced, whatever ``ack_after`` is."""
 
 TOTAL_DISK_CAPACITY = 1
 FREE_DISK_SPACE = 2
 """Bits of GetBookieInfoRequest.requested."""
 
 _FIELDS_MAX = 64
-"""Of one message in a request: two or three times as many as there are."""
+"""Bound on the fields of one message in a request: two or three times as many as there are."""
 
 _REQUIRED = Label.REQUIRED
 _LEDGER_ID = Field(1, "ledgerId", Kind.INT64, _REQUIRED)

@@ -1,7 +1,6 @@
-"""Which bookies of an ensemble hold an entry: striping, round robin from ``entry mod E``.
+"""The bookies of an ensemble that hold an entry: striping, round robin from ``entry mod E``.
 
-Source: RoundRobinDistributionSchedule.java (writers), DataIntegrityCheckImpl.java (what a bookie
-must hold).
+Source: RoundRobinDistributionSchedule.java (writers), DataIntegrityCheckImpl.java (what a bookie must hold).
 """
 
 from __future__ import annotations
@@ -19,12 +18,12 @@ def write_set(entry: int, ensemble_size: int, write_quorum: int) -> tuple[int, .
 
 
 def holds(entry: int, position: int, ensemble_size: int, write_quorum: int) -> bool:
-    """Whether the bookie at this position of the ensemble is in the entry's write set."""
+    """True if the bookie at this position of the ensemble is in the entry's write set."""
     return (position - entry) % ensemble_size < write_quorum
 
 
 def last_settled_entry(metadata: LedgerMetadata) -> EntryId:
-    """The last entry whose place is settled: in a closed ledger, or before the last fragment."""
+    """The last entry whose write set is settled: in a closed ledger, or before the last fragment."""
     if metadata.state is LedgerState.CLOSED:
         return metadata.last_entry
     return EntryId(metadata.last_fragment.first_entry - 1)

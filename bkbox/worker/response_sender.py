@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 
+from bkbox.base.words import error_text
 from bkbox.bookie.response_writer import AnswerWriter
 from bkbox.ipc.frame_spans import FrameSpan, locate
 from bkbox.ipc.link_socket import (
@@ -176,4 +177,4 @@ class ResponseSender:
         try:
             self._socket.send(kind, flag, slot, used, mask, group, 0)
         except OSError as error:
-            raise EOFError(f"the front-end is gone: {error}") from error
+            raise EOFError(f"the front-end is gone: {error_text(error)}") from error

@@ -68,7 +68,7 @@ class _Windows:
         for name, before, last, window in zip(
             self._names, self._before, self._last, self.window, strict=True
         ):
-            total, lately = _sum(before, window), _sum(last, window)
+            total, recent = _sum(before, window), _sum(last, window)
             found[name] = {
                 "count": total.count,
                 "p50_us": total.percentile(50),
@@ -76,9 +76,9 @@ class _Windows:
                 "p999_us": total.percentile(99.9),
                 "max_us": total.max,
                 "total_us": total.total,
-                "lately_count": lately.count,
-                "lately_p50_us": lately.percentile(50),
-                "lately_p99_us": lately.percentile(99),
+                "recent_count": recent.count,
+                "recent_p50_us": recent.percentile(50),
+                "recent_p99_us": recent.percentile(99),
             }
         return found
 

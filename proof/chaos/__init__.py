@@ -1,1 +1,1 @@
-"""``bkbox chaos``: a cluster of real processes under load, hurt in many ways, and a judge of what came of it."""
+"""``bkbox chaos``: a cluster of real processes under load, with injected faults, and a checker of its history."""

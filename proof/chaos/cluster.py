@@ -1,8 +1,7 @@
 """The bookies of a run: their files, their processes, the network in front of each, and their metadata store.
 
-Everything is done with the commands that an operator has (bkbox/launcher), and no process outlives the run. The first
-disk of each bookie lies in a tmpfs of its own (tmpfs.py) where that is possible. Writes that do not fit fail: no bytes
-are reserved.
+Everything is done with an operator's commands (bkbox/launcher), and no process outlives the run. The first disk of each
+bookie is a tmpfs of its own (tmpfs.py) where that is possible. Writes that do not fit fail: no space is reserved.
 """
 
 from __future__ import annotations
@@ -52,12 +51,12 @@ SETTINGS: dict[str, object] = {
     "restart_backoff_max_s": 2.0,
     "repair_retry_max_s": 5.0,
 }
-"""Segments and checkpoints so small that there are many; no bytes are reserved."""
+"""Segments and checkpoints so small that there are many; no space is reserved."""
 
 
 @frozen_struct
 class Plan:
-    """How large a cluster is, and in which mode."""
+    """The size of a cluster, and its mode."""
 
     bookies: int
     disks: int
@@ -66,7 +65,7 @@ class Plan:
 
 @frozen_struct
 class Start:
-    """What came of a start: ready, or the exit status (None: neither in time) and what it said."""
+    """The result of a start: ready, or the exit status (None: neither in time) and the output."""
 
     ready: bool
     status: int | None
@@ -99,14 +98,14 @@ class Bookie(LocalBookie):
         self.id = BookieId(f"{ADVERTISED}:{port}")
         self.proxy = Proxy((ADVERTISED, port), (HOST, port))
         self.wanted = False
-        """Whether it has to be up: it is not being stopped."""
+        """True if the bookie has to be up: no fault is stopping it."""
         self._ack_after = plan.ack_after
         self._folder = folder
 
     # ---- commands -------------------------------------------------------------------------------
 
     async def init(self, metadata: str) -> None:
-        """``bkbox init``. Raises ChaosError."""
+        """Runs ``bkbox init``. Raises ChaosError."""
         run_dir = self._folder / "run"
         run_dir.mkdir()
         settings = {
@@ -117,11 +116,11 @@ class Bookie(LocalBookie):
         await self._processes.run(*self.init_arguments(metadata, settings | SETTINGS))
 
     async def repair_cookie(self) -> None:
-        """``bkbox cookie repair --yes``. Raises ChaosError."""
+        """Runs ``bkbox cookie repair --yes``. Raises ChaosError."""
         await self._processes.run("cookie", "repair", "--yes", "--config", self.config)
 
     async def start(self, settings: dict[str, str] | None = None) -> Start:
-        """``bkbox run``, until it is ready, has ended, or the time is over."""
+        """Starts ``bkbox run``, and waits until it is ready, has ended, or times out."""
         began = time.monotonic()
         position = self.log_size
         self.launch(settings)
@@ -134,7 +133,8 @@ class Bookie(LocalBookie):
         return Start(False, self.exit_status, seconds, tail)
 
     async def stop(self) -> int | None:
-        """SIGTERM, and wait for the ordered end; its exit status, None if it does not come (it is killed then)."""
+        """Sends SIGTERM, and waits for the ordered end; returns the exit status, None after a time-out (then it is
+        killed)."""
         self.wanted = False
         process = self.process
         if process.poll() is None:
@@ -148,7 +148,7 @@ class Bookie(LocalBookie):
         return process.returncode
 
     async def kill(self) -> None:
-        """SIGKILL for all of its processes; returns when they are gone. Raises ChaosError."""
+        """Sends SIGKILL to all of its processes, and waits until they are gone. Raises ChaosError."""
         self.wanted = False
         with ExitStack() as stack:
             held = self._hold_all(stack)
@@ -157,7 +157,7 @@ class Bookie(LocalBookie):
             await self._gone(held)
 
     async def kill_supervisor(self) -> None:
-        """SIGKILL for the supervisor alone; returns when its children have followed. Raises ChaosError."""
+        """Sends SIGKILL to the supervisor alone, and waits until its children have ended. Raises ChaosError."""
         self.wanted = False
         with ExitStack() as stack:
             held = self._hold_all(stack)
@@ -166,7 +166,7 @@ class Bookie(LocalBookie):
             await self._gone(held)
 
     async def status(self) -> Status | None:
-        """What ``bkbox status`` shows; None if nothing answers soon."""
+        """The document of ``bkbox status``; None without a response in time."""
         path = self._folder / "run" / "admin.sock"
         with suppress(BookieNotRunningError, PeerError):
             return await asyncio.to_thread(fetch_status, path, _STATUS_S)
@@ -175,19 +175,19 @@ class Bookie(LocalBookie):
     # ---- processes ------------------------------------------------------------------------------
 
     def children(self, role: str) -> list[ProcessRef]:
-        """In the order of the disks, where there are several of one role."""
+        """The children of a role, in the order of the disks."""
         pid = self.pid
         found = [] if pid is None else [each for each in children(pid) if each.role == role]
         return sorted(found, key=lambda each: each.name)
 
     def hold(self, child: ProcessRef) -> ProcessHandle | None:
-        """None if it has ended."""
+        """A handle of the child; None if it has ended."""
         with suppress(ProcessLookupError):
             return ProcessHandle(child.pid, self.pid)
         return None
 
     def hold_all(self) -> list[ProcessHandle]:
-        """All processes, the supervisor first; the caller has to close each."""
+        """Handles of all processes, the supervisor first; the caller has to close each."""
         found: list[ProcessHandle] = []
         pid = self.pid
         if pid is not None:
@@ -217,17 +217,17 @@ class Bookie(LocalBookie):
     # ---- disks ----------------------------------------------------------------------------------
 
     def lose_disk(self, index: int) -> None:
-        """Move the folder of a disk away."""
+        """Moves the folder of a disk away."""
         disk = self.disks[index]
         disk.rename(disk.with_name(f"{disk.name}.lost"))
 
     def replace_disk(self, index: int) -> None:
-        """Put an empty folder in its place, and forget the old one."""
+        """Puts an empty folder in its place, and removes the old one."""
         self.disks[index].mkdir()
         shutil.rmtree(self.disks[index].with_name(f"{self.disks[index].name}.lost"))
 
     def unmount(self, *, keep: bool) -> None:
-        """Unmount the tmpfs; with ``keep`` what is in it stays, on the disk."""
+        """Unmounts the tmpfs; with ``keep`` its content is copied to the disk."""
         if self.tmpfs is None:
             return
         copy = self.tmpfs.path.with_name("room.kept")
@@ -240,7 +240,7 @@ class Bookie(LocalBookie):
 
 
 class Cluster(LocalCluster):
-    """All bookies, in a folder that has to be empty or new. ``with_tmpfs``: whether mounting is possible."""
+    """All bookies, in a folder that has to be empty or new. ``with_tmpfs``: True if mounting is possible."""
 
     def __init__(
         self, folder: Path, plan: Plan, rng: random.Random, keep: Keep, *, with_tmpfs: bool
@@ -250,7 +250,7 @@ class Cluster(LocalCluster):
         self.bookies: list[Bookie] = []
         self.with_tmpfs = with_tmpfs
         self.keep = keep
-        """What stays in the end: the whole folder, history and logs, or nothing."""
+        """What is kept at the end: the whole folder, history and logs, or nothing."""
         self._rng = rng
 
     def __exit__(
@@ -276,7 +276,7 @@ class Cluster(LocalCluster):
         return Path(self.metadata.partition(":")[2])
 
     async def make(self) -> None:
-        """Initialise the bookies and open their networks. Raises ChaosError."""
+        """Initialises the bookies and opens their networks. Raises ChaosError."""
         for number in range(1, self.plan.bookies + 1):
             bookie = Bookie(self, number, self._free_port(), self.plan, with_tmpfs=self.with_tmpfs)
             self.bookies.append(bookie)
@@ -284,12 +284,12 @@ class Cluster(LocalCluster):
         await asyncio.gather(*(bookie.init(self.metadata) for bookie in self.bookies))
 
     async def close(self) -> None:
-        """Close the networks."""
+        """Closes the networks."""
         for bookie in self.bookies:
             await bookie.proxy.close()
 
     def _free_port(self) -> int:
-        """One that is free on both addresses."""
+        """A port that is free on both addresses."""
         try:
             return free_port(self._rng, _PORTS, hosts=(HOST, ADVERTISED))
         except OSError as error:
@@ -297,7 +297,7 @@ class Cluster(LocalCluster):
 
 
 def free_bytes(folder: Path) -> int:
-    """What is free on a file system. Raises ChaosError."""
+    """Free bytes of a file system. Raises ChaosError."""
     try:
         found = os.statvfs(folder)
     except OSError as error:

@@ -1,11 +1,11 @@
-"""Which faults may come together, so that nothing acknowledged may be lost: the one place that says so.
+"""Decides which faults may overlap, such that no acknowledged entry may be lost. This is the only place that does.
 
 - An entry is acknowledged when AQ bookies hold it, and every ledger of a run has an ack quorum of at least ACK_QUORUM.
   So at most ACK_QUORUM - 1 bookies may be without data at a time: from when one may have lost something until it is
   up, on all its disks, and no ledger of it is in limbo. No more of them may be in limbo either, or a ledger could not
   be closed.
 - A bookie is stopped and started by one fault at a time.
-- All else loses nothing, and may hit all bookies at once: processes that are killed or stopped, networks, the
+- All other faults lose nothing, and may hit all bookies at once: processes that are killed or stopped, networks, the
   metadata store.
 """
 
@@ -18,11 +18,11 @@ from contextlib import contextmanager
 from proof.chaos.schedule import Fault
 
 ACK_QUORUM = 2
-"""The least of all ledgers."""
+"""Minimum ack quorum of all ledgers."""
 
 
 class FaultBudget:
-    """What is under way, by the names of bookies; "" stands for the metadata store."""
+    """The active faults, by the names of bookies; "" stands for the metadata store."""
 
     def __init__(self) -> None:
         self.without_data: set[str] = set()
@@ -31,7 +31,7 @@ class FaultBudget:
         self._unsure: Counter[str] = Counter()
 
     def objection(self, fault: Fault, bookie: str) -> str:
-        """Why a fault may not come now; "" if it may."""
+        """The reason why a fault is not permitted now; "" if it is."""
         if bookie in self._restarting:
             return "it is being started by another fault"
         if bookie == "" and self._busy[""]:
@@ -44,7 +44,7 @@ class FaultBudget:
     def under_way(
         self, bookie: str, *, restarts: bool = False, pauses: bool = False
     ) -> Iterator[None]:
-        """For as long as a fault lasts."""
+        """Marks a fault as active inside the context."""
         unsure = restarts or pauses
         self._busy[bookie] += 1
         self._unsure[bookie] += unsure
@@ -59,7 +59,7 @@ class FaultBudget:
                 self._restarting.discard(bookie)
 
     def is_sure(self, bookie: str) -> bool:
-        """Whether what it says of itself is of now."""
+        """True if the bookie's own status is up to date."""
         return self._unsure[bookie] == 0
 
     def is_restarting(self, bookie: str) -> bool:

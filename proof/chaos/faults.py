@@ -1,7 +1,7 @@
-"""How each fault is done, on real processes, files and connections, and undone.
+"""Injects each fault on real processes, files and connections, and undoes it.
 
-A fault is an operation of the history from its beginning until what it took away is back. ``stop`` ends all that still
-last, and nothing new begins.
+A fault is an operation of the history from its beginning until its effect is undone. ``stop`` ends all active faults,
+and no new one begins.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _SQUEEZED_BYTES = 48 << 10
 
 
 class Faults:
-    """Carries out a schedule on a cluster."""
+    """Executes a schedule on a cluster."""
 
     def __init__(
         self,
@@ -52,7 +52,7 @@ class Faults:
         self._poller = poller
         self._stop = stop
         self.last = ""
-        """The fault that came last, for whoever watches."""
+        """The last fault, for progress output."""
         do: dict[str, Callable[[Bookie, Planned], Awaitable[None]]] = {
             "kill-supervisor": self._kill_supervisor,
             "kill-bookie": self._kill_bookie,
@@ -77,8 +77,8 @@ class Faults:
         self._do = do
 
     async def follow(self, planned: Sequence[Planned], since: float) -> None:
-        """Until the last fault is over, or all were stopped. ``since``: the time of the history from which the schedule
-        counts. Raises ChaosError."""
+        """Runs until the last fault is over, or all were stopped. ``since``: the time of the history from which the
+        schedule counts. Raises ChaosError."""
         async with asyncio.TaskGroup() as group:
             for each in planned:
                 await self._for(since + each.at - self._history.now)
@@ -120,7 +120,7 @@ class Faults:
             await self._until_whole(bookie)
 
     async def _for(self, seconds: float) -> None:
-        """Wait, but not once all is to end."""
+        """Waits; returns early once all faults have to end."""
         if seconds > 0:
             try:
                 async with asyncio.timeout(seconds):
@@ -131,7 +131,7 @@ class Faults:
     # ---- processes ------------------------------------------------------------------------------
 
     async def _kill_child(self, role: str, bookie: Bookie, planned: Planned) -> None:
-        """The supervisor has to bring it back."""
+        """The supervisor has to restart it."""
         found = bookie.children(role)
         if not found:
             return
@@ -153,7 +153,7 @@ class Faults:
         await self.bring_up(bookie)
 
     async def _kill_bookie(self, bookie: Bookie, planned: Planned) -> None:
-        """Also in the middle of the start, once or twice."""
+        """Kills also in the middle of the start, once or twice."""
         rng = random.Random(f"{planned.seed} {bookie.name}")  # noqa: S311
         await bookie.kill()
         while rng.random() < 0.3 and not self._stop.is_set():
@@ -194,7 +194,7 @@ class Faults:
             await self._for(seconds)
 
     async def _take_descriptors(self, bookie: Bookie, planned: Planned) -> None:
-        """The front-end can take no more connections."""
+        """The front-end can accept no more connections."""
         held = next(filter(None, map(bookie.hold, bookie.children("frontend"))), None)
         if held is not None:
             with held:
@@ -205,7 +205,7 @@ class Faults:
     # ---- network --------------------------------------------------------------------------------
 
     async def _turn_network(self, state: State, bookie: Bookie, planned: Planned) -> None:
-        """Of two at a time the first that ends opens it for both."""
+        """Of two overlapping faults the first that ends opens the network for both."""
         bookie.proxy.turn(state)
         try:
             await self._for(planned.lasts_s)
@@ -257,7 +257,7 @@ class Faults:
             bookie.tmpfs.widen()
 
     async def _lose_disks(self, bookie: Bookie, planned: Planned) -> None:
-        """As the manual says: stop, an empty folder, ``cookie repair``, start."""
+        """As in the manual: stop, an empty folder, ``cookie repair``, start."""
         rng = random.Random(planned.seed)  # noqa: S311
         count = len(bookie.disks)
         lost = range(count) if rng.random() < 0.3 else [planned.disk % count]
@@ -275,14 +275,14 @@ class Faults:
             try:
                 await bookie.repair_cookie()
                 break
-            except ChaosError:  # the metadata store may be away
+            except ChaosError:  # the metadata store may be unavailable
                 if tries + 1 == _COOKIE_TRIES:
                     raise
                 await asyncio.sleep(_START_PAUSE_S)
         await self.bring_up(bookie)
 
     async def _must_refuse(self, bookie: Bookie) -> None:
-        """A bookie whose disk is not there."""
+        """Starts a bookie with an absent disk, which has to refuse."""
         begun = self._history.begin("boot", bookie=bookie.name, lacks_disk=True)
         started = await bookie.start()
         if started.ready:
@@ -291,7 +291,7 @@ class Faults:
         self._history.end(begun, outcome, bookie=bookie.name, lacks_disk=True)
 
     async def _doubt(self, bookie: Bookie, planned: Planned) -> None:
-        """The next start is an ordinary one again: what is in limbo stays there until it is repaired."""
+        """The next start is an ordinary one again: ledgers in limbo stay there until they are repaired."""
         await bookie.kill()
         await self.bring_up(bookie, {"strict_unclean_shutdown": "true"})
         await self._for(planned.lasts_s)
@@ -301,7 +301,7 @@ class Faults:
             await bookie.kill()
         await self.bring_up(bookie)
 
-    # ---- bookies that come back -----------------------------------------------------------------
+    # ---- bookies that are restarted ---------------------------------------------------------------
 
     async def stop_in_order(self, bookie: Bookie) -> None:
         begun = self._history.begin("stop", bookie=bookie.name)
@@ -311,7 +311,7 @@ class Faults:
         )
 
     async def bring_up(self, bookie: Bookie, settings: dict[str, str] | None = None) -> bool:
-        """Start it, again if it does not come; whether it did."""
+        """Starts the bookie, repeatedly if necessary; True if it is up."""
         deadline = time.monotonic() + _START_S
         while time.monotonic() < deadline:
             begun = self._history.begin("boot", bookie=bookie.name)
@@ -327,15 +327,16 @@ class Faults:
         return False
 
     async def _until_whole(self, bookie: Bookie) -> None:
-        """It may have lost something: until it is up, and nothing is in limbo. Then others may."""
+        """The bookie may have lost something: waits until it is up, and nothing is in limbo. Then another one may lose
+        data."""
         while not self._stop.is_set():
             if await self.becomes_whole(bookie, _WHOLE_S):
                 self._budget.without_data.discard(bookie.name)
                 return
 
     async def becomes_whole(self, bookie: Bookie, timeout_s: float) -> bool:
-        """Wait until the bookie has all it should have, by several looks one after the other. A disk that failed is
-        brought back by a start."""
+        """Waits until several consecutive polls find the bookie whole; True if they did. A failed disk is brought back
+        by a start."""
         deadline = time.monotonic() + timeout_s
         looks = 0
         while time.monotonic() < deadline:

@@ -1,4 +1,4 @@
-"""The end of a run: every ledger that there is gets closed and read, and each bookie is asked what it has of it."""
+"""The end of a run: every ledger is closed and read, and each bookie is asked for its entries of it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _PAUSE_S = 1.0
 async def read_all(
     client: Client, history: History, on_progress: Callable[[int, int], None]
 ) -> None:
-    """``on_progress``: ledgers done, of how many. What could not be read is missing in the history."""
+    """``on_progress``: ledgers done, and their number. Entries that could not be read are missing in the history."""
     ledgers = [ledger async for ledger in client.ledgers()]
     slots = asyncio.Semaphore(_LEDGERS_AT_ONCE)
     done = 0
@@ -42,7 +42,7 @@ async def read_all(
 
 
 async def _read(client: Client, history: History, ledger: LedgerId) -> LedgerMetadata | None:
-    """Again if it fails for a while; None if it does for ever."""
+    """Closes and reads one ledger, with retries; None if it fails for good."""
     for _ in range(_TRIES):
         begun = history.begin("recover", by=JUDGE, ledger=ledger)
         try:

@@ -1,4 +1,4 @@
-"""Looks at the bookies once a second: what they say of themselves, and whether one ended that nobody has stopped."""
+"""Polls the bookies once a second: their status, and bookies that ended although no fault stopped them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _LOG_LINES = 12
 
 
 class HealthPoller:
-    """See above. ``bring_back`` starts a bookie that ended."""
+    """Polls the bookies (see the module). ``bring_back`` starts a bookie that ended."""
 
     def __init__(self, cluster: Cluster, history: History) -> None:
         self._cluster = cluster
@@ -22,10 +22,10 @@ class HealthPoller:
         self._last: dict[str, tuple[object, ...]] = {}
         self._statuses: dict[str, Status] = {}
         self.limbo = 0
-        """Ledgers in limbo, as the bookies said last."""
+        """Ledgers in limbo, by the bookies' last status."""
 
     async def go_on(self, bring_back: Callable[[Bookie], Awaitable[None]]) -> None:
-        """For ever."""
+        """Polls until cancelled."""
         while True:
             await asyncio.gather(
                 *(self._one(bookie, bring_back) for bookie in self._cluster.bookies)
@@ -34,7 +34,7 @@ class HealthPoller:
             await asyncio.sleep(_EVERY_S)
 
     async def look(self, bookie: Bookie) -> bool:
-        """Whether the bookie is up with all that belongs to it, and no ledger is in limbo."""
+        """True if the bookie is up with all its disks and processes, and no ledger is in limbo."""
         status = await bookie.status()
         if status is None:
             return False
@@ -47,7 +47,7 @@ class HealthPoller:
         )
 
     def has_failed_disk(self, bookie: Bookie) -> bool:
-        """Whether a disk takes no more writes until the next start, by the last look."""
+        """True if a disk takes no more writes until the next start, by the last poll."""
         status = self._statuses.get(bookie.name)
         return (
             status is not None

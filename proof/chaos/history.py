@@ -1,4 +1,4 @@
-"""The history of a run: a file with one JSON document a line, as things happen.
+"""The history of a run: a file with one JSON document a line, in the order of events.
 
 Every line has ``t`` (seconds since the run began, by the wall clock) and ``kind``:
 
@@ -6,23 +6,23 @@ Every line has ``t`` (seconds since the run began, by the wall clock) and ``kind
 kind        other keys
 ==========  ================================================================================================
 run         first line: ``seed``, ``bookies``, ``disks``, ``ack_after``, ``start`` (s since 1970)
-begin       of an operation: ``id``, ``op``, ``by`` (who), and what is asked for
-end         of it: ``id``, ``op``, ``outcome`` (ok, refused, unknown), and what came of it; ``error``
-found       entries that a read gave: ``id``, ``by``, ``ledger``, ``first``, ``digests`` (of consecutive entries)
+begin       of an operation: ``id``, ``op``, ``by`` (client), and its arguments
+end         of it: ``id``, ``op``, ``outcome`` (ok, refused, unknown), and its result; ``error``
+found       entries returned by a read: ``id``, ``by``, ``ledger``, ``first``, ``digests`` (of consecutive entries)
 metadata    a change in the metadata store: ``ledger``, ``version`` (null: deleted), ``state``, ``last``,
             ``sizes`` (E, WQ, AQ), ``fragments`` (first entry, ensemble)
-holds       which entries a bookie has in the end: ``bookie``, ``ledger``, ``ranges`` (first, last)
-look        what a bookie said of itself, if that has changed: ``bookie``, ``pid``, ``restarts``, ``limbo``, ``done``
+holds       the entries that a bookie has at the end: ``bookie``, ``ledger``, ``ranges`` (first, last)
+look        a bookie's status, if it has changed: ``bookie``, ``pid``, ``restarts``, ``limbo``, ``done``
 ended       a process ended by itself: ``bookie``, ``what``
-skipped     a fault that the schedule had and that was not allowed then: ``fault``, ``bookie``, ``why``
+skipped     a scheduled fault that was not permitted then: ``fault``, ``bookie``, ``why``
 finished    everything was healed and read: ``well`` (in time), ``down`` (bookies), ``limbo`` (ledgers), ``deaths``
             (bookie, line of its log)
 ==========  ================================================================================================
 
 Operations of clients are ``create``, ``add``, ``close``, ``recover``, ``lac``, ``read``, ``tail``, ``delete``; ``boot``
-and ``stop`` are of bookies, and ``fault`` is what was done to them. An operation that has no end was under way when the
-run ended: its outcome is unknown. Lines are in the order of time, but ``metadata`` lines, which are
-collected and come later: ``in_order`` puts them where they belong.
+and ``stop`` are of bookies, and ``fault`` is an injected fault. An operation without an end was in flight when the
+run ended: its outcome is unknown. Lines are in the order of time, except ``metadata`` lines, which are
+collected and come later: ``in_order`` sorts them.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ _METADATA_MARK = '"kind":"metadata"'
 
 
 class History:
-    """Writes one. ``clock``: seconds since 1970."""
+    """Writes a history. ``clock``: seconds since 1970."""
 
     def __init__(self, path: Path, clock: Callable[[], float]) -> None:
         self.path = path
         self.start = clock()
         self.counts: Counter[str] = Counter()
-        """Operations that succeeded, and kinds of lines, for whoever watches."""
+        """Operations that succeeded, and kinds of lines, for progress output."""
         self._clock = clock
         self._file = path.open("x", encoding="utf-8")
         self._next = 0
@@ -60,7 +60,7 @@ class History:
         return self._clock() - self.start
 
     def begin(self, op: str, **what: Any) -> int:
-        """An operation begins; its id."""
+        """Records the begin of an operation; returns its id."""
         self._next += 1
         self._ops[self._next] = op
         self.note("begin", id=self._next, op=op, **what)
@@ -73,7 +73,7 @@ class History:
         self.note("end", id=op_id, op=op, outcome=outcome, **what)
 
     def note(self, kind: str, *, t: float | None = None, **what: Any) -> None:
-        """A line of any kind; ``t`` if it was not now."""
+        """Records a line of any kind; ``t`` if it is not of now."""
         self.counts[kind] += 1
         line = {"t": round(self.now if t is None else t, 4), "kind": kind, **what}
         self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
@@ -86,7 +86,7 @@ class History:
 
 
 def in_order(path: Path) -> Iterator[Line]:
-    """The lines of a file in the order of time. A last line that was cut off is left out. Raises CallerError."""
+    """The lines of a file in the order of time. A truncated last line is left out. Raises CallerError."""
     changes = sorted(_lines(path, metadata=True), key=lambda line: float(line["t"]))
     position = 0
     for line in _lines(path, metadata=False):

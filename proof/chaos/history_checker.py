@@ -1,19 +1,19 @@
-"""Reads a history and says what must not have happened: the checks of simulator and model (proof/checks), and a few
-that only a run of real processes needs.
+"""Checks a history: with the checks of simulator and model (proof/checks), and a few that only a run of real processes
+needs.
 
 =================================  =========================================================================
-of this module                     what
+of this module                     property
 =================================  =========================================================================
-entries in order                   what one read gives has no holes and does not go back
-enough copies                      in the end each entry of a closed ledger is on an ack quorum of its bookies
+entries in order                   the entries of one read have no holes and do not go back
+enough copies                      at the end each entry of a closed ledger is on an ack quorum of its bookies
 a bookie without its disk refuses  it must not start as one that never had anything
 no process ends by itself          bookies end when they are stopped or killed
-an ordered stop is clean           exit status 0; 1 where a worker had just been killed, whose disk has to stay dirty
+an ordered stop is clean           exit status 0; 1 if a worker had just been killed, whose disk has to stay dirty
 all comes back                     once faults stopped all bookies are up and no ledger is in limbo
 no defects                         no client met an error that reports a defect of bkbox
 =================================  =========================================================================
 
-A history that was cut off is judged as far as it goes; ``Verdict.complete`` says so.
+A truncated history is checked as far as it goes; ``Verdict.complete`` says so.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from proof.checks.check import CLOSED, Metadata
 
 _NEAR_S = 10.0
 _REVIVED_S = 20.0
-"""So long a worker that was killed may take to serve again."""
+"""Seconds within which a killed worker has to serve again."""
 
 _NEAR_MAX = 8
 _VIOLATIONS_MAX = 100
@@ -39,7 +39,7 @@ _VIOLATIONS_MAX = 100
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """``at``: seconds since the run began; ``near``: the faults about then."""
+    """A violation. ``at``: seconds since the run began; ``near``: the faults about then."""
 
     name: str
     words: str
@@ -52,12 +52,12 @@ class Violation:
 
 @dataclass(slots=True)
 class Verdict:
-    """What a history says in the end."""
+    """The result of checking a history."""
 
     seed: int = 0
     violations: list[Violation] = field(default_factory=list)
     complete: bool = False
-    """Whether the run came to its end."""
+    """True if the run came to its end."""
 
     seconds: float = 0.0
     done: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -66,7 +66,7 @@ class Verdict:
     faults: Counter[str] = field(default_factory=Counter)
     skipped: Counter[str] = field(default_factory=Counter)
     back_s: defaultdict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
-    """By kind of fault: how long it took, after it had lasted, until what it hit was there again."""
+    """By kind of fault: seconds, after the fault was over, until its target served again."""
 
     entries_read: int = 0
     restarts: int = 0
@@ -74,7 +74,7 @@ class Verdict:
 
 
 def check_history(lines: Iterable[Line]) -> Verdict:
-    """Judge a history, its lines in the order of time. Raises CallerError for what is no history."""
+    """Checks a history, its lines in the order of time. Raises CallerError for a file that is no history."""
     judging = _Checker()
     for line in lines:
         try:
@@ -166,7 +166,7 @@ class _Checker:
             self._violated("no defects", line["error"])
 
     def _left_dirty(self, began: Line, line: Line) -> bool:
-        """Whether a stop came upon a worker that had not opened its disk again."""
+        """True if the bookie was stopped while a killed worker had not opened its disk again."""
         since, words = began["t"] - _REVIVED_S, f"kill-worker {line['bookie']}"
         killed = any(what == words and at > since for at, _, what in self._faults)
         return line["status"] == 1 and killed
@@ -220,7 +220,7 @@ class _Checker:
         if pid != line["pid"]:
             restarts = done = 0
         self.verdict.restarts += max(0, line["restarts"] - restarts)
-        # The count begins anew with each repair worker.
+        # Each repair worker counts from the beginning.
         self.verdict.limbo_cleared += line["done"] - done if line["done"] >= done else line["done"]
         self._said[line["bookie"]] = line["pid"], line["restarts"], line["done"]
 
@@ -273,7 +273,7 @@ class _Checker:
             self.verdict.violations.append(Violation(name, words, self._now, near))
 
     def _near(self, words: str) -> tuple[str, ...]:
-        """Faults about now, or while the ledger that the words name was written."""
+        """Faults about now, or while the ledger that the text names was written."""
         ledger = re.search(r"\bledger (\d+)", words)
         spans = [(self._now - _NEAR_S, self._now)]
         if ledger is not None and int(ledger[1]) in self._spans:

@@ -1,7 +1,7 @@
-"""What clients do meanwhile: they write, close, go away, recover each other's ledgers, tail, read and delete.
+"""The load of clients: they write, close, abandon and recover ledgers, tail, read and delete.
 
-Each program goes on until it is told to stop; all that it is told, entries as well as errors, is in the history.
-Readers ask only for what is confirmed. An add that was handed over and failed is *unknown*: it may be in the ledger.
+Each program runs until it is stopped; all its results, entries as well as errors, are in the history. Readers read only
+confirmed entries. An add that was handed over and failed is *unknown*: it may be in the ledger.
 """
 
 from __future__ import annotations
@@ -35,27 +35,27 @@ _FOUND_TOGETHER = 64
 
 @frozen_struct
 class Told:
-    """How an operation ended that failed."""
+    """Outcome of a failed operation."""
 
     outcome: Outcome
     error: str
 
 
 def told(error: BkboxError, *, handed_over: bool = False) -> Told:
-    """``handed_over``: an add, which may be in the ledger whatever the error."""
+    """``handed_over``: True for an add, which may be in the ledger whatever the error."""
     unknown = handed_over or error.may_have_taken_effect
     text = f"{type(error).__name__}: {error}"[:_ERROR_LETTERS]
     return Told("unknown" if unknown else "refused", text)
 
 
 class Ledgers:
-    """What the programs know of each other's ledgers."""
+    """The ledgers that the programs share."""
 
     def __init__(self) -> None:
         self.written: list[int] = []
-        """By somebody who goes on."""
+        """Ledgers with an active writer."""
         self.left: list[int] = []
-        """By somebody who did not close them."""
+        """Ledgers that their writers left open."""
         self.all: list[int] = []
 
 
@@ -73,7 +73,7 @@ class Load:
         self.stop = asyncio.Event()
 
     async def go_on(self) -> None:
-        """Until ``stop``, and until what was begun has ended; or until cancelled."""
+        """Runs until ``stop``, and until all operations have ended; or until cancelled."""
         async with AsyncExitStack() as stack:
             clients = []
             for number in range(4):
@@ -188,7 +188,7 @@ class Load:
     # ---- recovering -----------------------------------------------------------------------------
 
     async def _recover_on(self, client: Client, other: Client) -> None:
-        """Alone or two at once; what was left, or now and then what somebody still writes."""
+        """Recovers with one client or two at once: abandoned ledgers, or now and then one with an active writer."""
         rng = self._rng
         while not self.stop.is_set():
             await self._pause(4 * _PAUSE_S)
@@ -204,7 +204,7 @@ class Load:
                 self._ledgers.left.append(ledger)
 
     async def _recover(self, client: Client, ledger: int) -> bool:
-        """Whether it is closed, or does not exist any more."""
+        """True if the ledger is closed, or no longer exists."""
         await asyncio.sleep(self._rng.choice((0.0, 0.0, 0.01, 0.1)))
         name = self._handle("recoverer")
         begun = self._history.begin("recover", by=name, ledger=ledger)
@@ -281,7 +281,7 @@ class Load:
     # ---- deleting -------------------------------------------------------------------------------
 
     async def _delete_on(self, client: Client) -> None:
-        """Ledgers of some age that nobody writes."""
+        """Deletes ledgers of some age that have no writer."""
         while not self.stop.is_set():
             await self._pause(20 * _PAUSE_S)
             old = [each for each in self._ledgers.all[:-20] if each not in self._ledgers.written]
@@ -300,7 +300,7 @@ class Load:
 
 
 class Reading:
-    """One read under way: what it gives goes to the history."""
+    """One read in flight: its entries go to the history."""
 
     def __init__(self, history: History, begun: int, name: str, ledger: int, first: int) -> None:
         self.next = first
@@ -309,7 +309,7 @@ class Reading:
         self._what: dict[str, Any] = {"by": name, "ledger": ledger}
 
     async def take(self, entries: AsyncGenerator[Entry, None], *, at_once: bool) -> None:
-        """All there are; ``at_once``: as they come, rather than many together."""
+        """Records all entries; ``at_once``: as they come, rather than many together."""
         digests: list[str] = []
         try:
             async for entry in entries:
@@ -330,7 +330,7 @@ class Reading:
             self.next += len(digests)
 
     def fail(self, error: BkboxError) -> None:
-        """``absent``: the entry that is not there, it was said."""
+        """Records the failure. ``absent``: the entry that a bookie denied."""
         failed = told(error)
         what: dict[str, object] = dict(self._what, error=failed.error)
         if isinstance(error, NoSuchEntryError):
@@ -339,7 +339,7 @@ class Reading:
 
 
 async def read(history: History, name: str, reader: LedgerReader, first: int, last: int) -> bool:
-    """Read entries; whether all came."""
+    """Reads entries; True if all were read."""
     ledger = int(reader.ledger_id)
     begun = history.begin("read", by=name, ledger=ledger, first=first, last=last)
     reading = Reading(history, begun, name, ledger, first)

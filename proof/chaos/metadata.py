@@ -1,7 +1,7 @@
-"""The embedded metadata store of a run: every change of it is observed, and now and then it is not there.
+"""The embedded metadata store of a run: every change of it is observed, and now and then it is unavailable.
 
 Triggers in the file itself write each change of a ledger into a table of this module, in the transaction that makes the
-change, whoever makes it: so the history has all versions, with times before anybody was told of them.
+change, in any process: so the history has all versions, with times before any client was told of them.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _AWAY = ".away"
 _BUSY_S = 10.0
 _NOW = "(julianday('now') - 2440587.5) * 86400.0"
 _RESOLUTION_S = 0.001
-"""Of SQLite's clock, which may be behind by so much; no change may seem later than it was."""
+"""Resolution of SQLite's clock, which may be late by so much; no change may seem later than it was."""
 
 _SETUP = f"""
 CREATE TABLE chaos_change (
@@ -49,7 +49,7 @@ _Row = tuple[int, float, int, int | None, int, bytes | None]
 
 
 class Changes:
-    """What changes in the store, for the history. Made before there is any ledger."""
+    """The changes of the store, for the history. Created before the first ledger."""
 
     def __init__(self, path: Path, history: History) -> None:
         self._history = history
@@ -62,7 +62,7 @@ class Changes:
             raise ChaosError(f"{path} cannot be observed: {error}") from error
 
     async def collect(self) -> None:
-        """Write what has changed since to the history. Raises ChaosError."""
+        """Writes the changes since the last call to the history. Raises ChaosError."""
         try:
             rows = await asyncio.to_thread(self._rows)
         except sqlite3.Error as error:
@@ -80,7 +80,7 @@ class Changes:
 
     def _note(self, row: _Row) -> None:
         self._seen, at_s, ledger, version, ctime_ms, data = row
-        # In the order of the transactions, whatever the clock of the host does meanwhile.
+        # In the order of the transactions, even if the host's clock jumps meanwhile.
         self._last_s = at_s = max(at_s - self._history.start - _RESOLUTION_S, self._last_s)
         if data is None:
             self._history.note("metadata", t=at_s, ledger=ledger, version=None)
@@ -107,7 +107,7 @@ class Lock:
         self._connection = _connect(path)
 
     async def take(self) -> bool:
-        """False if somebody else has it all the time."""
+        """Acquires the lock; False if another process keeps it until the time-out."""
         try:
             await asyncio.to_thread(self._connection.execute, "BEGIN IMMEDIATE")
         except sqlite3.OperationalError:
@@ -121,19 +121,19 @@ class Lock:
 
 
 def take_away(path: Path) -> None:
-    """No process finds the store any more, and those that have it open notice."""
+    """Makes the store unreachable: processes that open it fail, and those that have it open notice."""
     path.rename(path.with_name(path.name + _AWAY))
 
 
 def put_back(path: Path) -> None:
-    """The same file, under its name again."""
+    """Puts the same file back under its name."""
     path.with_name(path.name + _AWAY).rename(path)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
     try:
         return sqlite3.connect(
-            f"file:{quote(str(path))}?mode=rw",  # never a new one, where it was taken away
+            f"file:{quote(str(path))}?mode=rw",  # never creates a new one while it is taken away
             uri=True,
             timeout=_BUSY_S,
             isolation_level=None,

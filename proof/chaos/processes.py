@@ -1,4 +1,4 @@
-"""Processes of a bookie, held so that a signal never reaches another one that got the same number."""
+"""Handles of a bookie's processes: a signal never reaches another process with a recycled pid."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ class ProcessHandle:
             raise ProcessLookupError(pid)
 
     def send(self, number: signal.Signals) -> None:
-        """Nothing happens where the process has ended."""
+        """Sends a signal; no effect if the process has ended."""
         with suppress(ProcessLookupError):
             signal.pidfd_send_signal(self._fd, number)
 
     def limit_descriptors(self, limit: int) -> int:
-        """How many it may have open from now on, those beyond that left as they are; how many it was before."""
+        """Sets the limit of open descriptors, without closing those beyond it; returns the previous limit."""
         if self.has_ended:
             return limit
         with suppress(ProcessLookupError):
@@ -47,7 +47,7 @@ class ProcessHandle:
 
     @property
     def has_ended(self) -> bool:
-        """True also while nobody has reaped it."""
+        """True if the process has ended, even if it has not been reaped yet."""
         return bool(select.select([self._fd], [], [], 0)[0])
 
     def close(self) -> None:

@@ -1,15 +1,15 @@
-"""The network in front of one bookie: a TCP proxy that can be cut, or keep what it was given to itself.
+"""The network in front of one bookie: a TCP proxy that can cut connections, or hold bytes back.
 
 A bookie listens on one address of the host and advertises another one with the same port, where its proxy listens: so
-whoever reaches the bookie, clients and other bookies alike, does so through here, without privileges.
+clients and other bookies alike reach the bookie through the proxy, without privileges.
 
 ========  ==========================================================================================
 state     what happens
 ========  ==========================================================================================
 open      bytes are passed on
 cut       connections are reset, new ones too
-silent    nothing is passed on, either way; what was held back follows when the network is open again
-one-way   the same, but requests are passed on: the bookie does what it is told, and nobody hears of it
+silent    nothing is passed on, either way; bytes held back follow when the network is open again
+one-way   the same, but requests are passed on: the bookie executes them, and its responses are held back
 ========  ==========================================================================================
 """
 
@@ -52,7 +52,7 @@ class Proxy:
             raise ChaosError(f"cannot listen on {host}:{port}: {error.strerror}") from error
 
     def turn(self, state: State) -> None:
-        """Change the state, for connections that there are and those to come."""
+        """Changes the state, for existing and future connections."""
         self.state = state
         if state in ("open", "one-way"):
             self._requests.set()
@@ -72,7 +72,7 @@ class Proxy:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
-        await asyncio.sleep(0)  # where sockets that were aborted are closed
+        await asyncio.sleep(0)  # lets aborted sockets be closed
 
     def _reset(self) -> None:
         for writer in self._writers:
@@ -112,7 +112,7 @@ class Proxy:
 
 
 def _reset(writer: asyncio.StreamWriter) -> None:
-    """Close without an orderly end, as a host that went away does: the other side gets ECONNRESET."""
+    """Closes without an orderly end, as a host that went away does: the peer gets ECONNRESET."""
     if not writer.is_closing():
         connection = writer.get_extra_info("socket")
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_LINGER)

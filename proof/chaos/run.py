@@ -1,9 +1,8 @@
 """A run from its beginning to its end: a cluster, clients, faults; then all is healed and read.
 
-The end, in this order: no more faults; every bookie comes up, and limbo gets empty, within a bound; clients come to
+The end, in this order: no more faults; every bookie comes up, and limbo gets empty, within a time-out; clients come to
 their end; every ledger that was not deleted is closed and read from its first entry to its last; each bookie is asked
-what it has; the bookies stop in order. What all that means is for the judge (history_checker.py), who reads the
-history.
+for its entries; the bookies stop in order. The checker (history_checker.py) judges the history afterwards.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from proof.chaos.schedule import Fault, schedule
 
 _HEAL_S = 600.0
 _HEAL_UNDER_LOAD_S = 120.0
-"""Repair gives way to clients, and on a busy machine that may be all the time: after so long they stop."""
+"""Seconds after which the clients stop: repair gives way to clients, and on a busy machine that may be all the time."""
 _LAST_OPERATIONS_S = 60.0
 _EVERY_S = 0.5
 _DEATH = re.compile(r"ended: exit status|ended: killed by SIG(?!KILL)|cannot go on:|Traceback")
@@ -38,7 +37,7 @@ _DEATH = re.compile(r"ended: exit status|ended: killed by SIG(?!KILL)|cannot go 
 
 @frozen_struct
 class Order:
-    """What to run. ``every_s``: between two faults, on average."""
+    """Parameters of a run. ``every_s``: mean interval between two faults."""
 
     seed: int
     seconds: float
@@ -48,7 +47,7 @@ class Order:
 
 @dataclass(slots=True)
 class Progress:
-    """For whoever watches."""
+    """Progress of a run, for output."""
 
     phase: str = "starting"
     seconds: float = 0.0
@@ -61,7 +60,7 @@ Tell = Callable[[Progress, History], None]
 
 
 async def run(cluster: Cluster, order: Order, history: History, tell: Tell) -> None:
-    """Carry it out. Raises ChaosError where that cannot be done."""
+    """Executes the run. Raises ChaosError if it cannot be executed."""
     running = _Run(cluster, order, history, tell)
     helping = asyncio.ensure_future(running.help())
     playing = asyncio.ensure_future(running.play())
@@ -92,7 +91,7 @@ class _Run:
         self._began = time.monotonic()
 
     async def help(self) -> None:
-        """Beside it: progress, and what changes in the metadata store."""
+        """Runs in the background: reports progress, and collects changes in the metadata store."""
         while True:
             self._progress.seconds = time.monotonic() - self._began
             self._progress.last_fault = self._faults.last
@@ -130,7 +129,7 @@ class _Run:
         history.note("finished", well=is_well, down=down, limbo=limbo, deaths=deaths)
 
     async def _hurt(self, group: asyncio.TaskGroup) -> bool:
-        """Load and faults for as long as was ordered; then whether all was well again in time."""
+        """Applies load and faults for the ordered time; then True if all bookies were whole again in time."""
         order, plan, history = self._order, self._cluster.plan, self._history
         planned = schedule(
             order.seed, order.seconds, order.every_s, plan.bookies, plan.disks, order.faults
@@ -171,13 +170,13 @@ class _Run:
 
 
 def _deaths(bookie: Bookie) -> list[str]:
-    """What its log says of processes that ended by themselves, or of defects."""
+    """Lines of its log about processes that ended by themselves, or about defects."""
     with bookie.log.open(errors="replace") as log:
         return [line.strip() for line in log if _DEATH.search(line)]
 
 
 def _the_one(error: BaseException) -> BaseException:
-    """Of several tasks that failed: the reason, where it is one of ours."""
+    """The cause among the errors of several tasks: one of ours, if there is one."""
     while isinstance(error, BaseExceptionGroup):
         ours = error.subgroup(ChaosError)
         error = (ours or error).exceptions[0]

@@ -1,6 +1,6 @@
-"""Which faults there are, and when which of them is due: all of it follows from a seed, before the run begins.
+"""The kinds of faults, and the schedule of a run: all of it follows from a seed, before the run begins.
 
-What a fault does: faults.py. Whether it is allowed when it is due depends on the others: fault_budget.py.
+How a fault is injected: faults.py. If it is permitted when it is due depends on the others: fault_budget.py.
 """
 
 from __future__ import annotations
@@ -13,10 +13,9 @@ from bkbox.base.values import frozen_struct
 
 @frozen_struct
 class Fault:
-    """A kind of fault. ``weight``: how often it is drawn; ``lasts_s``: at least and at most; ``loses``: the bookie may
-    be without data after it; ``restarts``: the bookie is stopped and started, which nothing else may do meanwhile;
-    ``pauses``: what the bookie says of itself may be of before.
-    """
+    """A kind of fault. ``weight``: how often it is drawn; ``lasts_s``: minimum and maximum; ``loses``: the bookie may
+    be without data after it; ``restarts``: the bookie is stopped and started, which no other fault may do meanwhile;
+    ``pauses``: the bookie's status may be out of date."""
 
     name: str
     weight: int
@@ -73,9 +72,8 @@ BY_NAME = {fault.name: fault for fault in FAULTS}
 
 @frozen_struct
 class Planned:
-    """One fault that is due ``at`` seconds after the beginning. ``bookie`` and ``disk`` count from 0; ``seed``: for
-    what else has to be chosen.
-    """
+    """A fault that is due ``at`` seconds after the beginning. ``bookie`` and ``disk`` count from 0; ``seed``: for all
+    further random choices."""
 
     at: float
     fault: Fault
@@ -88,7 +86,7 @@ class Planned:
 def schedule(
     seed: int, seconds: float, every_s: float, bookies: int, disks: int, faults: Sequence[Fault]
 ) -> list[Planned]:
-    """The faults of ``seconds``, one in ``every_s`` on average, in order. No faults: nothing is planned."""
+    """The faults of ``seconds``, one in ``every_s`` on average, in order. Empty without kinds of faults."""
     rng = random.Random(f"schedule {seed}")  # noqa: S311 - it has to be repeatable
     planned: list[Planned] = []
     at = every_s * rng.uniform(0.2, 1.0)
@@ -110,7 +108,7 @@ def schedule(
 
 
 def _duration(fault: Fault, rng: random.Random) -> float:
-    """Short ones and long ones alike: each order of magnitude is as likely."""
+    """A random duration: each order of magnitude is equally likely."""
     shortest, longest = fault.lasts_s
     if longest == 0:
         return 0.0

@@ -1,8 +1,9 @@
-"""Small file systems in memory, to be made smaller than what is in them needs: full disks, without filling the host's.
+"""Small file systems in memory that can be shrunk below what their content needs: full disks, without filling the
+host's.
 
 They are mounted in a mount namespace of this process (``own_namespace``), which its children share: no other process
-sees them, and the kernel removes them with the last process, however that ends. Where this process may not mount, a
-user namespace of its own may do.
+sees them, and the kernel removes them with the last process, however that ends. If this process may not mount, a user
+namespace of its own may permit it.
 """
 
 from __future__ import annotations
@@ -21,16 +22,17 @@ _MS_REMOUNT = 0x20
 _MS_REC_PRIVATE = 0x4000 | (1 << 18)
 
 BYTES = 2 << 30
-"""Of a tmpfs that is not full: memory is taken for what is written only."""
+"""Size of a file system that is not full: memory is allocated only for what is written."""
 
 _MNT_DETACH = 2
 _TRIES = 20
 
 
 def own_namespace() -> str | None:
-    """Make this process and its future children see mounts of their own; why that cannot be, or None.
+    """Gives this process and its future children mounts of their own. Returns the reason if that is impossible, or
+    None.
 
-    Belongs at the beginning of a process, which must have one thread yet.
+    Call it at the beginning of a process, which must still have one thread.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if threading.active_count() > 1:
@@ -51,18 +53,18 @@ def own_namespace() -> str | None:
 
 
 class Tmpfs:
-    """One file system at ``path``, a folder that has to be there."""
+    """One file system at ``path``, an existing folder."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._libc = ctypes.CDLL(None, use_errno=True)
 
     def open(self) -> None:
-        """Raises ChaosError where it cannot be mounted."""
+        """Mounts it. Raises ChaosError."""
         self._mount(0, BYTES)
 
     def squeeze(self, free_bytes: int) -> None:
-        """Leave so few bytes free. Raises ChaosError."""
+        """Shrinks it to leave this much free space. Raises ChaosError."""
         for _ in range(_TRIES):
             stat = os.statvfs(self.path)
             used = (stat.f_blocks - stat.f_bfree) * stat.f_frsize
@@ -77,7 +79,7 @@ class Tmpfs:
         raise ChaosError(f"{self.path} grows faster than it can be made small")
 
     def widen(self) -> None:
-        """As large as at first."""
+        """Restores its original size."""
         self._mount(_MS_REMOUNT, BYTES)
 
     def close(self) -> None:

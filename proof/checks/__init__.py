@@ -1,4 +1,4 @@
-"""What must hold, one property a file: the same for the model, the simulator and runs of real processes.
+"""The properties that must hold, one a file: the same for the model, the simulator and runs of real processes.
 
-Nothing here knows who observes: a check is fed with plain values and answers with a ``Violation``, or with nothing.
+A check does not depend on its observer: it is fed with plain values and returns a ``Violation``, or nothing.
 """

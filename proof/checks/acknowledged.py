@@ -1,4 +1,4 @@
-"""No entry that was promised lies beyond the end of a closed ledger, nor is any promised after that.
+"""No promised entry lies beyond the end of a closed ledger, and none is promised beyond it afterwards.
 
 Source: BP-46, the model's invariant of no divergence.
 """

@@ -1,4 +1,4 @@
-"""All checks, for those who observe a whole cluster."""
+"""All checks, for observers of a whole cluster."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from proof.checks.sequence import Sequence
 
 
 def all_checks() -> list[Check]:
-    """One of each, knowing nothing yet."""
+    """One instance of each check, without any observation yet."""
     return [
         Acknowledged(),
         Closed(),

@@ -1,6 +1,6 @@
-"""A check: fed with what was observed, in order, it says in words what must not have happened, or nothing.
+"""A check: fed with observations, in order, it returns the description of a violation, or nothing.
 
-Each observation is a method; a check has those that concern it, and the others do nothing. All values are plain:
+Each observation is a method; a check overrides those that concern it, and the others do nothing. All values are plain:
 names of bookies and clients, ids of ledgers and entries, bytes. States of ledgers are the numbers of the metadata:
 1 open, 2 in recovery, 3 closed; -1 stands for 'no entry'.
 """
@@ -22,7 +22,7 @@ OPEN, IN_RECOVERY, CLOSED = 1, 2, 3
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """A property that does not hold: its name, and what was seen."""
+    """A property that does not hold: its name, and the observation."""
 
     name: str
     words: str
@@ -33,7 +33,7 @@ class Violation:
 
 @frozen_struct
 class Metadata:
-    """What metadata says of a ledger. ``last``: of a closed one; ``sizes``: E, WQ, AQ."""
+    """A ledger's metadata. ``last``: of a closed one; ``sizes``: E, WQ, AQ."""
 
     ledger: int
     state: int
@@ -43,7 +43,7 @@ class Metadata:
     fragments: Fragments
 
     def replicas(self, entry: int) -> Sequence[str]:
-        """The bookies that it names for an entry."""
+        """The bookies that the metadata name for an entry."""
         ensemble_size, write_quorum, _ = self.sizes
         for first, ensemble in reversed(self.fragments):
             if first <= entry:
@@ -57,17 +57,17 @@ def _write_set(ensemble: tuple[str, ...], write_quorum: int, first: int) -> tupl
 
 
 class Check:
-    """See above."""
+    """Base of all checks; see the module."""
 
     name: ClassVar[str] = ""
 
     # ---- clients --------------------------------------------------------------------------------
 
     def created(self, ledger: int, deferred: bool) -> str | None:
-        """A client has made a ledger; ``deferred``: with deferred sync."""
+        """A client has created a ledger; ``deferred``: with deferred sync."""
 
     def appended(self, ledger: int, entry: int, payload: bytes) -> str | None:
-        """The writer has handed over an entry."""
+        """The writer has appended an entry."""
 
     def acknowledged(self, ledger: int, entry: int) -> str | None:
         """The writer was told that the entry is in the ledger; with deferred sync that is no promise yet."""
@@ -79,46 +79,46 @@ class Check:
         """A client that closed or recovered the ledger was told that it ends there."""
 
     def found(self, client: str, ledger: int, entry: int, payload: bytes) -> str | None:
-        """A reader got an entry."""
+        """A reader received an entry."""
 
     def absent(self, client: str, ledger: int, entry: int) -> str | None:
         """A reader was told that there is no such entry."""
 
     def heard_lac(self, reader: str, ledger: int, lac: int) -> str | None:
-        """One handle of a reader knows the ledger to be confirmed up to there."""
+        """One handle of a reader has learnt this LAC."""
 
     # ---- metadata store -------------------------------------------------------------------------
 
     def stored_metadata(self, now: Metadata) -> str | None:
-        """The metadata of a ledger is this from now on."""
+        """The metadata of a ledger have been stored; they hold from now on."""
 
     def deleted(self, ledger: int) -> str | None:
-        """The ledger is not in the metadata store any more."""
+        """The ledger has been deleted from the metadata store."""
 
     # ---- bookies --------------------------------------------------------------------------------
 
     def stored(
         self, bookie: str, ledger: int, entry: int, ordinary: bool, deferred: bool
     ) -> str | None:
-        """A bookie has acknowledged an add; ``ordinary``: not that of a recovery."""
+        """A bookie has acknowledged an add; ``ordinary``: not a recovery add."""
 
     def forced(self, bookie: str, ledger: int, entry: int) -> str | None:
-        """A bookie has answered a force of an entry that was added with deferred sync."""
+        """A bookie has responded to a force of an entry that was added with deferred sync."""
 
     def emptied(self, bookie: str, ledger: int) -> str | None:
         """A bookie has removed all entries of a ledger."""
 
     def denied(self, bookie: str, ledger: int, entry: int) -> str | None:
-        """A bookie says that it has no such entry (-1: none at all), or no such ledger."""
+        """A bookie denies an entry (-1: all entries), or the ledger."""
 
     def fenced(self, bookie: str, ledger: int) -> str | None:
-        """A bookie has answered a read that fences, other than with a failure."""
+        """A bookie has responded to a fencing read, other than with a failure."""
 
     def entered_limbo(self, bookie: str, ledger: int) -> str | None:
-        """A bookie that starts has put a ledger into limbo, or found it there."""
+        """At its start a bookie has put a ledger into limbo, or found it in limbo."""
 
     def left_limbo(self, bookie: str, ledger: int, readable: Callable[[int], bool]) -> str | None:
-        """A bookie has taken a ledger out of limbo; ``readable``: whether it can read an entry."""
+        """A bookie has taken a ledger out of limbo; ``readable``: returns True for an entry that it can read."""
 
     def vouched(
         self,
@@ -126,10 +126,11 @@ class Check:
         vouches: Callable[[int], Container[int] | None],
         keeps_fence: Callable[[int], bool],
     ) -> str | None:
-        """A bookie starts and says that none of its disks has lost anything; ``vouches``: the entries of a ledger that
-        it has, None where it has the ledger in limbo; ``keeps_fence``: whether it has the ledger fenced."""
+        """A bookie starts and reports that none of its disks has lost anything. ``vouches``: returns the entries of a
+        ledger that it has, None if it has the ledger in limbo; ``keeps_fence``: returns True for a ledger that it has
+        fenced."""
 
     # ---- the end --------------------------------------------------------------------------------
 
     def finished(self) -> str | None:
-        """Faults have ceased and the last repair had its time."""
+        """Faults have ceased and the last repair has had its time."""

@@ -1,6 +1,5 @@
-"""A ledger has one life and one end: OPEN, IN_RECOVERY, CLOSED in this order, and everybody who closes it hears of the
-same last entry. Versions grow by one, and the first entries of fragments ascend.
-"""
+"""A ledger has one life and one end: OPEN, IN_RECOVERY, CLOSED in this order, and every client that closes it is told
+the same last entry. Versions grow by one, and the first entries of fragments ascend."""
 
 from __future__ import annotations
 

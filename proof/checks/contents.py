@@ -1,4 +1,4 @@
-"""Readers get the bytes that the writer handed over, and nothing that is not in the ledger for good."""
+"""Readers receive the bytes that the writer appended, and only entries that are in the ledger for good."""
 
 from __future__ import annotations
 

@@ -1,9 +1,10 @@
-"""What bookies acknowledged, as far as it counts for anybody.
+"""The acknowledgements of bookies that count.
 
-An answer counts while metadata names the bookie for the entry. A bookie that is replaced in an ensemble owes nothing
-for what it took before: it may lose that, come back empty without a word, and be taken into the ensemble again, whose
-writer then sends the entry anew. What it acknowledges while an open ledger does not name it for the entry is late, and
-counts as little. But a recovery, and who re-replicates, adds to a bookie first and names it afterwards.
+An acknowledgement counts while the metadata name the bookie for the entry. A bookie that is replaced in an ensemble
+owes nothing for what it stored before: it may lose that, come back empty without a notice, and be taken into the
+ensemble again, whose writer then sends the entry again. An acknowledgement by a bookie that an open ledger does not
+name for the entry is late, and does not count. But recoveries and replication workers add to a bookie first and name it
+afterwards.
 """
 
 from __future__ import annotations
@@ -16,14 +17,15 @@ _NOTHING: frozenset[int] = frozenset()
 
 
 class Counted:
-    """By ledger and bookie. Told of everything that was acknowledged, and of every version of metadata, in order."""
+    """Acknowledgements by ledger and bookie. Fed with every acknowledgement, and every version of metadata, in
+    order."""
 
     def __init__(self) -> None:
         self._entries: dict[int, dict[str, set[int]]] = {}
         self._metadata: dict[int, Metadata] = {}
 
     def stored(self, bookie: str, ledger: int, entry: int, *, ordinary: bool) -> None:
-        """``ordinary``: not an add of a recovery, or of who re-replicates."""
+        """``ordinary``: not an add of a recovery or a replication worker."""
         if ordinary:
             found = self._metadata.get(ledger)
             if found is not None and found.state == OPEN and bookie not in found.replicas(entry):
@@ -43,21 +45,21 @@ class Counted:
         self._metadata.pop(ledger, None)
 
     def metadata(self, ledger: int) -> Metadata | None:
-        """The newest, None for a ledger that is not there, or not yet."""
+        """The newest metadata, None for a ledger that was deleted or not created yet."""
         return self._metadata.get(ledger)
 
     def entries(self, bookie: str, ledger: int) -> Iterable[int]:
-        """What the bookie has acknowledged of the ledger, and counts."""
+        """The entries of the ledger whose acknowledgement by the bookie counts."""
         return self._entries.get(ledger, {}).get(bookie, _NOTHING)
 
     def ledgers(self, bookie: str) -> list[int]:
-        """Those of which the bookie has acknowledged anything, in the order in which they came up."""
+        """The ledgers of which the bookie has acknowledged anything, in order of first appearance."""
         return [ledger for ledger, bookies in self._entries.items() if bookie in bookies]
 
 
 def _ends(before: Metadata, now: Metadata, bookie: str, entry: int) -> bool:
-    """Whether what a bookie acknowledged before counts no more: it is replaced for the entry, or its writer takes it
-    in, and sends the entry anew."""
+    """True if a bookie's earlier acknowledgement no longer counts: the bookie is replaced for the entry, or its writer
+    takes it in, and sends the entry again."""
     was, is_ = bookie in before.replicas(entry), bookie in now.replicas(entry)
     if was:
         return not is_

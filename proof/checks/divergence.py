@@ -1,4 +1,4 @@
-"""No divergence: no client believes in an entry beyond the end of a closed ledger.
+"""No divergence: no client considers an entry beyond the end of a closed ledger as confirmed.
 
 An acknowledged entry beyond the end is lost data. Source: BP-46, scenarios 1 and 2.
 """

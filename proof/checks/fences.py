@@ -1,6 +1,5 @@
-"""A fence is never forgotten: a bookie that has answered a fencing read acknowledges no ordinary add of the ledger any
-more, and has the fence after every start at which it says that nothing was lost.
-"""
+"""A fence is never forgotten: a bookie that has responded to a fencing read acknowledges no more ordinary adds to the
+ledger, and has the fence after every start at which it reports that nothing was lost."""
 
 from __future__ import annotations
 

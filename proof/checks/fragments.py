@@ -1,4 +1,4 @@
-"""Fragments: those of a ledger begin at ever higher entries. Source: the second defect of 4.13, an ensemble change
+"""Fragments of a ledger begin at strictly ascending entries. Source: the second defect of 4.13, an ensemble change
 of a recovery that began before the last fragment."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Held: what was acknowledged is on some bookie of its ensemble, while fewer than an ack quorum lost data."""
+"""Every acknowledged entry is on some bookie of its ensemble, while fewer than an ack quorum lost data."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ NAME = "held"
 
 
 def all_held(holders: Iterable[int]) -> bool:
-    """``holders``: for each acknowledged entry, how many bookies of its ensemble have it."""
+    """``holders``: for each acknowledged entry, the number of bookies of its ensemble that have it."""
     return all(count >= 1 for count in holders)

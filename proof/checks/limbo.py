@@ -1,8 +1,8 @@
-"""Limbo ends only when nothing is missing: the ledger was deleted, or its end is known and every entry that the bookie
-has to hold can be read there; or it has nothing to hold.
+"""Limbo ends only when nothing is missing: the ledger was deleted, or its end is known and the bookie can read every
+entry that it has to hold; or it has nothing to hold.
 
-What the bookie knows of a ledger may be older than what is stored, but not older than its limbo: what was recovered, or
-came to the bookie, after that, is not what it lost.
+A bookie's view of a ledger may be older than the stored metadata, but not older than its limbo: entries recovered, or
+assigned to the bookie, after that are not what it lost.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Limbo(Check):
     def __init__(self) -> None:
         self._metadata: dict[int, Metadata] = {}
         self._since: dict[int, dict[str, list[Metadata]]] = {}
-        """By ledger and bookie: all that metadata has said since the bookie put the ledger into limbo."""
+        """By ledger and bookie: all versions of the metadata since the bookie put the ledger into limbo."""
 
     def stored_metadata(self, now: Metadata) -> str | None:
         self._metadata[now.ledger] = now
@@ -52,7 +52,7 @@ class Limbo(Check):
 
 
 def _wrong(bookie: str, now: Metadata, readable: Callable[[int], bool]) -> str | None:
-    """What is wrong with the end of limbo if this is what metadata says."""
+    """The violation by an end of limbo under these metadata."""
     ledger = now.ledger
     first, ensemble = now.fragments[-1]
     if now.state == IN_RECOVERY or (now.state != CLOSED and bookie in ensemble):

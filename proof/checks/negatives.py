@@ -1,8 +1,8 @@
-"""A bookie never says 'no such entry' of what it acknowledged, and must still hold.
+"""A bookie never denies an entry that it acknowledged and still has to hold.
 
-It must hold what metadata assigns to it: an entry that lies beyond the end of a closed ledger, or that another bookie
-was put in charge of since, may be gone (counted.py), as may a ledger that was deleted. What was added with deferred
-sync counts from when it was forced on the connection on which it was added.
+It has to hold what metadata assign to it: an entry beyond the end of a closed ledger, or one reassigned to another
+bookie since, may be gone (counted.py), as may a deleted ledger. An entry added with deferred sync counts from when it
+was forced on the connection on which it was added.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Passes what is observed on to the checks that want to know, and keeps the first violation."""
+"""Passes observations on to the checks that override them, and keeps the first violation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Order: every entry that a bookie holds is the one that was written under its id."""
+"""Every entry that a bookie holds is the one that was written under its id."""
 
 from __future__ import annotations
 
@@ -8,5 +8,5 @@ NAME = "order"
 
 
 def in_order(entries: Iterable[tuple[int, int]]) -> bool:
-    """``entries``: pairs of an entry id and the id that its content was written under."""
+    """``entries``: pairs of an entry id and the id under which its content was written."""
     return all(entry == written for entry, written in entries)

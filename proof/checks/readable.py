@@ -1,6 +1,6 @@
-"""What was promised can be read: no reader is ever told that there is no such entry, and in the end it is there.
+"""Promised entries can be read: no reader is ever told that there is no such entry, and in the end it is there.
 
-It holds while fewer bookies than the ack quorum have lost it; whoever injects faults keeps within that.
+It holds while fewer bookies than the ack quorum have lost it; the fault injector keeps within that.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class Readable(Check):
 
     def confirmed(self, ledger: int, last: int) -> str | None:
         if ledger in self._deleted:
-            return None  # who wrote it hears late of what was promised before
+            return None  # a writer learns late what was promised before
         self._promised[ledger] = max(last, self._promised.get(ledger, -1))
         return None
 
@@ -46,4 +46,4 @@ class Readable(Check):
 
 
 JUDGE = "judge"
-"""The client that reads everything in the end."""
+"""The client that reads everything at the end."""

@@ -1,6 +1,5 @@
-"""Nothing is removed that metadata still names: a bookie removes what it has of a ledger only if that was deleted, or
-is closed and has no entry that the bookie is to hold.
-"""
+"""Nothing is removed that metadata still name: a bookie removes a ledger's entries only if the ledger was deleted, or
+is closed and has no entry that the bookie has to hold."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
-"""Replication: where no bookie lost anything, a closed ledger has every entry on an ack quorum of its ensemble. Where
-bookies lose what they have, every entry was acknowledged by an ack quorum of those that metadata names for it, each
-since it was named last (counted.py).
-"""
+"""Without lost data a closed ledger has every entry on an ack quorum of its ensemble. If bookies lose data, every entry
+was acknowledged by an ack quorum of the bookies that metadata name for it, each since it was named last
+(counted.py)."""
 
 from __future__ import annotations
 
@@ -14,12 +13,12 @@ NAME = "replication"
 
 
 def replicated(closed_last: int | None, holders: Iterable[int], ack_quorum: int) -> bool:
-    """``holders``: for each entry up to ``closed_last``, how many bookies of its ensemble have it."""
+    """``holders``: for each entry up to ``closed_last``, the number of bookies of its ensemble that have it."""
     return closed_last is None or all(count >= ack_quorum for count in holders)
 
 
 class Replication(Check):
-    """For those who see what bookies answer (``stored``)."""
+    """For observers of the bookies' responses (``stored``)."""
 
     name = NAME
 

@@ -1,6 +1,5 @@
-"""A writer's entries are acknowledged in order, without holes; what an observer knows to be confirmed only grows, and
-is never more than what the writer sent.
-"""
+"""A writer's entries are acknowledged in order, without holes; the LAC that an observer knows only grows, and never
+exceeds what the writer sent."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a bookie does: it takes a request and answers it, in one step.
+"""Actions of a bookie: it takes a request and responds, in one step.
 
 An ordinary add is stored while the ledger is not fenced, a recovery add always. Whether a recovery read fences is an
-option: it did not before 4.14. In limbo a bookie does not say that it has no such entry.
+option: it did not before 4.14. In limbo a bookie does not deny entries.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from proof.model.steps import Step
 
 
 def moves(part: ActorView, name: str, options: Options) -> Iterator[Step]:
-    """All that a bookie can do next."""
+    """All steps that a bookie can take next."""
     per_client = options.corrections.per_client
     adds = [
         message

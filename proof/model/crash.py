@@ -1,11 +1,11 @@
-"""Crashes and what a boot makes of them, and the clearing of limbo.
+"""Crashes, the marks that the following boot makes, and the clearing of limbo.
 
-A crash is instantaneous: the bookie is back at once. What was on its way to it is lost; what it has sent is not.
+A crash is instantaneous: the bookie is back at once. Requests in flight to it are lost; its own messages are not.
 What else is lost depends on the class:
 
 - ``Loss.BOOKIE``: all that the bookie had of the ledger; an unclean boot fences it and puts it into limbo.
 - ``Loss.DISK``: one of two disks. That of the ledger: the same. The other: nothing of the ledger is lost, and the boot
-  leaves alone what a disk that lost nothing records; but a ledger that is recorded nowhere is marked all the same.
+  does not mark what a disk that lost nothing records; but a ledger that is recorded nowhere is marked all the same.
 - ``Loss.PROCESS``: nothing; nothing is marked.
 - ``Loss.DEVICE``: the entries, and nothing that was synced. The kernel's boot id is the same: a boot that does not
   compare mounts takes it for the crash of a process.
@@ -34,7 +34,7 @@ _WHAT = {
 
 
 def moves(world: World, part: ActorView, bookie: int, options: Options) -> Iterator[Step]:
-    """All that may befall a bookie, other than messages."""
+    """All steps of a bookie other than messages."""
     name = f"bookie {bookie + 1}"
     if world.crashes < options.crashes and world.status in options.windows:
         yield from _crashes(world, part, bookie, options, name)
@@ -48,7 +48,7 @@ def moves(world: World, part: ActorView, bookie: int, options: Options) -> Itera
 
 
 def _copies(world: World, part: ActorView, bookie: int, name: str) -> Iterator[Step]:
-    """All of the closed ledger is copied to a bookie that it does not name; then the last ensemble names it."""
+    """The whole closed ledger is copied to a bookie that it does not name; then the last ensemble names it."""
     if _is_named(world, bookie):
         return
     if not part.copied:
@@ -59,7 +59,7 @@ def _copies(world: World, part: ActorView, bookie: int, name: str) -> Iterator[S
     for other in members(last.ensemble):
         ensemble = last.ensemble & ~(1 << other) | 1 << bookie
         fragments = (*world.fragments[:-1], last._replace(ensemble=ensemble))
-        after = world._replace(fragments=fragments)  # nobody compares versions of a closed ledger
+        after = world._replace(fragments=fragments)  # its version is never compared
         yield Step(f"the metadata names {name} in the place of bookie {other + 1}", world=after)
 
 
@@ -99,7 +99,7 @@ def _crashes(
 
 
 def _marks(world: World, part: ActorView, bookie: int, options: Options) -> tuple[bool, bool]:
-    """Whether the boot fences the ledger, whether it puts it into limbo."""
+    """True, first, if the boot fences the ledger; second, if it puts the ledger into limbo."""
     fence, limbo = options.fence, options.limbo
     if options.marks is Marks.NOT_CLOSED and world.status is Status.CLOSED:
         return False, False

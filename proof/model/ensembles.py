@@ -1,7 +1,7 @@
-"""What writers and recoveries do alike: count acknowledgements, replace a bookie of the ensemble, send again.
+"""Actions common to writers and recoveries: count acknowledgements, replace a bookie of the ensemble, send again.
 
-A bookie whose add timed out is replaced from the first entry that is not confirmed on. What is pending is then sent to
-the bookies that are new to it, lowest entry first; before that is done for all, no other bookie is replaced.
+A bookie whose add timed out is replaced from the first unconfirmed entry on. Pending adds are then sent to the new
+bookies, lowest entry first; before that is done for all, no other bookie is replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def fragment_of(entry: int, fragments: Fragments) -> Fragment:
 
 
 def pick_ensemble(world: World, include: int, exclude: int, options: Options) -> int:
-    """The one ensemble that will be taken; 0 if there is none."""
+    """The one ensemble that will be picked; 0 if there is none."""
     taken = {fragment.ensemble for fragment in world.fragments}
     for chosen in combinations(range(options.bookies), options.write_quorum):
         ensemble = sum(1 << bookie for bookie in chosen)
@@ -40,7 +40,7 @@ def add_request(client: Client, me: int, pending: Pending, *, recovery: bool) ->
 def take_acks(
     client: Client, part: ActorView, me: int, bookie: int, options: Options, *, recovery: bool
 ) -> Iterator[Step]:
-    """A successful answer to an add, from a bookie of the ensemble."""
+    """A successful response to an add, from a bookie of the ensemble."""
     if not client.fragments[-1].ensemble >> bookie & 1:
         return
     for answer in earliest_answers(part, me, options, recovery=recovery):
@@ -53,7 +53,7 @@ def take_acks(
 def earliest_answers(
     part: ActorView, me: int, options: Options, *, recovery: bool
 ) -> list[Message]:
-    """The answers to adds that this client may take from a bookie now."""
+    """The responses to adds that this client may accept from a bookie now."""
     per_client = options.corrections.per_client
     return [
         answer
@@ -65,7 +65,7 @@ def earliest_answers(
 
 
 def acknowledged(client: Client, entry: int, bookie: int, options: Options) -> Client:
-    """The client with one more acknowledgement, its LAC moved on and what is confirmed no longer pending."""
+    """The client after one more acknowledgement, with its LAC advanced and confirmed entries no longer pending."""
     acks = list(client.acks)
     acks[entry - 1] |= 1 << bookie
     enough = [bookies.bit_count() >= options.ack_quorum for bookies in acks]
@@ -79,9 +79,9 @@ def acknowledged(client: Client, entry: int, bookie: int, options: Options) -> C
 def replace_bookies(
     world: World, client: Client, me: int, options: Options, *, recovery: bool
 ) -> Iterator[tuple[Client, Deliveries, str]]:
-    """(client afterwards, deliveries, words) for each bookie of the ensemble that could be replaced.
+    """(client afterwards, deliveries, description) for each bookie of the ensemble that could be replaced.
 
-    Whether the fragments that come out are in order is for the properties to say: a writer sees to it itself.
+    The properties check that the resulting fragments are in order: a writer ensures it itself.
     """
     fragments = client.fragments
     current = fragments[-1]
@@ -111,7 +111,7 @@ def replace_bookies(
 
 
 def resend(client: Client, me: int, *, recovery: bool) -> Iterator[Step]:
-    """Send a pending add to the bookies that are new to it."""
+    """Sends a pending add to the bookies that are new to it."""
     current = client.fragments[-1]
     for add in client.pending:
         alike = [

@@ -1,19 +1,19 @@
-"""A breadth-first search of all states of a model, each looked at once.
+"""A breadth-first search of all states of a model, each checked once.
 
 A state is two words. The *upper* one has a flag in bit 0, the world from bit 1 on and the clients; the *lower* one has
-the parts. ``Layout`` says where. What these mean is the ``Model``'s affair; it is asked once for each thing, and what
-it says is kept:
+the parts. ``Layout`` gives the positions. The meaning of these is left to the ``Model``; it is asked once for each
+thing, and the result is kept:
 
 - A *rule* sees a state through two masks. Its *effects* are differences to add to the two words (modulo 2**64), each
   with *deliveries* for parts: (number of the part, delivery). A delivery turns the number of a part into others, its
-  *outcomes*; an effect leads to every combination of outcomes of its deliveries, none where one has none.
+  *outcomes*; an effect leads to every combination of outcomes of its deliveries, none if one has none.
 - The *outline* of a slot is 8 bits that stand for its number; the *verdict* on a state is a number that depends on all
-  of its outlines, world, clients, parts, from the low bits up. 0: all is well.
+  of its outlines, world, clients, parts, from the low bits up. 0: all properties hold.
 
 Order: states as they were found, rules in their order, effects in theirs, the last delivery varying fastest.
 
-Folding: of states that are the same but for the names of clients, and of parts, the one with the lowest words stands
-for all. ``client_orders`` and ``part_orders`` are the renamings, as the new place of each, the identity first.
+Folding: of states that are equal up to the names of clients, and of parts, the one with the lowest words represents
+all. ``client_orders`` and ``part_orders`` are the renamings, as the new place of each, the identity first.
 
 Only the tables grow with the states: 16 bytes for each in the order of discovery, 12 to 24 for the prints.
 """
@@ -37,19 +37,19 @@ Order = tuple[int, ...]
 
 
 class Model(Protocol):
-    """What is asked of a model; it answers the same to the same question."""
+    """The questions to a model; it must answer the same to the same question."""
 
     def effects(self, rule: int, upper: int, lower: int) -> Effects:
-        """What a rule can do, seeing these words through its masks."""
+        """The effects of a rule that sees these words through its masks."""
 
     def outcomes(self, delivery: int, part: int) -> list[int]:
-        """The parts that a delivery can make of a part."""
+        """The parts into which a delivery can turn a part."""
 
     def outline(self, kind: int, number: int) -> int:
-        """Of a slot of kind 0 (world), 1 (client) or 2 (part)."""
+        """The outline of a slot of kind 0 (world), 1 (client) or 2 (part)."""
 
     def verdict(self, outlines: int) -> int:
-        """0, or what is wrong."""
+        """0, or the number of the violated property."""
 
     def renamed_client(self, part_order: int, client: int) -> int:
         """The number of a client after the parts have been renamed."""
@@ -59,7 +59,7 @@ class Model(Protocol):
 
 
 class Layout:
-    """Where slots are. ``masks``: pairs of words, one for each rule."""
+    """Positions of the slots. ``masks``: pairs of words, one for each rule."""
 
     __slots__ = (
         "client_bits",
@@ -95,9 +95,9 @@ class Layout:
 
 
 class Exploration:
-    """The search. ``found``: how many states; ``generated``: how often one was reached, the first one included.
+    """The search. ``found``: number of states; ``generated``: how often one was reached, the first one included.
 
-    ``broken``: the verdict on the last state found, 0 as long as all was well; the search goes no further then.
+    ``broken``: the verdict on the last state found, 0 as long as all properties hold; the search ends otherwise.
     """
 
     __slots__ = (
@@ -155,7 +155,7 @@ class Exploration:
         self._part_orders = len(layout.part_orders)
         self._part_places = _places(layout.part_orders, layout.parts)
         self._world_bits = layout.world_bits
-        self._world_mask = (1 << (1 + layout.world_bits)) - 1  # and the flag
+        self._world_mask = (1 << (1 + layout.world_bits)) - 1  # with the flag
         self._clients = layout.clients
         self._client_bits = layout.client_bits
         self._client_mask = (1 << layout.client_bits) - 1
@@ -185,7 +185,7 @@ class Exploration:
         self._reach(upper, lower)
 
     def run(self, until: int) -> int:
-        """Look at states up to number ``until``, as far as there are so many; how many have been looked at."""
+        """Expands states up to number ``until``, as far as there are so many; returns the number of expanded states."""
         while self._at < until and self._at < self.found and self.broken == 0:
             self._select(self._at)
             place = self._at & (_BLOCK - 1)
@@ -216,14 +216,14 @@ class Exploration:
         return -1
 
     def representative(self, upper: int, lower: int) -> tuple[int, int]:
-        """The state that stands for this one."""
+        """The state that represents this one."""
         self._fold(upper, lower)
         return self._scratch[0], self._scratch[1]
 
     # ---- one state ------------------------------------------------------------------------------
 
     def _expand(self, upper: int, lower: int) -> None:
-        """Its successors to ``_to_upper`` and ``_to_lower``, ``_count`` of them."""
+        """Writes its successors to ``_to_upper`` and ``_to_lower``, ``_count`` of them."""
         self._count = 0
         for rule in range(self._rules):
             seen_upper = upper & self._masks[2 * rule]
@@ -268,7 +268,7 @@ class Exploration:
         self._count = start + have * ways
 
     def _reach(self, upper: int, lower: int) -> None:
-        """A state follows: if it is new, enter it and judge it."""
+        """Enters and judges a reached state if it is new."""
         self.generated += 1
         self._fold(upper, lower)
         upper = self._scratch[0]
@@ -324,7 +324,7 @@ class Exploration:
     # ---- folding --------------------------------------------------------------------------------
 
     def _fold(self, upper: int, lower: int) -> None:
-        """The state that stands for this one, to the first two words of ``_scratch``."""
+        """Writes the state that represents this one to the first two words of ``_scratch``."""
         self._scratch[0] = upper
         self._scratch[1] = lower
         for client_order in range(self._client_orders):
@@ -333,7 +333,7 @@ class Exploration:
                     self._rename(upper, lower, client_order, part_order)
 
     def _rename(self, upper: int, lower: int, client_order: int, part_order: int) -> None:
-        """Keep the renamed state if it is lower than the one in ``_scratch``."""
+        """Keeps the renamed state if it is lower than the one in ``_scratch``."""
         new_upper = upper & self._world_mask
         shift = 1 + self._world_bits
         for client in range(self._clients):
@@ -372,11 +372,11 @@ class Exploration:
                 self._renamed_parts.put(client_order, part, number)
         return number
 
-    # ---- what the model says --------------------------------------------------------------------
+    # ---- answers of the model -------------------------------------------------------------------
 
     def _learn_effects(self, memo: Memo, rule: int, upper: int, lower: int) -> int:
-        """Where in the program its effects are from now on: how many, and for each the two differences, the number of
-        deliveries, and these."""
+        """Stores a rule's effects; returns their place in the program: their number, and for each the two differences,
+        the number of deliveries, and these."""
         effects = self._model.effects(rule, upper, lower)
         at = self._program_end
         self._say(len(effects))
@@ -391,7 +391,7 @@ class Exploration:
         return at
 
     def _learn_outcomes(self, delivery: int, part: int) -> int:
-        """Where in the program the outcomes are from now on: how many, and these."""
+        """Stores a delivery's outcomes; returns their place in the program: their number, and these."""
         outcomes = self._model.outcomes(delivery, part)
         at = self._program_end
         self._say(len(outcomes))

@@ -19,7 +19,7 @@ _MIX_2 = 0x94D0_49BB_1331_11EB
 
 
 def words(count: int) -> memoryview:
-    """So many words, all 0."""
+    """An array of ``count`` words, all 0."""
     return memoryview(mmap(-1, 8 * count)).cast("Q")
 
 
@@ -37,7 +37,7 @@ def _mixed(word: int) -> int:
 
 
 class Fingerprints:
-    """A set of prints. ``count``: how many."""
+    """A set of prints. ``count``: their number."""
 
     __slots__ = ("_places", "_table", "count")
 
@@ -47,7 +47,7 @@ class Fingerprints:
         self._table = words(self._places)
 
     def add(self, upper: int, lower: int) -> bool:
-        """Whether the state is new; it is in the set from here on."""
+        """Adds a state; True if it was new."""
         wanted = print_of(upper, lower)
         place = wanted & (self._places - 1)
         found = self._table[place]
@@ -86,7 +86,7 @@ class Memo:
         self._resize(_FIRST_PLACES)
 
     def get(self, upper: int, lower: int) -> int:
-        """The number, 0 where there is none."""
+        """The number, 0 if there is none."""
         place = print_of(upper, lower) & (self._places - 1)
         while self._number[place] != 0:
             if self._lower[place] == lower and self._upper[place] == upper:
@@ -95,7 +95,7 @@ class Memo:
         return 0
 
     def put(self, upper: int, lower: int, number: int) -> None:
-        """Enter a pair that is not there yet."""
+        """Enters a pair that is not in the map yet."""
         place = print_of(upper, lower) & (self._places - 1)
         while self._number[place] != 0:
             place = (place + 1) & (self._places - 1)

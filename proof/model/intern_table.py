@@ -23,7 +23,7 @@ class InternTable(Generic[T]):
         return len(self._values)
 
     def number(self, item: T) -> int:
-        """The number of a value; a new one if need be. ModelTooLargeError where there is none left."""
+        """The number of a value; a new one if necessary. Raises ModelTooLargeError if there is none left."""
         number = self._numbers.get(item)
         if number is None:
             number = len(self._values) + 1

@@ -1,11 +1,11 @@
-"""The network: which messages were ever sent, and what became of each.
+"""The network: the messages that were ever sent, and the fate of each.
 
-A message is sent once: it is a key of a map that never loses a key. Its value is its *fate*: ``THERE`` (can be taken),
-``DONE`` (taken, or its loss acted upon) or ``LOST``. Loss is decided when a message is sent, so it is seen as a timeout
-at once. ``Mail`` is the map of one bookie: its requests and answers with all clients, sorted.
+A message is sent once: it is a key of a map that never loses a key. Its value is its *fate*: ``THERE`` (deliverable),
+``DONE`` (delivered, or its loss acted upon) or ``LOST``. Loss is decided when a message is sent, so it is seen as a
+timeout at once. ``Mail`` is the map of one bookie: its requests and responses with all clients, sorted.
 
-Order: of the adds of one kind (recovery or not) that are there for one bookie, the lowest entry is taken first, and the
-same for their answers; whose they are does not matter, unless ``per_client``. Fences and reads have no order.
+Order: of the deliverable adds of one kind (recovery or not) for one bookie, the lowest entry is delivered first, and
+the same for their responses; the client does not matter, unless ``per_client``. Fences and reads have no order.
 
 A send to several bookies happens only if none of the messages was ever sent. So it is one ``Send`` for each bookie, and
 a send that is not possible has no outcome there.
@@ -20,7 +20,7 @@ THERE, DONE, LOST = 1, 0, -1
 
 
 class Kind(IntEnum):
-    """Requests and what answers them."""
+    """Kinds of requests and responses."""
 
     ADD = 0
     ADDED = 1
@@ -36,7 +36,7 @@ _READS = frozenset({Kind.READ, Kind.ANSWER})
 
 
 class Code(IntEnum):
-    """Of an ANSWER to a read; ADDED has OK or FENCED."""
+    """Code of an ANSWER to a read; ADDED has OK or FENCED."""
 
     OK = 0
     NO_SUCH_ENTRY = 1
@@ -45,7 +45,7 @@ class Code(IntEnum):
 
 
 class Message(NamedTuple):
-    """Between one bookie and ``client``. ``entry`` of an answer is 0 where it does not tell."""
+    """A message between one bookie and ``client``. ``entry`` is 0 in a response without an entry."""
 
     kind: Kind
     client: int
@@ -60,12 +60,12 @@ Mail = tuple[tuple[Message, int], ...]
 
 
 def waiting(mail: Mail, kind: Kind) -> list[Message]:
-    """The messages of a kind that are there, sorted."""
+    """The deliverable messages of a kind, sorted."""
     return [message for message, fate in mail if fate == THERE and message.kind is kind]
 
 
 def is_earliest(mail: Mail, message: Message, *, per_client: bool) -> bool:
-    """Whether the order of adds lets this one be taken now."""
+    """True if the order of adds lets this one be delivered now."""
     return not any(
         other.entry < message.entry
         and other.recovery == message.recovery
@@ -75,12 +75,12 @@ def is_earliest(mail: Mail, message: Message, *, per_client: bool) -> bool:
 
 
 def done(mail: Mail, message: Message) -> Mail:
-    """The message is taken."""
+    """The mail after the message was delivered."""
     return tuple((key, DONE if key == message else fate) for key, fate in mail)
 
 
 def sent(mail: Mail, message: Message, *, loss: bool) -> list[Mail]:
-    """What sending can lead to; nothing if the message was sent before."""
+    """The possible results of sending; nothing if the message was sent before."""
     if any(key == message for key, _ in mail):
         return []
     fates = (LOST, THERE) if loss else (THERE,)
@@ -88,29 +88,29 @@ def sent(mail: Mail, message: Message, *, loss: bool) -> list[Mail]:
 
 
 def requests_lost(mail: Mail) -> Mail:
-    """What was on its way to the bookie is lost; what it has sent is not."""
+    """Requests in flight to the bookie are lost; its own messages are not."""
     return tuple(
         (key, LOST if fate == THERE and key.kind in REQUESTS else fate) for key, fate in mail
     )
 
 
 def has_read_timeout(mail: Mail, client: int | None) -> bool:
-    """Whether a read, or the answer to one, was lost. ``client`` None: anybody's."""
+    """True if a read, or the response to one, was lost. ``client`` None: any client's."""
     return any(_is_read_timeout(key, fate, client) for key, fate in mail)
 
 
 def without_read_timeouts(mail: Mail, client: int | None) -> Mail:
-    """These timeouts are acted upon."""
+    """The mail after these timeouts were acted upon."""
     return tuple((key, DONE if _is_read_timeout(key, fate, client) else fate) for key, fate in mail)
 
 
 def has_write_timeout(mail: Mail, client: int | None, *, recovery: bool) -> bool:
-    """Whether an add of this kind, or the answer to one, was lost."""
+    """True if an add of this kind, or the response to one, was lost."""
     return any(_is_write_timeout(key, fate, client, recovery) for key, fate in mail)
 
 
 def without_write_timeouts(mail: Mail, client: int | None, *, recovery: bool) -> Mail:
-    """These timeouts are acted upon."""
+    """The mail after these timeouts were acted upon."""
     return tuple(
         (key, DONE if _is_write_timeout(key, fate, client, recovery) else fate)
         for key, fate in mail

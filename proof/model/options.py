@@ -1,4 +1,4 @@
-"""What is searched: the size of the model, which faults it has, which rules of the protocol are in force.
+"""Options of a search: the size of the model, its faults, the rules of the protocol that are in force.
 
 Names D3 to D9 are those of docs/verification.md, "Where the published model is off". ``Options()`` is the corrected
 model with two bookies, two clients, one entry and one crash; ``as_published`` takes every correction back.
@@ -13,7 +13,7 @@ from bkbox.errors import QuorumSizeError
 
 
 class Status(Enum):
-    """Of the ledger, in the metadata store. Values are words for people."""
+    """State of the ledger in the metadata store. Values are text for output."""
 
     NONE = "none"
     OPEN = "open"
@@ -22,15 +22,15 @@ class Status(Enum):
 
 
 class Marks(Enum):
-    """Which ledgers a boot after an unclean shutdown marks (fences, puts into limbo)."""
+    """Ledgers that a boot after an unclean shutdown marks (fences, puts into limbo)."""
 
     ALL = "all"
-    NOT_CLOSED = "not-closed"  # those that the metadata store does not have as closed
+    NOT_CLOSED = "not-closed"  # all that the metadata store does not have as closed
     NAMED = "named"  # bkbox's own rule: bkbox/protocol/boot.py, mark_for
 
 
 class Clearing(Enum):
-    """When limbo may be cleared."""
+    """The earliest moment at which limbo may be cleared."""
 
     NEVER = "never"
     ANY_TIME = "any-time"  # before the ledger is closed as well
@@ -38,11 +38,11 @@ class Clearing(Enum):
 
 
 class Loss(Enum):
-    """What a crash takes."""
+    """Data lost in a crash."""
 
     BOOKIE = "bookie"  # all that the bookie has of the ledger
     DISK = "disk"  # one of the two disks of the bookie; the ledger lies on one
-    PROCESS = "process"  # what was on its way to the bookie, and nothing else
+    PROCESS = "process"  # the requests in flight to the bookie, and nothing else
     DEVICE = "device"  # entries that were not synced: the device was away, the kernel stayed up; a fence is synced
 
 
@@ -51,7 +51,7 @@ WINDOWS = (Status.OPEN, Status.RECOVERING, Status.CLOSED)
 
 @frozen_struct
 class Corrections:
-    """Where the published model is off, and ``first_holder``: a read succeeds with one bookie that has the entry."""
+    """Corrections of the published model, and ``first_holder``: a read succeeds with one bookie that has the entry."""
 
     fragments_at_close: bool = True  # D3
     timeouts_of_the_read: bool = True  # D4
@@ -74,7 +74,7 @@ AS_PUBLISHED = Corrections(
 
 @frozen_struct
 class Options:
-    """One configuration. Raises QuorumSizeError where ``checked`` finds that the sizes do not fit."""
+    """One configuration. ``checked`` raises QuorumSizeError if the sizes do not fit."""
 
     bookies: int = 2
     clients: int = 2
@@ -101,7 +101,7 @@ class Options:
     corrections: Corrections = Corrections()
 
     def checked(self) -> Options:
-        """Itself, if it can be searched."""
+        """Returns itself. Raises QuorumSizeError if the sizes do not fit."""
         if not 1 <= self.ack_quorum <= self.write_quorum <= self.bookies:
             raise QuorumSizeError(
                 f"1 <= ack quorum <= write quorum <= bookies has to hold, and ack quorum is {self.ack_quorum}, "
@@ -111,5 +111,5 @@ class Options:
 
     @property
     def negatives(self) -> int:
-        """How many plain negatives end a ledger: no ack quorum is left outside of them."""
+        """The number of plain negatives that end a ledger: no ack quorum is left outside of them."""
         return self.write_quorum - self.ack_quorum + 1

@@ -1,10 +1,10 @@
-"""What is asked of each state.
+"""The properties that are checked in each state.
 
-Of a world, a client or a part a question sees an *outline* only, so that few different ones exist and each combination
-is asked about once.
+Of a world, a client or a part a property sees an *outline* only, so that few different ones exist and each combination
+is checked once.
 
-``Safety`` asks whether every variable is in its domain, and the properties of proof/checks: ``replication`` where there
-is no crash, ``held`` where fewer bookies crash than an ack quorum has. ``copies``: a bookie
+``Safety`` checks that every variable is in its domain, and the properties of proof/checks: ``replication`` if there
+is no crash, ``held`` if fewer bookies crash than an ack quorum has. ``copies``: a bookie
 that acknowledged copies of a closed ledger, and is named by then, does not deny them.
 """
 
@@ -26,23 +26,23 @@ COPIES = "copies"
 
 
 class Properties(Protocol):
-    """A set of questions."""
+    """A set of properties."""
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the questions are called."""
+        """The names of the properties."""
 
     def of_world(self, world: World) -> Outline:
-        """What they see of a world."""
+        """The outline of a world."""
 
     def of_client(self, client: Client) -> Outline:
-        """What they see of a client."""
+        """The outline of a client."""
 
     def of_part(self, part: ActorView) -> Outline:
-        """What they see of a part."""
+        """The outline of a part."""
 
     def broken(self, seen: Sequence[Any]) -> int:
-        """0, or which of ``names`` does not hold, from 1. ``seen``: outlines of world, clients, parts."""
+        """0, or the number (from 1) of the violated one of ``names``. ``seen``: outlines of world, clients, parts."""
 
 
 class _World(NamedTuple):
@@ -53,7 +53,7 @@ class _World(NamedTuple):
 
 
 class _Client(NamedTuple):
-    """``lac``: None while it is idle. ``confirms``: up to where it vouches for entries.
+    """``lac``: None while it is idle. ``confirms``: the last entry that it considers confirmed.
 
     ``firsts``: of its fragments.
     """
@@ -64,14 +64,14 @@ class _Client(NamedTuple):
 
 
 class _Part(NamedTuple):
-    """``denies``: it says 'no such entry' of copies that it acknowledged."""
+    """``denies``: it denies copies that it acknowledged."""
 
     entries: tuple[tuple[int, int], ...]
     denies: bool
 
 
 class Safety:
-    """That nothing is lost."""
+    """The property that nothing is lost."""
 
     names = (
         TYPES,

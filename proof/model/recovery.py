@@ -1,11 +1,11 @@
 """A recovering client: fences, reads on from the LAC, writes back what it found, closes.
 
-The phases are apart, which the implementations do not do; it makes no difference to what may be lost. A read waits for
-all of the write quorum (answers and timeouts), unless ``early_reads``; then it succeeds with enough bookies that have
-the entry, or has found the end with so many plain negatives that no ack quorum is left. Where neither holds, nothing
+The phases are separate, unlike in the implementations; it makes no difference to what may be lost. A read waits for
+all of the write quorum (responses and timeouts), unless ``early_reads``; then it succeeds with enough bookies that have
+the entry, or has found the end with so many plain negatives that no ack quorum is left. In any other case nothing
 can be concluded and this recovery never ends (``failed_reads``: it fails, and another client may try).
 
-Answers are taken in whatever phase the client is; one that belongs to a read that has ended counts for the next. With
+Responses are accepted in any phase of the client; one that belongs to a read that has ended counts for the next. With
 ``early_reads`` it is dropped.
 """
 
@@ -36,7 +36,7 @@ from proof.model.steps import Deliveries, Delivery, Step, Task, send, to_each
 
 
 def moves(world: World, client: Client, me: int, options: Options) -> Iterator[Step]:
-    """All that a recovering client, or one that may become it, can do by itself."""
+    """All steps that a recovering client, or one that may become it, can take by itself."""
     if client.role is Role.IDLE and world.status in (Status.OPEN, Status.RECOVERING):
         yield _start(world, client, me)
     if client.role is not Role.RECOVERING:
@@ -57,7 +57,7 @@ def moves(world: World, client: Client, me: int, options: Options) -> Iterator[S
 def takes(
     client: Client, part: ActorView, asked: bool, me: int, bookie: int, options: Options
 ) -> Iterator[Step]:
-    """What a client does with answers from one bookie. ``asked``: a recovery read was sent by anybody."""
+    """The steps of a client that accepts responses from one bookie. ``asked``: any client has sent a recovery read."""
     for answer in waiting(part.mail, Kind.FENCED):
         if answer.client == me:
             yield _fenced(client, part, answer, asked, bookie, options)
@@ -85,7 +85,7 @@ def _start(world: World, client: Client, me: int) -> Step:
 
 
 def _covered(client: Client, options: Options) -> bool:
-    """Whether every ack quorum of the ensemble has a bookie that is fenced."""
+    """True if every ack quorum of the ensemble has a fenced bookie."""
     fenced = (client.fenced & client.fragments[-1].ensemble).bit_count()
     return fenced >= options.negatives
 
@@ -160,7 +160,7 @@ def _read(
 
 
 def _ends(client: Client, complete: bool, words: str, options: Options) -> Iterator[Step]:
-    """How the read ends with these answers."""
+    """The end of a read with these responses."""
     rules = options.corrections
     enough = 1 if rules.first_holder or rules.early_reads else options.ack_quorum
     found = client.has.bit_count() >= enough
@@ -179,7 +179,7 @@ def _ends(client: Client, complete: bool, words: str, options: Options) -> Itera
 
 
 def _asked_of(client: Client, answer: Message, options: Options) -> int:
-    """The bookies whose timeouts count for the read that an answer belongs to."""
+    """The bookies whose timeouts count for the read that a response belongs to."""
     if answer.entry:
         return fragment_of(answer.entry, client.fragments).ensemble
     if options.corrections.timeouts_of_the_read:

@@ -1,4 +1,4 @@
-"""A whole search: breadth first until a property is broken or no state is left, with statistics and the trace.
+"""A whole search: breadth first until a property is violated or no state is left, with statistics and the trace.
 
 Levels are counted in states, the first one included: a state of level 3 is two steps away.
 """
@@ -21,7 +21,7 @@ _AT_ONCE = 1 << 18
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """``queue``: states found and not looked at yet. ``seconds``: since the start."""
+    """``queue``: states found and not expanded yet. ``seconds``: since the start."""
 
     distinct: int
     generated: int
@@ -32,7 +32,7 @@ class Statistics:
 
 @frozen_struct
 class Result:
-    """``broken``: the name of a property that does not hold, and ``trace``, the shortest way there."""
+    """``broken``: the name of a violated property, and ``trace``, the shortest way there."""
 
     statistics: Statistics
     exhausted: bool
@@ -48,11 +48,12 @@ def search(
     properties: Properties | None = None,
     progress: Callable[[Statistics], None] = lambda _: None,
 ) -> Result:
-    """Search the states of a configuration, ``states_max`` at most. QuorumSizeError where its sizes do not fit."""
+    """Searches the states of a configuration, ``states_max`` at most. Raises QuorumSizeError if its sizes do not
+    fit."""
     asked = properties or Safety(options)
     space = Space(options.checked(), asked, fold=fold)
     exploration = Exploration(space, space.layout(), *space.initial)
-    starts = [0, 1]  # numbers of the first states of the levels, and of the next one
+    starts = [0, 1]  # numbers of each level's first state, and of the next level's
     begun = monotonic()
     looked_at = 0
     while looked_at < exploration.found and not exploration.broken:
@@ -65,7 +66,7 @@ def search(
     if not exploration.broken:
         statistics = _statistics(exploration, len(starts) - 1, looked_at, begun)
         return Result(statistics, exhausted=looked_at == exploration.found)
-    # The last state found is one step beyond the level that was being looked at.
+    # The last state found is one step beyond the level that was being expanded.
     statistics = _statistics(exploration, len(starts), looked_at, begun)
     way = _way(exploration, starts)
     return Result(

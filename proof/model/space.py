@@ -1,12 +1,12 @@
 """The state space: states packed into two words, and each kind of step computed once for what it depends on.
 
-Worlds, clients and parts are interned, and a state is their numbers side by side in *slots*: in the upper word whether
-a recovery read was ever sent (one bit), the world and the clients, in the lower one the parts. So equal words are equal
-states.
+Worlds, clients and parts are interned, and a state is their numbers side by side in *slots*. The upper word has one bit
+that is set once a recovery read was sent, the world and the clients; the lower one has the parts. So equal words are
+equal states.
 
 A *rule* is an actor: a bookie, the crash of a bookie, a client that takes something from a bookie, a client by itself.
-It is shown the slots that it may look at, and what it can do depends on nothing else; so whoever searches
-(proof/model/exploration.py) asks once for each content of these slots.
+It sees only its slots, and its steps depend on nothing else; so the search (proof/model/exploration.py) asks once for
+each content of these slots.
 
 Order: bookies, crashes, then the clients, each first what it takes from the bookies and then what it does by itself.
 The state counts at which a counterexample is found depend on it, and on a lost message coming before one that is not;
@@ -45,14 +45,14 @@ class State(NamedTuple):
 
 
 class Successor(NamedTuple):
-    """A state that follows, and what happens, in words."""
+    """A following state, and the description of the step."""
 
     words: str
     state: Words
 
 
 class Rule(NamedTuple):
-    """An actor: which slots it sees, what it can do, whose slots its steps change."""
+    """An actor: the slots that it sees, its steps, the slots that these change."""
 
     upper_mask: int
     lower_mask: int
@@ -66,10 +66,10 @@ Deliveries = list[tuple[int, int]]
 
 
 class Space:
-    """The states of one configuration and how they follow each other: a model for an Exploration."""
+    """The states of one configuration and their successors: a model for an Exploration."""
 
     def __init__(self, options: Options, properties: Properties, *, fold: bool) -> None:
-        """``fold``: states that are the same but for names count as one."""
+        """``fold``: states that are equal up to names count as one."""
         self.options = options
         self.properties = properties
         self._client_bits = (63 - _WORLD_BITS) // options.clients
@@ -80,7 +80,7 @@ class Space:
         self._deliveries: InternTable[Delivery] = InternTable(32)
         self._outlines: InternTable[Outline] = InternTable(8)
         self._rules = tuple(_rules(self))
-        # One ensemble is picked of several: where there are several, bookies are not alike.
+        # One ensemble is picked of several: if there are several, bookies are not interchangeable.
         alike = options.write_quorum == options.bookies
         self._client_orders = list(permutations(range(options.clients)))[: None if fold else 1]
         self._part_orders = list(permutations(range(options.bookies)))
@@ -95,7 +95,7 @@ class Space:
         )
 
     def layout(self) -> Layout:
-        """Where things are in the two words."""
+        """The layout of the two words."""
         return Layout(
             world_bits=_WORLD_BITS,
             clients=self.options.clients,
@@ -118,7 +118,7 @@ class Space:
         return upper, lower
 
     def unpack(self, state: Words) -> State:
-        """A state; where a mask has taken the number away it is the first of its kind."""
+        """The state of these words; a slot that a mask has cleared gets the first value of its kind."""
         upper, lower = state
         world = upper >> 1 & (1 << _WORLD_BITS) - 1
         return State(
@@ -134,7 +134,7 @@ class Space:
         )
 
     def successors(self, state: Words) -> Iterator[Successor]:
-        """All successors of a state, with words."""
+        """All successors of a state, with descriptions."""
         upper, lower = state
         for rule in self._rules:
             for step in rule.steps(self.unpack(state)):
@@ -150,10 +150,10 @@ class Space:
                 for after in reached:
                     yield Successor(step.words, ((upper + to_upper) & _WORD, after))
 
-    # ---- what an Exploration asks ---------------------------------------------------------------
+    # ---- the model of an Exploration ------------------------------------------------------------
 
     def effects(self, rule: int, upper: int, lower: int) -> list[tuple[int, int, Deliveries]]:
-        """What a rule can do: differences of the two words, and deliveries."""
+        """The effects of a rule: differences of the two words, and deliveries."""
         actor = self._rules[rule]
         state = self.unpack((upper, lower))
         return [self._effect(actor, step, state) for step in actor.steps(state)]
@@ -166,7 +166,7 @@ class Space:
         return [self.parts.number(after) for after in found]
 
     def outline(self, kind: int, number: int) -> int:
-        """What the properties see of a world (kind 0), a client (1) or a part (2)."""
+        """The outline, for the properties, of a world (kind 0), a client (1) or a part (2)."""
         seen: Outline
         if kind == 0:
             seen = self.properties.of_world(self.worlds[number])
@@ -177,7 +177,7 @@ class Space:
         return self._outlines.number(seen)
 
     def verdict(self, outlines: int) -> int:
-        """0, or which property does not hold, counted from 1."""
+        """0, or the number of the violated property, counted from 1."""
         seen = []
         while outlines:
             seen.append(self._outlines[outlines & 0xFF])
@@ -185,23 +185,23 @@ class Space:
         return self.properties.broken(seen)
 
     def renamed_client(self, part_order: int, client: int) -> int:
-        """A client after the bookies have got other numbers."""
+        """A client after the bookies were renumbered."""
         order = self._part_orders[part_order]
         return self.clients.number(renamed_client(self.clients[client], order))
 
     def renamed_part(self, client_order: int, part: int) -> int:
-        """A part after the clients have got other numbers."""
+        """A part after the clients were renumbered."""
         order = self._client_orders[client_order]
         return self.parts.number(renamed_part(self.parts[part], order))
 
     # ---- slots ----------------------------------------------------------------------------------
 
     def client_shift(self, client: int) -> int:
-        """Where the number of a client begins in the upper word."""
+        """The position of a client's number in the upper word."""
         return 1 + _WORLD_BITS + client * self._client_bits
 
     def part_shift(self, bookie: int) -> int:
-        """Where the number of a part begins in the lower word."""
+        """The position of a part's number in the lower word."""
         return bookie * self._part_bits
 
     def _client_at(self, upper: int, client: int) -> int:

@@ -1,12 +1,12 @@
-"""What a state of the model is made of.
+"""The parts of a state of the model.
 
 A state has one ``World`` (the metadata store and the count of crashes), one ``Client`` for each client and one
-``ActorView`` for each bookie: what the bookie holds, and all messages between it and the clients, past ones too. So
-whatever happens touches few of them, and ``space`` computes each such step once.
+``ActorView`` for each bookie: the bookie's data, and all messages between it and the clients, past ones too. So
+each step touches few of them, and ``space`` computes each such step once.
 
 Conventions: entries are numbered from 1 and an LAC of 0 means that none is confirmed; the body of an entry is a number,
-for an entry in order its own; sets of bookies are bits (bookie 0 is bit 0); a fragment's ordinal is its index. Nothing
-but a World knows the metadata version as it is now; version 0 in a client means that it has none.
+for an entry in order its own; sets of bookies are bits (bookie 0 is bit 0); a fragment's ordinal is its index. Only a
+World has the present metadata version; version 0 in a client means that it has none.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ Fragments = tuple[Fragment, ...]
 
 
 class World(NamedTuple):
-    """The ledger's metadata, and how many crashes there have been."""
+    """The ledger's metadata, and the number of crashes so far."""
 
     status: Status = Status.NONE
     fragments: Fragments = ()
@@ -40,7 +40,7 @@ class World(NamedTuple):
 
 
 class Role(IntEnum):
-    """What a client is to the ledger."""
+    """Role of a client towards the ledger."""
 
     IDLE = 0
     WRITER = 1
@@ -50,7 +50,7 @@ class Role(IntEnum):
 
 
 class Phase(IntEnum):
-    """How far a recovery is."""
+    """Progress of a recovery."""
 
     NONE = 0
     FENCING = 1
@@ -60,7 +60,7 @@ class Phase(IntEnum):
 
 
 class Pending(NamedTuple):
-    """An add that is not confirmed, and which fragment and ensemble it was last sent for."""
+    """An unconfirmed add, and the fragment and ensemble for which it was last sent."""
 
     entry: int
     body: int
@@ -71,8 +71,8 @@ class Pending(NamedTuple):
 class Client(NamedTuple):
     """A client. ``acks``: for entry i, at i - 1, the bookies that acknowledged it.
 
-    For a recovery: ``body`` of the entry being read, the bookies that have it, have it not, do not know;
-    ``written``: which entries (bits) it has sent as recovery adds, which the messages tell as well.
+    For a recovery: ``body`` of the entry being read, the bookies that have it, do not have it, do not know;
+    ``written``: the entries (bits) that it has sent as recovery adds, which also follow from the messages.
     """
 
     role: Role = Role.IDLE

@@ -1,7 +1,8 @@
-"""How the actions say what happens: a ``Step`` changes what its actor sees, and gives deliveries to bookies' parts.
+"""The form in which actions return what happens: a ``Step`` changes what its actor sees, and gives deliveries to
+bookies' parts.
 
-An actor (a bookie, a crash, a client by itself, a client that takes something from a bookie) is shown only what it
-may look at, and answers with the steps that it can take. What a step needs of other bookies, or does with their
+An actor (a bookie, a crash, a client by itself, a client that takes something from a bookie) sees only its slots, and
+returns the steps that it can take. What a step needs of other bookies, or does with their
 messages, is a ``Delivery`` for each of them. A delivery has outcomes: none (then the step cannot be taken), or the ways
 in which that part goes on. A step with deliveries has as many successors as there are combinations of outcomes.
 """
@@ -24,7 +25,7 @@ from proof.model.state import ActorView, Client, World, members
 
 
 class Task(Enum):
-    """What a delivery does with a part."""
+    """Effect of a delivery on a part."""
 
     SEND = "send"
     NO_READ_TIMEOUT = "no read timeout"
@@ -34,7 +35,8 @@ class Task(Enum):
 
 
 class Delivery(NamedTuple):
-    """Timeouts are those of ``client``, or of all (None); a write timeout is that of adds of one kind."""
+    """A delivery for a part. Timeouts are those of ``client``, or of all (None); a write timeout is that of adds of one
+    kind."""
 
     task: Task
     message: Message | None = None
@@ -43,11 +45,11 @@ class Delivery(NamedTuple):
 
 
 Deliveries = tuple[tuple[int, Delivery], ...]
-"""Pairs of a bookie and what is wanted of its part; no bookie twice."""
+"""Pairs of a bookie and the delivery for its part; no bookie twice."""
 
 
 class Step(NamedTuple):
-    """What is None stays as it is. ``asks``: a recovery read is sent."""
+    """A step; None leaves a part unchanged. ``asks``: a recovery read is sent."""
 
     words: str
     world: World | None = None
@@ -58,17 +60,17 @@ class Step(NamedTuple):
 
 
 def send(bookies: int, message: Message) -> Deliveries:
-    """Send a message to each of some bookies."""
+    """Deliveries that send a message to each of these bookies."""
     return to_each(bookies, Delivery(Task.SEND, message))
 
 
 def to_each(bookies: int, delivery: Delivery) -> Deliveries:
-    """The same delivery for each of some bookies."""
+    """The same delivery for each of these bookies."""
     return tuple((bookie, delivery) for bookie in members(bookies))
 
 
 def outcomes(delivery: Delivery, part: ActorView, *, loss: bool) -> Iterable[ActorView]:
-    """How a part can go on; nothing if the delivery is not possible there."""
+    """The parts that can follow; nothing if the delivery is not possible there."""
     task, message, client, recovery = delivery
     mail = part.mail
     match task:

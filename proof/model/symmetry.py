@@ -1,7 +1,7 @@
-"""The same state with other numbers for bookies or clients.
+"""Renames the bookies or clients of a state.
 
-An order gives the new number of each. Clients are told apart by messages only, bookies by the sets in clients; the
-fragments of the metadata are left alone, because bookies are renamed only where each ensemble has all of them.
+An order gives the new number of each. Clients are distinguished by messages only, bookies by the sets in clients; the
+fragments of the metadata are not changed, because bookies are renamed only if each ensemble has all of them.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from proof.model.state import ActorView, Client, Fragment, members
 
 
 def renamed_part(part: ActorView, clients: Sequence[int]) -> ActorView:
-    """A part after the clients have got other numbers."""
+    """A part after the clients were renumbered."""
     mail = sorted(
         (message._replace(client=clients[message.client]), fate) for message, fate in part.mail
     )
@@ -20,7 +20,7 @@ def renamed_part(part: ActorView, clients: Sequence[int]) -> ActorView:
 
 
 def renamed_client(client: Client, bookies: Sequence[int]) -> Client:
-    """A client after the bookies have got other numbers."""
+    """A client after the bookies were renumbered."""
 
     def renamed(some: int) -> int:
         return sum(1 << bookies[bookie] for bookie in members(some))

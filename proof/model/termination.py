@@ -1,11 +1,11 @@
-"""Whether any recovery can close the ledger when so many bookies of its ensemble are in limbo.
+"""Tells if any recovery can close the ledger while a given number of bookies of its ensemble are in limbo.
 
-Limbo is safe because a bookie in it never says that it has no entry, and so the end of a ledger may never be found: it
-takes as many plain negatives as leave no ack quorum outside. Where no message is lost and no recovery can close, the
+Limbo is safe because a bookie in it never denies an entry, and so the end of a ledger may never be found: it
+takes as many plain negatives as leave no ack quorum outside. If no message is lost and no recovery can close, the
 ledger stays in recovery for ever.
 
-Asked as a search for a state in which a recovery has closed the ledger although that many bookies are in limbo: to
-find none is an answer about all behaviours.
+The question is put as a search for a state in which a recovery has closed the ledger although that many bookies are in
+limbo: an exhausted search without one is an answer about all behaviours.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class _Closed:
 def closable(
     options: Options, limbo: int, *, progress: Callable[[Statistics], None] = lambda _: None
 ) -> Result:
-    """A Result with ``broken`` where a recovery can close, with the shortest trace; exhausted where none ever can.
+    """A Result with ``broken`` if a recovery can close, with the shortest trace; exhausted if none ever can.
 
     Every bookie in limbo crashed once while the ledger was open; no message is lost.
     """

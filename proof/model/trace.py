@@ -1,4 +1,4 @@
-"""Counterexamples for people: what happens, step by step, and what each step changes."""
+"""Counterexamples as text: the steps, and what each step changes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from proof.model.state import ActorView, members
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One state of a trace: what led to it, and what is different from the one before."""
+    """One state of a trace: the step to it, and its differences from the state before."""
 
     words: str
     changes: tuple[str, ...]
@@ -22,7 +22,7 @@ class Line:
 def told(
     space: Space, representative: Callable[[int, int], Words], way: Sequence[Words]
 ) -> Iterator[Line]:
-    """A way through states that stand for others, told with one name for each client and bookie all along."""
+    """Formats a path through representative states, with one name for each client and bookie all along."""
     state = space.initial
     yield Line("at first", ("nothing is there",))
     for wanted in way[1:]:

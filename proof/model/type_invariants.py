@@ -1,4 +1,4 @@
-"""Which values the variables of a state may have at all; a value outside of them is a mistake in the model itself."""
+"""Domains of the variables of a state; a value outside of them is a mistake in the model itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def world_in_domain(world: World, options: Options) -> bool:
 
 
 def client_in_domain(client: Client, options: Options) -> bool:
-    """Who has a role has fragments; only a recovery has a phase, and answers to a read."""
+    """A client with a role has fragments; only a recovery has a phase, and responses to a read."""
     everybody = (1 << options.bookies) - 1
     sets = (client.fenced, client.has, client.has_not, client.unknown, *client.acks)
     return (

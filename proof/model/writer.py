@@ -1,6 +1,6 @@
 """The writer: creates the ledger, sends entries, replaces bookies, closes.
 
-It closes at any moment, unless the metadata has changed under it; a bookie that says 'fenced' makes it withdraw.
+It closes at any moment, unless the metadata has changed under it; a response 'fenced' makes it withdraw.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from proof.model.steps import Step, send
 
 
 def moves(world: World, client: Client, me: int, options: Options) -> Iterator[Step]:
-    """All that a writer, or a client that may become it, can do by itself."""
+    """All steps that a writer, or a client that may become it, can take by itself."""
     name = f"client {me + 1}"
     if world.status is Status.NONE and client.version == 0:
         yield _create(world, client, name, options)
@@ -49,7 +49,7 @@ def moves(world: World, client: Client, me: int, options: Options) -> Iterator[S
 def takes(
     client: Client, part: ActorView, me: int, bookie: int, options: Options
 ) -> Iterator[Step]:
-    """What a writer does with answers from one bookie."""
+    """The steps of a writer that accepts responses from one bookie."""
     if client.role is not Role.WRITER:
         return
     yield from take_acks(client, part, me, bookie, options, recovery=False)

@@ -1,1 +1,1 @@
-"""A whole cluster in one thread, decided by one seed: ``bkbox sim``."""
+"""``bkbox sim``: simulates a whole cluster in one thread; one seed decides everything."""

@@ -1,4 +1,4 @@
-"""Attributes of modules and classes, replaced for a while."""
+"""Replaces attributes of modules and classes for a while."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Change = tuple[object, str, object]
 
 @contextmanager
 def replaced(*changes: Change) -> Iterator[None]:
-    """The changes are in force inside the block."""
+    """Replaces attributes of modules and classes inside the context."""
     before = [(owner, name, vars(owner)[name]) for owner, name, _ in changes]
     try:
         for owner, name, new in changes:

@@ -1,7 +1,6 @@
-"""asyncio under the synchronous interfaces of Spark: an event loop on a thread of its own, and a resource that lives in
-it.
+"""asyncio under Spark's synchronous interfaces: an event loop on a thread of its own, and a resource that lives in it.
 
-The loop goes on while Spark is busy with what it was given, so connections stay alive and what is read ahead arrives.
+The event loop runs on while Spark processes a batch, so connections stay alive and readahead continues.
 """
 
 from __future__ import annotations
@@ -21,15 +20,15 @@ _LOOK_EVERY_S = 0.5
 
 
 class _End:
-    """Behind the last item; with what ended it, if that was an error."""
+    """End of the items; with the error, if one ended them."""
 
     def __init__(self, error: BaseException | None) -> None:
         self.error = error
 
 
 class Background(Generic[T]):
-    """``open_`` gives the resource within an asynchronous generator that yields it once; it is opened when it is first
-    needed, and again after a failure to do so."""
+    """A resource in the background event loop. ``open_``: an asynchronous generator that yields it once; it is opened
+    at the first use, and again after a failed opening."""
 
     def __init__(self, open_: Callable[[], AsyncGenerator[T, None]]) -> None:
         self._open = open_
@@ -39,7 +38,7 @@ class Background(Generic[T]):
         self._resource: T | None = None
 
     def call(self, do: Callable[[T], Coroutine[Any, Any, U]]) -> U:
-        """What ``do`` comes to. Raises what it raises."""
+        """Returns the result of ``do``. Raises what it raises."""
 
         async def go() -> U:
             return await do(await self._ready())
@@ -47,7 +46,7 @@ class Background(Generic[T]):
         return self._begin(go()).result()
 
     def iterate(self, make: Callable[[T], AsyncGenerator[U, None]], ahead: int = 4) -> Iterator[U]:
-        """What an asynchronous generator gives, at most ``ahead`` items in advance. Raises what it raises. Leaving the
+        """Items of an asynchronous generator, at most ``ahead`` items in advance. Raises what it raises. Leaving the
         iteration early ends the generator."""
         items: queue.Queue[U | _End] = queue.Queue(ahead)
         stopped = threading.Event()
@@ -87,7 +86,7 @@ class Background(Generic[T]):
             working.cancel()
 
     def close(self) -> None:
-        """End it; doing so twice is allowed."""
+        """Ends the event loop and closes the resource; idempotent."""
         loop, thread, source = self._loop, self._thread, self._source
         self._loop = self._thread = self._source = self._resource = None
         if loop is None or thread is None:

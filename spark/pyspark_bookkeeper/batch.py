@@ -18,7 +18,7 @@ from pyspark_bookkeeper.schema import columns_of
 
 
 class Pieces(InputPartition):
-    """One partition."""
+    """The pieces of one partition."""
 
     def __init__(self, pieces: tuple[Piece, ...]) -> None:
         super().__init__(pieces)
@@ -44,7 +44,7 @@ class BatchReader(DataSourceReader):
         return [Pieces(pieces) for pieces in asyncio.run(plan())]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """None: what Spark makes of an empty list of partitions."""
+        """``partition`` None: Spark's partition for an empty list of partitions."""
         if not isinstance(partition, Pieces):
             return iter(())
         pieces = partition.pieces

@@ -1,8 +1,8 @@
-"""Entries of one ledger, in the order and in the pieces in which they are best had.
+"""Reads the entries of one ledger, in order, in chunks of the fastest form.
 
-As columns (EntryColumns) where batch reads bring them: several answers are asked for ahead, each with about
-CHUNK_BYTES. Where that ends, in stripes, with digests that the kernel does not know or at an entry that no bookie
-gives, the client's own reader goes on, which knows how to find out why.
+As columns (EntryColumns) where batch reads return them: several requests are in flight, each for about CHUNK_BYTES.
+Where that is impossible (striped ledgers, digests that the kernel does not support, an entry that no bookie returns)
+the client's own reader continues; it can determine the reason.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ _AHEAD = 3
 async def chunks(
     reader: LedgerReader, first: int, last: int, *, columns: bool
 ) -> AsyncGenerator[Chunk, None]:
-    """The entries from ``first`` to ``last``; none is empty. Raises as LedgerReader.read, after what came before.
+    """The entries from ``first`` to ``last``; no chunk is empty. Raises as LedgerReader.read does, after the entries
+    before.
 
-    ``columns`` false: as lists alone.
+    ``columns`` False: as lists alone.
     """
     at = first
     if columns:
@@ -45,14 +46,14 @@ async def chunks(
 async def _columns(
     reader: LedgerReader, first: int, last: int
 ) -> AsyncGenerator[EntryColumns, None]:
-    """As far as they go."""
+    """Columns up to the first entry that cannot be read as such."""
     loop = asyncio.get_running_loop()
     ahead: deque[tuple[int, asyncio.Task[EntryColumns | None]]] = deque()
     at = asked = first
     rows = _rows_of_closed(reader)
     try:
         while at <= last:
-            # Where nothing says how large entries are, the first answer does.
+            # If the size of entries is not known yet, the first response tells it.
             while asked <= last and len(ahead) < (_AHEAD if rows else 1):
                 count = min(rows or _CHUNK_ROWS, last - asked + 1)
                 asking = loop.create_task(reader.read_columns(asked, count, CHUNK_BYTES))
@@ -86,5 +87,5 @@ def _rows_of_closed(reader: LedgerReader) -> int | None:
 
 
 def _rows(average: float) -> int:
-    """How many entries of this size make a chunk."""
+    """The number of entries of this size in a chunk."""
     return min(max(int(CHUNK_BYTES / (average + _ENTRY_OVERHEAD_BYTES)), 1), _CHUNK_ROWS)

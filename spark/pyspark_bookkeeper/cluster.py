@@ -1,4 +1,4 @@
-"""Connecting: the client of a query, as its options say."""
+"""Connects: the client of a query, by its options."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _SHARED: dict[Hashable, Background[Client]] = {}
 
 @asynccontextmanager
 async def connected(options: CommonOptions) -> AsyncGenerator[Client, None]:
-    """A client that reads from what is closest to this host. Raises ConfigError, MetadataError."""
+    """A client that reads from the bookies closest to this host. Raises ConfigError, MetadataError."""
     given = ClientOptions(**{"closest_to": socket.gethostname(), **options.client})
     rng = random.Random()  # noqa: S311 placement and jitter
     async with (
@@ -31,8 +31,8 @@ async def connected(options: CommonOptions) -> AsyncGenerator[Client, None]:
 
 def shared(options: CommonOptions) -> Background[Client]:
     """The client of all tasks of this process with the same options: connecting takes as long as reading megabytes. It
-    is there until the process ends, which Spark does with one that has nothing to do for a minute. Only tasks ask for
-    it: a process that others are forked from must not have one."""
+    stays until the process ends; Spark ends an idle process after a minute. Only tasks may call this: a process that is
+    forked must not have a client."""
     key = (options.uri, options.metadata_timeout_ms, *sorted(options.client.items()))
 
     async def open_() -> AsyncGenerator[Client, None]:
@@ -40,7 +40,8 @@ def shared(options: CommonOptions) -> Background[Client]:
             yield client
 
     if key not in _SHARED:
-        # Spark collects garbage after each task, through all that its libraries have brought: it is none, and stays.
+        # Spark collects garbage after each task, over all objects of its libraries: none of these is garbage, and all
+        # stay.
         gc.freeze()
         _SHARED[key] = Background(open_)
     return _SHARED[key]

@@ -1,7 +1,7 @@
-"""Verified entries as Arrow batches: only the columns that were asked for are made.
+"""Verified entries as Arrow batches: only the requested columns are made.
 
-Entries that come as columns (EntryColumns) become Arrow's arrays as they are, without a copy and without an object for
-any of them.
+Entries that come as columns (EntryColumns) become Arrow arrays as they are, without a copy and without an object for
+each entry.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bkbox.wire.metadata.owner import owner_of
 
 BATCH_BYTES = 4 << 20
 BATCH_ROWS = 10_000
-"""Of one Arrow batch, about."""
+"""Approximate rows of one Arrow batch."""
 
 _TYPES: dict[str, pa.DataType] = {
     "ledger_id": pa.int64(),
@@ -42,8 +42,8 @@ _Makers = dict[str, Callable[[], pa.Array]]
 
 
 class Columns:
-    """Makes batches with these columns, each a name and whether Spark takes it for nullable. ``log``: entries are those
-    of a log, and a row is a record."""
+    """Makes batches with these columns: pairs of name and nullable. ``log``: entries are those of a log, and a row is a
+    record."""
 
     def __init__(self, columns: Sequence[tuple[str, bool]], *, log: bool) -> None:
         self._schema = pa.schema(
@@ -55,7 +55,7 @@ class Columns:
     def batch(
         self, entries: Sequence[Entry] | EntryColumns, metadata: LedgerMetadata
     ) -> pa.RecordBatch:
-        """Entries of one ledger, one at least; those of a log do not come as columns."""
+        """A batch from one or more entries of one ledger; entries of a log must not be columns."""
         if isinstance(entries, EntryColumns):
             makers = _of_columns(entries)
         else:

@@ -1,14 +1,14 @@
-"""A dataset: a name for closed ledgers that were written together, kept in the metadata store as one small document.
+"""A dataset: a named set of closed ledgers that were written together, a small document in the metadata store.
 
-Ledgers are *published* by replacing the document with compare-and-set: readers see all of a job or nothing. Those that
-were taken off (``overwrite``) are doomed until they are deleted, so that nothing is left behind by who is interrupted.
-For each writer of a stream the document has the number of its last batch: one that comes again is recognised.
+Ledgers are *published* by replacing the document with compare-and-set: readers see all of a job or nothing. Ledgers
+that were removed (``overwrite``) are doomed until they are deleted, so that an interrupted job leaves nothing behind.
+For each writer of a stream the document has the number of its last batch: a repeated batch is recognised.
 
-What Spark writes to a log goes through such a document of the log's: the ledgers of a job are published there, in an
-order, and then their entries are appended to the log (logsink.py). ``queue`` has those of which that is not done yet.
+Spark's writes to a log use such a document of the log's: the ledgers of a job are published there, in an order, and
+then their entries are appended to the log (logsink.py). ``queue`` has the ledgers not yet appended.
 
-As stored: JSON under the name ``dataset.NAME`` among the lists of logs, ledgers as ``1,5-9``. A document of 1 MiB, what
-ZooKeeper takes, has room for 100,000 ledgers and more.
+As stored: JSON under the name ``dataset.NAME`` among the lists of logs, ledgers as ``1,5-9``. A document of 1 MiB,
+ZooKeeper's maximum, has space for 100,000 ledgers and more.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ _FORMAT = 1
 
 @dataclass(frozen=True)
 class Dataset:
-    """``instance``: the cluster that the ledgers are of. Of streams that write, by their names: ``batches``, the last
-    one that is published; ``swept``: below this id nothing is left that was abandoned."""
+    """``instance``: the cluster of the ledgers. For each streaming writer, by name: ``batches``, the last published
+    one; ``swept``: no abandoned ledger is left with an id below this."""
 
     instance: str
     ledgers: frozenset[int] = frozenset()
@@ -38,7 +38,8 @@ class Dataset:
     batches: dict[str, int] = field(default_factory=dict)
     swept: dict[str, int] = field(default_factory=dict)
     queue: tuple[tuple[int, int], ...] = ()
-    """Of a log: ledgers whose entries are to be appended, in this order, and the sequence number of the first one."""
+    """For a log: ledgers whose entries are still to be appended, in this order, each with the sequence number of its
+    first entry."""
     next_sequence: int = 0
 
 
@@ -46,18 +47,18 @@ Change = Callable[[Dataset], Dataset]
 
 
 class Datasets:
-    """Those of one cluster."""
+    """The datasets of one cluster."""
 
     def __init__(self, store: MetadataStore) -> None:
         self._store = store
 
     async def find(self, name: str) -> Dataset | None:
-        """None: there is none of this name. Raises MetadataError."""
+        """The dataset; None if there is none of this name. Raises MetadataError."""
         found = await self._store.logs.find(_document(name), latest=True)
         return None if found is None else await self._decoded(name, found.value)
 
     async def read(self, name: str) -> Dataset:
-        """Raises OperatorError where there is none, MetadataError."""
+        """The dataset. Raises OperatorError if there is none of this name, MetadataError."""
         found = await self.find(name)
         if found is None:
             raise OperatorError(
@@ -66,7 +67,8 @@ class Datasets:
         return found
 
     async def change(self, name: str, change: Change) -> Dataset:
-        """Replace the newest document, whoever else does so. Raises MetadataError, what ``change`` raises."""
+        """Replaces the document by compare-and-set, repeated after concurrent changes. Raises MetadataError, what
+        ``change`` raises."""
         while True:
             stored = await self._store.logs.find(_document(name), latest=True)
             before = (
@@ -85,7 +87,7 @@ class Datasets:
             return after
 
     async def bury(self, name: str) -> None:
-        """Delete the ledgers that were taken off, and say so. Raises MetadataError."""
+        """Deletes the doomed ledgers, and removes them from the document. Raises MetadataError."""
         found = await self.find(name)
         if found is None or not found.doomed:
             return
@@ -123,7 +125,7 @@ class Datasets:
 def published(
     new: Collection[int], *, overwrite: bool, writer: str = "", batch: int = -1
 ) -> Change:
-    """What publishes these ledgers; nothing where this writer's batch is there already."""
+    """The change that publishes these ledgers; no change if this writer's batch is published already."""
 
     def change(before: Dataset) -> Dataset:
         if writer and before.batches.get(writer, -1) >= batch:
@@ -138,15 +140,15 @@ def published(
 
 
 def queued(new: Sequence[tuple[int, int]], *, writer: str = "", batch: int = -1) -> Change:
-    """What publishes ledgers, each with its number of entries, to be appended to a log in this order; nothing where
-    this writer's batch is there already."""
+    """The change that publishes ledgers, each with its number of entries, to be appended to a log in this order; no
+    change if this writer's batch is published already."""
 
     def change(before: Dataset) -> Dataset:
         if writer and before.batches.get(writer, -1) >= batch:
             return before
         queue, number = list(before.queue), before.next_sequence
         for ledger, entries in new:
-            if ledger not in before.ledgers | before.doomed:  # the answer to this change was lost
+            if ledger not in before.ledgers | before.doomed:  # the response to this change was lost
                 queue.append((ledger, number))
                 number += entries
         return replace(
@@ -161,7 +163,7 @@ def queued(new: Sequence[tuple[int, int]], *, writer: str = "", batch: int = -1)
 
 
 def appended(ledger: int) -> Change:
-    """All entries of a ledger are in the log: it has to be deleted."""
+    """The change after all entries of a ledger are in the log: the ledger has to be deleted."""
 
     def change(before: Dataset) -> Dataset:
         left = tuple(each for each in before.queue if each[0] != ledger)
@@ -178,7 +180,7 @@ def appended(ledger: int) -> Change:
 
 
 def of_log(name: str) -> str:
-    """The name of a log's document among those of datasets, none of which has a colon in its name."""
+    """The name of a log's document; no dataset has a colon in its name."""
     return f"log:{log_name(name)}"
 
 

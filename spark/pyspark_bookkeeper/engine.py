@@ -1,7 +1,7 @@
 """Spark as an engine of the pipelines (bkbox/audit/engine.py): each chunk is a task.
 
-Results come back in waves of tasks, in the order of the chunks, so that the driver holds no more than one wave. What is
-under way when the pipeline is left, by Ctrl-C too, is cancelled as a group.
+Results come back in waves of tasks, in the order of the chunks, so that the driver holds no more than one wave. If the
+pipeline is left, by Ctrl-C too, running tasks are cancelled as a group.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ C = TypeVar("C")
 R = TypeVar("R")
 
 _TASKS_PER_SLOT = 8
-"""Tasks of a wave for each that can run at the same time."""
+"""Tasks of a wave per task slot."""
 
 
 class SparkEngine:
-    """``master``: Spark's URL, by default all cores of this host. A session that is there already is used.
+    """``master``: Spark's URL, by default all cores of this host. An existing session is used.
 
-    Raises OperatorError where Spark does not start.
+    Raises OperatorError if Spark does not start.
     """
 
     name = "spark"
@@ -49,7 +49,7 @@ class SparkEngine:
             raise OperatorError(f"{where}: {_last_words(error)}") from error
 
     def map(self, job: Job[C, R], chunks: Iterable[C]) -> Iterator[R]:
-        """Raises what the job raises, as far as Spark tells: an OperatorError with its last words."""
+        """Raises what the job raises as far as Spark passes it on: an OperatorError with the task's last message."""
         left = iter(chunks)
         group = f"bkbox-{uuid4().hex}"
         try:
@@ -65,17 +65,17 @@ class SparkEngine:
         except Exception as error:
             raise OperatorError(f"Spark could not carry it out: {_last_words(error)}") from error
         finally:
-            with suppress(Exception):  # Spark may have ended, and what is to be told is why
+            with suppress(Exception):  # Spark may have ended; the first error is the one to report
                 self._context.cancelJobGroup(group)
 
     def close(self) -> None:
-        """Ends Spark, if it was begun here."""
+        """Ends Spark, if it was started here."""
         if self._is_own:
             self._context.stop()
 
 
 def _last_words(error: Exception) -> str:
-    """The line of a failed task that says what it was, out of all that Spark says around it."""
+    """The line of a failed task's output with the error itself."""
     missing = missing_in(str(error))
     if missing is not None:
         return missing

@@ -1,4 +1,4 @@
-"""How far a ledger can be read."""
+"""Determines how far ledgers can be read."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pyspark_bookkeeper.options import ReadOptions
 from pyspark_bookkeeper.planning import Extent
 
 AT_ONCE = 32
-"""Ledgers that are asked for at the same time."""
+"""Maximum number of ledgers that are looked up at the same time."""
 
 
 async def extent_of(client: Client, ledger: int, options: ReadOptions) -> Extent:
-    """All of a ledger that can be read now. Raises UnauthorizedError, MetadataError, NoSuchLedgerError,
-    UnknownEntryError (an open ledger whose bookies do not say its LAC)."""
+    """The readable part of a ledger. Raises UnauthorizedError, MetadataError, NoSuchLedgerError, UnknownEntryError (an
+    open ledger whose bookies do not report its LAC)."""
     reader = await client.open_ledger(ledger, options.password_of(ledger), recovery=False)
     metadata = reader.metadata
     if metadata.state is not LedgerState.CLOSED:

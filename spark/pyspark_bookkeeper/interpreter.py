@@ -1,4 +1,4 @@
-"""Which Python Spark runs tasks with, and what is said where it lacks a module."""
+"""Selects the Python with which Spark runs tasks, and explains a module that it lacks."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ _MISSING = re.compile(r"(?:ModuleNotFoundError|ImportError): (No module named '?
 
 
 def choose_python() -> None:
-    """Have tasks run with this Python, unless the operator has chosen one: Spark would take the first python3 on
+    """Has tasks run with this Python, unless the operator has chosen one: Spark would take the first python3 on
     PATH."""
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
 
 def missing_module(cause: str, python: str) -> str:
-    """What to do where ``python`` has said that it lacks a module."""
+    """Advice for the operator if ``python`` lacks a module."""
     return (
         f"{cause}: {python}, which Spark runs its tasks with, lacks it. Set PYSPARK_PYTHON to a Python that has "
         "bkbox[spark], on every executor, before Spark starts: export PYSPARK_PYTHON=$(command -v python)"
@@ -24,7 +24,7 @@ def missing_module(cause: str, python: str) -> str:
 
 
 def missing_in(text: str) -> str | None:
-    """The same, where it is in what Spark tells of a task that failed."""
+    """The same from Spark's report of a failed task."""
     found = _MISSING.search(text)
     if found is None:
         return None

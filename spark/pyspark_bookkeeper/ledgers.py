@@ -1,4 +1,4 @@
-"""What a batch has to read: the ledgers that the options mean, and how far each goes."""
+"""Plans what a batch reads: the ledgers that the options select, and how far each goes."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ log = logging.getLogger(__name__)
 
 
 async def extents(client: Client, options: ReadOptions) -> list[Extent]:
-    """By ledger, with those that turn out to be empty. Raises ConfigError, UnauthorizedError, MetadataError,
-    NoSuchLedgerError (with failOnDataLoss), UnknownEntryError; of a log as log_extents."""
+    """Extents by ledger, empty ones included. Raises ConfigError, UnauthorizedError, MetadataError, NoSuchLedgerError
+    (with failOnDataLoss), UnknownEntryError; for a log as log_extents."""
     if options.log is not None:
         return await log_extents(client, options, options.log)
     starts = starting(options.starting_offsets, streaming=False)

@@ -1,7 +1,7 @@
-"""What is to be read of a log: its ledgers one behind the other, from where the log begins to what is settled.
+"""Plans what is read of a log: its ledgers in order, from the beginning of the log up to what is settled.
 
-A ledger that is not closed yet may still grow, so nothing behind it is read before it is. Where reading begins and ends
-is an entry of one ledger, ``{"7": 100}``, or a time: that of the records, which is taken to grow with them.
+An open ledger may still grow, so ledgers after it are not read before it is closed. Reading begins and ends at an entry
+of one ledger, ``{"7": 100}``, or at a time: that of the records, which is assumed to grow with them.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ from pyspark_bookkeeper.planning import Extent
 log = logging.getLogger(__name__)
 
 Place = tuple[int, int]
-"""A ledger and an entry of it."""
+"""A ledger and one of its entries."""
 
 
 async def log_extents(client: Client, options: ReadOptions, name: str) -> list[Extent]:
-    """For a batch. Raises ConfigError, OperatorError (a time that the log does not reach), as ``settled``."""
+    """The extents of a batch. Raises ConfigError, OperatorError (a time that the log does not reach), as
+    ``settled``."""
     found, there = await settled(client, options, name)
     start = end = None
     if options.starting_timestamp is not None:
@@ -52,7 +53,7 @@ async def log_extents(client: Client, options: ReadOptions, name: str) -> list[E
 async def settled(
     client: Client, options: ReadOptions, name: str
 ) -> tuple[LedgerList, list[Extent]]:
-    """The log, and what can be read of it now. Raises NoSuchLogError, NoSuchLedgerError (with failOnDataLoss), as
+    """The log, and its part that can be read now. Raises NoSuchLogError, NoSuchLedgerError (with failOnDataLoss), as
     extent_of."""
     found = (await StoredList(client.store, name).read()).value
 
@@ -77,7 +78,7 @@ async def settled(
 
 
 def between(extents: Sequence[Extent], start: Place | None, end: Place | None) -> list[Extent]:
-    """What of these lies from ``start`` to before ``end``; None: no bound."""
+    """The parts of the extents from ``start`` to before ``end``; None: no bound."""
     found = []
     for each in extents:
         first, stop = each.first, each.stop
@@ -92,8 +93,8 @@ def between(extents: Sequence[Extent], start: Place | None, end: Place | None) -
 async def place_of(
     client: Client, extents: Sequence[Extent], options: ReadOptions, when_ms: int
 ) -> Place | None:
-    """The first entry that holds a record of this time, in ms since 1970, or a later one; None: there is none yet.
-    Raises as LedgerReader.read_entry."""
+    """The first entry with a record of this time, in ms since 1970, or a later one; None: there is none yet. Raises as
+    LedgerReader.read_entry."""
     starts = list(accumulate((each.stop - each.first for each in extents), initial=0))
 
     def place(index: int) -> Place:
@@ -101,7 +102,7 @@ async def place_of(
         return extents[at].ledger_id, extents[at].first + index - starts[at]
 
     async def time_at(index: int) -> int | None:
-        """The newest in the first entry from here on that has records; None: there is none."""
+        """The newest time in the first entry from here on that has records; None: there is none."""
         for each in range(index, starts[-1]):
             ledger, entry = place(each)
             reader = await client.open_ledger(ledger, options.password_of(ledger), recovery=False)
@@ -123,7 +124,7 @@ async def place_of(
 
 
 def check_reached(options: ReadOptions, name: str) -> None:
-    """Raises OperatorError where it is an error that no record is as late as ``startingTimestamp``."""
+    """Raises OperatorError if, by the options, a log without a record at or after ``startingTimestamp`` is an error."""
     if options.timestamp_strategy == "error":
         raise OperatorError(
             f"option startingTimestamp: the log {name} has no record of {options.starting_timestamp} ms since 1970 or "
@@ -132,7 +133,7 @@ def check_reached(options: ReadOptions, name: str) -> None:
 
 
 def _named(option: str, offsets: Mapping[int, int] | int, found: LedgerList) -> Place | None:
-    """The one place that was named; None: all that there is."""
+    """The one place that was named; None: no bound."""
     if isinstance(offsets, int):
         return None
     ledger = ledger_named(option, offsets, found)
@@ -142,7 +143,7 @@ def _named(option: str, offsets: Mapping[int, int] | int, found: LedgerList) -> 
 
 
 def ledger_named(option: str, offsets: Mapping[int, int], found: LedgerList) -> int:
-    """Raises ConfigError unless it is one, and of the log."""
+    """Raises ConfigError unless exactly one ledger is named, and the log has it."""
     if len(offsets) != 1:
         raise ConfigError([f"option {option} of a log names one ledger, and an entry of it"])
     (ledger,) = offsets

@@ -1,11 +1,11 @@
-"""Rows into a log: the ledgers that the tasks of a job wrote are published in an order, and then appended to the log.
+"""Writes rows to a log: the ledgers that a job's tasks wrote are published in an order, and then appended to the log.
 
-A log has one writer, and tasks are many: each writes a ledger of its own, as for a dataset. The driver *publishes*
-those of a job, or of a batch of a stream, by one compare-and-set of the log's document (dataset.py); from then on they
-will be in the log, each entry once. It then becomes the log's writer and appends their entries as records. Each has a
-sequence number of one writer id, which follows from its place in the queue, so that an append that is repeated changes
-nothing: after an interruption the next job that writes to this log begins with what is left. Two jobs at the same time
-take the log from each other, and each appends what is left of both.
+A log has one writer, but tasks are many: each writes a ledger of its own, as for a dataset. The driver *publishes*
+those of a job, or of a batch of a stream, by one compare-and-set of the log's document (dataset.py); from then on it is
+certain that their entries come into the log, each once. The driver then becomes the log's writer and appends the
+entries as records. Each has a sequence number of one writer id, which follows from its place in the queue, so a
+repeated append changes nothing: after an interruption the next job that writes to this log begins with what is left.
+Two jobs at the same time fence each other off the log, and each appends what is left of both.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from pyspark_bookkeeper.options import WriteOptions
 log = logging.getLogger(__name__)
 
 WRITER_ID = "bkbox.spark"
-"""Of all records that Spark appends to a log."""
+"""Writer id of all records that Spark appends to a log."""
 
 ROW_OVERHEAD_BYTES = HEADER.size + RECORD_OVERHEAD_BYTES + len(WRITER_ID)
-"""What a row takes in an entry of a log beside its value."""
+"""Bytes that a row takes in an entry of a log in addition to its value."""
 
 _TRIES = 10
 _PAUSE_S = 0.5
 
 
 async def append_queue(client: Client, name: str, options: WriteOptions) -> None:
-    """Append what was published for a log. Raises as Log.open_writer and LogWriter.append."""
+    """Appends what was published for a log. Raises as Log.open_writer and LogWriter.append."""
     datasets = Datasets(client.store)
     pause_s = _PAUSE_S
     for left in reversed(range(_TRIES)):
@@ -52,7 +52,7 @@ async def append_queue(client: Client, name: str, options: WriteOptions) -> None
 
 
 async def _append(client: Client, datasets: Datasets, name: str, options: WriteOptions) -> None:
-    """Once. Raises NoSuchLedgerError where another driver was faster with one, too."""
+    """One attempt. Raises NoSuchLedgerError if another driver has appended and deleted a ledger meanwhile."""
     document = of_log(name)
     found = await datasets.find(document)
     if found is None or not found.queue:
@@ -71,7 +71,7 @@ async def _append(client: Client, datasets: Datasets, name: str, options: WriteO
 
 
 async def _copy(client: Client, writer: LogWriter, ledger: int, first: int) -> None:
-    """Whatever its password: another job may have written it."""
+    """Copies a ledger's entries, whatever its password: another job may have written it."""
     reader = await client.open_ledger(ledger, None, recovery=False)
     last = writer.last_sequence(WRITER_ID)
     start = 0 if last is None else max(last + 1 - first, 0)

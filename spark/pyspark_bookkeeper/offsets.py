@@ -1,4 +1,4 @@
-"""Where reading begins and ends: ``startingOffsets`` and ``endingOffsets``, with Kafka's rules.
+"""Start and end of reading: ``startingOffsets`` and ``endingOffsets``, with Kafka's rules.
 
 ``earliest`` is the first entry, ``latest`` the end as far as it is known; or JSON, ``{"LEDGER": ENTRY}``: the first
 entry to be read, and for the end the first one that is not. -2 stands for earliest, -1 for latest. A ledger that is
@@ -31,7 +31,7 @@ def parse_offsets(option: str, text: str) -> Mapping[int, int] | int:
 
 
 def starting(text: str, *, streaming: bool) -> Mapping[int, int] | int:
-    """Raises ConfigError, also for a batch that begins at its end."""
+    """Parses ``startingOffsets``. Raises ConfigError, also for a batch that begins at its end."""
     offsets = parse_offsets("startingOffsets", text)
     values = [offsets] if isinstance(offsets, int) else offsets.values()
     if not streaming and LATEST in values:
@@ -40,7 +40,7 @@ def starting(text: str, *, streaming: bool) -> Mapping[int, int] | int:
 
 
 def ending(text: str) -> Mapping[int, int] | int:
-    """Raises ConfigError, also for an end at the beginning."""
+    """Parses ``endingOffsets``. Raises ConfigError, also for an end at the beginning."""
     offsets = parse_offsets("endingOffsets", text)
     values = [offsets] if isinstance(offsets, int) else offsets.values()
     if EARLIEST in values:
@@ -49,13 +49,13 @@ def ending(text: str) -> Mapping[int, int] | int:
 
 
 def first_of(offsets: Mapping[int, int] | int, ledger: int, stop: int) -> int:
-    """The first entry to be read of a ledger whose last is before ``stop``."""
+    """The first entry to be read of a ledger that ends before ``stop``."""
     value = offsets if isinstance(offsets, int) else offsets.get(ledger, EARLIEST)
     return {EARLIEST: 0, LATEST: stop}.get(value, value)
 
 
 def stop_of(offsets: Mapping[int, int] | int, ledger: int, stop: int) -> int:
-    """The first entry that is not to be read any more."""
+    """The first entry that is no longer read."""
     value = offsets if isinstance(offsets, int) else offsets.get(ledger, LATEST)
     return stop if value == LATEST else value
 

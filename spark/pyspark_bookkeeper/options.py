@@ -1,7 +1,7 @@
-"""The options of the data source: their names, which are Kafka's where Kafka has one, what they may be, and what is
-wrong with them. Keys are matched without regard to case, as Spark does.
+"""The options of the data source: names (Kafka's where Kafka has one), permitted values, and errors. Keys are matched
+without regard to case, as Spark does.
 
-All problems are told at once, an unknown option with the known one that is nearest to it.
+All problems are reported at once, an unknown option with the known one that is nearest to it.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from bkbox.metadata.loglists import log_name
 from bkbox.wire.metadata.ledger import DigestType
 
 CLIENT_PREFIX = "bookkeeper.client."
-"""What follows is a field of ClientOptions."""
+"""Prefix of a field of ClientOptions."""
 
 CUSTOM_PREFIX = "custom."
-"""What follows is a key of the custom metadata of ledgers that are written."""
+"""Prefix of a key of the custom metadata of written ledgers."""
 
 _WHAT = ("ledgers", "assign", "select", "log", "dataset")
 
@@ -32,7 +32,7 @@ _OF_BATCHES = ("ending_offsets", "ending_timestamp")
 _OF_STREAMS = ("max_bytes_per_trigger", "max_entries_per_trigger")
 
 _FROM_SPARK = frozenset({"checkpointlocation", "queryname"})
-"""What Spark itself has among the options."""
+"""Spark's own options, which are passed along."""
 
 
 _DIGITS = re.compile(r"-?[0-9]{1,18}")
@@ -51,7 +51,7 @@ def _unicode(value: str) -> str:
 
 
 def _whole(value: str, what: str = "a whole number, as 128") -> int:
-    """In ASCII digits: ``int`` takes more than that, and its message is about Python."""
+    """ASCII digits only: ``int`` takes more than that, and its message is about Python."""
     text = value.strip()
     if not _DIGITS.fullmatch(text):
         raise ValueError(f"it has to be {what}")
@@ -125,7 +125,7 @@ def _seconds(value: str) -> float:
 
 
 _CLIENT: dict[type, Callable[[str], Any]] = {bool: _flag, int: _whole, float: _seconds}
-"""How values of a client's options are read, by the types of their defaults."""
+"""Parsers of the client options' values, by the types of their defaults."""
 
 
 def _option(name: str, parse: Callable[[str], Any], default: Any = MISSING) -> Any:
@@ -139,7 +139,7 @@ def _option(name: str, parse: Callable[[str], Any], default: Any = MISSING) -> A
 
 @dataclass(frozen=True, kw_only=True)
 class CommonOptions:
-    """Of whatever connects."""
+    """Options of all queries."""
 
     uri: str = _option("metadata.uri", _text)
     metadata_timeout_ms: int = _option("metadataTimeoutMs", _count, 30_000)
@@ -152,8 +152,8 @@ class CommonOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class ReadOptions(CommonOptions):
-    """Of a batch or a stream that reads. ``password``: in UTF-8; ``*_bytes``: sizes, 64m is 64 MiB. ``passwords``: of
-    single ledgers; ``skip_unauthorized``: ledgers with other passwords are left out."""
+    """Options of a batch or a stream that reads. ``password``: in UTF-8; ``*_bytes``: sizes, 64m is 64 MiB.
+    ``passwords``: of single ledgers; ``skip_unauthorized``: ledgers with other passwords are left out."""
 
     ledgers: str | None = _option("ledgers", _text, None)
     assign: str | None = _option("assign", _text, None)
@@ -175,13 +175,13 @@ class ReadOptions(CommonOptions):
     num_retries: int = _option("numRetries", _count, 3)
 
     def password_of(self, ledger: int) -> bytes:
-        """As it is in ``passwords``, else ``password``."""
+        """The ledger's entry in ``passwords``, otherwise ``password``."""
         return (self.passwords or {}).get(ledger, self.password.encode())
 
 
 @dataclass(frozen=True, kw_only=True)
 class WriteOptions(CommonOptions):
-    """Of what writes. Either ``dataset`` or ``log`` says where."""
+    """Options of a query that writes. Either ``dataset`` or ``log`` is the target."""
 
     ensemble_size: int = _option("ensembleSize", _count, 3)
     write_quorum: int | None = _option("writeQuorum", _count, None)
@@ -192,7 +192,7 @@ class WriteOptions(CommonOptions):
 
 
 def read_options(given: Mapping[str, Any], *, streaming: bool) -> ReadOptions:
-    """Raises ConfigError, with all that is wrong."""
+    """Raises ConfigError with all problems."""
     problems: list[str] = []
     values = _values(ReadOptions, given, problems)
     chosen = [name for name in _WHAT if values.get(name) is not None]
@@ -219,7 +219,7 @@ def read_options(given: Mapping[str, Any], *, streaming: bool) -> ReadOptions:
 
 
 def write_options(given: Mapping[str, Any]) -> WriteOptions:
-    """Raises ConfigError, with all that is wrong."""
+    """Raises ConfigError with all problems."""
     problems: list[str] = []
     custom = {
         key[len(CUSTOM_PREFIX) :]: str(value).encode()

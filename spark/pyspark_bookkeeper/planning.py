@@ -1,6 +1,6 @@
-"""Cutting what is to be read into partitions. Pure.
+"""Splits the entries to be read into partitions. Pure.
 
-A ledger is cut where a fragment begins, as other bookies have it from there on, and where a partition is full;
+A ledger is split where a fragment begins, as other bookies have it from there on, and where a partition is full;
 neighbours share one. No partition is empty, and no entry is in two.
 """
 
@@ -13,13 +13,13 @@ from math import ceil
 from typing import NamedTuple
 
 ENTRY_OVERHEAD_BYTES = 64
-"""What an entry counts for beside its payload."""
+"""Bytes that an entry counts for in addition to its payload."""
 
 _EVEN_MAX = 64
-"""Of more partitions than that a last round that is not full is a small part."""
+"""Maximum count that is rounded up: with more partitions an incomplete last round is a small part."""
 
 _ROUNDING = 1e-6
-"""Of an entry: what sums of floating-point numbers may be off."""
+"""Tolerance, in entries, for the rounding of floating-point sums."""
 
 
 class Piece(NamedTuple):
@@ -32,7 +32,7 @@ class Piece(NamedTuple):
 
 @dataclass(frozen=True)
 class Extent:
-    """What is to be read of one ledger: entries ``first`` to before ``stop``, ``size`` payload bytes in all, as far as
+    """The entries to be read of one ledger: ``first`` to before ``stop``, ``size`` payload bytes in all, as far as
     known; ``cuts``: the first entries of its fragments; ``is_final``: the ledger will never have more."""
 
     ledger_id: int
@@ -46,7 +46,8 @@ class Extent:
 def partitions(
     extents: Iterable[Extent], max_bytes: int, min_partitions: int = 1
 ) -> list[tuple[Piece, ...]]:
-    """Of about the same size. ``min_partitions`` is a hint: with fewer entries than that there are fewer partitions."""
+    """Partitions of about the same size. ``min_partitions`` is a hint: with fewer entries than that there are fewer
+    partitions."""
     wanted = [extent for extent in extents if extent.stop > extent.first]
     total = sum(map(_weight, wanted))
     count = max(_even(ceil(total / max_bytes)), min_partitions)
@@ -74,7 +75,7 @@ def partitions(
 
 
 def _even(count: int) -> int:
-    """So many that the last round of tasks is a full one where as many of them run at once as is usual."""
+    """Rounds up to a power of two, so that the last round of tasks is full with a usual number of slots."""
     return 1 << (count - 1).bit_length() if 1 < count <= _EVEN_MAX else count
 
 

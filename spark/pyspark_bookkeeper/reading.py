@@ -1,8 +1,8 @@
-"""What a task does: read the pieces of one partition, each entry with its digest checked, and give Arrow batches.
+"""The work of a read task: reads the pieces of one partition, checks each entry's digest, and returns Arrow batches.
 
-Loss is an error with ``failOnDataLoss``, and a line in the log without: entries that every bookie says it has not, and
-ledgers that are gone. What nobody can say for now, a bookie that is away, is always an error, after so many retries:
-it is no loss. A metadata store that is away is one at once: the store has waited for it already.
+Loss is an error with ``failOnDataLoss``, and logged without it: entries that every bookie denies, and deleted ledgers.
+An entry that is unknown for now, as a bookie is unreachable, is always an error, after ``num_retries`` retries: it is
+not lost. An unavailable metadata store is an error at once: the store has retried already.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _RETRY_PAUSE_S = 0.5
 
 @dataclass(frozen=True)
 class PieceReader:
-    """Reads pieces as a query wants them. ``columns``: see Columns."""
+    """Reads pieces for a query. ``columns``: see Columns."""
 
     options: ReadOptions
     columns: tuple[tuple[str, bool], ...]
@@ -60,7 +60,7 @@ class PieceReader:
             await asyncio.gather(*opening, return_exceptions=True)
 
     async def _open(self, client: Client, piece: Piece) -> LedgerReader | None:
-        """None where the ledger is gone and that is no error."""
+        """The reader; None if the ledger is gone and that is not an error."""
         try:
             return await client.open_ledger(
                 piece.ledger_id, self.options.password_of(piece.ledger_id), recovery=False
@@ -70,7 +70,7 @@ class PieceReader:
             return None
 
     async def _piece(self, reader: LedgerReader, piece: Piece) -> AsyncGenerator[Chunk, None]:
-        """What makes a batch each."""
+        """Chunks of which each makes a batch."""
         held: list[Entry] = []
         size = 0
         async with aclosing(self._chunks(reader, piece)) as found:
@@ -88,7 +88,7 @@ class PieceReader:
             yield held
 
     async def _chunks(self, reader: LedgerReader, piece: Piece) -> AsyncGenerator[Chunk, None]:
-        """As they come, over retries and losses."""
+        """Chunks as they are read, across retries and losses."""
         at, tries = piece.first, 0
         while at <= piece.last:
             try:
@@ -111,7 +111,8 @@ class PieceReader:
                 await asyncio.sleep(_RETRY_PAUSE_S * 2**tries)
 
     async def _must_be_confirmed(self, reader: LedgerReader, last: int) -> None:
-        """It was when the query was planned; which bookies say so may be others now. Raises UnknownEntryError."""
+        """The entry was confirmed when the query was planned; other bookies may have to report it now. Raises
+        UnknownEntryError."""
         if reader.is_closed or reader.last_add_confirmed >= last:
             return
         if await reader.read_explicit_last_add_confirmed() < last and not reader.is_closed:

@@ -1,11 +1,11 @@
-"""The columns of what is read, and which of them a query asks for.
+"""The columns of a read, and the selection that a query makes.
 
 =================  =====================  ==========================================================================
-column             type                   what
+column             type                   content
 =================  =====================  ==========================================================================
 ledger_id          long                   the ledger
 entry_id           long                   the entry
-last_confirmed     long                   what the writer had confirmed when it made this entry, -1 for nothing
+last_confirmed     long                   the last entry confirmed when the writer made this entry, -1 for none
 length             long                   payload bytes of the ledger up to and with this entry
 value              binary                 the payload; of a log one of the records in it
 record             int                    only of a log: which of the records in the entry, from 0
@@ -55,13 +55,13 @@ _METADATA = (
 
 
 def schema_of(*, log: bool, metadata: bool) -> StructType:
-    """All columns that there are."""
+    """All columns of such a source."""
     fields = [*_ALWAYS, *(_OF_LOGS if log else ()), *(_METADATA if metadata else ())]
     return StructType(list(fields))
 
 
 def check_schema(asked: StructType, known: StructType) -> None:
-    """Raises ConfigError where a column is asked for that there is not, or as another type."""
+    """Raises ConfigError for an unknown column, or one of another type."""
     types = {each.name: each.dataType for each in known.fields}
     problems = []
     for each in asked.fields:
@@ -80,5 +80,5 @@ def check_schema(asked: StructType, known: StructType) -> None:
 
 
 def columns_of(schema: StructType) -> tuple[tuple[str, bool], ...]:
-    """Its names, each with whether it is nullable."""
+    """The columns as pairs of name and nullable."""
     return tuple((each.name, each.nullable) for each in schema.fields)

@@ -20,16 +20,16 @@ from pyspark_bookkeeper.schema import check_schema, schema_of
 
 
 class DefaultSource(DataSource):
-    """What needs Arrow and the client is imported where it is needed: Spark asks every source for its name."""
+    """Modules that need Arrow or the client are imported only when needed: Spark asks every source for its name."""
 
     def __init__(self, options: dict[str, str]) -> None:
-        """Raises OperatorError where modules are missing: what Spark says of that later is that a worker crashed."""
+        """Raises OperatorError if modules are missing: Spark's own message would later be that a worker crashed."""
         super().__init__(options)
         need_arrow()
 
     @classmethod
     def name(cls) -> str:
-        """For ``format``."""
+        """The name for ``format``."""
         return "bookkeeper"
 
     def schema(self) -> StructType:
@@ -68,7 +68,7 @@ class DefaultSource(DataSource):
 
 
 def need_arrow() -> None:
-    """Raises OperatorError where the Python that Spark runs lacks pyarrow: it need not be the one of the program."""
+    """Raises OperatorError if the Python that Spark runs lacks pyarrow: it may be another Python than the driver's."""
     try:
         import pyarrow  # noqa: F401
     except ImportError as error:

@@ -1,4 +1,5 @@
-"""``spark.readStream.format("bookkeeper")``: open ledgers up to what is confirmed, and logs over their ledgers."""
+"""``spark.readStream.format("bookkeeper")``: open ledgers up to the last confirmed entry, and logs over their
+ledgers."""
 
 from __future__ import annotations
 
@@ -30,11 +31,11 @@ from pyspark_bookkeeper.tail import Offset, Room, tail_of
 T = TypeVar("T")
 
 _IDLE_S = 0.1
-"""Spark asks for the newest offset every few milliseconds while there is nothing new."""
+"""Pause in seconds: without new data Spark asks for the newest offset every few milliseconds."""
 
 
 class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One connection on the driver for as long as the query runs; what is pickled has none."""
+    """Has one connection on the driver as long as the query runs; a pickled copy has none."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
         self._options = options
@@ -47,12 +48,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {**self.__dict__, "_background": None}
 
     def initialOffset(self) -> Offset:  # noqa: N802 Spark's name
-        """As ``startingOffsets`` says."""
+        """The offset of ``startingOffsets``."""
         return self._call(self._tail.initial)
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 Spark's name
-        """``maxEntriesPerTrigger`` or ``maxBytesPerTrigger``; with both, the first is what Spark is told of, and the
-        second holds as well."""
+        """``maxEntriesPerTrigger`` or ``maxBytesPerTrigger``; with both, Spark is given the first, and the second
+        applies as well."""
         if self._options.max_entries_per_trigger is not None:
             return ReadMaxRows(self._options.max_entries_per_trigger)
         if self._options.max_bytes_per_trigger is not None:
@@ -60,7 +61,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802 Spark's name
-        """How far the next batch goes."""
+        """The end of the next batch."""
         if self._upto is not None and self._is_reached(start):
             return start
         room = Room()
@@ -74,28 +75,28 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return found
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802 Spark's name
-        """Go as far as there is something now, and no further."""
+        """Fixes the end of the stream at what is there now."""
         self._upto = self._call(lambda client: self._tail.newest(client))
 
     def partitions(self, start: Offset, end: Offset) -> list[InputPartition]:
-        """The same for the same offsets, also after a restart."""
+        """Deterministic: the same for the same offsets, also after a restart."""
         found = self._call(lambda client: self._tail.between(client, start, end))
         options = self._options
         cut = partitions(found, options.max_bytes_per_partition, options.min_partitions)
         return [Pieces(pieces) for pieces in cut]
 
     def read(self, partition: InputPartition | None) -> Iterator[pa.RecordBatch]:
-        """In a task."""
+        """Runs in a task."""
         if not isinstance(partition, Pieces):
             return iter(())
         pieces = partition.pieces
         return shared(self._options).iterate(lambda client: self._reader.batches(client, pieces))
 
     def commit(self, end: Offset) -> None:
-        """Nothing: where a query is, its checkpoint knows."""
+        """Nothing: the checkpoint records the position of a query."""
 
     def stop(self) -> None:
-        """Ends the connection."""
+        """Closes the connection."""
         if self._background is not None:
             self._background.close()
             self._background = None

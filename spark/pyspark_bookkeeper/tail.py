@@ -1,9 +1,9 @@
-"""Where a stream is in what it follows, and how far it can go: offsets are dictionaries that Spark keeps as JSON.
+"""Position of a stream in its source, and how far it can go: offsets are dictionaries that Spark keeps as JSON.
 
-``{"7": 100}`` is of ledgers that were listed: the next entry of each. They are followed side by side.
+``{"7": 100}`` is for listed ledgers: the next entry of each. They are followed side by side.
 
-``{"ledger": 7, "entry": 100}`` is of a log: the next entry, and everything before it was read. A log is followed from
-ledger to ledger: one that is not closed yet may still grow, so nothing behind it is read before it is.
+``{"ledger": 7, "entry": 100}`` is for a log: the next entry; everything before it was read. A log is followed from
+ledger to ledger: an open one may still grow, so ledgers after it are not read before it is closed.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from pyspark_bookkeeper.planning import Extent
 Offset = dict[str, int]
 
 _NOWHERE = (-1, 0)
-"""Where a log begins that has no ledger yet."""
+"""The beginning of a log that has no ledger yet."""
 
 
 @dataclass(frozen=True)
 class Room:
-    """What a batch may take; None: no bound. One entry is always allowed, or nothing would ever go on."""
+    """The size limits of a batch; None: no bound. One entry is always allowed, or the stream would never proceed."""
 
     entries: int | None = None
     size: int | None = None
 
     def part(self, extent: Extent) -> int:
-        """How many entries of it fit."""
+        """The number of the extent's entries that fit."""
         count = extent.stop - extent.first
         fits = count
         if self.entries is not None:
@@ -48,7 +48,7 @@ class Room:
         return max(fits, 0)
 
     def without(self, extent: Extent, count: int) -> Room:
-        """What is left after so many entries of it."""
+        """The limits that remain after ``count`` entries of the extent."""
         whole = extent.stop - extent.first
         size = extent.size * count / whole if whole else 0
         return Room(
@@ -58,34 +58,34 @@ class Room:
 
 
 class Tail(ABC):
-    """Follows something."""
+    """A source that a stream follows."""
 
     def __init__(self, options: ReadOptions) -> None:
         self._options = options
 
     @abstractmethod
     async def initial(self, client: Client) -> Offset:
-        """As ``startingOffsets`` says. Raises ConfigError, MetadataError, …"""
+        """The offset of ``startingOffsets``. Raises ConfigError, MetadataError, …"""
 
     @abstractmethod
     async def latest(self, client: Client, start: Offset, room: Room) -> Offset:
-        """As far as it can be read now; ``start`` itself where there is nothing new."""
+        """The offset up to which the source can be read now; ``start`` itself if there is nothing new."""
 
     @abstractmethod
     async def newest(self, client: Client) -> Offset:
-        """The end of all that there is now."""
+        """The present end."""
 
     @abstractmethod
     def earlier(self, one: Offset, other: Offset) -> Offset:
-        """Whichever comes first; of ledgers side by side, for each of them."""
+        """The smaller offset; for ledgers side by side, for each of them."""
 
     @abstractmethod
     async def between(self, client: Client, start: Offset, end: Offset) -> list[Extent]:
-        """What lies between two offsets, the same whenever it is asked."""
+        """The extents between two offsets, the same at each call."""
 
 
 def tail_of(options: ReadOptions) -> Tail:
-    """Raises ConfigError where the options name nothing that can be followed."""
+    """Raises ConfigError if the options name nothing that can be followed."""
     if options.log is not None:
         return LogTail(options, options.log)
     if options.ledgers is not None:
@@ -128,7 +128,7 @@ class LedgersTail(Tail):
         wanted = {int(ledger): (start.get(ledger, 0), stop) for ledger, stop in end.items()}
         moved = [ledger for ledger, (first, stop) in wanted.items() if stop > first]
         found = await self._extents(client, moved)
-        # As far as was planned, even if a ledger is gone: then reading it says so.
+        # Up to the planned end, even if a ledger is gone: reading it raises the error.
         return [
             Extent(
                 ledger,
@@ -156,7 +156,8 @@ class LedgersTail(Tail):
 
 
 def shared(left: Mapping[str, Extent], room: Room) -> Offset:
-    """Where each ends if they share the room by what is left of them, so that none waits for another."""
+    """The end of each ledger if the batch's limits are shared out by what is left of them, so that none waits for
+    another."""
     entries = sum(extent.stop - extent.first for extent in left.values())
     size = sum(extent.size for extent in left.values())
     ends: Offset = {}
@@ -241,8 +242,8 @@ class LogTail(Tail):
         return found
 
     async def _from(self, client: Client, start: Offset) -> list[int]:
-        """The ledgers of the log from this offset on. Raises NoSuchEntryError where some before them are gone that were
-        not read, unless that is no error."""
+        """The ledgers of the log from this offset on. Raises NoSuchEntryError if unread ledgers before them are gone,
+        unless that is not an error."""
         ledgers = (await StoredList(client.store, self._name).read()).value.ledgers
         first = start["ledger"]
         if ledgers and 0 <= first < ledgers[0] and self._options.fail_on_data_loss:

@@ -1,10 +1,10 @@
 """``df.write`` and ``df.writeStream`` with ``format("bookkeeper")``.
 
-Each task attempt writes a ledger of its own and closes it; what it gives the driver is the ledger's id. The driver
+Each task attempt writes a ledger of its own, closes it, and returns the ledger's id to the driver. The driver
 publishes the ledgers of a job, or of a batch of a stream, in a dataset by one compare-and-set (dataset.py), and deletes
-what was abandoned: the ledgers of attempts that failed, were killed, or ran beside the one that counted. They are found
-by their custom metadata, among the ids that were given out since the job began. A batch that comes again, as after a
-restart, is recognised by its number and its ledgers are deleted. So every row is there exactly once.
+abandoned ones: the ledgers of attempts that failed, were killed, or ran beside the successful one. They are found by
+their custom metadata, among the ids that were given out since the job began. A repeated batch, as after a restart, is
+recognised by its number and its ledgers are deleted. So every row is there exactly once.
 
 Rows for a log go the same way, and are then appended to it (logsink.py).
 
@@ -48,17 +48,17 @@ log = logging.getLogger(__name__)
 
 JOB = "bkbox.spark.job"
 DATASET = "bkbox.spark.dataset"
-"""Custom metadata of ledgers that were written by Spark."""
+"""Custom metadata key of ledgers written by Spark."""
 
 _LOOK_AT_IDS_MAX = 100_000
-"""Of the ids that were given out since a job began, so many are looked at for abandoned ledgers."""
+"""Maximum number of ids, given out since a job began, that are searched for abandoned ledgers."""
 
 _AT_ONCE = 32
 
 
 @dataclass
 class Sealed(WriterCommitMessage):
-    """What a task has written. ``ledger_id`` None: nothing, there were no rows."""
+    """The result of a task. ``ledger_id`` None: there were no rows."""
 
     ledger_id: int | None
     entries: int
@@ -66,7 +66,7 @@ class Sealed(WriterCommitMessage):
 
 
 class _Writes:
-    """What batch and stream have in common. ``job``: what their ledgers are marked with."""
+    """Common base of batch and stream writers. ``job``: the mark of their ledgers."""
 
     def __init__(self, options: WriteOptions, schema: StructType, job: str) -> None:
         check_rows(schema)
@@ -77,13 +77,13 @@ class _Writes:
     # ---- a task -------------------------------------------------------------------------------------
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Raises what writing raises; then the ledger is deleted."""
+        """Raises what the client raises; then the ledger is deleted."""
         return asyncio.run(self._write(iterator))
 
     async def _write(self, batches: Iterator[pa.RecordBatch]) -> Sealed:
         options = self._options
         entries = size = 0
-        # The first one decides whether there is a ledger at all.
+        # Only a first row creates the ledger.
         values = _values(batches)
         first = await anext(values, None)
         if first is None:
@@ -119,7 +119,7 @@ class _Writes:
         return Sealed(writer.ledger_id, entries, size)
 
     def _must_fit(self, values: list[bytes], entry_bytes_max: int) -> None:
-        """Raises EntryTooLargeError here, where the job fails, and not when it is published already."""
+        """Raises EntryTooLargeError in the task, where the job fails, and not after it was published."""
         if self._options.log is None:
             return
         room, largest = entry_bytes_max - ROW_OVERHEAD_BYTES, max(map(len, values))
@@ -133,7 +133,7 @@ class _Writes:
     def _change(
         self, messages: Sequence[WriterCommitMessage | None], *, writer: str = "", batch: int = -1
     ) -> Change:
-        """What publishes the ledgers of a job, for a dataset that is added to or for a log."""
+        """The change that publishes the ledgers of a job, for a dataset to be extended or for a log."""
         sealed = [each for each in messages if isinstance(each, Sealed)]
         found = [(each.ledger_id, each.entries) for each in sealed if each.ledger_id is not None]
         if self._options.log is not None:
@@ -143,7 +143,7 @@ class _Writes:
         )
 
     async def _publish(self, client: Client, change: Change) -> Dataset:
-        """The document after the change; what of it is for a log is in the log then."""
+        """Publishes; returns the document after the change. Entries for a log are appended by then."""
         found = await Datasets(client.store).change(self._document, change)
         if self._options.log is not None:
             try:
@@ -159,8 +159,8 @@ class _Writes:
     async def _delete_abandoned(
         self, client: Client, found: Dataset | None, first_id: int, bound: int
     ) -> None:
-        """The ledgers of this job with ids from ``first_id`` to before ``bound``, but for those that are published: the
-        answer to that may have been lost."""
+        """Deletes this job's ledgers with ids from ``first_id`` to before ``bound``, except published ones: the
+        response to the publication may have been lost."""
         kept = found.ledgers if found is not None else frozenset()
         ids = range(first_id, bound)
         if len(ids) > _LOOK_AT_IDS_MAX:
@@ -179,7 +179,7 @@ class _Writes:
             except MetadataError as error:
                 if error.may_have_taken_effect:
                     raise
-                return  # of somebody else, and not to be read
+                return  # not ours, and not readable
             if custom.get(JOB) == self._job.encode():
                 await client.delete_ledger(ledger)
                 log.info("ledger %d was abandoned, and is deleted", ledger)
@@ -188,8 +188,8 @@ class _Writes:
 
 
 class BatchWriter(_Writes, DataSourceArrowWriter):
-    """``df.write``: mode ``append`` adds to the dataset, ``overwrite`` takes off what was there. Made once on the
-    driver; its copies work in the tasks, and commit."""
+    """``df.write``: mode ``append`` extends the dataset, ``overwrite`` replaces its content. Made once on the driver;
+    its copies work in the tasks, and the driver commits."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         super().__init__(options, schema, uuid4().hex)
@@ -204,7 +204,7 @@ class BatchWriter(_Writes, DataSourceArrowWriter):
         self._first_id = asyncio.run(self._draw())
 
     async def _draw(self) -> int:
-        """None of the job's ledgers has a smaller id."""
+        """Draws a ledger id; all ids of the job's ledgers are greater."""
         async with connected(self._options) as client:
             return await client.store.new_ledger_id()
 
@@ -232,8 +232,8 @@ class BatchWriter(_Writes, DataSourceArrowWriter):
 
 
 class StreamWriter(_Writes, DataSourceStreamArrowWriter):
-    """``df.writeStream``. Made anew for the tasks of each batch, and for its end: what they share is the document of
-    the dataset, which knows up to which id nothing abandoned is left."""
+    """``df.writeStream``. Made again for the tasks of each batch, and for its end: what they share is the document of
+    the dataset, which has the id below which no abandoned ledger is left."""
 
     def __init__(self, options: WriteOptions, schema: StructType, *, overwrite: bool) -> None:
         self._name = options.writer_id or options.checkpoint
@@ -262,7 +262,7 @@ class StreamWriter(_Writes, DataSourceStreamArrowWriter):
             )
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803 Spark's name
-        """Publish, unless this batch was published before."""
+        """Publishes, unless this batch was published before."""
         change = self._change(messages, writer=self._name, batch=batchId)
         asyncio.run(self._end(change))
 
@@ -289,7 +289,7 @@ def _document_of(options: WriteOptions) -> str:
 
 
 def check_rows(schema: StructType) -> None:
-    """Raises ConfigError for rows that are no entries."""
+    """Raises ConfigError for rows that cannot be entries."""
     names = schema.fieldNames()
     if "value" not in names:
         raise ConfigError(
@@ -309,7 +309,7 @@ def check_rows(schema: StructType) -> None:
 
 
 async def _values(batches: Iterator[pa.RecordBatch]) -> AsyncGenerator[list[bytes], None]:
-    # On a thread: while Spark computes the next batch, acknowledgements come in here.
+    # In a thread: acknowledgements are processed while Spark computes the next batch.
     while (batch := await asyncio.to_thread(next, batches, None)) is not None:
         column = batch.column("value")
         if column.null_count:

@@ -33,7 +33,7 @@ the kernel says who it is.
 curl --unix-socket /data/a/admin.sock http://localhost/healthz?verbose
 ```
 
-**TCP** only where `http_listen` is set, and only for who sends a token.
+**TCP** only where `http_listen` is set, and only for callers with a token.
 
 ```
 (umask 077; openssl rand -hex 32 > /etc/bkbox/token; openssl rand -hex 32 > /etc/bkbox/read-token)
@@ -52,8 +52,8 @@ bkbox status --bookie https://bookie1.example.com:8080 --token-file token
 ```
 
 With `http_tls = "required"` nothing but TLS is answered. With `"loopback"` the bookie refuses to start where
-`http_listen` is an address that others reach; `"off"` does that all the same, and whoever is on the network between
-can read the tokens. The bookie refuses to start with a token file that others than its owner may read. Tokens and
+`http_listen` is an address that others reach; `"off"` does that all the same, and an eavesdropper on the network can
+read the tokens. The bookie refuses to start with a token file that others than its owner may read. Tokens and
 certificates are read anew when their files change (looked at every 5 s), and by `bkbox config reload`: an old token is
 worth nothing from the next request on.
 
@@ -73,15 +73,15 @@ authorities count. They send no token over plain HTTP to another host, unless `-
   where, and what to do), `error` (the name of bkbox's error).
 - A connection without a whole request is closed after 30 s, one that is not through with TLS after 10 s, a body has to
   come within 10 s. More than 512 connections at once are answered 503, more than 1,024 closed.
-- Over TCP, whoever has a token may ask {REQUESTS_PER_SECOND} times a second, all together; more are answered 429. A
+- Over TCP, callers with a token may ask {REQUESTS_PER_SECOND} times a second, all together; more are answered 429. A
   wrong token ends its connection, and connections come at 200 a second at most.
-- Changes are logged with who asked for them.
+- Changes are logged with their caller.
 
 | status | when |
 |---|---|
 | 400 | the request cannot be understood |
 | 401 | no token, or a wrong one |
-| 403 | not for whoever asks: the token may only read, another user, a web page |
+| 403 | not for this caller: the token may only read, another user, a web page |
 | 404 | no such path, job or ledger |
 | 405, 408, 413, 415, 421 | wrong method, a late body, a large one, one of another type, another host |
 | 409 | it cannot be done as things stand |
@@ -92,15 +92,15 @@ authorities count. They send no token over plain HTTP to another host, unless `-
 
 `/livez`: the supervisor answers. `/readyz`: clients should be sent here (it runs, a disk is in service, it is
 registered); 503 and why otherwise. `/healthz`: 503 if a check fails, `?verbose` shows each: `ok`, `warn` (it serves,
-somebody ought to look) or `fail`. One check writes 4 KiB on each disk, syncs it, reads it back from the device and
-removes it; the disk's own worker does that, every 30 s at most, however often somebody asks.
+an operator should look) or `fail`. One check writes 4 KiB on each disk, syncs it, reads it back from the device and
+removes it; the disk's own worker does that, every 30 s at most, however often it is asked.
 
 ## Events
 
 `/api/v1/events` is a stream of server-sent events: what changes from one second to the next, each with a number, a time
 (`ms`), a severity (info, warning, error), a subject (`bookie`, `disk/UUID`, `limbo`, `ledger/ID`, `job/ID`,
-`process/ROLE`, `warning`) and a text. Who comes back with `Last-Event-ID`, or `?after=`, gets what he has missed, up
-to the last 1,000, as long as somebody else listened meanwhile. At most 256 listen; a comment comes every 10 s where
+`process/ROLE`, `warning`) and a text. A client that reconnects with `Last-Event-ID`, or `?after=`, gets what it missed,
+up to the last 1,000, as long as another client listened meanwhile. At most 256 listen; a comment comes every 10 s where
 nothing happens.
 """
 

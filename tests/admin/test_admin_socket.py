@@ -137,6 +137,11 @@ def test_nobody_there(path: Path) -> None:
         (b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\n\r\n", PeerError, "500"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\n\r\nyes", EncodingError, "not JSON"),
         (b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}", EncodingError, "schema"),
+        (
+            b'HTTP/1.1 200 OK\r\nContent-Length: 13\r\n\r\n{"schema": 1}',
+            EncodingError,
+            "of an older bkbox .*restart the bookie",
+        ),
         (b"", BookieNotRunningError, "no answer"),
     ],
 )

@@ -12,8 +12,8 @@ from bkbox.api.admin.status import (
     Limbo,
     Metadata,
     Process,
+    SpaceUsage,
     Status,
-    Tidiness,
 )
 
 DISK = DiskStatus("/data/a", "6a1c", "clean", "", "in service", 1, 0, 10, 20)
@@ -51,7 +51,7 @@ def test_each_thing_that_is_wrong_has_a_name() -> None:
     assert states(replace(WELL, cookies=Cookies())) == {}, "not compared yet is no fault"
     full = replace(WELL, disks=(replace(DISK, read_only=("disk full",)),))
     assert states(full) == {"room /data/a": "warn"}
-    bad = replace(WELL, disks=(replace(DISK, tidiness=Tidiness(quarantined=2)),))
+    bad = replace(WELL, disks=(replace(DISK, space=SpaceUsage(quarantined=2)),))
     assert states(bad) == {"segments": "warn"}
 
 

@@ -97,8 +97,17 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
 
 
 # What goes on while two windows are opened one after the other.
-MOVING = ("taken_ms", "rates", "jobs", "upkeep", "limbo", "processes", "warnings", "clients")
-MOVING_OF_DISKS = ("rates", "device", "worker", "stages", "free_bytes", "tidiness", "counts")
+MOVING = (
+    "taken_ms",
+    "rates",
+    "jobs",
+    "scheduled_jobs",
+    "limbo",
+    "processes",
+    "warnings",
+    "clients",
+)
+MOVING_OF_DISKS = ("rates", "device", "worker", "stages", "free_bytes", "space", "counts")
 
 
 def still(document: dict[str, Any]) -> dict[str, Any]:
@@ -202,11 +211,11 @@ def test_the_document_has_what_an_operator_asks_for(served: Served) -> None:
     assert found.autorecovery.enabled is True
     assert found.autorecovery.writable_bookies == 1
     assert found.limbo.ledgers == LIMBO
-    assert {each.kind for each in found.upkeep} >= {JobKind.GC, JobKind.SCRUB}
+    assert {each.kind for each in found.scheduled_jobs} >= {JobKind.GC, JobKind.SCRUB}
     assert found.http == f"127.0.0.1:{served.admin.port}"
     for disk in found.disks:
         assert disk.device is not None
-        assert disk.tidiness is not None
+        assert disk.space is not None
         assert disk.worker is not None
         assert disk.worker.cpu_s is not None
     for warning in found.warnings:

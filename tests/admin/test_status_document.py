@@ -21,9 +21,9 @@ from bkbox.api.admin.status import (
     Metadata,
     Process,
     Replay,
+    ScheduledJob,
     Status,
     StatusWarning,
-    Upkeep,
     from_json,
     to_json,
 )
@@ -63,7 +63,7 @@ FULL = Status(
     cookies=Cookies(True, (CookieField("metadata", "bookieHost", "a", "a", True),), "", "", 5),
     metadata=Metadata("sqlite:/c.db", True, 0.0),
     autorecovery=Autorecovery(True, True, "127.0.0.1:3181", 0, 1, 0, "", 5),
-    upkeep=(Upkeep(JobKind.GC, 900.0, 7, JobState.DONE, 1_700_000_000_000),),
+    scheduled_jobs=(ScheduledJob(JobKind.GC, 900.0, 7, JobState.DONE, 1_700_000_000_000),),
 )
 SMALL = Status("0.1.0", "b:1", "i", "b:1", "starting", True, "sync", Boot("locks"))
 
@@ -75,7 +75,7 @@ def test_round_trip_through_json_text(status: Status) -> None:
 
 def test_the_keys_that_scripts_read() -> None:
     document = to_json(FULL)
-    assert document["schema"] == 1
+    assert document["schema"] == SCHEMA_VERSION == 2
     assert document["kernel"] == "interpreted"
     assert document["disks"][0]["crash_class"] == "host crash"
     assert document["disks"][0]["replay"]["cut_bytes"] == 17
@@ -100,7 +100,7 @@ def change(*path: Any, to: object) -> dict[str, Any]:
 
 def test_what_an_older_version_did_not_write_has_its_default() -> None:
     document = to_json(SMALL)
-    for name in ("taken_ms", "cookies", "rates", "upkeep", "clients", "read_only_reasons"):
+    for name in ("taken_ms", "cookies", "rates", "scheduled_jobs", "clients", "read_only_reasons"):
         del document[name]
     assert from_json(document) == SMALL
 
@@ -115,7 +115,16 @@ def test_of_a_newer_version_is_shown_what_can_be_understood() -> None:
     assert found.limbo.eta_s is None
     assert found.disks == (), "a list of which a part is not understood"
     assert found.warnings[1:] == FULL.warnings
-    assert "newer bkbox (version 9.0, status schema 2" in found.warnings[0].text
+    assert "newer bkbox (version 9.0, status schema 3" in found.warnings[0].text
+
+
+def test_a_document_of_an_older_schema_is_refused_with_the_version_that_wrote_it() -> None:
+    """Its keys have other names: read as they are, its figures would all be missing."""
+    with pytest.raises(
+        EncodingError,
+        match=r"older bkbox \(version '0\.1\.0', status schema 1; this one reads 2\): .*restart the bookie",
+    ):
+        from_json(change("schema", to=SCHEMA_VERSION - 1))
 
 
 @pytest.mark.parametrize(
@@ -124,7 +133,7 @@ def test_of_a_newer_version_is_shown_what_can_be_understood() -> None:
         ([], "expected an object, found list"),
         (change("schema", to=0), "schema 0"),
         (change("schema", to="1"), "schema '1'"),
-        (change("schema", to=2) | {"state": "asleep"}, "newer bkbox.*schema 2.*'asleep' is not"),
+        (change("schema", to=3) | {"state": "asleep"}, "newer bkbox.*schema 3.*'asleep' is not"),
         (change("writable", to=1), "status.writable: 1 is not bool"),
         (change("limbo", "ledgers", to=True), "status.limbo.ledgers: true is not int"),
         (change("state", to="asleep"), "status.state: 'asleep' is not one of 'starting'"),
@@ -132,7 +141,7 @@ def test_of_a_newer_version_is_shown_what_can_be_understood() -> None:
         (change("disks", 0, "replay", to=3), r"status.disks\[0\].replay: expected an object"),
         (change("read_only_reasons", to="x"), "status.read_only_reasons: 'x' is not"),
         (change("limbo", "eta_s", to="soon"), "status.limbo.eta_s: 'soon' is not float"),
-        ({"schema": 1}, "bookie_id.* is missing"),
+        ({"schema": SCHEMA_VERSION}, "bookie_id.* is missing"),
     ],
 )
 def test_a_wrong_document_is_refused_with_its_place(document: object, says: str) -> None:
@@ -145,5 +154,9 @@ def test_the_schema_is_that_of_the_document() -> None:
     validator = jsonschema.Draft202012Validator(schema)
     validator.validate(json.loads(json.dumps(to_json(FULL))))
     validator.validate(json.loads(json.dumps(to_json(SMALL))))
-    for wrong in (change("writable", to=1), change("state", to="asleep"), {"schema": 1}):
+    for wrong in (
+        change("writable", to=1),
+        change("state", to="asleep"),
+        {"schema": SCHEMA_VERSION},
+    ):
         assert not validator.is_valid(wrong)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bkbox import client, errors
-from bkbox.client import log
-from bkbox.client.blocking import client as sync
+from bkbox.client import log, sync
 from bkbox.client.connection import bookie_health
 from bkbox.client.log import handler
 
@@ -57,7 +56,7 @@ SECTIONS: dict[str, tuple[str, list[Any]]] = {
             handler.BookKeeperHandler,
         ],
     ),
-    "bkbox.client.blocking.client": (inspect.getdoc(sync) or "", []),
+    "bkbox.client.sync": (inspect.getdoc(sync) or "", []),
     "bkbox.errors": (inspect.getdoc(errors) or "", []),
 }
 

@@ -25,10 +25,9 @@ from hypothesis import strategies as st
 from tinybookie import bookies
 
 import bkbox
-from bkbox.client import Client, ClientOptions, LedgerReader, LedgerWriter, log
-from bkbox.client.blocking import client as sync
-from bkbox.client.blocking.log_handler import BookKeeperHandler
+from bkbox.client import Client, ClientOptions, LedgerReader, LedgerWriter, log, sync
 from bkbox.client.log import LeaderElection, Log, LogFile, LogOptions, LogWriter, Position
+from bkbox.client.log.handler import BookKeeperHandler
 from bkbox.errors import BkboxError
 
 HANG_S = 30.0

@@ -14,8 +14,7 @@ from tinybookie import bookies, cluster
 
 import bkbox
 from bkbox.base.ids import EntryId, LedgerId
-from bkbox.client import ClientOptions, ConnectOptions, DigestType, VerifiedEntry
-from bkbox.client.blocking import client as sync
+from bkbox.client import ClientOptions, ConnectOptions, DigestType, VerifiedEntry, sync
 from bkbox.client.connection.adds import AddPacker
 from bkbox.client.log import Log, LogOptions, Position
 from bkbox.client.log import writer as logwriter

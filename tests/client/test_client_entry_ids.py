@@ -13,8 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tinybookie import bookies, cluster
 
-from bkbox.client import LedgerWriter
-from bkbox.client.blocking import client as sync
+from bkbox.client import LedgerWriter, sync
 from bkbox.errors import (
     EntryIdError,
     HandleClosedError,

@@ -15,7 +15,7 @@ from tinybookie import Cluster, cluster
 
 import bkbox
 from bkbox.base.ids import BookieId
-from bkbox.client.blocking import client as sync
+from bkbox.client import sync
 from bkbox.client.log import Log
 from bkbox.errors import (
     AddFailedError,

@@ -22,8 +22,7 @@ from tinybookie import bookies, cluster
 
 from bkbox import metadata
 from bkbox.base.ids import EntryId
-from bkbox.client import Client, ClientOptions, LedgerWriter
-from bkbox.client.blocking import client as sync
+from bkbox.client import Client, ClientOptions, LedgerWriter, sync
 from bkbox.client.log import Log, LogWriter, Position
 from bkbox.errors import ForkedError, HandleClosedError, WrongLoopError
 

@@ -12,7 +12,7 @@ from tinybookie import bookies
 
 from bkbox import client as asynchronous
 from bkbox.client import log as asynchronous_log
-from bkbox.client.blocking import client as sync
+from bkbox.client import sync
 from bkbox.errors import (
     EntryTooLargeError,
     HandleClosedError,

@@ -258,13 +258,3 @@ def test_bounds() -> None:
 def test_every_file_of_vectors_is_named() -> None:
     named = re.findall(r"^\| `([a-z0-9-]+)\.json` \|", PAGE, re.MULTILINE)
     assert sorted(named) == list(VECTORS)
-
-
-def test_links_lead_somewhere() -> None:
-    headings = {
-        re.sub(r"[^a-z0-9 \-]", "", heading.lower()).replace(" ", "-")
-        for heading in re.findall(r"^#+ (.*)$", PAGE, re.MULTILINE)
-    }
-    targets = re.findall(r"\]\(#([^)]*)\)", PAGE)
-    assert targets
-    assert not set(targets) - headings

@@ -1,4 +1,4 @@
-"""The admin API of a bookie over its socket, without its commands and their configuration."""
+"""The admin API of a bookie over its socket, without the commands and their configuration."""
 
 from __future__ import annotations
 

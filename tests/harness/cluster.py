@@ -1,4 +1,4 @@
-"""What tests put into the metadata store by hand, and what they do to a bookie's disks while it is down."""
+"""Metadata that tests write by hand, and changes to a bookie's disks while it is down."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def delete_cookie(uri: str, bookie: str) -> None:
 
 
 def rewrite_cookie(uri: str, bookie: str) -> None:
-    """Write the bytes that are there once more: only the version changes."""
+    """Writes the stored bytes once more: only the version changes."""
 
     async def rewrite() -> None:
         async with await connect(uri) as store:
@@ -75,7 +75,7 @@ def rewrite_cookie(uri: str, bookie: str) -> None:
 
 
 def write_java_cookie(uri: str, bookie: str) -> None:
-    """Put the cookie of one of Apache's bookies in the place of what is there."""
+    """Replaces the stored cookie by one of Apache's bookies."""
 
     async def write() -> None:
         async with await connect(uri) as store:
@@ -94,7 +94,7 @@ def write_java_cookie(uri: str, bookie: str) -> None:
 
 
 def recreate_cookie(uri: str, bookie: str) -> None:
-    """Delete the cookie and create it with the same bytes."""
+    """Deletes the cookie and creates it with the same bytes."""
 
     async def recreate() -> None:
         async with await connect(uri) as store:
@@ -107,7 +107,7 @@ def recreate_cookie(uri: str, bookie: str) -> None:
 
 
 def bookies_of(uri: str) -> dict[str, bool]:
-    """Registered bookies and whether they say that they are read-only."""
+    """Registered bookies; True for one that is registered as read-only."""
 
     async def read() -> dict[str, bool]:
         async with await connect(uri) as store:
@@ -117,7 +117,7 @@ def bookies_of(uri: str) -> dict[str, bool]:
 
 
 def pretend_another_boot(disks: Iterable[Path]) -> None:
-    """The dirty markers say afterwards that the host was restarted since."""
+    """Changes the dirty markers as if the host had been restarted since."""
     files = RealFiles()
     for disk in disks:
         marker = read_marker(files, disk)
@@ -127,7 +127,8 @@ def pretend_another_boot(disks: Iterable[Path]) -> None:
 
 
 def pretend_a_failed_sync(disks: Iterable[Path]) -> None:
-    """The host was restarted since, and a sync had failed: every ledger may lack entries, not only active ones."""
+    """As if the host had been restarted since, and a sync had failed: every ledger may lack entries, not only active
+    ones."""
     disks = list(disks)
     pretend_another_boot(disks)
     for disk in disks:
@@ -135,6 +136,6 @@ def pretend_a_failed_sync(disks: Iterable[Path]) -> None:
 
 
 def empty(disk: Path) -> None:
-    """A disk that was lost and replaced: the folder is there and nothing is in it."""
+    """Makes a disk look lost and replaced: its folder is empty."""
     shutil.rmtree(disk)
     disk.mkdir()

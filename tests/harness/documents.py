@@ -1,4 +1,4 @@
-"""What a command printed with ``-o json``, held against what ``bkbox schema`` says of it."""
+"""Checks the output of a command with ``-o json`` against its schema from ``bkbox schema``."""
 
 from __future__ import annotations
 

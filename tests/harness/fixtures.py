@@ -16,8 +16,8 @@ MakeBookie = Callable[..., BookieProcess]
 def make_bookie(tmp_path: Path) -> Iterator[MakeBookie]:
     """make_bookie(name="bookie", metadata="metadata.db", **settings): initialised, not started.
 
-    Repair tries once and then rests: a test looks at what the boot left, not at what repair makes of it. Whatever
-    happens in the test, the bookies are gone when it ends.
+    Repair tries once and then waits: a test checks what the boot left, not what repair makes of it. However
+    the test ends, the bookies are gone afterwards.
     """
     made: list[BookieProcess] = []
 

@@ -1,8 +1,8 @@
 """The real Java parts: BookKeeper and ZooKeeper from Maven Central, and processes that run them.
 
 ``class_path()`` builds tests/interop/java with Maven, once per checkout, into build/interop; ``maven_build()`` does so
-for any other folder with a pom.xml. Who has no Java 17 or no Maven learns it from ``missing_reason()``; tests call
-``require_java()``, which skips them then, or fails them where nothing may be skipped (CI=true in the environment).
+for any other folder with a pom.xml. Without Java 17 or Maven ``missing_reason()`` says so; tests call
+``require_java()``, which skips them then, or fails them if skipping is not permitted (CI=true in the environment).
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ SMALL_AND_QUICK = [
 
 @functools.cache
 def missing_reason() -> str | None:
-    """Why the Java parts cannot run here; None where they can."""
+    """Why the Java parts cannot run here; None if they can."""
     for command in ("java", "javac", "mvn", "setpriv"):
         if shutil.which(command) is None:
             return f"{command} is not on PATH (JDK {JAVA_MIN} or newer, Maven, util-linux)"
@@ -64,7 +64,7 @@ def missing_reason() -> str | None:
 
 
 def require_java() -> None:
-    """Skip the test without Java; fail it where nothing may be skipped."""
+    """Skips the test without Java; fails it if skipping is not permitted."""
     reason = missing_reason()
     if reason is None:
         return
@@ -75,13 +75,13 @@ def require_java() -> None:
 
 @functools.cache
 def class_path() -> str:
-    """What ``java -cp`` takes: our classes, BookKeeper, its client, ZooKeeper and what they need."""
+    """The argument of ``java -cp``: our classes, BookKeeper, its client, ZooKeeper and what they need."""
     return maven_build(SOURCES, BUILD)
 
 
 def maven_build(sources: Path, build: Path) -> str:
-    """Compile the Maven project in ``sources`` into ``build``, unless that holds it already; its class path, with the
-    project's own classes first."""
+    """Compiles the Maven project in ``sources`` into ``build``, unless that has been done; returns its class path, with
+    the project's own classes first."""
     build.parent.mkdir(parents=True, exist_ok=True)
     with _locked(build.with_suffix(".lock")):
         stamp = build / "stamp"
@@ -122,7 +122,7 @@ def _fingerprint(sources: Path) -> str:
 
 @contextmanager
 def _locked(path: Path) -> Iterator[None]:
-    """pytest-xdist has several processes, and one of them builds."""
+    """pytest-xdist has several processes, and only one of them builds."""
     with path.open("w") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
@@ -145,7 +145,7 @@ def java_command(
 
 
 class JavaProcess:
-    """A JVM that runs in the background. Its output is kept in a file, for whoever has to look."""
+    """A JVM that runs in the background. Its output is kept in a file, for the analysis of failures."""
 
     def __init__(self, name: str, log: Path) -> None:
         self.name = name
@@ -159,7 +159,7 @@ class JavaProcess:
         stdin: int = subprocess.DEVNULL,
         stdout: int | None = None,
     ) -> None:
-        """Start it; what it writes, or only its standard error, is appended to ``log``."""
+        """Starts it; its output, or only its standard error, is appended to ``log``."""
         assert self.process is None, f"{self.name} runs already"
         with self.log.open("ab") as log:
             log.write(f"==== {self.name} starts ====\n".encode())
@@ -173,7 +173,7 @@ class JavaProcess:
         return self.process is not None and self.process.poll() is None
 
     def wait_until(self, is_ready: Callable[[], object], timeout: float = 60.0) -> None:
-        """Until it is ready; a failure with the end of its log if it ends or takes too long."""
+        """Waits until it is ready; fails with the end of its log if it ends or times out."""
         deadline = time.monotonic() + timeout
         while not is_ready():
             if not self.is_running or time.monotonic() > deadline:
@@ -182,7 +182,7 @@ class JavaProcess:
             time.sleep(0.05)
 
     def stop(self, timeout: float = 30.0) -> int:
-        """SIGTERM, and wait; the exit status. Killed if that takes too long."""
+        """Sends SIGTERM, and waits; returns the exit status. Killed after the time-out."""
         if self.process is None:
             return 0
         self.resume()
@@ -200,7 +200,7 @@ class JavaProcess:
             self._gone(30)
 
     def suspend(self) -> None:
-        """SIGSTOP: connections stay open and nothing is answered, from the return on."""
+        """Sends SIGSTOP: from the return on connections stay open, and no request gets a response."""
         assert self.process is not None
         self.process.send_signal(signal.SIGSTOP)
         tasks = Path(f"/proc/{self.process.pid}/task")
@@ -225,7 +225,7 @@ class JavaProcess:
 
 
 def _is_stopped(task: Path) -> bool:
-    """Whether a thread runs no more (or has ended)."""
+    """True if a thread is stopped (or has ended)."""
     try:
         return task.joinpath("stat").read_text().rpartition(")")[2].split()[0] in "TXZ"
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Real ext4 file systems on loop devices. Wants root; tests that want one are skipped without, and say why."""
+"""Real ext4 file systems on loop devices. Needs root; without it tests that need one are skipped, with the reason."""
 
 from __future__ import annotations
 

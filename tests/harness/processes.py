@@ -25,7 +25,7 @@ BKBOX = list(COMMAND)
 def bkbox(
     *arguments: str, timeout: float = 60.0, check: bool = True, **kwargs: Any
 ) -> subprocess.CompletedProcess[str]:
-    """Run one command to its end."""
+    """Runs one command to its end."""
     done = subprocess.run(
         [*BKBOX, *arguments], capture_output=True, text=True, timeout=timeout, check=False, **kwargs
     )
@@ -123,7 +123,7 @@ class BookieProcess:
         return found
 
     def kill(self) -> None:
-        """SIGKILL the supervisor and every child; returns when all have ended."""
+        """Sends SIGKILL to the supervisor and every child; returns when all have ended."""
         assert self.process is not None
         processes = [*self.children(), psutil.Process(self.process.pid)]
         for process in processes:
@@ -135,7 +135,7 @@ class BookieProcess:
         self._close()
 
     def stop(self, timeout: float = 40.0) -> int:
-        """SIGTERM and wait; the exit status."""
+        """Sends SIGTERM and waits; returns the exit status."""
         if self.process is None:
             return 0
         if self.process.poll() is None:
@@ -162,7 +162,7 @@ class BookieProcess:
 
 
 def is_dead(process: psutil.Process) -> bool:
-    """Whether it has ended. (Whoever inherits an orphan may take seconds to bury it.)"""
+    """True if it has ended. (The process that inherits an orphan may take seconds to reap it.)"""
     try:
         return process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
@@ -183,7 +183,7 @@ def free_port() -> int:
 
 
 def put_keys(bookie: BookieProcess, **keys: object) -> None:
-    """Write keys of the configuration anew; the bookie has not been told."""
+    """Changes keys in the configuration file; the bookie is not notified."""
     lines = [
         line
         for line in bookie.config.read_text().splitlines()

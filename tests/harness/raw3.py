@@ -34,7 +34,7 @@ def varint(value: int) -> bytes:
 
 
 def message(fields: Fields) -> bytes:
-    """(number, value) in this order; None is left out."""
+    """A message of (number, value) in this order; None is left out."""
     out = b""
     for number, value in fields:
         if isinstance(value, int):
@@ -45,7 +45,7 @@ def message(fields: Fields) -> bytes:
 
 
 def parse(data: bytes) -> dict[int, int | bytes]:
-    """The fields of a message by number; numbers as signed 64-bit ones. None of them is there twice."""
+    """The fields of a message by number; numbers as signed 64-bit ones. No field may be repeated."""
     found: dict[int, int | bytes] = {}
     numbers = iter(_values(data))
     for number, value in numbers:
@@ -92,7 +92,7 @@ def request(
     version: int = 3,
     priority: int | None = None,
 ) -> bytes:
-    """A whole frame."""
+    """A complete frame."""
     header = message([(1, version), (2, operation), (3, txn), (4, priority)])
     fields: Fields = [(1, header)]
     if part is not None:
@@ -149,7 +149,7 @@ def read_part(
 
 @dataclass
 class Answer:
-    """One answer: the header's fields, both statuses, and the part of its operation (None: it has none)."""
+    """One response: the header's fields, both statuses, and the part of its operation (None: it has none)."""
 
     header: dict[int, int | bytes]
     status: int
@@ -164,13 +164,13 @@ class Answer:
         return int(self.header[3])
 
     def without_status(self) -> dict[int, int | bytes]:
-        """The part but for its status."""
+        """The part without its status."""
         assert self.part is not None
         return {number: value for number, value in self.part.items() if number != 1}
 
 
 def answer_of(body: bytes) -> Answer:
-    """Every answer obeys the rules that hold for all of them; this checks them."""
+    """Parses a response, and checks the rules that all responses obey."""
     fields = parse(body)
     header = parse(bytes(fields.pop(1)))
     status = int(fields.pop(2))
@@ -185,14 +185,14 @@ def answer_of(body: bytes) -> Answer:
 
 
 class RawClient3(RawClient):
-    """Speaks version 3; its v2 methods are still there, for tests of what happens then."""
+    """Speaks version 3; its v2 methods are still there, for tests that mix versions."""
 
     def __init__(self, port: int, host: str = "127.0.0.1", timeout: float = 20.0) -> None:
         super().__init__(port, host, timeout)
         self._txns = itertools.count(1)
 
     def post(self, operation: int, part: Fields | None = None, **header: int) -> int:
-        """Send a request; its transaction id."""
+        """Sends a request; returns its transaction id."""
         txn = next(self._txns)
         self.send(request(operation, txn, part, **header))
         return txn
@@ -201,7 +201,7 @@ class RawClient3(RawClient):
         return answer_of(self.frame())
 
     def ask(self, operation: int, part: Fields | None = None, **header: int) -> Answer:
-        """The answer to a request, which must be the next one."""
+        """The response to a request, which must be the next one."""
         txn = self.post(operation, part, **header)
         answer = self.answer3()
         assert (answer.txn, answer.operation) == (txn, operation)
@@ -221,14 +221,14 @@ class RawClient3(RawClient):
         return self.read3(ledger, entry, flag=FENCE, key=key)
 
     def poll(self, ledger: int, previous: int, timeout_ms: int | None, entry: int = -1) -> int:
-        """Send a long poll as Java's client does; its transaction id."""
+        """Sends a long poll as Java's client does; returns its transaction id."""
         return self.post(
             READ,
             read_part(ledger, entry, flag=PIGGYBACK, previous=previous, timeout_ms=timeout_ms),
         )
 
     def settle(self, ledger: int) -> None:
-        """Come back when what was sent before has reached the bookie of this ledger, and a poll among it waits."""
+        """Returns when earlier requests have reached the bookie of this ledger, and a poll among them waits."""
         assert self.ask(FORCE, [(1, ledger)]).status == EOK
 
     def write_lac(

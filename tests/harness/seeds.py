@@ -1,4 +1,4 @@
-"""Where a run of the tests begins that is another one with each commit."""
+"""Seeds for tests that run with different ones on each commit."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def seed_of_the_commit() -> int:
-    """That of ``SIM_SEED``, or drawn from the commit."""
+    """The value of ``SIM_SEED``, or drawn from the commit."""
     named = os.environ.get("SIM_SEED")
     if named is not None:
         return int(named)

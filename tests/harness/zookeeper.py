@@ -1,4 +1,4 @@
-"""A real ZooKeeper on loopback, and a proxy in front of it that loses what the test says.
+"""A real ZooKeeper on loopback, and a proxy in front of it that loses messages as a test tells it.
 
 ``zookeeper`` is the fixture: one server per test process, started when the first test needs it. A
 test takes a root of its own: ``zookeeper.new_root()``.
@@ -43,7 +43,7 @@ class ZooKeeper(JavaProcess):
         return f"127.0.0.1:{self.port}"
 
     def start(self) -> ZooKeeper:
-        """Returns when it serves."""
+        """Starts the server; returns when it serves."""
         configuration = self._folder / "zoo.cfg"
         configuration.write_text(
             f"tickTime={TICK_MS}\n"
@@ -59,12 +59,12 @@ class ZooKeeper(JavaProcess):
         return self
 
     def restart(self) -> None:
-        """Killed, and up again with what it had stored."""
+        """Kills the server, and starts it again with its stored data."""
         self.kill()
         self.start()
 
     def new_root(self) -> str:
-        """A path that no other test uses; nothing is there."""
+        """A path that no other test uses; it does not exist."""
         return f"/test{next(self._roots)}/ledgers"
 
     def uri(self, root: str | None = None, *, layout: str = "", port: int | None = None) -> str:
@@ -74,7 +74,7 @@ class ZooKeeper(JavaProcess):
 
     @contextmanager
     def client(self, **options: Any) -> Iterator[KazooClient]:
-        """A plain client, to look at the tree and to put things into it by hand."""
+        """A plain client, to read and write the tree by hand."""
         client = KazooClient(self.address, **options)
         client.start()
         try:
@@ -97,7 +97,7 @@ class ZooKeeper(JavaProcess):
         return found
 
     def watches(self) -> int:
-        """How many watches the server keeps, for all sessions."""
+        """The number of watches that the server keeps, for all sessions."""
         found = re.search(rb"Total watches:(\d+)", self._ask(b"wchs"))
         assert found is not None
         return int(found[1])
@@ -119,7 +119,7 @@ class ZooKeeper(JavaProcess):
 
 
 def expire(store: ZooKeeperStore) -> None:
-    """End the store's session behind its back; its client learns it from the server."""
+    """Ends the store's session without its client, which learns it from the server."""
     client = KazooClient(store._zk.hosts, client_id=store._zk._client.client_id)
     client.start()
     client.stop()
@@ -132,7 +132,7 @@ def root_of(uri: str) -> str:
 
 
 def expire_session(server: ZooKeeper, session_id: int) -> None:
-    """End a session of anybody: the server makes its password out of its id."""
+    """Ends the session of any client: the server derives its password from its id."""
     client = KazooClient(server.address, client_id=(session_id, _session_password(session_id)))
     client.start()
     client.stop()
@@ -151,7 +151,7 @@ def _session_password(session_id: int) -> bytes:
 
 @pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeper]:
-    """The server of this test process. Whoever suspends or stops it brings it back."""
+    """The server of this test process. A test that suspends or stops it has to restart it."""
     require_java()
     server = ZooKeeper(tmp_path_factory.mktemp("zookeeper"))
     try:
@@ -171,9 +171,8 @@ _REQUEST = struct.Struct(">ii")
 
 class Proxy:
     """Forwards to a ZooKeeper. ``lose_reply`` and ``lose_request`` break the connection at the next
-    request of a type, after or before it was carried out; ``rewrite`` replaces bytes in replies by as many; ``garble``
-    replaces the next reply by nonsense.
-    """
+    request of a type, after or before it was executed; ``rewrite`` replaces bytes in replies by as many; ``garble``
+    replaces the next reply by nonsense."""
 
     def __init__(self, port: int) -> None:
         self._server_port = port
@@ -200,7 +199,7 @@ class Proxy:
             await asyncio.wait(self._links)
 
     def cut(self) -> None:
-        """Break all connections."""
+        """Breaks all connections."""
         for link in self._links:
             link.cancel()
 
@@ -231,7 +230,7 @@ class Proxy:
     async def _requests(
         self, source: asyncio.StreamReader, sink: asyncio.StreamWriter, losing: set[int]
     ) -> None:
-        is_first = True  # the request for a session has no header
+        is_first = True  # the session request has no header
         async for frame in _frames(source):
             if not is_first:
                 xid, kind = _REQUEST.unpack_from(frame)

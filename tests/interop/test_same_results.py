@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.client.blocking import client as sync
+from bkbox.client import sync
 from tests.interop.conftest import MakeCluster
 from tests.interop.interopcluster import InteropCluster
 from tests.interop.sameresults import SCENARIOS, Look

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from bkbox.client.blocking import client as sync
+from bkbox.client import sync
 from tests.client.tinybookie import Bookies, bookies
 
 EXAMPLES = Path(__file__).parents[2] / "examples"

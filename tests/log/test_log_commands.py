@@ -16,8 +16,8 @@ from click.testing import CliRunner, Result
 
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
-from bkbox.client.blocking import client as sync
-from bkbox.client.blocking.log_handler import BookKeeperHandler
+from bkbox.client import sync
+from bkbox.client.log.handler import BookKeeperHandler
 from bkbox.errors import CallerError
 from tests.client.tinybookie import Bookies, bookies
 from tests.harness.documents import document
@@ -143,7 +143,7 @@ def test_a_reader_that_has_enough(log: Log, made: Bookies) -> None:
 def test_pythons_logging_goes_to_a_log(made: Bookies) -> None:
     script = f"""
 import logging, sys
-from bkbox.client.blocking.log_handler import BookKeeperHandler
+from bkbox.client.log.handler import BookKeeperHandler
 handler = BookKeeperHandler({made.uri!r}, "service")
 handler.setFormatter(logging.Formatter("%(levelname)s %(name)s %(message)s"))
 logging.basicConfig(level=logging.INFO, handlers=[handler])

@@ -14,7 +14,7 @@ from click.testing import CliRunner, Result
 from bkbox.base.ids import EntryId, LedgerId
 from bkbox.cli.lib.exit_codes import ExitCode
 from bkbox.cli.main import main
-from bkbox.client.blocking import client as sync
+from bkbox.client import sync
 from bkbox.client.log import Log, LogOptions, Position
 from bkbox.errors import (
     LedgerExistsError,

@@ -30,8 +30,8 @@ scrape_configs:
       - targets: ["bookie1.example.com:8080"]
 ```
 
-A Grafana dashboard and alert rules are in [monitoring/](monitoring/); a test holds every name in them against this
-list.
+There are a [Grafana dashboard](monitoring/grafana-dashboard.json) and [alert rules](monitoring/alerts.yml); a test
+holds every name in them against this list.
 
 | metric | type | labels | what it is |
 |---|---|---|---|

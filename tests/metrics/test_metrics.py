@@ -22,10 +22,10 @@ from bkbox.api.admin.status import (
     Limbo,
     Metadata,
     Process,
+    ScheduledJob,
+    SpaceUsage,
     Stage,
     Status,
-    Tidiness,
-    Upkeep,
 )
 from bkbox.api.admin.status_parts import Device, Jobs, Quota, Quotas
 from bkbox.jobs.job import Job, JobKind, JobState
@@ -57,7 +57,7 @@ STATUS = Status(
             draining=True,
             counts=Counts(11, 12_000, 13, 14),
             device=Device("vda", "ext4", 1, 2, 3_000, 4_000, 5_500, 0, 6),
-            tidiness=Tidiness(20, 21_000, 22, 23, 24, 1, 2**20, 2**20, 0, 0, 1_600_000_000_000),
+            space=SpaceUsage(20, 21_000, 22, 23, 24, 1, 2**20, 2**20, 0, 0, 1_600_000_000_000),
         ),
     ),
     processes=(
@@ -69,8 +69,8 @@ STATUS = Status(
     started_ms=1_700_000_000_000,
     clients=Clients(5, 600, 7),
     metadata=Metadata("sqlite:/c.db", True, 0.0),
-    upkeep=(Upkeep(JobKind.GC, 900.0, 3, JobState.DONE, 1_700_000_000_000),),
-    quotas=Quotas((Quota("analytics", 500, 1_000, over=False),)),
+    scheduled_jobs=(ScheduledJob(JobKind.GC, 900.0, 3, JobState.DONE, 1_700_000_000_000),),
+    quotas=Quotas((Quota("analytics", 500, 1_000, exceeded=False),)),
 )
 
 
@@ -131,7 +131,7 @@ def _of_autorecovery() -> set[str]:
         'bkbox_jobs_ended{state="failed"} 2.0',
         'bkbox_process_restarts_total{name="b",role="frontend"} 3.0',
         'bkbox_process_resident_memory_bytes{name="b",role="supervisor"} 1e+07',
-        'bkbox_upkeep_interval_seconds{kind="gc"} 900.0',
+        'bkbox_scheduled_job_interval_seconds{kind="gc"} 900.0',
     ],
 )
 def test_values(line: str) -> None:

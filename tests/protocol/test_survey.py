@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import bkbox.protocol.survey as module
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from modelcluster import Actor, Cluster, InFlight, ModelBookie
 from notation import LEDGER, ledger
 
+import bkbox.protocol.inspection as module
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.protocol.diagnosis import RecoveryOutlook, diagnose
 from bkbox.protocol.effects import Recovered

@@ -129,7 +129,7 @@ class Case:
     def look(self) -> list[list[Any]]:
         """What owners have, after a look that went well."""
         asyncio.run(self.watch._look())
-        assert (self.last.problem, self.last.looked_ms) == ("", 77)
+        assert (self.last.problem, self.last.checked_ms) == ("", 77)
         return self.last.owners
 
 
@@ -182,7 +182,7 @@ def test_without_metadata_what_was_said_stands() -> None:
     case = Case(["x=50"], {"a": disk}, store)
     store.fails_at = 1
     asyncio.run(case.watch._look())
-    assert (case.last.problem, case.last.looked_ms, case.over) == ("away", 0, None)
+    assert (case.last.problem, case.last.checked_ms, case.over) == ("away", 0, None)
     store.fails_at = 1 << 30
     assert case.look() == [["x", 80, 50, True]]
     assert sorted(store.reads) == list(range(1, 9)), "what was read before is not read again"
@@ -237,7 +237,7 @@ def test_many_ledgers_come_in_pages_and_few_owners_are_named() -> None:
     assert case.over is not None
     assert sorted(case.over) == sorted(store.owners)
     assert case.pages == 2
-    assert (len(case.last.owners), case.last.others) == (100, 201)
+    assert (len(case.last.owners), case.last.unlisted_owners) == (100, 201)
     assert all(len(owner) <= 64 for owner, *_ in case.last.owners)
 
 

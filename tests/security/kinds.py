@@ -256,7 +256,7 @@ KINDS: dict[str, Callable[[Place, float], None]] = {
         place, until, b"".join(request(READ, n, read_part(10**6 + n)) for n in range(500))
     ),
     "connections": comes_and_goes,
-    "connections to somebody else": elsewhere,
+    "connections to another process": elsewhere,
     "TLS handshakes": handshakes,
     "calls of the admin API": api_calls,
     "calls of strangers": strangers,
@@ -269,7 +269,7 @@ AT: dict[str, str] = {
     "replayed logins": "guarded",
 }
 """Kinds that are not for the bookie that lets everybody in."""
-FOR_COMPARISON = "connections to somebody else"
+FOR_COMPARISON = "connections to another process"
 """No bookie has anything to do with it: what it costs the client is the host's."""
 PORTS = tuple(field.name for field in fields(Place))
 

@@ -54,7 +54,7 @@ class Look:
     zombies: int
     restarts: int
     connections: int
-    held_bytes: int
+    buffered_bytes: int
 
 
 def look(bookie: BookieProcess, minute: float) -> Look:
@@ -74,7 +74,7 @@ def look(bookie: BookieProcess, minute: float) -> Look:
         sum(each.status() == psutil.STATUS_ZOMBIE for each in descendants),
         sum(each.restarts for each in status.processes),
         status.clients.connections,
-        status.clients.held_bytes,
+        status.clients.buffered_bytes,
     )
 
 
@@ -102,7 +102,7 @@ def problems(looks: list[Look], ours: int) -> list[str]:
         before, after = getattr(settled, name), getattr(last, name)
         if after > before + slack:
             found.append(f"{name}: {before} became {after}")
-    for name in ("zombies", "restarts", "held_bytes"):
+    for name in ("zombies", "restarts", "buffered_bytes"):
         if getattr(last, name):
             found.append(f"{name}: {getattr(last, name)}")
     if last.connections > ours:

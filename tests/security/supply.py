@@ -1,7 +1,7 @@
 """What the project is made of: a lock with hashes, a check against a list of vulnerabilities, a bill of materials.
 
 ``python -m tests.security.supply lock``
-    make requirements.lock anew; asks the index, by uv
+    make requirements.lock and requirements-docs.lock anew; asks the index, by uv
 ``python -m tests.security.supply audit FILE``
     compare it with the vulnerabilities in FILE, a JSON list or a folder of them in OSV's format (https://osv.dev offers
     all of PyPI's as one archive); without a network
@@ -28,6 +28,8 @@ from packaging.version import InvalidVersion, Version
 
 ROOT = Path(__file__).parents[2]
 LOCK = ROOT / "requirements.lock"
+DOCS_LOCK = ROOT / "requirements-docs.lock"
+"""What ``make site`` installs beside."""
 
 _PINNED = re.compile(r"^([A-Za-z0-9._-]+)==([^\s;\\]+)", re.MULTILINE)
 _HASH = re.compile(r"--hash=sha256:([0-9a-f]{64})")
@@ -55,19 +57,25 @@ def locked(text: str) -> list[Pinned]:
     ]
 
 
-def wanted(extra: str = "dev") -> list[Requirement]:
-    """What pyproject.toml asks for."""
+def wanted() -> list[Requirement]:
+    """What pyproject.toml asks for, for work on bkbox."""
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
-    texts = [*project["dependencies"], *project["optional-dependencies"][extra]]
+    texts = [*project["dependencies"], *project["optional-dependencies"]["dev"]]
     return [Requirement(text) for text in texts]
 
 
-def not_locked(packages: Iterable[Pinned]) -> list[str]:
-    """What pyproject.toml asks for and the lock has not, or in another version."""
+def wanted_for_docs() -> list[Requirement]:
+    """What pyproject.toml asks for, for the documentation site."""
+    groups = tomllib.loads((ROOT / "pyproject.toml").read_text())["dependency-groups"]
+    return [Requirement(text) for text in groups["docs"]]
+
+
+def not_locked(packages: Iterable[Pinned], requirements: Iterable[Requirement]) -> list[str]:
+    """The requirements that the lock has not, or in another version."""
     versions = {each.name: each.version for each in packages}
     return [
         str(each)
-        for each in wanted()
+        for each in requirements
         if not each.specifier.contains(versions.get(canonicalize_name(each.name), "0.dev0"), True)
     ]
 
@@ -163,9 +171,14 @@ def make_lock() -> None:
         pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", folder, "uv"]
         subprocess.run(pip, check=True)
         command = [f"{folder}/bin/uv", "pip", "compile", "--quiet", "--universal", "--no-header"]
-        command += ["--generate-hashes", "--python-version", "3.11", "--extra", "dev"]
-        command += ["--cache-dir", f"{folder}/cache", "--output-file", str(LOCK), "--upgrade"]
-        subprocess.run([*command, "pyproject.toml"], cwd=ROOT, env=environ, check=True)
+        command += ["--generate-hashes", "--python-version", "3.11", "--upgrade"]
+        command += ["--cache-dir", f"{folder}/cache"]
+        for output, packages in (
+            (LOCK, ["--extra", "dev", "pyproject.toml"]),
+            (DOCS_LOCK, ["--group", "docs", "--constraints", LOCK.name]),  # both in one .venv
+        ):
+            arguments = ["--output-file", output.name, *packages]
+            subprocess.run([*command, *arguments], cwd=ROOT, env=environ, check=True)
 
 
 def main() -> int:

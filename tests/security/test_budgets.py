@@ -127,7 +127,7 @@ def test_a_body_that_comes_byte_by_byte_is_no_progress(tmp_path: Path) -> None:
                     break
                 await asyncio.sleep(0.02)
             await ended
-        assert (await bookie.stats())["held_bytes"] == 0
+        assert (await bookie.stats())["buffered_bytes"] == 0
 
     beside_a_good_client(tmp_path, abuse, **QUICK)
 
@@ -144,7 +144,7 @@ def test_a_client_that_never_reads_its_answers(tmp_path: Path) -> None:
             while (await bookie.stats())["connections"] != 2:
                 assert time.monotonic() < deadline
                 await asyncio.sleep(0.05)
-        assert (await bookie.stats())["held_bytes"] == 0
+        assert (await bookie.stats())["buffered_bytes"] == 0
 
     beside_a_good_client(tmp_path, abuse, **QUICK)
 
@@ -183,7 +183,7 @@ def test_large_frames_that_do_not_end_are_refused_to_nobody_for_long(tmp_path: P
                 else:
                     refused_until = time.monotonic()
             assert refused_until - began < 4
-            assert (await bookie.stats())["held_bytes"] < FRONTEND_HELD_BYTES_MAX
+            assert (await bookie.stats())["buffered_bytes"] < FRONTEND_HELD_BYTES_MAX
             for sock in socks:
                 sock.close()
 
@@ -195,7 +195,7 @@ def test_more_connections_than_there_may_be(tmp_path: Path) -> None:
         await asyncio.sleep(0.2)
         socks = [socket.create_connection(("127.0.0.1", bookie.port)) for _ in range(60)]
         try:
-            while (await bookie.stats())["turned_away"] != 60 - 19:
+            while (await bookie.stats())["rejected"] != 60 - 19:
                 await asyncio.sleep(0.02)
             assert (await bookie.stats())["connections"] == 20
         finally:
@@ -218,7 +218,7 @@ def test_more_connections_of_one_address_than_there_may_be(tmp_path: Path) -> No
 
         socks = [dial("127.0.0.2") for _ in range(30)]
         try:
-            while (await bookie.stats())["turned_away"] != 22:
+            while (await bookie.stats())["rejected"] != 22:
                 await asyncio.sleep(0.02)
             other = dial("127.0.0.3")
             socks.append(other)
@@ -268,14 +268,14 @@ def test_protobuf_bombs(tmp_path: Path, body: bytes) -> None:
 @pytest.mark.parametrize("size", [0, -1, -(2**31), FRAME_BYTES_MAX - 3, 2**31 - 1])
 def test_lengths_that_no_frame_has(tmp_path: Path, size: int) -> None:
     async def abuse(bookie: InProcessBookie) -> None:
-        held = (await bookie.stats())["held_bytes"]
+        held = (await bookie.stats())["buffered_bytes"]
         for _ in range(12):
             async with dialled(bookie) as sock:
                 await asyncio.get_running_loop().sock_sendall(
                     sock, struct.pack(">i", size) + b"x" * 8
                 )
                 await closed_by_bookie(sock)
-        assert (await bookie.stats())["held_bytes"] == held
+        assert (await bookie.stats())["buffered_bytes"] == held
 
     beside_a_good_client(tmp_path, abuse)
 

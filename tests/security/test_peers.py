@@ -11,7 +11,7 @@ def test_in_all_and_of_one_address() -> None:
     assert [peers.admit("a"), peers.admit("a"), peers.admit("a")] == [True, True, False]
     assert peers.admit("b")
     assert not peers.admit("c")
-    assert (peers.total, peers.turned_away) == (3, 2)
+    assert (peers.total, peers.rejected) == (3, 2)
     peers.leave("a")
     assert peers.admit("c")
     for host in "abc":

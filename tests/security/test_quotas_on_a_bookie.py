@@ -96,7 +96,7 @@ def looks(bookie: BookieProcess) -> None:
     """Come back when a look has begun and ended since."""
 
     def looked() -> int:
-        return int(bookie.status()["quotas"]["looked_ms"])
+        return int(bookie.status()["quotas"]["checked_ms"])
 
     for _ in range(2):
         before = looked()
@@ -149,7 +149,7 @@ def test_an_owner_goes_over_and_comes_under_again(bookie: BookieProcess) -> None
         assert client.fence(GREEDY[9], 0).code == EOK
     looks(bookie)
     found = owners(bookie)
-    assert found["greedy"]["over"]
+    assert found["greedy"]["exceeded"]
     assert found["greedy"]["bytes_max"] == 300 << 10
     assert 300 << 10 < found["greedy"]["bytes"] < 600 << 10
     each = len(raw.make_entry(1, 0, PAYLOAD)) + 16
@@ -165,7 +165,7 @@ def test_an_owner_goes_over_and_comes_under_again(bookie: BookieProcess) -> None
     # Deleted ledgers count no more, though nothing has collected them.
     delete(bookie, GREEDY[:5])
     takes_adds(bookie, GREEDY[7])
-    assert not owners(bookie)["greedy"]["over"]
+    assert not owners(bookie)["greedy"]["exceeded"]
     assert bookie.stop() == 0
 
 
@@ -186,7 +186,7 @@ def test_who_is_over_stays_so_whoever_is_killed_and_away(bookie: BookieProcess) 
         for _ in range(10):
             assert add(bookie, GREEDY[1]) == ETOOMANY
             assert add(bookie, MODEST[1]) == EOK
-        assert owners(bookie)["greedy"]["over"]
+        assert owners(bookie)["greedy"]["exceeded"]
     looks(bookie)
     assert add(bookie, GREEDY[1]) == ETOOMANY
     (repair,) = bookie.children("repair")
@@ -201,7 +201,7 @@ def test_quotas_that_come_and_go_while_it_runs(make_bookie: MakeBookie) -> None:
     bookie = make_bookie(quota_interval_s=600).start()
     create(bookie)
     fill(bookie, 20)
-    assert bookie.status()["quotas"]["looked_ms"] == 0
+    assert bookie.status()["quotas"]["checked_ms"] == 0
     put(bookie, quotas=["*=20K"])
     comes_over(bookie)
     assert add(bookie, MODEST[0]) == ETOOMANY

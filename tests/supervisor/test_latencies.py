@@ -36,7 +36,7 @@ def test_reads_are_in_no_histogram_of_adds(make_bookie: MakeBookie) -> None:
     (disk,) = (disk for disk in status["disks"] if disk["ledgers"])
     for each in disk["operations"]:
         assert 0 < each["p50_us"] <= each["p99_us"] <= each["max_us"] <= each["total_us"]
-        assert each["lately_count"] == each["count"]
+        assert each["recent_count"] == each["count"]
     add = next(each for each in disk["operations"] if each["operation"] == "add")
     assert add["total_us"] >= sum(stage["total_us"] for stage in disk["stages"])
     text = ask(bookie, "/metrics")[1]

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 from bkbox_tui.answers import answers_of
+from bkbox_tui.formatting import Level
 from bkbox_tui.snapshot import DiskFiles, Snapshot
-from bkbox_tui.words import Level
 
 from bkbox.api.admin.status import Status
 from bkbox.jobs.job import JobState

@@ -342,13 +342,13 @@ def test_a_table_under_keys_and_clicks() -> None:
         return [(str(n), (f"row {n}", "x" * (n % 100))) for n in range(first, last)]
 
     class One(App[None]):
-        highlighted = 0
+        selected = 0
 
         def compose(self) -> ComposeResult:
             yield table
 
-        def on_table_highlighted(self) -> None:
-            self.highlighted += 1
+        def on_table_row_selected(self) -> None:
+            self.selected += 1
 
     async def go() -> None:
         app = One()
@@ -379,7 +379,7 @@ def test_a_table_under_keys_and_clicks() -> None:
             table.show([])
             await pilot.pause()
             assert table.selected is None
-            assert app.highlighted >= 8
+            assert app.selected >= 8
 
     asyncio.run(go())
 

@@ -2,10 +2,10 @@
 
 It answers, in this order: is it safe, what is it doing, how long, what do I do next. Everything on it is made from the
 status document and the jobs of the bookie, as the commands show them too; it reaches a running bookie only through its
-admin socket. From the bottom up:
+admin API. From the bottom up:
 
-- ``snapshot``, ``answers``, ``history``, ``events``, ``words``: pure; what is known at a moment and what follows;
-- ``sources``, ``recording``: where snapshots come from: a bookie, its files while it is down, a recording;
+- ``snapshot``, ``answers``, ``history``, ``events``, ``words``: pure; the state at one moment and conclusions from it;
+- ``sources``, ``recording``: sources of snapshots: a bookie, its files while it is down, a recording;
 - ``keys``: one table of all keys, which feeds bindings, footer, help and the command palette;
-- ``widgets``, ``panels``, ``dialogs``: what is drawn; ``app``: who draws when.
+- ``widgets``, ``panels``, ``dialogs``: drawing; ``app``: decides what is drawn when.
 """

@@ -1,4 +1,4 @@
-"""The four answers that an operator wants first: is it safe, what is it doing, how long, what do I do next.
+"""An operator's four questions, answered from a snapshot: is it safe, what is it doing, how long, what do I do next.
 
 Pure.
 """
@@ -10,15 +10,15 @@ from dataclasses import dataclass
 from bkbox.api.admin.health import stalls
 from bkbox.api.admin.status import DiskStatus, Status
 from bkbox.jobs.job import Job, JobState
+from bkbox_tui.formatting import Level, amount, span
 from bkbox_tui.snapshot import Snapshot
-from bkbox_tui.words import Level, amount, span
 
 _AT_WORK = (JobState.RUNNING, JobState.BLOCKED, JobState.PAUSED)
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """``level`` and ``safe`` belong together; ``next_steps`` are (what, advice or command or ""), the most urgent
+    """``level`` and ``safe`` belong together; ``next_steps``: pairs (reason, advice or command or ""), the most urgent
     first."""
 
     level: Level
@@ -29,7 +29,7 @@ class Answers:
 
 
 def answers_of(snapshot: Snapshot | None) -> Answers:
-    """All four."""
+    """All four answers."""
     if snapshot is None:
         return Answers(Level.UNKNOWN, "not known yet", "asking the bookie", "a moment", ())
     status = snapshot.status
@@ -42,7 +42,7 @@ def answers_of(snapshot: Snapshot | None) -> Answers:
 
 
 def safety(status: Status) -> tuple[Level, str]:
-    """The worst that is true decides."""
+    """The safety of the bookie: the worst condition that is true decides."""
     failed = [disk for disk in status.disks if disk.state == "failed"]
     away = [disk for disk in status.disks if disk.state == "out of service"]
     if status.state in ("refused", "stopped"):
@@ -95,7 +95,7 @@ def _doing(status: Status, jobs: tuple[Job, ...]) -> str:
 
 
 def _at_work(jobs: tuple[Job, ...]) -> list[Job]:
-    """Without those that wait for something to do, which may be for ever."""
+    """The jobs at work, without idle ones that wait for work, possibly for ever."""
     return [job for job in jobs if job.state in _AT_WORK and not job.standing_by]
 
 

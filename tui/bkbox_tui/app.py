@@ -1,4 +1,4 @@
-"""The screen itself: takes a snapshot a second, and has the panel that is seen drawn from it."""
+"""The screen: takes a snapshot a second, and has the visible panel drawn from it."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from bkbox.jobs.job import Job, JobAction, JobState
 from bkbox_tui.dialogs import HelpScreen, Page, Question
 from bkbox_tui.explain import explained
 from bkbox_tui.keys import KEYS, PANELS, keys_of
-from bkbox_tui.panels.asked import Cluster, Cookies, Diagnostics
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.panels.disks import Disks
 from bkbox_tui.panels.events import Events
 from bkbox_tui.panels.jobs import Jobs
 from bkbox_tui.panels.limbo import Limbo
+from bkbox_tui.panels.on_demand import Cluster, Cookies, Diagnostics
 from bkbox_tui.panels.overview import Overview
 from bkbox_tui.recording import Recorder
 from bkbox_tui.sources import Bookie, Source
@@ -40,14 +40,14 @@ from bkbox_tui.view import View
 from bkbox_tui.widgets import Top, TopBar
 
 EVERY_S = 1.0
-"""Between two looks."""
+"""Seconds between two snapshots."""
 
 _WIDTH_MIN, _HEIGHT_MIN = 40, 10
 _THEMES = ("textual-dark", "textual-light", "ansi-dark")
 
 
 class Tui(App[None]):
-    """``record``: a recorder from the beginning on; ``recordings``: where others are put."""
+    """The application. ``record``: a recorder that runs from the beginning; ``recordings``: the folder for others."""
 
     TITLE = "bkbox"
     CSS = """
@@ -117,7 +117,7 @@ class Tui(App[None]):
         timeout: float | None = None,
         markup: bool = False,
     ) -> None:
-        """As Textual's, and plain: what is said may hold what was typed, a path, or the words of a bookie."""
+        """As Textual's, without markup: messages may contain typed text, a path, or a bookie's text."""
         super().notify(message, title=title, severity=severity, timeout=timeout, markup=markup)
 
     def on_mount(self) -> None:
@@ -132,7 +132,7 @@ class Tui(App[None]):
         if self._recorder is not None:
             self._recorder.close()
 
-    # ---- looking ------------------------------------------------------------------------------------
+    # ---- snapshots ----------------------------------------------------------------------------------
 
     async def _watch(self) -> None:
         while not self._ended:
@@ -161,10 +161,10 @@ class Tui(App[None]):
             self._end_recording()
 
     def _draw(self) -> None:
-        with suppress(NoMatches):  # what is just being made or taken down has no parts
+        with suppress(NoMatches):  # a screen that is just being built or removed has no widgets
             self._draw_top()
             panel = self.panel
-            # What lies under a dialog is not seen.
+            # Panels under a dialog are not visible.
             if len(self.screen_stack) == 1 and panel.is_mounted and panel.is_attached:
                 panel.show(self.view)
 
@@ -194,7 +194,7 @@ class Tui(App[None]):
 
     @property
     def panel(self) -> Panel:
-        """The one that is seen."""
+        """The visible panel."""
         switcher = self.query_one("#panels", ContentSwitcher)
         return switcher.query_one(f"#{switcher.current}", Panel)
 
@@ -213,7 +213,7 @@ class Tui(App[None]):
         panel = self.panel
         self.set_focus(next(iter(panel.query(Table)), None), scroll_visible=False)
         self._draw()
-        self.run_worker(panel.look(), exclusive=True, group="asked")
+        self.run_worker(panel.look(), exclusive=True, group="on demand")
         self.refresh_bindings()
 
     def action_next_panel(self) -> None:
@@ -227,13 +227,13 @@ class Tui(App[None]):
         self.screen.set_class(small, "too-small")
 
     def _measure(self) -> None:
-        """Textual's handlers of SIGWINCH may nest, and then the last size to arrive is not the last that was set."""
+        """Textual's handlers of SIGWINCH may nest: the last size to arrive need not be the last one set."""
         size = Size(*shutil.get_terminal_size())
         if size != self.screen.size and not self.is_headless:
             self.post_message(Resize(size, size))
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """Keys of other panels, and what cannot be done to a recording, are not offered."""
+        """Hides keys of other panels, and actions that a recording does not permit."""
         for key in KEYS:
             if key.action == action and parameters == ():
                 return key in keys_of(self.panel_name) and (
@@ -253,7 +253,7 @@ class Tui(App[None]):
             if self.source.is_live or not key.on_live_only
         ]
 
-    # ---- what keys do -------------------------------------------------------------------------------
+    # ---- key actions --------------------------------------------------------------------------------
 
     def action_help(self) -> None:
         _, title, about = next(item for item in PANELS if item[0] == self.panel_name)
@@ -264,7 +264,7 @@ class Tui(App[None]):
     def action_refresh(self) -> None:
         self._frozen = False
         self._look.set()
-        self.run_worker(self.panel.look(), exclusive=True, group="asked")
+        self.run_worker(self.panel.look(), exclusive=True, group="on demand")
 
     def action_freeze(self) -> None:
         self._frozen = not self._frozen
@@ -291,7 +291,7 @@ class Tui(App[None]):
     def _end_recording(self) -> None:
         recorder, self._recorder = self._recorder, None
         if recorder is not None:
-            with suppress(OSError):  # told when it happened
+            with suppress(OSError):  # reported when it happened
                 recorder.close()
         self._draw_top()
 

@@ -1,4 +1,4 @@
-"""What covers the panels for a moment: the keys, a question, a text that takes a while to come."""
+"""Dialogs over the panels: the keys, a question, a text that takes a while to load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from bkbox_tui.keys import Key, shown
 
 
 class HelpScreen(ModalScreen[None]):
-    """The keys that do something on the panel below."""
+    """The keys that are active on the panel below."""
 
     DEFAULT_CSS = """
     HelpScreen { align: center middle; }
@@ -39,7 +39,7 @@ class HelpScreen(ModalScreen[None]):
 
 
 class Page(ModalScreen[None]):
-    """A text to read, which comes when it is there."""
+    """A text to read, shown when it has been loaded."""
 
     DEFAULT_CSS = """
     Page { align: center middle; }
@@ -50,7 +50,7 @@ class Page(ModalScreen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,enter,q", "dismiss", "Close")]
 
     def __init__(self, title: str, before: str) -> None:
-        """``before``: what is said until then."""
+        """``before``: the text shown until then."""
         super().__init__()
         self._title = title
         self._shown = Static(before, markup=False)
@@ -66,7 +66,8 @@ class Page(ModalScreen[None]):
 
 
 class Question(ModalScreen[str | None]):
-    """One line of text; None where it was left. ``must_be``: what has to be typed, letter by letter."""
+    """Asks for one line of text; None if it was cancelled. ``must_be``: the text that has to be typed, letter by
+    letter."""
 
     DEFAULT_CSS = """
     Question { align: center middle; }

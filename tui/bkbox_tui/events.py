@@ -1,4 +1,4 @@
-"""What changed between two snapshots: the events of the screen. Pure; the words are those of the API's events."""
+"""The events of the screen: changes between two snapshots. Pure; the text is that of the API's events."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from bkbox_tui.snapshot import Snapshot
 __all__ = ["EVENTS_MAX", "Event", "Severity", "changes"]
 
 EVENTS_MAX = 1_000
-"""So many are kept; the oldest go first."""
+"""Maximum number of events kept; the oldest are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """One change, when it was seen and how bad it is."""
+    """One change, its time and its severity."""
 
     ms: int
     severity: Severity
@@ -25,7 +25,7 @@ class Event:
 
 
 def changes(before: Snapshot | None, after: Snapshot) -> list[Event]:
-    """What is different now."""
+    """The changes between two snapshots."""
     return [Event(after.taken_ms, severity, text) for severity, text in _changes(before, after)]
 
 

@@ -1,4 +1,4 @@
-"""A ledger explained, as `bkbox ledger explain` does: who has what of it, what stands in its way, what to do."""
+"""Explains a ledger as `bkbox ledger explain` does: which bookie has what, what prevents recovery, what to do."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bkbox.wire.metadata.loss import LossRecord
-from bkbox_tui.words import amount
+from bkbox_tui.formatting import amount
 
 
 def explained(view: Mapping[str, Any]) -> str:
-    """``view``: what `bkbox ledger explain -o json` prints."""
+    """``view``: the document of `bkbox ledger explain -o json`."""
     lines = [
         f"what to do: {view['advice']}",
         "",

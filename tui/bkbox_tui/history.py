@@ -1,4 +1,4 @@
-"""Rates and latencies over the last minutes, from what snapshots count. Pure; bounded."""
+"""Rates and latencies over the last minutes, from the counters in snapshots. Pure; bounded."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ POINTS = 120
 
 
 class History:
-    """Adds a second, and the share of disks that is free, of the last POINTS snapshots."""
+    """Adds per second, and the free share of the disks, of the last POINTS snapshots."""
 
     def __init__(self) -> None:
         self.adds_per_s: deque[float] = deque(maxlen=POINTS)
@@ -19,7 +19,7 @@ class History:
         self._before: tuple[int, int] | None = None
 
     def add(self, snapshot: Snapshot) -> None:
-        """Take one more snapshot; a bookie that began anew counts from zero."""
+        """Adds a snapshot; a restarted bookie counts from zero."""
         if snapshot.status is None:
             self._before = None
             return
@@ -30,21 +30,20 @@ class History:
             if seconds > 0:
                 self.adds_per_s.append(max(0, adds - count) / seconds)
         self._before = snapshot.taken_ms, adds
-        self.p99_us.append(lately_p99_us(snapshot.status, "add") or 0)
+        self.p99_us.append(recent_p99_us(snapshot.status, "add") or 0)
 
 
 def adds_of(status: Status) -> int:
-    """Entries taken since the workers began."""
+    """Entries added since the workers started."""
     return sum(disk.counts.adds for disk in status.disks)
 
 
-def lately_p99_us(status: Status, operation: str) -> int | None:
-    """Within which time 99 of 100 adds, or reads, were answered lately, on the slowest disk, in microseconds; None
-    where there were none."""
+def recent_p99_us(status: Status, operation: str) -> int | None:
+    """The recent p99 latency of adds, or reads, on the slowest disk, in microseconds; None: there were none."""
     found = [
-        each.lately_p99_us
+        each.recent_p99_us
         for disk in status.disks
         for each in disk.operations
-        if each.operation == operation and each.lately_count
+        if each.operation == operation and each.recent_count
     ]
     return max(found, default=None)

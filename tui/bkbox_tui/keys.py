@@ -9,7 +9,8 @@ EVERYWHERE = ""
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """``panel``: the only panel where it does something, or EVERYWHERE; ``in_footer``: shown there at all times."""
+    """A key and its action. ``panel``: the only panel where it is active, or EVERYWHERE; ``in_footer``: always shown
+    there."""
 
     key: str
     action: str
@@ -46,7 +47,7 @@ PANELS = (
         "Processes, and every configuration key with where its value comes from.",
     ),
 )
-"""Name, title and what it is for; the first is shown first, and the digits choose them in this order."""
+"""Name, title and purpose of each panel; the first is shown first, and the digits select them in this order."""
 
 KEYS = (
     *(
@@ -99,7 +100,7 @@ KEYS = (
 
 
 def keys_of(panel: str) -> list[Key]:
-    """What can be pressed on a panel."""
+    """The keys that are active on a panel."""
     return [key for key in KEYS if key.panel in (EVERYWHERE, panel)]
 
 
@@ -107,5 +108,5 @@ _NAMES = {"question_mark": "?", "slash": "/", "space": "space", "shift+tab": "sh
 
 
 def shown(key: str) -> str:
-    """A key as it is printed on a keyboard."""
+    """The name of a key as printed on a keyboard."""
     return _NAMES.get(key, key)

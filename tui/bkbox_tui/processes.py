@@ -1,24 +1,24 @@
-"""A process of the bookie as every panel shows it: whether it runs, what it takes, how often it was started again."""
+"""A process of the bookie as every panel shows it: its state, its resource usage, its number of restarts."""
 
 from __future__ import annotations
 
 from bkbox.api.admin.status import Process, Status
+from bkbox_tui.formatting import size, span
 from bkbox_tui.table import Row
-from bkbox_tui.words import size, span
 
 COLUMNS = ("process", "up", "cpu", "memory", "restarts", "pid")
-"""Few and narrow: a worker is named by the path of its disk. What the document has no figure for is a dash."""
+"""Few and narrow: a worker is named by the path of its disk. A figure that the document lacks is a dash."""
 
 
 def row(process: Process, status: Status) -> Row:
-    """By its role; workers by their disk as well, as there are several."""
+    """The row of a process, keyed by its role; workers by their disk as well, as there are several."""
     of_disk = process.role == "worker"
     name = f"{process.role} {process.name}" if of_disk else process.role
     return name, (name, *_figures(process, status))
 
 
 def line(process: Process | None, status: Status) -> str:
-    """The same as words."""
+    """The same as one line of text."""
     if process is None:
         return "none"
     up, *others = _figures(process, status)
@@ -28,7 +28,7 @@ def line(process: Process | None, status: Status) -> str:
 
 
 def percentage(process: Process | None) -> str:
-    """Of one processor."""
+    """CPU usage in percent of one processor."""
     percent = None if process is None else process.cpu_percent
     return "-" if percent is None else f"{percent:.0f}%"
 

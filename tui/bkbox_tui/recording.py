@@ -1,4 +1,4 @@
-"""Snapshots in a file: one JSON document a line, gzip. What was recorded is replayed with the same screens."""
+"""Recordings of snapshots: one JSON document a line, gzip. A recording is replayed on the same screens."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HEAD = {"bkbox_recording": 1}
 
 
 class Recorder:
-    """Writes a recording. A file that is there already is not overwritten: OperatorError."""
+    """Writes a recording. Raises OperatorError rather than overwrite a file."""
 
     def __init__(self, path: Path) -> None:
         try:
@@ -29,7 +29,7 @@ class Recorder:
         self._line(_HEAD)
 
     def add(self, snapshot: Snapshot) -> None:
-        """Keep one more. OSError where the disk does not take it."""
+        """Adds a snapshot. Raises OSError if the disk does not accept it."""
         self._line(to_json(snapshot))
 
     def _line(self, document: object) -> None:
@@ -47,15 +47,15 @@ class Recorder:
 
 
 def read_recording(path: Path) -> Iterator[Snapshot]:
-    """Snapshots in the order in which they were taken; one whose writing was cut short ends it.
+    """Snapshots in the order in which they were taken; a truncated one ends the recording.
 
-    OperatorError for what cannot be opened, EncodingError for what is no recording.
+    Raises OperatorError for a file that cannot be opened, EncodingError for one that is no recording.
     """
     try:
         with gzip.open(path, "rt", encoding="utf-8") as lines:
             yield from _snapshots(path, lines)
     except (EOFError, zlib.error):
-        return  # whoever recorded was ended
+        return  # the recorder was killed
     except gzip.BadGzipFile:
         raise EncodingError(f"{path} is no recording of bkbox tui") from None
     except OSError as error:

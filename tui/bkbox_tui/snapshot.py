@@ -1,4 +1,4 @@
-"""What is known of a bookie at one moment; what is recorded is a row of these."""
+"""The state of a bookie at one moment; a recording is a sequence of snapshots."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from bkbox.jobs.job import Job
 
 @dataclass(frozen=True, slots=True)
 class DiskFiles:
-    """What the files of a disk say while nobody runs: read, never written.
+    """The state of a disk from its files while no bookie runs: read, never written.
 
-    ``marker``: what the next start makes of it, in words; ``problem``: why it could not be read, or "".
+    ``marker``: how the next start will treat the disk, as text; ``problem``: why it could not be read, or "".
     """
 
     path: str
@@ -30,7 +30,8 @@ class DiskFiles:
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """``status`` is None where the bookie did not answer; ``problem`` says why, ``files`` what its disks say."""
+    """One snapshot. ``status`` is None if the bookie did not answer; then ``problem`` is the reason, ``files`` the
+    state of its disks."""
 
     taken_ms: int
     status: Status | None
@@ -50,7 +51,7 @@ def to_json(snapshot: Snapshot) -> dict[str, Any]:
 
 
 def from_json(document: object) -> Snapshot:
-    """Raises EncodingError naming the place that is wrong."""
+    """Parses a snapshot. Raises EncodingError naming the place that is wrong."""
     match document:
         case {
             "taken_ms": int(taken_ms),

@@ -1,4 +1,4 @@
-"""Where snapshots come from: a bookie (and its files while it is down), or a recording."""
+"""Sources of snapshots: a bookie (and its files while it is down), or a recording."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LISTEN_S = 2
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """``free_bytes`` where it was asked."""
+    """Another bookie of the cluster. ``free_bytes``: None unless it was asked."""
 
     member: Member
     free_bytes: int | None = None
@@ -55,8 +55,8 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class CookieView:
-    """The comparison of the cookies: None: not known (``problem`` says why); differences as (where, field, should be,
-    is)."""
+    """The comparison of the cookies. ``ok`` None: not known, ``problem`` says why; ``differences``: (where, field,
+    expected, stored)."""
 
     ok: bool | None
     differences: tuple[tuple[str, str, str, str], ...] = ()
@@ -65,7 +65,7 @@ class CookieView:
 
 
 class Source(Protocol):
-    """``name`` is what is looked at; ``is_live``: whether something can be done to it."""
+    """A source of snapshots. ``name``: the bookie shown; ``is_live``: True if it accepts actions."""
 
     @property
     def name(self) -> str: ...
@@ -74,13 +74,13 @@ class Source(Protocol):
     def is_live(self) -> bool: ...
 
     async def take(self) -> Snapshot | None:
-        """What is known now; None once a recording has ended. Raises EncodingError, OperatorError."""
+        """The current snapshot; None once a recording has ended. Raises EncodingError, OperatorError."""
 
 
 class Bookie:
-    """A bookie: of this host, by its configuration, or of another one, by the address of its admin API.
+    """A bookie: of this host, by its configuration, or of another host, by the address of its admin API.
 
-    Of one of another host there are no files to look at, and its metadata store may not be reachable from here.
+    Of a bookie on another host no files can be read, and its metadata store may not be reachable from here.
     """
 
     is_live = True
@@ -93,7 +93,7 @@ class Bookie:
 
     @classmethod
     def here(cls, config: Config, wall_ms: Callable[[], int]) -> Bookie:
-        """The one of this configuration."""
+        """The bookie of this configuration."""
         return cls(admin_socket_path(config), config, wall_ms)
 
     @property
@@ -119,22 +119,22 @@ class Bookie:
         self._status = status
         return Snapshot(self._wall_ms(), status, jobs)
 
-    # ---- what is asked for now and then -------------------------------------------------------------
+    # ---- requests on demand --------------------------------------------------------------------------
 
     async def act(self, job: int, action: JobAction, bytes_per_second: int | None = None) -> None:
-        """Do something to a job. Raises NoSuchJobError, JobRefusedError, BookieNotRunningError."""
+        """Applies an action to a job. Raises NoSuchJobError, JobRefusedError, BookieNotRunningError."""
         await asyncio.to_thread(
             client.control_job, self.address, job, action, bytes_per_second=bytes_per_second
         )
 
     async def limbo(self) -> list[LimboLedger]:
-        """Ledgers in limbo, by id, so many as a screen is good for. Raises BkboxError."""
+        """Ledgers in limbo, by id, up to what a screen can show. Raises BkboxError."""
         return await asyncio.to_thread(
             lambda: list(itertools.islice(limbo.ledgers(self.address), _LIMBO_SHOWN_MAX))
         )
 
     async def explain(self, ledger: int) -> dict[str, object]:
-        """Who has what of a ledger, as `bkbox ledger explain` says it. Raises BkboxError."""
+        """The inspection of a ledger, as `bkbox ledger explain` prints it. Raises BkboxError."""
         if self.config is None:
             raise OperatorError(
                 f"only its own host knows the metadata store: run bkbox ledger explain {ledger} there"
@@ -143,7 +143,7 @@ class Bookie:
             return survey_view(await asking.survey(ledger_id(str(ledger))))
 
     async def configuration(self) -> list[tuple[str, str, str]]:
-        """Key, value and where it comes from. Raises BkboxError."""
+        """Key, value and source of each setting. Raises BkboxError."""
         if self.config is not None:
             places = self.config.provenance
             return [(key, str(value), places[key]) for key, value in self.config.values().items()]
@@ -153,7 +153,7 @@ class Bookie:
         return [(key, str(item["value"]), str(item["from"])) for key, item in found.items()]
 
     async def cookies(self) -> CookieView:
-        """Cookies compared with each other and with the configuration. Raises BkboxError."""
+        """The cookies compared with each other and with the configuration. Raises BkboxError."""
         if self.config is not None:
             report = await cookie_repair.inspect(self.config)
             rows = tuple((d.where, d.field, d.expected, d.found) for d in report.differences)
@@ -171,7 +171,7 @@ class Bookie:
     async def peers(self) -> list[Peer]:
         """All bookies that the cluster knows, by id. Raises BkboxError.
 
-        Of a bookie of another host that one is asked, which knows nothing of their room.
+        A bookie on another host is asked for the list; it does not know their free space.
         """
         if self.config is None:
             return [Peer(each) for each in await asyncio.to_thread(client.bookies, self.address)]
@@ -188,11 +188,11 @@ class Bookie:
         return found
 
     async def announced(self) -> list[dict[str, str]]:
-        """Bookies that announce themselves where this one would: id, instance, address, admin. Raises HostError."""
+        """Bookies announced by mDNS on this bookie's interface: id, instance, address, admin. Raises HostError."""
         return await found_here(_LISTEN_S, self._interface())
 
     def _interface(self) -> str | None:
-        """The address that a bookie of this configuration is advertised with, if it is one and not a name."""
+        """The address that a bookie of this configuration advertises; None if it is a name."""
         host = "" if self.config is None else self.config.advertised_host
         try:
             return str(ipaddress.ip_address(host))
@@ -200,7 +200,7 @@ class Bookie:
             return None
 
     async def _placed(self, config: Config) -> dict[BookieId, Candidate]:
-        """What placement knows of the others. It asks each of them for its room, so that it can fail."""
+        """Placement's data about the other bookies. It asks each of them for its free space, so it can fail."""
         script = None if config.topology_script is None else str(config.topology_script)
         rack_map = config.rack_map or None
         try:
@@ -220,7 +220,7 @@ class Bookie:
 
 
 class Recording:
-    """A recording, a snapshot a call. Raises OperatorError for a file that cannot be opened."""
+    """A recording, one snapshot a call. Raises OperatorError for a file that cannot be opened."""
 
     is_live = False
 
@@ -244,7 +244,7 @@ class Recording:
 
 
 def disk_files(path: Path) -> DiskFiles:
-    """What the files of a disk say; nothing is written, no lock is taken."""
+    """The state of a disk by its files; nothing is written, no lock is taken."""
     files = RealFiles()
     try:
         space = os.statvfs(path)
@@ -262,7 +262,7 @@ def disk_files(path: Path) -> DiskFiles:
 
 
 def marker_in_words(marker: Marker | None) -> str:
-    """What the next start makes of a dirty marker, as far as it can be told before."""
+    """How the next start will treat a dirty marker, as far as it can be told before."""
     if marker is None:
         return "stopped cleanly"
     if marker.replaced:

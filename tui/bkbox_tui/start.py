@@ -1,4 +1,4 @@
-"""From the command line to the screen, or to a recording without one."""
+"""Starts the screen, or a recording without one, from the command line's arguments."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def run(
 
 
 def look_for_cycles_rarely() -> None:
-    """What is loaded stays, and a frame leaves few cycles: to look for them as often as Python does by itself takes
-    longer than to draw."""
+    """Makes garbage collection rare: loaded modules stay, and a frame leaves few cycles. At Python's default rate
+    collections take longer than drawing."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 50)

@@ -1,7 +1,7 @@
-"""A table whose rows are known by a key: what is shown again changes in place, and only lines that are seen are drawn.
+"""A table with keyed rows: changed rows are updated in place, and only visible lines are drawn.
 
 Textual's own table keeps an object for each cell and lays everything out when a row comes or goes, which is more than a
-frame may cost where a thousand rows change every second.
+frame may cost if a thousand rows change every second.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _HEADER = 1
 
 
 class Table(ScrollView, can_focus=True):
-    """``cursor_row`` is a number from 0, ``selected`` the key of the row there."""
+    """The table. ``cursor_row``: a number from 0; ``selected``: the key of the row there."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         "table--header",
@@ -63,7 +63,7 @@ class Table(ScrollView, can_focus=True):
         Binding("end", "last", "Last", show=False),
     ]
 
-    class Highlighted(Message):
+    class RowSelected(Message):
         """Another row is under the cursor."""
 
     def __init__(self, columns: Sequence[str], *, id: str, tail: bool = False) -> None:
@@ -76,10 +76,10 @@ class Table(ScrollView, can_focus=True):
         self._widths = self._widths_of([])
         self.virtual_size = self._whole()
 
-    # ---- what is shown ------------------------------------------------------------------------------
+    # ---- content ------------------------------------------------------------------------------------
 
     def show(self, rows: Sequence[Row]) -> None:
-        """Make the table these rows."""
+        """Replaces the rows."""
         given = list(rows)
         if given == self._given:
             return
@@ -98,7 +98,7 @@ class Table(ScrollView, can_focus=True):
         else:
             self.cursor_row = max(0, min(place, last))
         if self.selected != at:
-            self.post_message(self.Highlighted())
+            self.post_message(self.RowSelected())
         self.refresh()
 
     @property
@@ -125,8 +125,8 @@ class Table(ScrollView, can_focus=True):
         return Size(sum(width + 2 for width in self._widths), len(self._given) + _HEADER)
 
     def _resize(self) -> None:
-        """Have the others move only if the table takes more or less room than before: it shows a part of itself where
-        it has no room for all."""
+        """Changes the layout only if the table needs more or less space than before: it scrolls if it has no space for
+        all rows."""
         before, now = self.virtual_size, self._whole()
         if now == before:
             return
@@ -160,7 +160,7 @@ class Table(ScrollView, can_focus=True):
     # ---- the cursor ---------------------------------------------------------------------------------
 
     def _go(self, row: int) -> None:
-        """Have the cursor in this row, and see it."""
+        """Moves the cursor to this row, and scrolls to it."""
         before, self.cursor_row = self.selected, max(0, min(row, len(self._given) - 1))
         top, seen = int(self.scroll_y), self._seen
         if self.cursor_row < top:
@@ -168,17 +168,17 @@ class Table(ScrollView, can_focus=True):
         elif self.cursor_row >= top + seen:
             top = self.cursor_row - seen + 1
         self.scroll_to(y=top, animate=False)
-        # What the table is in may show only a part of it.
+        # The container, too, may show only a part of the table.
         place = self.virtual_region
         line = Region(place.x, place.y + _HEADER + self.cursor_row - top, 1, 1)
         if isinstance(self.parent, Widget):
             self.parent.scroll_to_region(line, animate=False)
         if self.selected != before:
-            self.post_message(self.Highlighted())
+            self.post_message(self.RowSelected())
         self.refresh()
 
     def _move(self, by: int) -> None:
-        """The cursor; from where it cannot go on, what the table is in, as that may have more to show."""
+        """Moves the cursor; at its end scrolls the container, which may have more to show."""
         row = max(0, min(self.cursor_row + by, len(self._given) - 1))
         if row != self.cursor_row:
             self._go(row)
@@ -187,7 +187,7 @@ class Table(ScrollView, can_focus=True):
 
     @property
     def _seen(self) -> int:
-        """So many rows."""
+        """The number of visible rows."""
         return max(1, self.scrollable_content_region.height - _HEADER)
 
     def action_move(self, by: int) -> None:
@@ -218,7 +218,7 @@ def _width(cell: str) -> int:
 
 
 def _cell(text: str) -> str:
-    """Short and in one line: what comes from elsewhere may be anything."""
+    """Makes a cell short and one line: text from elsewhere may be anything."""
     if len(text) <= _CELL_MAX and text.isprintable() and "  " not in text:
         return text.strip()
     line = " ".join("".join(c if c.isprintable() else " " for c in text).split())

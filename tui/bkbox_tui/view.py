@@ -1,4 +1,4 @@
-"""All that panels draw from; made once a second by the app, read by the panel that is seen."""
+"""The data that panels draw from; updated once a second by the app, read by the visible panel."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bkbox_tui.snapshot import Snapshot
 
 @dataclass(slots=True)
 class View:
-    """The newest snapshot and what came of those before it; memory is bounded."""
+    """The newest snapshot and the history of those before it; memory is bounded."""
 
     snapshot: Snapshot | None = None
     history: History = field(default_factory=History)
@@ -21,7 +21,7 @@ class View:
     answers: Answers = field(default_factory=lambda: answers_of(None))
 
     def take(self, snapshot: Snapshot) -> None:
-        """One more snapshot."""
+        """Adds a snapshot."""
         self.events.extend(changes(self.snapshot, snapshot))
         self.history.add(snapshot)
         self.snapshot = snapshot
@@ -29,7 +29,7 @@ class View:
 
     @property
     def flags(self) -> tuple[str, ...]:
-        """READ-ONLY, LIMBO: what must be seen on every panel."""
+        """READ-ONLY, LIMBO: conditions shown on every panel."""
         status = self.snapshot.status if self.snapshot is not None else None
         if status is None:
             return ()

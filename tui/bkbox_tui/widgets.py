@@ -1,4 +1,4 @@
-"""What panels are made of beside tables (table.py): the bar at the top, words, a line of rates."""
+"""Widgets of the panels, apart from tables (table.py): the bar at the top, text, a line of rates."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from textual.app import ComposeResult
 from textual.containers import Horizontal
 from textual.widgets import Label, Sparkline, Static
 
-from bkbox_tui.words import Level
+from bkbox_tui.formatting import Level
 
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """What the bar at the top says."""
+    """The content of the bar at the top."""
 
     target: str
     connection: str
@@ -25,7 +25,7 @@ class Top:
 
 
 class TopBar(Static):
-    """Target, connection, age of what is shown, and the words that nobody may overlook."""
+    """Target, connection, age of the snapshot, and the conditions that must not be overlooked."""
 
     DEFAULT_CSS = """
     TopBar { dock: top; height: 1; background: $panel; color: $foreground; }
@@ -45,7 +45,7 @@ class TopBar(Static):
 
 
 class TextLabel(Static):
-    """Plain text that is drawn again when it changes, and has the others move only when it needs more lines."""
+    """Plain text that is drawn again when it changes, and changes the layout only when it needs more lines."""
 
     def __init__(self, *, id: str, classes: str = "") -> None:
         super().__init__("", id=id, classes=classes, markup=False)
@@ -65,7 +65,7 @@ class TextLabel(Static):
 
 
 class RateLine(Horizontal):
-    """A name, a line of the last minutes, and the figure of now."""
+    """A name, a sparkline of the last minutes, and the current figure."""
 
     DEFAULT_CSS = """
     RateLine { height: 1; }
@@ -84,6 +84,6 @@ class RateLine(Horizontal):
         yield Label("", classes="now", markup=False)
 
     def show(self, points: Sequence[float], now: str) -> None:
-        # Of a single point the widget would draw a full bar, which looks like the worst there is.
+        # For a single point the widget would draw a full bar, which looks like the worst value.
         self.query_one(Sparkline).data = list(points) if len(points) > 1 else []
         self.query_one(".now", Label).update(now)

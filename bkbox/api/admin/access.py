@@ -1,10 +1,10 @@
-"""Who may ask a bookie what over its admin API.
+"""Access to a bookie's admin API: identifies callers and decides what they may request.
 
-- Over the unix socket: root, and the user that runs the bookie. The kernel says who it is (SO_PEERCRED).
-- Over TCP: whoever has a token, in each request as ``Authorization: Bearer TOKEN``. One token may do everything;
-  another, where there is one, may only read. Tokens are compared in constant time.
-- Nobody on behalf of a web page: what a browser sends for one (Origin, Sec-Fetch-Site) is refused, and so is a request
-  over TCP that names another host than this, as one does whose name was made to point here (DNS rebinding).
+- Over the unix socket: root, and the user that runs the bookie. The kernel identifies the caller (SO_PEERCRED).
+- Over TCP: callers with a token, in each request as ``Authorization: Bearer TOKEN``. One token permits everything;
+  another, if configured, permits reads only. Tokens are compared in constant time.
+- Never on behalf of a web page. A request that a browser sends for one (Origin, Sec-Fetch-Site) is refused, and so is a
+  request over TCP whose Host header names another host, as after DNS rebinding (a name made to point to this host).
 """
 
 from __future__ import annotations
@@ -32,24 +32,25 @@ _TOKEN_BYTES_MAX = 4096
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """Who asks, in words, and whether it may change anything."""
+    """The caller, as a label for the log, and its permission to change things."""
 
     name: str
     may_change: bool
 
 
 class Access(Protocol):
-    """One way in. ``credentials``: what callers are let in by; a stream ends when it changes."""
+    """Access control of one listener. ``credentials``: what callers are authenticated with; an event stream ends when
+    they change."""
 
     @property
     def credentials(self) -> object: ...
 
     def caller(self, sock: socket.socket, headers: Mapping[str, str]) -> Caller:
-        """Who it is. Raises HttpRefusedError for somebody who may not ask anything."""
+        """Identifies the caller. Raises HttpRefusedError for a caller without any permission."""
 
 
 class OwnerOnly:
-    """The unix socket."""
+    """Access over the unix socket."""
 
     credentials: object = None
 
@@ -68,7 +69,8 @@ class OwnerOnly:
 
 @dataclass(frozen=True, slots=True)
 class WithToken:
-    """TCP. ``hosts``: names of this host, beside all addresses. ``read_token``: None where there is none."""
+    """Access over TCP. ``hosts``: names of this host, in addition to all addresses. ``read_token``: None if there is
+    none."""
 
     token: bytes
     read_token: bytes | None
@@ -114,7 +116,7 @@ class WithToken:
 def with_tokens(
     listen: str, advertised_host: str, token_file: Path, read_token_file: Path | None
 ) -> WithToken:
-    """The way in over TCP. Raises BootError for a token file that cannot be used."""
+    """The access control of the TCP port. Raises BootError for a token file that cannot be used."""
     address = split_address(listen)
     names = {advertised_host, socket.gethostname(), "localhost", address[0] if address else ""}
     return WithToken(
@@ -125,7 +127,7 @@ def with_tokens(
 
 
 def refuse_browsers(headers: Mapping[str, str]) -> None:
-    """Raises HttpRefusedError."""
+    """Raises HttpRefusedError for a request that a browser sends for a web page."""
     for name in ("Origin", "Sec-Fetch-Site"):
         if name in headers:
             raise HttpRefusedError(
@@ -136,7 +138,7 @@ def refuse_browsers(headers: Mapping[str, str]) -> None:
 
 
 def read_token(path: Path) -> bytes:
-    """The token in a file. Raises BootError, also for a file that others may read: they may have."""
+    """The token in a file. Raises BootError, also for a file that other users can read: the token may have leaked."""
     token = read_secret(path, "the token file").strip()
     if not _TOKEN_BYTES_MIN <= len(token) <= _TOKEN_BYTES_MAX or not _is_plain(token):
         raise BootError(

@@ -1,8 +1,7 @@
 """The admin API over HTTP: the table of routes (routes.py) as an aiohttp application.
 
-Every answer that is an error is a problem document (problems.py). A request is looked at in this order: who asks
-(access.py), whether there is such a route, whether they may do that, whether the query and the body are what the route
-takes; nothing is done before all of it is right.
+Every error response is a problem document (problems.py). A request is checked in this order: the caller (access.py),
+the route, the caller's permission for it, the query and the body. Nothing is executed before all checks have passed.
 """
 
 from __future__ import annotations
@@ -52,13 +51,13 @@ log = logging.getLogger(__name__)
 StatusSource = Callable[[], Awaitable[Status]] | Callable[[], Status]
 
 BODY_BYTES_MAX = 64 * 1024
-"""A request says what is to be done, never what is to be stored."""
+"""Maximum request body in bytes: requests carry commands, never data to be stored."""
 
 _BODY_TIMEOUT_S = 10.0
 _SEND_TIMEOUT_S = 10.0
-"""A client of a stream that takes nothing for so long is left."""
+"""Time-out, in seconds, for a client to receive a chunk of a stream; then its connection is closed."""
 _IDLE_S = 30.0
-"""A connection without a whole request for so long is closed."""
+"""Time-out, in seconds, for a connection without a complete request."""
 _CONNECTIONS_MAX = 512
 
 _CALLER = web.RequestKey("caller", Caller)
@@ -70,18 +69,18 @@ _HEADERS = {"Cache-Control": "no-store", "X-Content-Type-Options": "nosniff"}
 
 _LAST = frozenset(
     {
-        HTTPStatus.UNAUTHORIZED,  # who guesses tokens needs a connection for each
+        HTTPStatus.UNAUTHORIZED,  # each guess of a token costs a new connection
         HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
         HTTPStatus.TOO_MANY_REQUESTS,
         HTTPStatus.SERVICE_UNAVAILABLE,
     }
 )
-"""Answers that end their connection."""
+"""Statuses after which the connection is closed."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _MALFORMED = (http_exceptions.HttpProcessingError, web.RequestPayloadError)
-"""aiohttp's names for what is no HTTP: the head of a request, and its body."""
+"""aiohttp's errors for malformed HTTP: the head of a request, and its body."""
 
 
 def status_route(status: StatusSource) -> Route:
@@ -95,8 +94,8 @@ def status_route(status: StatusSource) -> Route:
 def runner_of(
     routes: tuple[Route, ...], access: Callable[[], Access], let_in: Callable[[int], None]
 ) -> web.AppRunner:
-    """The runner has to be set up, and cleaned up. ``access`` is asked at each request, and ``let_in`` told the
-    descriptor of each connection whose caller may ask."""
+    """The application's runner; the caller sets it up and cleans it up. ``access`` is called for each request, and
+    ``let_in`` with the descriptor of each connection whose caller was authenticated."""
     refusals = Refusals(time.monotonic)
     seldom = RateLimited(log, time.monotonic)
     app = web.Application(
@@ -113,8 +112,8 @@ def runner_of(
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """What callers have sent that is no HTTP takes one short line, and nothing of what it was: there may be tokens in
-    it. A fault of aiohttp's own says where it is."""
+    """Logging filter: malformed HTTP is logged in one short line without any of its content, which may contain tokens.
+    For an error of aiohttp itself the line names its location."""
     error = record.exc_info[1] if record.exc_info else None
     if error is None:
         return True
@@ -139,7 +138,7 @@ def _guard(
     seldom: RateLimited,
     let_in: Callable[[int], None],
 ) -> Any:
-    """Around every request, also those that no route takes."""
+    """Middleware around every request, also those without a route."""
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
@@ -158,7 +157,7 @@ def _guard(
                 refusals.note(who, who, f"admin API, {error.status.value} {error.status.phrase}")
             return _problem(error)
         except ConnectionError:
-            raise  # the client is gone
+            raise  # the client has disconnected
         except _MALFORMED as error:
             text = f"the body is malformed ({type(error).__name__})"
             return _problem(BadRequestError(text), last=True)
@@ -186,7 +185,7 @@ def _caller(access: Access, request: web.Request) -> Caller:
 
 
 def _refusal(request: web.Request, error: web.HTTPException) -> HttpRefusedError:
-    """What aiohttp answers by itself."""
+    """Converts an error response of aiohttp itself."""
     status = HTTPStatus(error.status)
     if status is HTTPStatus.NOT_FOUND:
         text = f"there is nothing at {request.path[:200]}; /openapi.json says what there is"
@@ -235,7 +234,7 @@ def _handler(route: Route, access: Callable[[], Access], seldom: RateLimited) ->
         body = await _body(route, request)
         asked = Request(request.match_info, query, body, caller.name)
         if route.changes:
-            kind = f"{route.method} {route.path}"  # a flood of one kind hides no other
+            kind = f"{route.method} {route.path}"  # one key for each route: a flood on one hides no other
             said = caller.name, request.method, request.path
             seldom.say(logging.INFO, kind, "%s asks: %s %s", *said)
         credentials = request[_CREDENTIALS]
@@ -245,7 +244,7 @@ def _handler(route: Route, access: Callable[[], Access], seldom: RateLimited) ->
     return handle
 
 
-# ---- what is asked ----------------------------------------------------------------------------------
+# ---- requests -----------------------------------------------------------------------------------------
 
 
 def _query(route: Route, request: web.Request) -> dict[str, Any]:
@@ -263,7 +262,7 @@ def _query(route: Route, request: web.Request) -> dict[str, Any]:
             raise BadRequestError(f"query: {name} is missing: {parameter.doc}")
     last = request.headers.get("Last-Event-ID")
     if last is not None and "after" in known and route.media == EVENT_STREAM:
-        found["after"] = whole_number("Last-Event-ID", last)  # what a client sends that comes back
+        found["after"] = whole_number("Last-Event-ID", last)  # sent by a client that reconnects
     return found
 
 
@@ -275,7 +274,7 @@ def _parameter(parameter: Query, text: str) -> object:
             raise BadRequestError(
                 f"query: {parameter.name} is {quoted(text[:40])}; it is true or false"
             )
-        return _BOOLEANS.get(text.lower(), True)  # '?verbose' is as good as '?verbose=true'
+        return _BOOLEANS.get(text.lower(), True)  # '?verbose' means '?verbose=true'
     _refuse_odd_text(text, f"query: {parameter.name}")
     return text
 
@@ -297,7 +296,7 @@ async def _body(route: Route, request: web.Request) -> object:
 
 def _understood(route: Route, request: web.Request, raw: bytes) -> object:
     assert route.body is not None
-    # Java's bookie looks at no content type, and who calls its paths sends none.
+    # Java's bookie ignores the content type, and callers of its paths send none.
     if raw and request.content_type != "application/json" and not route.java:
         raise HttpRefusedError(
             HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
@@ -315,7 +314,7 @@ def _understood(route: Route, request: web.Request, raw: bytes) -> object:
 
 
 def _refuse_odd_text(value: object, where: str) -> None:
-    """Text that is no name of anything: with a NUL, or with half a character, which JSON lets through."""
+    """Rejects text that names nothing: with a NUL, or with half a surrogate pair, which JSON permits."""
     if isinstance(value, str):
         if "\0" in value or any("\ud800" <= letter <= "\udfff" for letter in value):
             raise BadRequestError(f"{where}: {quoted(value[:40])} has a character that no text has")
@@ -328,13 +327,14 @@ def _refuse_odd_text(value: object, where: str) -> None:
             _refuse_odd_text(item, f"{where}[{number}]")
 
 
-# ---- what is answered -------------------------------------------------------------------------------
+# ---- responses ----------------------------------------------------------------------------------------
 
 
 async def _sent(
     request: web.Request, answer: object, may_go_on: Callable[[], bool]
 ) -> web.StreamResponse:
-    """``may_go_on``: whether what its caller was let in by still counts."""
+    """Sends the answer of a route. ``may_go_on``: returns True while the credentials with which the caller was
+    authenticated are valid."""
     if isinstance(answer, EventStream):
         return await _streamed(request, answer, may_go_on)
     if isinstance(answer, TextResponse):
@@ -364,7 +364,7 @@ async def _streamed(
     except (TimeoutError, ConnectionError):
         response.force_close()
         if request.transport is not None:
-            request.transport.abort()  # what it has not taken by now is not waited for
+            request.transport.abort()  # data not yet received is dropped
     finally:
         streams.discard(task)
         await answer.chunks.aclose()

@@ -1,9 +1,8 @@
-"""Ask a running bookie. Blocking: it is the CLI and scripts that ask.
+"""Blocking client of a running bookie's admin API, for the CLI and scripts.
 
-Every function takes the address of the bookie's admin API: the path of its socket (``admin_socket_path``), or a
-``Remote`` (remote.py). It raises BookieNotRunningError if nobody answers there, OperatorError if the caller may not
-ask, AuthenticationError where TLS with it does not come about, PeerError for an answer that is not one, and what the
-bookie met.
+Every function takes the address of the admin API: the path of its socket (``admin_socket_path``), or a ``Remote``
+(remote.py). It raises BookieNotRunningError if no bookie answers there, OperatorError if the caller has no permission,
+AuthenticationError if TLS with it fails, PeerError for a malformed response, and the bookie's own error.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ Address = Path | Remote
 
 _TIMEOUT_S = 5.0
 _CLUSTER_S = 15.0
-"""The bookie has to ask the metadata store, and perhaps a script for racks."""
+"""Longer, as the bookie has to read the metadata store, and may have to run a script for racks."""
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -68,8 +67,8 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def _refuse_strangers(sock: socket.socket, path: Path, folder_user: int) -> None:
-    """A bookie is run by the caller's user, by root, or by the user whose folder the socket is in. Raises
-    AuthenticationError: where others may make sockets, one of them may wait for what operators tell it."""
+    """Raises AuthenticationError unless the server runs as the caller's user, root, or the owner of the socket's
+    folder. Other users who can create sockets there could otherwise receive what operators send."""
     raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, CREDENTIALS.size)
     pid, user, _group = CREDENTIALS.unpack(raw)
     if user not in (0, os.geteuid(), folder_user):
@@ -81,18 +80,18 @@ def _refuse_strangers(sock: socket.socket, path: Path, folder_user: int) -> None
 
 
 def fetch_status(address: Address, timeout: float = _TIMEOUT_S) -> Status:
-    """The status of the bookie; ``timeout`` seconds for each step."""
+    """The status of the bookie. ``timeout``: seconds for each step."""
     return from_json(ask(address, "GET", STATUS_URL, timeout=timeout))
 
 
 def start_job(address: Address, kind: JobKind, arguments: Mapping[str, str]) -> Job:
-    """Start a job and return it as it is then. Raises JobRefusedError."""
+    """Starts a job and returns its state then. Raises JobRefusedError."""
     values = {"kind": kind.value, "arguments": dict(arguments)}
     return documents.from_json(ask(address, "POST", JOBS_URL, values))
 
 
 def jobs(address: Address) -> list[Job]:
-    """All jobs that are remembered, the oldest first."""
+    """All jobs that the bookie remembers, the oldest first."""
     found = ask(address, "GET", JOBS_URL)
     if not isinstance(found, list):
         raise EncodingError(
@@ -109,7 +108,7 @@ def job(address: Address, number: int) -> Job:
 def control_job(
     address: Address, number: int, action: JobAction, *, bytes_per_second: int | None = None
 ) -> Job:
-    """Do something to a job and return it as it is then. ``bytes_per_second`` goes with RATE; 0 for no limit.
+    """Applies an action to a job and returns its state then. ``bytes_per_second`` goes with RATE; 0 for no limit.
 
     Raises NoSuchJobError, JobRefusedError.
     """
@@ -126,7 +125,7 @@ def bookies(address: Address) -> list[Member]:
 
 
 def pace_jobs(address: Address, bytes_per_second: int | None) -> None:
-    """Set the speed limit of all jobs together, until the bookie ends: 0 for none, None for what is configured."""
+    """Sets the rate limit of all jobs together, until the bookie ends: 0 for none, None for the configured one."""
     ask(address, "POST", f"{JOBS_URL}/all/rate", {"bytes_per_second": bytes_per_second})
 
 
@@ -137,7 +136,8 @@ def ask(
     values: Mapping[str, Any] | None = None,
     timeout: float = _TIMEOUT_S,
 ) -> object:
-    """What a route of the admin API answers; ``values`` are what it is told. ``timeout`` seconds for each step."""
+    """The response of a route of the admin API; ``values`` are the request's body. ``timeout``: seconds for each
+    step."""
     headers = {}
     connection: http.client.HTTPConnection
     if isinstance(address, Remote):
@@ -181,7 +181,7 @@ def _connection_to(there: Remote, timeout: float) -> http.client.HTTPConnection:
 
 
 def _raise_what_tls_met(there: Remote, error: Exception) -> None:
-    """Raises AuthenticationError where it was TLS that failed: nobody was told anything then."""
+    """Raises AuthenticationError if TLS failed: in that case nothing was sent."""
     if there.tls is None:
         if isinstance(error, http.client.RemoteDisconnected):
             raise BookieNotRunningError(

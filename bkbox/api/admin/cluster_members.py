@@ -1,4 +1,4 @@
-"""The bookies of a cluster, as its metadata store knows them and as they say of themselves."""
+"""The bookies of a cluster, from the metadata store and from what each bookie publishes about itself."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Member:
 
 
 async def members_of(store: MetadataStore, topology: Topology | None = None) -> list[Member]:
-    """All bookies that the cluster knows, by id. "down": the cluster knows its cookie, and it is not registered. Raises
-    MetadataError."""
+    """All bookies that the cluster knows, by id. "down": the metadata store has its cookie, and it is not registered.
+    Raises MetadataError."""
     registered = await store.bookies()
     known = sorted({*registered, *await store.cookies()})
     hosts = {

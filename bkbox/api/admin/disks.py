@@ -1,7 +1,7 @@
-"""The disks of a bookie, as `bkbox disk list` shows them, and asking a running bookie about them.
+"""The disks of a bookie, as `bkbox disk list` shows them, and requests to a running bookie about them.
 
-As in client.py every function takes the path of the admin socket, and raises what the bookie met: DiskChangeError
-for what it refuses.
+As in client.py every function takes the address of the admin API, and raises the bookie's own error: DiskChangeError
+for a refusal.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from bkbox.jobs import job as jobs
 from bkbox.jobs.job import Job
 
 _CHANGE_TIMEOUT_S = 600.0
-"""A change waits for the metadata store, and for phase one where there is one."""
+"""Time-out of a change, in seconds: it waits for the metadata store, and for phase one if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,42 +74,42 @@ def find(address: Address, name: str) -> DiskView:
 
 
 def add(address: Address, disk: Path) -> list[str]:
-    """Take a disk in that the configuration file newly names; what there is to say about it."""
+    """Adds a disk that the configuration file newly names. Returns notes for the operator."""
     return _change(address, "add", {"path": str(disk)})
 
 
 def replace(address: Address, old: str, new: Path, *, dry_run: bool = False) -> list[str]:
-    """Put an empty disk in the place of a failed one. ``dry_run``: only look whether it would be refused."""
+    """Replaces a failed disk by an empty one. ``dry_run``: only check if it would be refused."""
     values = {"disk": old, "path": str(new)} | ({"dry_run": True} if dry_run else {})
     return _change(address, "replace", values)
 
 
 def remove(address: Address, disk: str) -> list[str]:
-    """Let go of a disk that holds nothing any more."""
+    """Removes a disk that holds no ledgers."""
     return _change(address, "remove", {"disk": disk})
 
 
 def plan_drain(address: Address, disk: str) -> DrainPlan:
-    """What a drain of a disk, by path or uuid, comes to. Changes nothing."""
+    """The plan of a drain of a disk, by path or uuid. Changes nothing."""
     return from_document(
         DrainPlan, ask(address, "GET", f"{DISKS_URL}/{quote(disk, '')}/drain"), "plan"
     )
 
 
 def drain(address: Address, disk: str) -> Job:
-    """Begin to drain a disk, by path or uuid."""
+    """Starts to drain a disk, by path or uuid."""
     return jobs.from_json(
         ask(address, "POST", f"{DISKS_URL}/drain", {"disk": disk}, _CHANGE_TIMEOUT_S)
     )
 
 
 def undrain(address: Address, disk: str) -> list[str]:
-    """End a drain: the disk keeps what it has, and takes new ledgers again."""
+    """Ends a drain: the disk keeps its ledgers, and accepts new ones again."""
     return _change(address, "undrain", {"disk": disk})
 
 
 def read_only(address: Address, disk: str | None, *, wanted: bool) -> list[str]:
-    """Whether a disk, by path or uuid, is to take no entries; None: the whole bookie."""
+    """Makes a disk, by path or uuid, read-only or writable; None: the whole bookie."""
     if disk is not None:
         return _change(address, "read-only", {"disk": disk, "wanted": wanted})
     found = ask(address, "POST", READ_ONLY_URL, {"wanted": wanted}, _CHANGE_TIMEOUT_S)

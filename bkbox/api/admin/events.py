@@ -1,7 +1,8 @@
-"""Events of the admin API: what changes, told to all who listen, as server-sent events (WHATWG HTML, section 9.2).
+"""Events of the admin API: changes of the bookie, sent to all listeners as server-sent events (WHATWG HTML, section
+9.2).
 
-Nobody looks while nobody listens. Each event has a number; who comes back and says which one he saw last gets those
-that he has missed, as far as they are remembered.
+The bookie is polled only while there are listeners. Each event has a number; a listener that reconnects with the number
+of its last event gets the events since, as far as they are remembered.
 """
 
 from __future__ import annotations
@@ -29,14 +30,14 @@ _LOOK_EVERY_S = 1.0
 _ALIVE_EVERY_S = 10.0
 _RETRY_MS = 2_000
 _UNTAKEN_MAX = 1_000
-"""A listener that is so many events behind has missed the oldest of them."""
+"""Maximum number of unsent events of a listener; the oldest are dropped."""
 
 Look = Callable[[], Awaitable[tuple[Status, Sequence[Job]]]]
 
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """``severity``: info, warning or error."""
+    """One change. ``severity``: info, warning or error."""
 
     number: int
     ms: int
@@ -46,7 +47,7 @@ class Event:
 
 
 class Events:
-    """``look``: the document and all jobs, as they are now."""
+    """The event source and its listeners. ``look``: returns the current status document and all jobs."""
 
     def __init__(self, look: Look) -> None:
         self._look = look
@@ -57,7 +58,8 @@ class Events:
         self._watching: asyncio.Task[None] | None = None
 
     def listen(self, last: int | None) -> AsyncGenerator[str, None]:
-        """The stream of one listener, who saw ``last``. Raises HttpRefusedError where there are too many."""
+        """The stream of one listener, whose last event was ``last``. Raises HttpRefusedError if there are too many
+        listeners."""
         if len(self._listeners) >= LISTENERS_MAX:
             raise HttpRefusedError(
                 HTTPStatus.SERVICE_UNAVAILABLE, f"{LISTENERS_MAX} listen to events already"
@@ -83,7 +85,7 @@ class Events:
             self._listeners.discard(listener)
 
     async def _watch(self) -> None:
-        """As long as somebody listens."""
+        """Polls the bookie as long as there are listeners."""
         try:
             while self._listeners:
                 try:
@@ -92,7 +94,7 @@ class Events:
                     log.warning("events: the bookie cannot be looked at: %s", error_text(error))
                 await asyncio.sleep(_LOOK_EVERY_S)
         finally:
-            self._before = None  # what happens unseen is no news for the next who comes
+            self._before = None  # changes without a listener are no events
 
     def _tell(self, found: tuple[Status, Sequence[Job]]) -> None:
         status, jobs = found
@@ -110,7 +112,7 @@ class Events:
 
 
 class _Listener:
-    """What one of them has not been sent yet."""
+    """One listener and its unsent events."""
 
     def __init__(self, missed: Sequence[Event]) -> None:
         self._untaken: deque[Event] = deque(missed, maxlen=_UNTAKEN_MAX)
@@ -123,7 +125,7 @@ class _Listener:
         self._there.set()
 
     async def next(self) -> str:
-        """The next event, or a sign of life, as it goes over the wire."""
+        """The next event, or a keep-alive comment, as it is sent."""
         try:
             async with asyncio.timeout(_ALIVE_EVERY_S):
                 await self._there.wait()

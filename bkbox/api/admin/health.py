@@ -176,7 +176,7 @@ def _data(status: Status) -> Iterator[Check]:
         )
     else:
         yield Check("limbo", "ok", "no ledger is in limbo")
-    quarantined = sum(disk.tidiness.quarantined for disk in status.disks if disk.tidiness)
+    quarantined = sum(disk.space.quarantined for disk in status.disks if disk.space)
     if quarantined:
         text = f"parts of {counted(quarantined, 'segment')} cannot be read"
         yield Check("segments", "warn", text, "bkbox scrub run")

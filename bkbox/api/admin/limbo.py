@@ -1,4 +1,4 @@
-"""The ledgers of a bookie that are in limbo, and asking a running bookie for them."""
+"""The ledgers of a bookie that are in limbo, and requests to a running bookie for them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bkbox.api.admin.socket_path import LIMBO_URL
 from bkbox.base.documents import from_document
 
 LIMIT_MAX = 1_000
-"""Ledgers in one page."""
+"""Maximum number of ledgers in one page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ def page(address: Address, after: int = -1, limit: int = LIMIT_MAX) -> LimboPage
 
 
 def ledgers(address: Address) -> Iterator[LimboLedger]:
-    """All of them, as they are while they are asked for."""
+    """All ledgers in limbo, page by page: not a snapshot."""
     after = -1
     while True:
         found = page(address, after)

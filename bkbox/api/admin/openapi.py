@@ -1,4 +1,4 @@
-"""The OpenAPI document (3.1) of the admin API: made from the table of routes that the server serves."""
+"""The OpenAPI document (3.1) of the admin API, generated from the server's table of routes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bkbox.api.admin.schema import Schemas
 
 _PLACE = "#/components/schemas"
 _NUMBERS = frozenset({"id"})
-"""Parts of paths that are whole numbers; all others are text."""
+"""Path parameters that are whole numbers; all others are text."""
 
 _ALWAYS = {
     401: "No token, or a wrong one (over TCP).",

@@ -1,7 +1,7 @@
-"""Errors as the admin API answers them: RFC 9457's problem details, with the error's type beside.
+"""Errors of the admin API: RFC 9457's problem details, extended by the error's type.
 
-``error`` is the name of the class in bkbox/errors.py, so that the client raises what the bookie met; ``detail`` says
-what is wrong and, where something can be done, what.
+``error`` is the name of the class in bkbox/errors.py, so that the client raises the same error as the bookie;
+``detail`` says what is wrong and, if something can be done, what.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class Problem:
 
 
 class HttpRefusedError(BkboxError):
-    """A request that HTTP has a status of its own for; ``error`` is what it is called in the answer."""
+    """A refused request with an HTTP status of its own; ``error`` is the class that the response names."""
 
     def __init__(
         self, status: HTTPStatus, text: str, error: type[BkboxError] = BadRequestError
@@ -61,7 +61,7 @@ class HttpRefusedError(BkboxError):
 
 
 def problem_of(error: BkboxError | TimeoutError) -> Problem:
-    """The answer to a request that failed like this. What is not in the table is a conflict with how things stand."""
+    """The response to a request that failed with this error. An error that is not in the table is a conflict (409)."""
     if isinstance(error, HttpRefusedError):
         status, kind = error.status, error.error
     elif isinstance(error, BkboxError):

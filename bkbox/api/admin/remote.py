@@ -1,7 +1,7 @@
 """The admin API of a bookie on another host, or of another user: its address and the token for it.
 
-A token is sent over TLS only, to who shows the right certificate; in the clear to this host, or where the operator says
-so. There is no way back from https: who speaks no TLS there is not spoken to.
+A token is sent over TLS, and only to a server with the right certificate. It is sent in the clear only to this host, or
+if the operator asks for that. There is no fallback from https to plain HTTP.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Remote:
-    """``token``: what is in the bookie's http_token_file, or in its http_read_token_file. Shown without it. ``tls``:
-    None for plain HTTP."""
+    """Address and credentials of a bookie. ``token``: the content of its http_token_file or http_read_token_file; left
+    out of the repr. ``tls``: None for plain HTTP."""
 
     host: str
     port: int
@@ -34,10 +34,10 @@ class Remote:
 
 
 def remote(url: str, token_file: Path, *, plain_text: bool = False) -> Remote:
-    """From what an operator gives; ``plain_text``: over plain HTTP also to other hosts. TLS is as the clients of this
-    process do it (tls_ca_file and the rest of client/options.py). Raises OperatorError, also for a token file that
-    others may read, and ConfigError."""
-    from bkbox.api.admin.access import read_token  # hardly any command needs it
+    """A Remote from an operator's options; ``plain_text``: permits plain HTTP to other hosts. TLS is configured as for
+    the clients of this process (tls_ca_file and the rest of client/options.py). Raises OperatorError, also for a token
+    file that other users can read, and ConfigError."""
+    from bkbox.api.admin.access import read_token  # few commands need it
 
     problem = OperatorError(
         f"{quoted(url)} is not the address of a bookie's admin API: it is https://HOST:PORT, or http://HOST:PORT "
@@ -62,7 +62,7 @@ def remote(url: str, token_file: Path, *, plain_text: bool = False) -> Remote:
 
 
 def _context() -> ssl.SSLContext:
-    # Who asks bookies of this host alone needs no client.
+    # Commands that only talk to bookies of this host need no client.
     from bkbox.client.connection.handshake import tls_context
     from bkbox.client.options import ClientOptions
 

@@ -1,4 +1,4 @@
-"""What requests of the admin API are told in their bodies."""
+"""Request bodies of the admin API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class StartJob:
 
     @staticmethod
     def more_schema() -> dict[str, Any]:
-        """Which arguments each kind takes."""
+        """The arguments that each kind of job takes."""
         return request_schema()
 
 

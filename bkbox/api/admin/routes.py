@@ -1,8 +1,8 @@
-"""What the admin server is asked and answers, without HTTP: a table of methods and paths, a coroutine for each, and
-what the API document (openapi.py) says of it.
+"""The admin API without HTTP: a table of methods and paths, a coroutine for each, and its description for the API
+document (openapi.py).
 
-An answer is what ``json.dumps`` takes, or one of the classes below. A BkboxError that a route raises is raised again in
-the process that asked.
+A response is a value that ``json.dumps`` takes, or one of the classes below. A BkboxError that a route raises is raised
+again in the client's process.
 """
 
 from __future__ import annotations
@@ -20,17 +20,16 @@ T = TypeVar("T")
 EVENT_STREAM = "text/event-stream"
 
 NUMBER_MAX = 2**63 - 1
-"""In a path or query: no id is greater."""
+"""Largest number in a path or query: no id is greater."""
 
 _DIGITS_MAX = len(str(NUMBER_MAX))
 
 
 @frozen_struct
 class Request:
-    """``place``: the parts of the path that stand in braces in the route. ``query``: of these the values that were
-    given, checked. ``body``: what the route's ``body`` is made of, checked; None where it takes none. ``who`` asks, for
-    the log.
-    """
+    """A checked request. ``place``: values of the path's parameters (in braces in the route). ``query``: the given
+    query parameters. ``body``: an instance of the route's ``body`` class; None if it takes none. ``who``: the caller,
+    for the log."""
 
     place: Mapping[str, str]
     query: Mapping[str, Any] = MappingProxyType({})
@@ -38,18 +37,18 @@ class Request:
     who: str = ""
 
     def number(self, name: str) -> int:
-        """A whole number of the path. Raises BadRequestError."""
+        """A path parameter as a whole number. Raises BadRequestError."""
         return whole_number(name, self.place[name])
 
     def told(self, cls: type[T]) -> T:
-        """The body, whose class is that of the route."""
+        """The body, which must be of the route's body class."""
         if not isinstance(self.body, cls):
             raise BugError(f"the route's body is no {cls.__name__}")
         return self.body
 
 
 def whole_number(name: str, text: str) -> int:
-    """Raises BadRequestError."""
+    """Parses a whole number. Raises BadRequestError."""
     if not text.isascii() or not text.isdecimal() or len(text) > _DIGITS_MAX:
         raise BadRequestError(
             f"{name} {quoted(text[:40])} is not a whole number, or has more digits than any"
@@ -62,7 +61,7 @@ def whole_number(name: str, text: str) -> int:
 
 @frozen_struct
 class TextResponse:
-    """An answer that is no JSON."""
+    """A response that is not JSON."""
 
     body: str
     content_type: str = "text/plain; charset=utf-8"
@@ -71,7 +70,7 @@ class TextResponse:
 
 @frozen_struct
 class JsonResponse:
-    """An answer in JSON with another status than 200."""
+    """A JSON response with a status other than 200."""
 
     value: object
     status: int
@@ -79,8 +78,8 @@ class JsonResponse:
 
 @frozen_struct
 class EventStream:
-    """An answer that goes on: ``chunks`` are sent as they come, until it ends or the client is gone. A client that
-    does not take them is left."""
+    """A streamed response: ``chunks`` are sent as they come, until the iterator ends or the client disconnects. The
+    connection of a client that does not receive them is closed."""
 
     chunks: AsyncGenerator[str, None]
     content_type: str = EVENT_STREAM
@@ -91,7 +90,7 @@ Answer = Callable[[Request], Awaitable[object]]
 
 @frozen_struct
 class Query:
-    """A parameter behind the question mark. A whole number is 0 or more; ``?name`` is as good as ``?name=true``."""
+    """A query parameter. A whole number is 0 or more; ``?name`` means ``?name=true``."""
 
     name: str
     kind: Literal["integer", "string", "boolean"]
@@ -101,12 +100,11 @@ class Query:
 
 @frozen_struct
 class Route:
-    """``path`` as aiohttp takes it: ``/api/v1/jobs/{id}``. For the API document: ``summary``, the class of the
-    ``body``, the annotation of what is answered (``returns``), and of what text it is where it is no JSON
-    (``media``). ``body`` may be left out of a request where all of its fields have defaults. ``statuses``: those of
-    answers beside 200, errors apart. ``java``: the path and its answers are those of Apache's bookie; those with other
-    statuses are text then.
-    """
+    """A route. ``path`` as aiohttp takes it: ``/api/v1/jobs/{id}``. For the API document: ``summary``, the class of the
+    ``body``, the annotation of the response (``returns``), and the media type of a response that is not JSON
+    (``media``). ``body`` may be omitted from a request if all of its fields have defaults. ``statuses``: statuses of
+    responses other than 200, without errors. ``java``: the path and its responses are those of Apache's bookie;
+    responses with another status are text."""
 
     method: Literal["GET", "POST", "PUT", "DELETE"]
     path: str
@@ -121,9 +119,9 @@ class Route:
 
     @property
     def changes(self) -> bool:
-        """Whether it needs the right to change something."""
+        """True if the route requires permission to change things."""
         return self.method != "GET"
 
 
 Routes = Callable[[], tuple[Route, ...]]
-"""Loaded with the first client, as what it names may take long to import."""
+"""Loads the table with the first client, as the modules that it names may take long to import."""

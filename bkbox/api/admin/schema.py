@@ -1,4 +1,4 @@
-"""JSON Schema (draft 2020-12) of documents: made from the dataclasses that they are (bkbox/base/documents.py)."""
+"""JSON Schema (draft 2020-12) of documents, generated from their dataclasses (bkbox/base/documents.py)."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _PLAIN: dict[Any, dict[str, Any]] = {
 
 
 class Schemas:
-    """Collects the schemas of classes by their names. ``place``: where they will lie, as a JSON pointer."""
+    """Collects the schemas of classes by name. ``place``: their location, as a JSON pointer."""
 
     def __init__(self, place: str, *, strict: bool = False) -> None:
-        """``strict``: objects have no other keys than those that are named."""
+        """``strict``: objects have no keys other than those named."""
         self._place = place
         self._strict = strict
         self.found: dict[str, dict[str, Any]] = {}
         self._classes: dict[str, type[Any]] = {}
 
     def of(self, annotation: Any) -> dict[str, Any]:
-        """The schema of values with this annotation; classes are referred to."""
+        """The schema of values with this annotation; classes are given as references."""
         origin, arguments = get_origin(annotation), get_args(annotation)
         if isinstance(annotation, NewType):
             return self.of(annotation.__supertype__)
@@ -76,12 +76,12 @@ class Schemas:
         }
         if self._strict:
             schema["additionalProperties"] = False
-        more = getattr(cls, "more_schema", None)  # what the annotations do not say
+        more = getattr(cls, "more_schema", None)  # extends the schema beyond the annotations
         return schema if more is None else schema | more()
 
 
 def schema_of(cls: type[Any], title: str) -> dict[str, Any]:
-    """A document's whole schema, on its own."""
+    """The complete schema of a document."""
     schemas = Schemas("#/$defs")
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",

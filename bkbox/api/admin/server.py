@@ -1,13 +1,13 @@
-"""The ways into the admin API: a unix socket, a TCP port where one is configured, and the application (application.py)
-behind them.
+"""The listeners of the admin API: a unix socket, a TCP port if configured, and the application (application.py) behind
+them.
 
 Rules:
-- The socket has mode 0600 before it listens: who may open it is who may administer the bookie.
-- A socket file that nobody listens on was left by a killed process and is replaced; one that
+- The socket has mode 0600 before it listens: permission to open it is permission to administer the bookie.
+- A socket file on which no process listens was left by a killed process and is replaced. One that
   answers means that another bookie runs here, which is refused.
 - The application is loaded when the first client connects: aiohttp takes longer to import than a
   bookie to start, and as much memory as the supervisor.
-- Connections over TCP come at a bounded rate, so that strangers who open many take little of the supervisor's time.
+- TCP connections are accepted at a bounded rate, so that strangers who open many take little of the supervisor's time.
 """
 
 from __future__ import annotations
@@ -41,20 +41,22 @@ log = logging.getLogger(__name__)
 
 _BACKLOG = 100
 _CONNECTIONS_MAX = 1024
-"""With those on which TLS has not come to its end; the application refuses requests long before (application.py)."""
+"""Maximum number of connections, TLS handshakes included; the application refuses requests long before
+(application.py)."""
 _PER_ADDRESS_MAX = 128
-"""Over TCP, of those that have not shown a token yet: so that half requests from one address keep out no caller at
-another."""
+"""Maximum number of unauthenticated TCP connections from one address, so that unfinished requests from it lock out no
+caller at another address."""
 _HANDSHAKE_S = 10.0
 _PAUSE_S = 0.005
-"""Between two connections over TCP: a TLS handshake takes about a tenth of it, which leaves the rest to the bookie."""
+"""Pause, in seconds, between two accepted TCP connections: a TLS handshake takes about a tenth of it, so the bookie
+keeps the rest."""
 _AGAIN_S = 1.0
 
 
 class AdminServer:
-    """A server that listens; ``close`` ends it, and ``on_close`` is called then.
+    """A listening server; ``close`` ends it, and then calls ``on_close``.
 
-    ``access`` is asked at each request and ``context``, the one of TLS or None, at each connection.
+    ``access`` is called for each request; ``context`` gives the TLS context of each connection, or None.
     """
 
     def __init__(
@@ -79,7 +81,7 @@ class AdminServer:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Host and port, of a server that listens on TCP."""
+        """Host and port of a server that listens on TCP."""
         host, port = self._listener.getsockname()[:2]
         return host, port
 
@@ -100,7 +102,7 @@ class AdminServer:
         while True:
             try:
                 sock, address = await loop.sock_accept(self._listener)
-            except OSError as error:  # no descriptor is left, or the client is gone already
+            except OSError as error:  # no descriptor is left, or the client has disconnected
                 log.warning("a connection to the admin API failed: %s", error_text(error))
                 await asyncio.sleep(_AGAIN_S)
                 continue
@@ -115,7 +117,7 @@ class AdminServer:
                 await asyncio.sleep(_PAUSE_S)
 
     async def close(self) -> None:
-        """Stop listening and end open connections."""
+        """Stops listening and closes open connections."""
         asyncio.get_running_loop().remove_reader(self._listener)
         ending = [task for task in (self._serving, *self._arriving) if task is not None]
         for task in ending:
@@ -128,15 +130,15 @@ class AdminServer:
 
 
 class _Callers:
-    """The connections of each address that have not shown a token yet; IPv6 counts by its network of 64 bits."""
+    """Counts unauthenticated connections by address; IPv6 addresses count by their network of 64 bits."""
 
     def __init__(self) -> None:
         self._by_peer: dict[str, list[socket.socket]] = {}
         self._peers: dict[int, str] = {}
-        """By descriptor, which may be that of another connection by now."""
+        """Address by descriptor; the descriptor may belong to another connection by now."""
 
     def admit(self, host: str, sock: socket.socket) -> bool:
-        """Count one connection more, unless its address has too many."""
+        """Counts one more connection; returns False if its address has too many."""
         if len(self._by_peer) >= _CONNECTIONS_MAX:
             self._by_peer = {peer: left for peer in self._by_peer if (left := self._open(peer))}
         peer = peer_of(host)
@@ -148,7 +150,7 @@ class _Callers:
         return True
 
     def let_in(self, descriptor: int) -> None:
-        """The connection with this descriptor has shown a token."""
+        """Removes the connection with this descriptor from the count: it has shown a token."""
         peer = self._peers.pop(descriptor, None)
         if peer is not None:
             left = [sock for sock in self._open(peer) if sock.fileno() != descriptor]
@@ -159,13 +161,13 @@ class _Callers:
 
 
 async def _welcome(server: web.Server, sock: socket.socket, context: ssl.SSLContext | None) -> None:
-    """Hand a connection to the application, when it is through with TLS."""
+    """Hands a connection to the application after its TLS handshake."""
     timeout_s = None if context is None else _HANDSHAKE_S
     try:
         await asyncio.get_running_loop().connect_accepted_socket(
             server, sock, ssl=context, ssl_handshake_timeout=timeout_s
         )
-    except OSError as error:  # ssl.SSLError and TimeoutError are such
+    except OSError as error:  # covers ssl.SSLError and TimeoutError
         log.debug("no connection to the admin API: %s", error_text(error))
 
 
@@ -177,8 +179,8 @@ def _log_failure(task: asyncio.Task[None]) -> None:
 async def start(
     path: Path, status: StatusSource | None = None, routes: Routes | None = None
 ) -> AdminServer:
-    """Listen on the unix socket ``path``. ``routes``: what it answers; ``status``: asked anew with each request for the
-    status, where the routes do not have it themselves.
+    """Listens on the unix socket ``path``. ``routes``: the table that it serves; ``status``: called for each request
+    for the status, if the routes do not provide it.
 
     Raises BookieRunningError if another process answers there, BootError if the socket cannot be
     made.
@@ -208,14 +210,14 @@ async def start(
 async def start_tcp(
     host: str, port: int, routes: Routes, door: Callable[[], TcpAccess]
 ) -> AdminServer:
-    """Listen on a TCP port; 0 takes a free one. ``door`` gives the one that holds now. Raises BootError."""
+    """Listens on a TCP port; 0 takes a free one. ``door`` returns the access that is in force now. Raises BootError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((host, port))
         return AdminServer(listener, routes, door, lambda: door().context, lambda: None)
-    except (OSError, UnicodeError) as error:  # a name that is none
+    except (OSError, UnicodeError) as error:  # UnicodeError: not a valid host name
         listener.close()
         raise BootError(
             f"cannot listen on {host}:{port} for the admin API: {reason_of(error)}. Is another process using the port? "

@@ -1,7 +1,7 @@
-"""Where the admin server is found, and how a socket with a long path is reached.
+"""The path of the admin socket, and how to reach a socket with a long path.
 
-The kernel takes at most 107 bytes as the path of a unix socket, and folders of disks are often
-longer. Both sides therefore name the socket through a descriptor of its folder:
+The kernel accepts at most 107 bytes as the path of a unix socket, and folders of disks are often
+longer. Client and server therefore name the socket through a descriptor of its folder:
 ``/proc/self/fd/<n>/admin.sock``.
 """
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 SOCKET_NAME = "admin.sock"
 CREDENTIALS = struct.Struct("3i")
-"""What the kernel says of the other end (SO_PEERCRED): process, user, group."""
+"""Layout of the kernel's credentials of the peer (SO_PEERCRED): process, user, group."""
 STATUS_URL = "/api/v1/status"
 DISKS_URL = "/api/v1/disks"
 JOBS_URL = "/api/v1/jobs"
@@ -38,9 +38,8 @@ def admin_socket_path(config: Config) -> Path:
 
 @contextmanager
 def short_address(path: Path) -> Iterator[str]:
-    """A name of ``path`` short enough to bind or connect to, good inside the block. OSError where
-    the folder is not there.
-    """
+    """A name of ``path`` short enough to bind or connect to, valid inside the block. Raises OSError if the folder does
+    not exist."""
     folder = os.open(path.parent, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         yield f"/proc/self/fd/{folder}/{path.name}"

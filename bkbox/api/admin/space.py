@@ -1,6 +1,6 @@
-"""What the room of a bookie's disks is used for, as `bkbox gc` and `bkbox scrub` show it, and asking a running bookie.
+"""Disk space usage of a bookie, as `bkbox gc` and `bkbox scrub` show it, and requests to a running bookie for it.
 
-As in client.py every function takes the path of the admin socket, and raises what the bookie met.
+As in client.py every function takes the address of the admin API, and raises the bookie's own error.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from bkbox.base.documents import from_document
 from bkbox.errors import EncodingError
 
 NO_SUCH_SEGMENT = "no such segment"
-"""What a disk says of a segment that it neither has nor had."""
+"""Response of a disk about a segment that it neither has nor had."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def space(address: Address) -> list[DiskSpace]:
 
 
 def explain_segment(address: Address, segment: int) -> list[dict[str, Any]]:
-    """What each disk says of its segment of that id."""
+    """The report of each disk about its segment with that id."""
     found = ask(address, "GET", f"{SPACE_URL}/segments/{segment}")
     if not isinstance(found, list) or not all(isinstance(item, dict) for item in found):
         raise EncodingError(f"{address} answered something else than what disks say of a segment")

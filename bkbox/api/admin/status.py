@@ -4,7 +4,7 @@ alike.
 Contract: one document, one schema number. ``to_json`` and ``from_json`` are inverse to each other. A field may be added
 under the same number, with a default; one that changes its meaning, or goes, takes a new number. A reader skips keys
 that it does not know and takes the default of those that are not there; of a document with a newer number it shows
-what it can, with a warning.
+what it can, with a warning; one with an older number it refuses.
 
 Sizes are bytes, times are seconds.
 """
@@ -37,10 +37,10 @@ from bkbox.api.admin.status_parts import (
     Rates,
     Replay,
     Role,
+    ScheduledJob,
+    SpaceUsage,
     Stage,
     StatusWarning,
-    Tidiness,
-    Upkeep,
 )
 from bkbox.base.documents import ParseMode, from_document
 from bkbox.base.words import quoted
@@ -69,16 +69,16 @@ __all__ = [
     "Replay",
     "Role",
     "SCHEMA_VERSION",
+    "ScheduledJob",
+    "SpaceUsage",
     "Stage",
     "Status",
     "StatusWarning",
-    "Tidiness",
-    "Upkeep",
     "from_json",
     "to_json",
 ]
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +112,7 @@ class Status:
     config_problem: str = ""
     metadata: Metadata = field(default_factory=Metadata)
     autorecovery: Autorecovery = field(default_factory=Autorecovery)
-    upkeep: tuple[Upkeep, ...] = ()
+    scheduled_jobs: tuple[ScheduledJob, ...] = ()
     quotas: Quotas = field(default_factory=Quotas)
     schema: int = SCHEMA_VERSION
 
@@ -123,14 +123,19 @@ def to_json(status: Status) -> dict[str, Any]:
 
 
 def from_json(document: object) -> Status:
-    """Read what ``json.loads`` gave. Raises EncodingError naming the place that is wrong."""
+    """Read what ``json.loads`` gave. Raises EncodingError naming the place that is wrong, or the older version that
+    wrote the document."""
     if not isinstance(document, Mapping):
         raise EncodingError(f"status: expected an object, found {type(document).__name__}")
     schema = document.get("schema")
-    if type(schema) is not int or schema < SCHEMA_VERSION:
+    if type(schema) is not int or schema < 1:
         raise EncodingError(
-            f"status has schema {quoted(schema)} and this version reads {SCHEMA_VERSION}:"
-            " the bookie that answers runs another version of bkbox"
+            f"status has schema {quoted(schema)}, and this version reads {SCHEMA_VERSION}: no bookie wrote it"
+        )
+    if schema < SCHEMA_VERSION:
+        raise EncodingError(
+            f"this status document is of an older bkbox (version {quoted(document.get('version'))}, status schema "
+            f"{schema}; this one reads {SCHEMA_VERSION}): show it with that version, or upgrade and restart the bookie"
         )
     if schema == SCHEMA_VERSION:
         return from_document(Status, document, "status")

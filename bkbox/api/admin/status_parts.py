@@ -1,7 +1,8 @@
 """The parts of the status document (status.py). Sizes are bytes, ``…_s`` seconds, ``…_us`` microseconds, ``…_ms``
 wall-clock milliseconds since 1970; None is not known.
 
-What was not in the first version of a part has a default: documents of older bookies, and recordings, are read, too.
+A field that was added under the present schema number has a default, so that documents of older bookies, and
+recordings, with that number are read, too.
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class Replay:
 @dataclass(frozen=True, slots=True)
 class Stage:
     """A stage on the way of the adds of a disk (queue, append, index, fsync, reply): how many adds there were and how
-    long it took them, in microseconds, since the disk's worker began; ``lately_…``: within the last minute or so.
+    long it took them, in microseconds, since the disk's worker began; ``recent_…``: within the last minute or so.
     """
 
     stage: str
@@ -60,15 +61,15 @@ class Stage:
     p999_us: int
     max_us: int
     total_us: int = 0
-    lately_count: int = 0
-    lately_p50_us: int = 0
-    lately_p99_us: int = 0
+    recent_count: int = 0
+    recent_p50_us: int = 0
+    recent_p99_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Latency:
     """An operation of a disk (add, read) from the batch of its request in the front-end to its response, in
-    microseconds: how many there were and how long they took, since the disk's worker began; ``lately_…``: within the
+    microseconds: how many there were and how long they took, since the disk's worker began; ``recent_…``: within the
     last minute or so. A read is of an entry; fencing reads and long polls are not in it.
     """
 
@@ -79,9 +80,9 @@ class Latency:
     p999_us: int
     max_us: int
     total_us: int = 0
-    lately_count: int = 0
-    lately_p50_us: int = 0
-    lately_p99_us: int = 0
+    recent_count: int = 0
+    recent_p50_us: int = 0
+    recent_p99_us: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,7 @@ class Counts:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """The same per second, lately."""
+    """The same per second, recently."""
 
     adds: float = 0.0
     bytes: float = 0.0
@@ -124,10 +125,10 @@ class Device:
 
 
 @dataclass(frozen=True, slots=True)
-class Tidiness:
-    """What the room of a disk is used for, as `bkbox gc status` shows it. ``reclaimable_bytes``: garbage in sealed
-    segments by the last look through the index; ``quarantined``: segments with parts that cannot be read;
-    ``scrub_segment``: where the scrub is, 0 where none goes on; 0 ms: never.
+class SpaceUsage:
+    """The space of a disk by use, as `bkbox gc status` shows it. ``reclaimable_bytes``: garbage in sealed segments by
+    the last scan of the index; ``quarantined``: segments with parts that cannot be read; ``scrub_segment``: the
+    position of the running scrub, 0: none runs; 0 ms: never.
     """
 
     segments: int = 0
@@ -191,7 +192,7 @@ class DiskStatus:
     counts: Counts = Counts()
     rates: Rates = Rates()
     device: Device | None = None
-    tidiness: Tidiness | None = None
+    space: SpaceUsage | None = None
     worker: Process | None = None
     operations: tuple[Latency, ...] = ()
 
@@ -226,10 +227,10 @@ class Jobs:
 
 
 @dataclass(frozen=True, slots=True)
-class Upkeep:
-    """Work that the bookie begins by itself again and again: collection, compaction, scrub, and what autorecovery
-    does. ``every_s``: from the end of one to the next, None: never by itself; ``job``: the last one, how it stands,
-    and when it ended.
+class ScheduledJob:
+    """A kind of job that the bookie starts on a schedule: collection, compaction, scrub, and those of autorecovery.
+    ``every_s``: from the end of one run to the start of the next, None: never on a schedule; ``job``: the last run,
+    ``state`` its state, ``ended_ms`` when it ended.
     """
 
     kind: JobKind
@@ -274,10 +275,10 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class Autorecovery:
-    """``here``: whether this bookie takes part; all else is of the cluster, as it was when it was last looked at:
-    whether it is on, who the auditor is, and ledgers that lack replicas, which are counted up to ten thousand."""
+    """``running_here``: whether this bookie takes part; all else is of the cluster as of ``checked_ms``: whether it is
+    on, the bookie that is the auditor, and ledgers that lack replicas, which are counted up to ten thousand."""
 
-    here: bool = False
+    running_here: bool = False
     enabled: bool | None = None
     auditor: str | None = None
     under_replicated: int | None = None
@@ -289,32 +290,37 @@ class Autorecovery:
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """The front-end: ``held_bytes`` of requests and answers; ``refused``: requests that found too much of that."""
+    """The front-end: ``buffered_bytes`` of requests and responses; ``refused``: requests refused because too much was
+    buffered; ``rejected``: connections over a connection limit; ``handshaking``: connections not authenticated yet;
+    ``unauthorised``: requests and connections refused for lack of permission."""
 
     connections: int = 0
-    held_bytes: int = 0
+    buffered_bytes: int = 0
     refused: int = 0
+    rejected: int = 0
+    handshaking: int = 0
+    unauthorised: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Quota:
-    """What the ledgers of an owner take on the disks of this bookie, and may take. ``over``: adds to them are
+    """Bytes of an owner's ledgers on the disks of this bookie, and the owner's quota. ``exceeded``: adds to them are
     refused."""
 
     owner: str
     bytes: int
     bytes_max: int
-    over: bool
+    exceeded: bool
 
 
 @dataclass(frozen=True, slots=True)
 class Quotas:
-    """Owners that have a quota, the fullest first; ``others`` more are left out. ``looked_ms``: when that was so, 0
-    where nobody has looked yet; ``problem``: why it could not be found out since."""
+    """Owners that have a quota, the fullest first; ``unlisted_owners`` more are left out. ``checked_ms``: when their
+    usage was measured, 0: not yet; ``problem``: why it could not be measured since."""
 
     owners: tuple[Quota, ...] = ()
-    others: int = 0
-    looked_ms: int = 0
+    unlisted_owners: int = 0
+    checked_ms: int = 0
     problem: str = ""
 
 

@@ -1,7 +1,7 @@
-"""The TCP port of the admin API as the configuration wants it: who may come in, with which TLS, how often.
+"""Access over the admin API's TCP port, from the configuration: callers, TLS and rate limit.
 
-Made again whenever a file that it was made of has changed (supervisor/access_policy.py), so that a new certificate or
-token needs no restart; connections keep their TLS, requests are judged by the tokens that hold now.
+It is rebuilt whenever one of its files changes (supervisor/access_policy.py), so a new certificate or token needs no
+restart. Open connections keep their TLS session; each request is checked against the tokens in force now.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     import ssl
 
 REQUESTS_PER_SECOND = 200
-"""Of all who have a token together: far more than screens, probes and scrapes ask. Who has none is refused one request
-a connection, and connections come so many a second (server.py)."""
+"""Rate limit of all callers with a token together: far above what screens, probes and scrapers need. A caller without
+one is refused one request per connection, and connections are accepted at a bounded rate (server.py)."""
 
 
 @dataclass(frozen=True, slots=True)
 class TcpAccess:
-    """``context``: None where TLS is not wanted."""
+    """Access and TLS of the TCP port. ``context``: None without TLS."""
 
     access: WithToken
     context: ssl.SSLContext | None
@@ -41,7 +41,7 @@ class TcpAccess:
         return self.access.credentials
 
     def caller(self, sock: socket, headers: Mapping[str, str]) -> Caller:
-        """Who it is. Raises HttpRefusedError for somebody who may not ask, or not now."""
+        """Identifies the caller. Raises HttpRefusedError for a caller without permission, or over the rate limit."""
         found = self.access.caller(sock, headers)
         if not self.rate.take():
             raise HttpRefusedError(
@@ -53,7 +53,7 @@ class TcpAccess:
 
 
 def door_of(config: Config) -> TcpAccess:
-    """Of a configuration with ``http_listen``. Raises BootError for files that cannot be used."""
+    """The access of a configuration with ``http_listen``. Raises BootError for files that cannot be used."""
     assert config.http_token_file is not None
     access = with_tokens(
         config.http_listen,
@@ -70,7 +70,7 @@ def _context(config: Config) -> ssl.SSLContext | None:
     certificate, key, ca = config.tls_certificate_file, config.tls_key_file, config.tls_ca_file
     if certificate is None or key is None:
         raise BootError('http_tls = "required" needs tls_certificate_file and tls_key_file')
-    from bkbox.security.tls import server_context  # OpenSSL is loaded by who needs it
+    from bkbox.security.tls import server_context  # OpenSSL is loaded only if needed
 
     return server_context(
         read_text(certificate, "tls_certificate_file"),

@@ -1,1 +1,1 @@
-"""What the admin API of a bookie answers, by what is asked about."""
+"""The routes of a bookie's admin API, by subject."""

@@ -1,9 +1,9 @@
-"""What the admin server answers about the bookie as a whole.
+"""Routes of the admin API about the bookie as a whole.
 
 ``GET``  /api/v1/status                       the status document
 ``GET``  /api/v1/status/schema                its JSON Schema
-``GET``  /api/v1/bookies                      who else is in the cluster
-``GET``  /api/v1/events                       what changes, as server-sent events
+``GET``  /api/v1/bookies                      the bookies of the cluster
+``GET``  /api/v1/events                       changes, as server-sent events
 ``GET``  /livez, /readyz, /healthz            for supervisors and load balancers; ``?verbose``: check by check
 ``GET``  /metrics                             for Prometheus
 ``GET``  /openapi.json                        this API
@@ -45,7 +45,7 @@ def routes(api: Api, table: Callable[[], tuple[Route, ...]]) -> tuple[Route, ...
         return EventStream(api.events.listen(asked.query.get("after")))
 
     async def alive(_asked: Request) -> object:
-        return TextResponse("ok\n")  # who answers this lives
+        return TextResponse("ok\n")  # the response itself is the proof of life
 
     async def ready(_asked: Request) -> object:
         why = not_ready(await api.status())

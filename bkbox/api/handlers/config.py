@@ -1,4 +1,4 @@
-"""What the admin server answers about the configuration."""
+"""Routes of the admin API about the configuration."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 
 
 def routes(bookie: Supervisor, environ: Mapping[str, str]) -> tuple[Route, ...]:
-    """``GET`` what the bookie runs with: value and source of each key; ``POST …/reload``: the changes it made."""
+    """``GET`` the running configuration: value and source of each key; ``POST …/reload``: reload it, returns the
+    changes."""
 
     async def running(_asked: Request) -> object:
         sources = bookie.config.provenance

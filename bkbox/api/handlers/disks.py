@@ -1,11 +1,11 @@
-"""What the admin server answers about disks.
+"""Routes of the admin API about disks.
 
 ``GET``  disks                                   all of them
-``GET``  disks/{disk}/drain                      what a drain would come to
-``POST`` disks/{add|drain|undrain|replace|remove}   ``path`` of a new disk, ``disk``: path or uuid of one that is there
-``POST`` disks/read-only, read-only              ``wanted``: whether this ``disk``, or the bookie, is to take no entries
+``GET``  disks/{disk}/drain                      the plan of a drain
+``POST`` disks/{add|drain|undrain|replace|remove}   ``path`` of a new disk, ``disk``: path or uuid of a present one
+``POST`` disks/read-only, read-only              ``wanted``: true to make this ``disk``, or the bookie, read-only
 
-A change answers what there is to say about it, line by line; a drain answers its job.
+A change returns its notes for the operator, line by line; a drain returns its job.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
 
 
 def read_only_routes(bookie: Supervisor) -> tuple[Route, ...]:
-    """An end ends what a decommission wanted, too."""
+    """Ending read-only also clears the request of a decommission."""
 
     def changes() -> DiskChanges:
         if bookie.changes is None:
@@ -184,7 +184,7 @@ def view_of(disk: Disk, stall: Stall | None) -> DiskView:
 
 
 def _state(disk: Disk, path: Path) -> tuple[str, str, str]:
-    """State, why, what to do."""
+    """State, reason, what to do."""
     failed = str(disk.stats.get("failed", "")) or disk.trouble
     if disk.in_doubt:
         return (

@@ -1,9 +1,9 @@
-"""What the admin server answers about jobs.
+"""Routes of the admin API about jobs.
 
 ``GET``  jobs, jobs/{id}                          one job, or all that are remembered
 ``POST`` jobs                                     start one: ``kind``, ``arguments``
-``POST`` jobs/{id}/{cancel|pause|resume|rate}     do something to one; ``rate`` takes ``bytes_per_second``
-``POST`` jobs/all/rate                            the speed limit of all together; null: as configured
+``POST`` jobs/{id}/{cancel|pause|resume|rate}     apply an action to one; ``rate`` takes ``bytes_per_second``
+``POST`` jobs/all/rate                            the rate limit of all together; null: as configured
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What the admin server answers about ledgers in limbo: all of them, a page at a time.
+"""Routes of the admin API about ledgers in limbo: all of them, a page at a time.
 
 ``GET``  limbo?after=&limit=        ascending by id
 """
@@ -48,7 +48,7 @@ def routes(bookie: Supervisor) -> tuple[Route, ...]:
 async def _page(bookie: Supervisor, after: int, limit: int) -> LimboPage:
     disks = [disk for disk in bookie.disks if disk.usable]
     pages = await asyncio.gather(*(_of(disk, after) for disk in disks))
-    # Beyond the end of a page that is not the last of its disk, that disk may have more.
+    # Beyond the end of a page that is not its disk's last, that disk may have more ledgers.
     known_to = min((ledgers[-1] for ledgers, more in pages if more), default=None)
     job = bookie.jobs.limbo() if bookie.jobs is not None else None
     blockers = {} if job is None else {blocker.ledger: blocker for blocker in job.blockers}

@@ -1,7 +1,7 @@
-"""What the admin server answers about the room on the disks.
+"""Routes of the admin API about disk space.
 
 ``GET``  space                     of each disk in service
-``GET``  space/segments/{id}       what each says of its segment of that id
+``GET``  space/segments/{id}       the report of each disk about its segment with that id
 """
 
 from __future__ import annotations

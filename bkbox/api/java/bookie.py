@@ -1,8 +1,9 @@
-"""The HTTP paths of Apache's bookie, about this bookie; those about the cluster: cluster.py and recovery.py.
-The same shapes, so that tools that know them keep working. What Java says in plain text, also of errors, is text here.
+"""The HTTP paths of Apache's bookie about this bookie; paths about the cluster: cluster.py and recovery.py. Requests
+and responses have the same shapes, so that existing tools keep working. Responses that are plain text in Java, errors
+included, are text here.
 
-Not there, as there is nothing like it here: ``last_log_mark`` (there is no journal to trim), ``expand_storage`` (`bkbox
-disk add`), ``entry_location_compact`` (no RocksDB), suspending compaction alone (jobs can be paused), reading entries
+Absent, as bkbox has nothing like it: ``last_log_mark`` (there is no journal to trim), ``expand_storage`` (`bkbox disk
+add`), ``entry_location_compact`` (no RocksDB), suspending compaction alone (jobs can be paused), reading entries
 (`bkbox ledger read`).
 """
 

@@ -1,4 +1,4 @@
-"""The HTTP paths of Apache's bookie that are about the cluster: ledgers and bookies (see bookie.py)."""
+"""The HTTP paths of Apache's bookie about the cluster: ledgers and bookies (see bookie.py)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 LEDGER = "/api/v1/ledger"
 BOOKIE = "/api/v1/bookie"
 _LISTED_MAX = 1_000_000
-"""Ledgers in one answer: more than anybody reads, and less than fills the supervisor's memory."""
+"""Maximum number of ledgers in one response: more than a caller needs, and less than fills the supervisor's memory."""
 
 
 def routes(api: Api) -> tuple[Route, ...]:
@@ -188,7 +188,7 @@ def _host(rpc: tuple[str, int] | None) -> str | None:
 
 
 async def _spaces(store: MetadataStore) -> dict[str, tuple[int, int]]:
-    """Free and total bytes of each registered bookie that says so."""
+    """Free and total bytes of each registered bookie that reports them."""
     from bkbox.client.connection.addresses import Addresses
     from bkbox.client.connection.pool import BookiePool, DiskSpace
     from bkbox.client.options import ClientOptions

@@ -1,4 +1,4 @@
-"""What the HTTP server of Apache's bookie answers, in the same shapes: pure. The routes: api/java/bookie.py.
+"""Responses of the HTTP server of Apache's bookie, in the same shapes: pure. The routes: api/java/bookie.py.
 
 Sources: HttpRouter.java and org.apache.bookkeeper.server.http.service of BookKeeper 4.17.
 """
@@ -100,7 +100,7 @@ def sanity_of(status: Status, probes: Iterable[Probe]) -> Sanity:
 
 
 def gc_runs(status: Status) -> bool:
-    """Whether a collection that somebody asked for goes on."""
+    """True if a garbage collection that was requested is in progress."""
     return any(job.kind is JobKind.GC and not job.automatic for job in status.jobs.active)
 
 
@@ -108,7 +108,7 @@ def gc_details(status: Status) -> list[GcDetails]:
     compaction = next(
         (
             each
-            for each in status.upkeep
+            for each in status.scheduled_jobs
             if each.kind is JobKind.COMPACTION and each.job is not None
         ),
         None,
@@ -130,7 +130,7 @@ def gc_details(status: Status) -> list[GcDetails]:
 
 
 def readable(count: int) -> str:
-    """Behind a number of bytes, the same for people: ``(1.234GB)``, powers of 1000, rounded down."""
+    """A number of bytes as Java prints it for people: ``(1.234GB)``, powers of 1000, rounded down."""
     unit, amount = 0, count * 1000
     while amount >= 1_000_000 and unit < len(_UNITS) - 1:
         unit, amount = unit + 1, amount // 1000
@@ -142,7 +142,7 @@ def readable(count: int) -> str:
 
 
 def bookie_info(spaces: Mapping[str, tuple[int, int]]) -> dict[str, str]:
-    """``/api/v1/bookie/list_bookie_info``: free and total bytes of each bookie, in Java's odd text."""
+    """``/api/v1/bookie/list_bookie_info``: free and total bytes of each bookie, in Java's text format."""
     found = {
         bookie: f": {{{_free_of_total(free, total)}}}," for bookie, (free, total) in spaces.items()
     }
@@ -156,7 +156,7 @@ def _free_of_total(free: int, total: int) -> str:
 
 
 def ledger_of(metadata: LedgerMetadata) -> dict[str, Any]:
-    """A ledger's metadata as JSON. Its password is not told: whoever has it can write to the ledger."""
+    """A ledger's metadata as JSON, without its password: with the password a client can write to the ledger."""
     closed = metadata.state is LedgerState.CLOSED
     return {
         "ledgerId": metadata.ledger_id,

@@ -1,4 +1,4 @@
-"""The HTTP paths of Apache's bookie that are about autorecovery (see bookie.py)."""
+"""The HTTP paths of Apache's bookie about autorecovery (see bookie.py)."""
 
 from __future__ import annotations
 
@@ -151,7 +151,7 @@ def routes(api: Api, bookie: Supervisor) -> tuple[Route, ...]:
 
 
 async def _marked(store: MetadataStore, asked: Request) -> dict[str, list[str]]:
-    """Marked ledgers, and the bookies whose replicas they lack."""
+    """Ledgers marked as under-replicated, and the bookies whose replicas they lack."""
     tree = store.under_replication
     with_it, without = asked.query.get("missingreplica"), asked.query.get("excludingmissingreplica")
     found = {}

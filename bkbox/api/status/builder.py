@@ -1,4 +1,4 @@
-"""The status document, made from what the supervisor knows at this moment."""
+"""Builds the status document from the supervisor's present state."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ CLASSES: dict[DiskClass, status.CrashClass] = {
 
 
 def status_of(bookie: Supervisor, found: CollectedStatus) -> status.Status:
-    """The whole document. ``found``: what had to be asked for (collector.py)."""
+    """The whole document. ``found``: what the collector has gathered (collector.py)."""
     config = bookie.config
     processes = tuple(_processes(bookie, found))
     workers = {process.disk: process for process in processes if process.disk}
@@ -64,8 +64,8 @@ def status_of(bookie: Supervisor, found: CollectedStatus) -> status.Status:
         cookies=found.cookies,
         config_problem=found.config_problem,
         metadata=_metadata(bookie),
-        autorecovery=replace(found.autorecovery, here=config.autorecovery_enabled),
-        upkeep=tuple(_upkeep(bookie)),
+        autorecovery=replace(found.autorecovery, running_here=config.autorecovery_enabled),
+        scheduled_jobs=tuple(_scheduled_jobs(bookie)),
         quotas=_quotas(bookie),
     )
     return replace(document, warnings=warnings_of(bookie, document))
@@ -123,7 +123,7 @@ def _disk(
         counts=status.Counts(**disk.stats.get("counts", {})),
         rates=status.Rates(**disk.meter.rates()),
         device=found.devices.get(disk.uuid),
-        tidiness=found.tidiness.get(disk.uuid),
+        space=found.space.get(disk.uuid),
         worker=worker,
     )
 
@@ -183,7 +183,7 @@ def _boot_reasons(bookie: Supervisor) -> tuple[str, ...]:
 
 
 def _limbo(bookie: Supervisor, ledgers: int) -> status.Limbo:
-    """Ledgers in limbo are what the disks say; the progress is what the limbo job says."""
+    """Ledgers in limbo are reported by the disks, the progress by the limbo job."""
     job = bookie.jobs.limbo() if bookie.jobs is not None else None
     if job is None:
         return status.Limbo(ledgers=ledgers)
@@ -213,22 +213,24 @@ def _jobs(bookie: Supervisor) -> status.Jobs:
     )
 
 
-def _upkeep(bookie: Supervisor) -> list[status.Upkeep]:
+def _scheduled_jobs(bookie: Supervisor) -> list[status.ScheduledJob]:
     newest = {} if bookie.jobs is None else {job.kind: job for job in bookie.jobs.registry.all()}
     found = []
     for periodic in PERIODIC:
         every_s, job = periodic.every_s(bookie.config), newest.get(periodic.kind)
         if job is None:
-            found.append(status.Upkeep(periodic.kind, every_s))
+            found.append(status.ScheduledJob(periodic.kind, every_s))
         else:
-            found.append(status.Upkeep(periodic.kind, every_s, job.id, job.state, job.ended_ms))
+            found.append(
+                status.ScheduledJob(periodic.kind, every_s, job.id, job.state, job.ended_ms)
+            )
     return found
 
 
 def _quotas(bookie: Supervisor) -> status.Quotas:
     use = bookie.quotas.use
     owners = tuple(status.Quota(*each) for each in use.owners)
-    return status.Quotas(owners, use.others, use.looked_ms, use.problem)
+    return status.Quotas(owners, use.unlisted_owners, use.checked_ms, use.problem)
 
 
 def _metadata(bookie: Supervisor) -> status.Metadata:

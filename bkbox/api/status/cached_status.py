@@ -1,10 +1,10 @@
-"""What the status document says of things that have to be waited for: the cookies, and autorecovery in the cluster.
+"""Slow parts of the status document, cached: the cookies, and autorecovery in the cluster.
 
-The cookies are compared with the configuration file as it is now, not with what this start has read: what matters is
-whether the next start would refuse.
+The cookies are compared with the configuration file as it is now, not with the one that this start has read: the
+question is if the next start would refuse.
 
-Nobody who asks how the bookie does waits long for a metadata store that is away or a disk that hangs. So these are
-looked at beside, when somebody asks and the last look is some time ago, and the document has what the last look found.
+A status request must not wait long for an unavailable metadata store or a disk that hangs. So these parts are inspected
+in the background, when a request comes and the last inspection is some time ago; the document has the last result.
 """
 
 from __future__ import annotations
@@ -31,15 +31,16 @@ if TYPE_CHECKING:
 
 _AGAIN_S = 15.0
 _WAIT_S = 1.0
-"""Who begins a look waits this long for it: enough for one where nothing is wrong."""
+"""Seconds that the request that begins an inspection waits for it: enough if nothing is wrong."""
 
 _COUNTED_MAX = 10_000
-"""A cluster in need has more marks than it is good to go through every few seconds."""
+"""Maximum number of under-replicated ledgers that are counted: a cluster in need may have more than it is good to list
+every few seconds."""
 
 
 class Surroundings:
-    """Of one bookie. ``config`` gives the configuration that it runs with now, ``file`` the one that the next start
-    will find."""
+    """The cached parts of one bookie. ``config`` gives the configuration that it runs with now, ``file`` the one that
+    the next start will read."""
 
     def __init__(
         self,
@@ -58,7 +59,7 @@ class Surroundings:
         self.autorecovery = Autorecovery()
 
     async def look(self) -> None:
-        """Begin a look if one is due, and wait a moment for it. Raises nothing."""
+        """Begins an inspection if one is due, and waits for it briefly. Raises nothing."""
         now = time.monotonic()
         is_due = self._file.has_changed or now - self._looked_s >= _AGAIN_S
         if self._looking is None and is_due:
@@ -68,7 +69,7 @@ class Surroundings:
 
     @property
     def config_problem(self) -> str:
-        """Why the next start would refuse the configuration file; else empty."""
+        """The reason why the next start would refuse the configuration file; empty if there is none."""
         return self._file.problem
 
     async def close(self) -> None:

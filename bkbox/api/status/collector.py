@@ -1,6 +1,6 @@
-"""What has to be asked for before a status document is made (builder.py): each party is asked for a moment only.
+"""Collects what a status document needs from workers and front-end (builder.py), each with a short time-out.
 
-Loaded with the first who asks for one.
+Loaded with the first request for a status.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import time
 from dataclasses import fields
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from bkbox.api.admin.status import Autorecovery, Clients, Cookies, Device, Process, Tidiness
+from bkbox.api.admin.status import Autorecovery, Clients, Cookies, Device, Process, SpaceUsage
 from bkbox.api.status.cached_status import Surroundings
 from bkbox.api.status.config_file import ConfigFile
 from bkbox.api.status.host_stats import HostFigures
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 _TIMEOUT_S = 1.0
-"""Who answers later is shown as it was before."""
+"""Time-out in seconds; a process that answers later is shown as it was before."""
 
 
 class CollectedStatus:
-    """What had to be asked for, as it was told last. By uuid of the disk: ``tidiness``, ``devices``."""
+    """The last answers of the processes. By uuid of the disk: ``space``, ``devices``."""
 
     def __init__(self, bookie: Supervisor, store: MetadataStore, files: Files) -> None:
         self._bookie = bookie
@@ -41,7 +41,7 @@ class CollectedStatus:
         self._surroundings = Surroundings(lambda: bookie.config, file, store, files)
         self._figures = HostFigures()
         self._replays = Replays(files, time.monotonic)
-        self.tidiness: dict[str, Tidiness] = {}
+        self.space: dict[str, SpaceUsage] = {}
         self.devices: dict[str, Device] = {}
         self.clients: Clients | None = None
         self.eta_s: float | None = None
@@ -62,7 +62,7 @@ class CollectedStatus:
         return self._figures.measured(process)
 
     async def gather(self) -> None:
-        """Ask every party once, for `_TIMEOUT_S` at most."""
+        """Requests everything once, for `_TIMEOUT_S` at most."""
         bookie = self._bookie
         await asyncio.gather(
             bookie.refresh(),
@@ -97,10 +97,10 @@ class CollectedStatus:
             found = await disk.call(messages.GetSpace(), timeout_s=_TIMEOUT_S)
             assert isinstance(found, messages.Space)
             values = found.values | {"quarantined": len(found.values["quarantined"])}
-            self.tidiness[disk.uuid] = _known(Tidiness, values)
+            self.space[disk.uuid] = _known(SpaceUsage, values)
 
     def _time_left(self) -> float | None:
-        """Of a start: the replays, where that is what it waits for."""
+        """Seconds left of a start that waits for replays; otherwise None."""
         return self._replays.eta_s(
             (disk.path, disk.child.pid)
             for disk in self._bookie.disks
@@ -109,6 +109,6 @@ class CollectedStatus:
 
 
 def _known(cls: type[T], values: dict[str, Any]) -> T:
-    """Of these values, those that the document has."""
+    """An instance of the document from those of these values that it has fields for."""
     names: set[str] = {field.name for field in fields(cls)}  # type: ignore[arg-type]
     return cls(**{name: value for name, value in values.items() if name in names})

@@ -1,4 +1,4 @@
-"""The configuration file as it is now, which the next start will read: it may have been edited since this one."""
+"""The configuration file as it is now, which the next start will read: it may have been edited since this start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from bkbox.errors import ConfigError
 
 
 class ConfigFile:
-    """Read again only where the file is another one; ``problem``: why a start would refuse it, else empty."""
+    """Reads the file again only if it has changed; ``problem``: why a start would refuse it, otherwise empty."""
 
     def __init__(self, path: Path, environ: Mapping[str, str]) -> None:
         self._path = path
@@ -24,11 +24,11 @@ class ConfigFile:
 
     @property
     def has_changed(self) -> bool:
-        """Whether it is another one than the one that was read last."""
+        """True if the file differs from the one that was read last."""
         return not self._read or self._identity() != self._seen
 
     def config(self) -> Config | None:
-        """What it says; None where ``problem`` says why nothing can be made of it."""
+        """The configuration in the file; None if ``problem`` says why there is none."""
         if self.has_changed:
             self._seen, self._read = self._identity(), True
             try:

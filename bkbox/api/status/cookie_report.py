@@ -1,4 +1,5 @@
-"""The cookies field by field, as the status document shows them: every place beside what the configuration makes."""
+"""The cookies field by field, as the status document shows them: each stored value next to the one expected from the
+configuration."""
 
 from __future__ import annotations
 
@@ -11,11 +12,11 @@ from bkbox.wire.metadata.cookie import Cookie
 METADATA = "metadata"
 
 DIFFER = "the cookies differ"
-"""How the warning about them begins."""
+"""Prefix of the warning about them."""
 
 
 def view_of(evidence: Evidence, config_path: str, now_ms: int) -> Cookies:
-    """All places, and what the judgement finds beside the fields."""
+    """The cookies in all places, and the judgement's findings."""
     report = judge(evidence, config_path)
     places = [(METADATA, None if evidence.stored is None else evidence.stored.value)]
     places += [(str(item.path), item.version) for item in evidence.directories]
@@ -35,7 +36,8 @@ def view_of(evidence: Evidence, config_path: str, now_ms: int) -> Cookies:
 
 
 def _fields(where: str, expected: Cookie, stored: bytes) -> list[CookieField]:
-    """None where the bytes are no cookie: the judgement says so."""
+    """The fields of a stored cookie next to the expected ones; empty if the bytes are no cookie, which the judgement
+    reports."""
     try:
         found = cookies.decode(stored)
     except EncodingError:

@@ -1,5 +1,5 @@
-"""Probes of the disks (storage/disk/write_probe.py), carried out by their workers: so it is their way to the disk that
-is tried."""
+"""Probes of the disks (storage/disk/write_probe.py), executed by their workers: so the probe takes the workers' path to
+the disk."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from bkbox.supervisor.supervisor import Supervisor
 
 _AGAIN_S = 30.0
-"""However often somebody asks for the bookie's health, its disks are not bothered more often."""
+"""Minimum seconds between two probes of a disk, however often the bookie's health is requested."""
 
 _TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.5
 
 
 class Probes:
-    """Those of one bookie."""
+    """The probes of one bookie's disks."""
 
     def __init__(self, bookie: Supervisor) -> None:
         self._bookie = bookie
@@ -32,7 +32,7 @@ class Probes:
         self._one_at_a_time = asyncio.Lock()
 
     async def recent(self) -> list[Probe]:
-        """Of each disk whose worker serves and makes progress; made now if the last one is old."""
+        """The last probe of each disk whose worker serves and makes progress; probed now if the last one is old."""
         async with self._one_at_a_time:
             due = [disk for disk in self._answering() if self._is_due(disk)]
             probes = await asyncio.gather(*map(self._probe, due))
@@ -51,7 +51,7 @@ class Probes:
         return last_s is None or time.monotonic() - last_s >= _AGAIN_S
 
     async def _probe(self, disk: Disk) -> Probe | None:
-        """None: its worker makes no progress any more, which is told without a probe."""
+        """Probes a disk. None if its worker makes no more progress, which is reported without a probe."""
         began_ms, began_s = time.time_ns() // 1_000_000, time.monotonic()
         call = asyncio.ensure_future(disk.call(messages.ProbeDisk(), timeout_s=_TIMEOUT_S))
         while not call.done():

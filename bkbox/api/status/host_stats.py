@@ -1,6 +1,6 @@
-"""What the host counts of a bookie's processes and of the devices that its disks lie on (psutil, /sys).
+"""The host's statistics of a bookie's processes and of the devices under its disks (psutil, /sys).
 
-Loaded with the first status document: a bookie that nobody asks pays nothing for it.
+Loaded with the first status document: a bookie whose status is never requested pays nothing for it.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ from bkbox.base.host import blocks
 from bkbox.base.host.files import HostFiles
 
 _CPU_OVER_S = 1.0
-"""Over so long at least: the kernel counts in hundredths of a second, and several ask (screen, metrics, health)."""
+"""Minimum interval in seconds: the kernel counts in hundredths of a second, and several callers ask (screen, metrics,
+health)."""
 
 
 @dataclass(slots=True)
 class _Known:
-    """A process, and how much it had computed at the moment from which its percentage counts."""
+    """A process, and its CPU time at the moment from which its percentage counts."""
 
     process: psutil.Process
     since_s: float | None = None
@@ -30,7 +31,7 @@ class _Known:
     percent: float | None = None
 
     def counted(self, now_s: float, cpu_s: float) -> float | None:
-        """The percentage, now that it has computed so much; None at the first look, which says nothing."""
+        """The percentage, given its CPU time now; None at the first call, which has no interval."""
         if self.since_s is not None:
             passed_s = now_s - self.since_s
             if passed_s < _CPU_OVER_S:
@@ -42,7 +43,7 @@ class _Known:
 
 @dataclass(frozen=True, slots=True)
 class _Place:
-    """What a folder lies on; it is looked up once, as a disk that hangs would hang who asks again."""
+    """The device under a folder. Looked up once: on a disk that hangs, every further look-up would hang."""
 
     name: str
     folder: str
@@ -51,7 +52,7 @@ class _Place:
 
 
 class HostFigures:
-    """Of one bookie. Keeps what is needed to tell how much a process has computed since it was last asked about."""
+    """Statistics of one bookie. Keeps each process's CPU time at the last request, to compute percentages."""
 
     def __init__(
         self, host: HostFiles | None = None, clock: Callable[[], float] = time.monotonic
@@ -62,7 +63,7 @@ class HostFigures:
         self._places: dict[Path, _Place] = {}
 
     def measured(self, process: Process) -> Process:
-        """The same process with what the kernel says of it; as it is where it has gone."""
+        """The same process with the kernel's figures; unchanged if it has ended."""
         if not process.running:
             self._processes.pop(process.pid, None)
             return process
@@ -87,7 +88,7 @@ class HostFigures:
             return process
 
     def device(self, disk: Path) -> Device | None:
-        """What a disk lies on; None where the host does not say."""
+        """The device under a disk; None if the host does not tell."""
         place = self._places.get(disk)
         if place is None:
             place = self._places[disk] = self._place(disk)
@@ -121,7 +122,7 @@ class HostFigures:
         )
 
     def _device_errors(self, place: _Place) -> int | None:
-        """Of a SCSI device, which counts in hexadecimal."""
+        """Errors of a SCSI device, which counts in hexadecimal."""
         text = self._host.text(f"{place.folder}/device/ioerr_cnt") if place.folder else None
         try:
             return None if text is None else int(text, 16)
@@ -129,6 +130,6 @@ class HostFigures:
             return None
 
     def _filesystem_errors(self, place: _Place) -> int | None:
-        """Of ext4, since the file system was made or checked."""
+        """Errors of an ext4 file system since it was made or checked."""
         name = place.source.removeprefix("/dev/")
         return self._host.number(f"/sys/fs/ext4/{name}/errors_count") if name else None

@@ -86,7 +86,7 @@ def _of_what_disks_say(disks: tuple[DiskStatus, ...], config: str) -> Iterator[S
                 f"disk {disk.path} takes no entries for lack of room: {', '.join(room)}",
                 f"bkbox gc run {config}",
             )
-        device, tidiness = disk.device, disk.tidiness
+        device, space = disk.device, disk.space
         if device is not None and (device.device_errors or device.filesystem_errors):
             counts = [
                 f"{count} of the {what}"
@@ -101,9 +101,9 @@ def _of_what_disks_say(disks: tuple[DiskStatus, ...], config: str) -> Iterator[S
                 "if the disk is failing, put another in its place",
                 f"bkbox disk replace {disk.path} NEW_FOLDER {config}",
             )
-        if tidiness is not None and tidiness.quarantined:
+        if space is not None and space.quarantined:
             yield StatusWarning(
-                f"disk {disk.path}: parts of {counted(tidiness.quarantined, 'segment')} cannot be read; a scrub brings "
+                f"disk {disk.path}: parts of {counted(space.quarantined, 'segment')} cannot be read; a scrub brings "
                 "back from peers what was in them",
                 f"bkbox scrub run {config}",
             )
@@ -228,7 +228,7 @@ _OWNERS_WARNED_OF = 10
 
 def _of_quotas(bookie: Supervisor, status: Status) -> Iterator[StatusWarning]:
     quotas = status.quotas
-    for use in [use for use in quotas.owners if use.over][:_OWNERS_WARNED_OF]:
+    for use in [use for use in quotas.owners if use.exceeded][:_OWNERS_WARNED_OF]:
         yield StatusWarning(
             f"the ledgers of owner {quoted(use.owner)} take {use.bytes} bytes here and may take {use.bytes_max}: adds "
             "to them are refused until some are deleted, or `quotas` in the configuration gives it more",

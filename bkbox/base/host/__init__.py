@@ -1,1 +1,1 @@
-"""What Linux tells about the host, read from /proc and /sys: facts, no judgement on them."""
+"""Facts about the host, read from /proc and /sys of Linux, without judgement."""

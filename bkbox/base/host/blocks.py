@@ -1,6 +1,7 @@
-"""The file system and the block device that a folder lies on.
+"""The file system and the block device of a folder.
 
-Sources: proc_pid_mountinfo(5); Documentation/ABI/stable/sysfs-block and Documentation/admin-guide/iostats.rst of Linux.
+Sources: proc_pid_mountinfo(5); Documentation/ABI/stable/sysfs-block and Documentation/admin-guide/iostats.rst of
+Linux.
 """
 
 from __future__ import annotations
@@ -12,13 +13,13 @@ from pathlib import Path
 from bkbox.base.host.files import HostFiles
 
 _FLUSHES_FIELD = 15
-"""Of /sys/block/X/stat, counted from 0: flush requests completed (Linux 5.5 and later)."""
+"""Field of /sys/block/X/stat, counted from 0: flush requests completed (Linux 5.5 and later)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A mounted file system: where, what, from what, the options of the mount and of the file system, and the number of
-    its device, ``MAJOR:MINOR``.
+    """A mounted file system: mount point, type, source, the options of the mount and of the file system, and the
+    number of its device, ``MAJOR:MINOR``.
     """
 
     point: str
@@ -30,7 +31,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class Device:
-    """A block device: its folder in /sys, and what it says of itself. Sizes in bytes; None is 'it does not say'.
+    """A block device: its folder in /sys, and its attributes. Sizes in bytes; None: not reported.
 
     ``volatile_cache``: it acknowledges writes that a power cut loses, unless it is told to flush.
     """
@@ -45,7 +46,7 @@ class Device:
 
 
 def mounts(host: HostFiles) -> list[Mount]:
-    """All that this process sees, in the order in which they were mounted."""
+    """All mounts that this process sees, in the order in which they were mounted."""
     found = []
     for line in host.lines("/proc/self/mountinfo"):
         before, _, after = line.partition(" - ")
@@ -60,16 +61,16 @@ def mounts(host: HostFiles) -> list[Mount]:
 
 
 def mount_of(host: HostFiles, folder: Path) -> Mount | None:
-    """The file system that a folder lies on; None where the kernel does not say."""
+    """The file system of a folder; None if the kernel does not report it."""
     real = Path(os.path.realpath(folder))
     holding = [mount for mount in mounts(host) if real.is_relative_to(mount.point)]
     longest = max((len(mount.point) for mount in holding), default=0)
-    # What was mounted last covers what was mounted at the same place before.
+    # A later mount covers an earlier one at the same place.
     return next((mount for mount in reversed(holding) if len(mount.point) == longest), None)
 
 
 def device_of(host: HostFiles, folder: Path) -> Device | None:
-    """The whole disk under a folder (of a partition, the disk that it is part of). None where there is no block device:
+    """The whole disk under a folder (of a partition, the disk that it is part of). None if there is no block device:
     memory, the network, or a file system over several devices that does not name one.
     """
     number = _device_number(host, folder)
@@ -96,13 +97,13 @@ def device_of(host: HostFiles, folder: Path) -> Device | None:
 
 
 def flushes(host: HostFiles, device: Device) -> int | None:
-    """Flush requests that the device has completed since the host started; None where the kernel does not count."""
+    """Flush requests that the device has completed since the host started; None if the kernel does not count them."""
     fields = (host.text(f"{device.folder}/stat") or "").split()
     return int(fields[_FLUSHES_FIELD]) if len(fields) > _FLUSHES_FIELD else None
 
 
 def _device_number(host: HostFiles, folder: Path) -> int | None:
-    """That of the folder's file system, or, where it is one that has no device of its own (btrfs, overlay), of its
+    """The device number of the folder's file system, or, if that has no device of its own (btrfs, overlay), of its
     source.
     """
     try:
@@ -118,7 +119,7 @@ def _device_number(host: HostFiles, folder: Path) -> int | None:
 
 
 def _unescaped(text: str) -> str:
-    """Of space, tab, line feed and backslash, which mountinfo has as octal numbers."""
+    """Text with the octal escapes of mountinfo (space, tab, line feed, backslash) resolved."""
     for escape, character in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
         text = text.replace(escape, character)
     return text

@@ -1,4 +1,4 @@
-"""Whether somebody keeps the clock of this host right. Source: adjtimex(2)."""
+"""The synchronisation of this host's clock. Source: adjtimex(2)."""
 
 from __future__ import annotations
 
@@ -14,14 +14,16 @@ _UNSYNCHRONISED = 0x40
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """``synchronised``: by NTP, PTP or the like, as the kernel was told; ``error_max_s``: how far off it may be."""
+    """``synchronised``: by NTP, PTP or the like, as the kernel was told; ``error_max_s``: its
+    largest possible error.
+    """
 
     synchronised: bool
     error_max_s: float
 
 
 def clock() -> Clock | None:
-    """What the kernel says of its clock; None where it may not be asked."""
+    """The kernel's state of the clock; None if this process may not read it."""
     buffer = ctypes.create_string_buffer(_TIMEX_BYTES)  # modes 0: asks, and changes nothing
     if ctypes.CDLL(None).adjtimex(buffer) < 0:
         return None

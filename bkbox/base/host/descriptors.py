@@ -1,4 +1,4 @@
-"""How many descriptors (files, connections) this process, and those that it starts, may have open."""
+"""The limit of open descriptors (files, connections) of this process and its children."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from bkbox.errors import HostError
 
 
 def allow(wanted: int) -> int:
-    """Have the process allowed so many descriptors, or as many as may be; how many it is allowed then."""
+    """Raise the limit to ``wanted``, or as far as allowed; returns the resulting limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     for most in (max(wanted, hard), hard):  # beyond the hard limit only root gets
         with contextlib.suppress(ValueError, OSError):
@@ -19,7 +19,7 @@ def allow(wanted: int) -> int:
 
 
 def require_descriptors(least: int) -> None:
-    """Raises HostError where not even so many can be had."""
+    """Raise the limit to ``least``. Raises HostError if that is not allowed."""
     allowed = allowed_now()
     if allowed < least:
         allowed = allow(least)
@@ -28,12 +28,12 @@ def require_descriptors(least: int) -> None:
 
 
 def allowed_now() -> int:
-    """How many descriptors this process may have."""
+    """The present limit."""
     return resource.getrlimit(resource.RLIMIT_NOFILE)[0]
 
 
 def too_few(allowed: int) -> str:
-    """The figure, and how to raise it."""
+    """A message with the limit, and how to raise it."""
     return (
         f"this process may have {allowed} files and connections open at once. Raise that limit first: ulimit -n "
         "131072, or LimitNOFILE=131072 in the unit of systemd"

@@ -1,6 +1,6 @@
-"""The small text files in which the kernel says things.
+"""The small text files of the kernel under /proc and /sys.
 
-All paths are absolute; ``root`` stands before them, so that a test can show a host of its own.
+All paths are absolute; ``root`` is prepended, so that a test can provide a host of its own.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class HostFiles:
-    """``/proc``, ``/sys`` and ``/etc`` below ``root``. What is missing or may not be read is None: not every kernel,
-    and hardly any container, has all of it.
+    """``/proc``, ``/sys`` and ``/etc`` below ``root``. A missing or unreadable file is None: not every kernel, and
+    hardly any container, has all of it.
     """
 
     root: Path = Path("/")
@@ -38,7 +38,7 @@ class HostFiles:
             return None
 
     def choice(self, path: str) -> str | None:
-        """The one in brackets of ``always [madvise] never``."""
+        """The bracketed one of ``always [madvise] never``."""
         text = self.text(path) or ""
         for word in text.split():
             if word.startswith("[") and word.endswith("]"):
@@ -49,7 +49,7 @@ class HostFiles:
         yield from (self.text(path) or "").splitlines()
 
     def names(self, path: str) -> list[str]:
-        """Of what lies in a folder; none where there is no folder."""
+        """The names in a folder; none if there is no folder."""
         try:
             return sorted(os.listdir(self.at(path)))
         except OSError:

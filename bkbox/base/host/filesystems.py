@@ -1,11 +1,11 @@
-"""What a mounted file system does not keep of what was synced, or shows wrongly, after a power cut.
+"""The risks of a mounted file system: synced data that it loses, or shows wrongly, after a power cut.
 
-A bookie acknowledges what fdatasync(2) says is durable. That holds on a file system with a journal (or copy on write)
-that flushes the cache of its device. ext4 without a journal writes the metadata of a file in no order: a power cut, and
-the repair by e2fsck that it needs, can take synced data with it.
+A bookie acknowledges data that fdatasync(2) reports durable. That holds on a file system with a journal (or copy on
+write) that flushes the cache of its device. ext4 without a journal writes the metadata of a file in no order: a power
+cut, and the repair by e2fsck that it needs, can take synced data with it.
 
-ext4 says in /proc/fs/ext4/DEVICE/options what is in force, defaults of its superblock included, which the options of
-the mount leave out; there is a line ``data=`` exactly where the journal is in use.
+ext4 reports the options in force in /proc/fs/ext4/DEVICE/options, including defaults of its superblock, which the
+options of the mount leave out; there is a line ``data=`` exactly if the journal is in use.
 
 Sources: Documentation/admin-guide/ext4.rst, Documentation/filesystems/f2fs.rst of Linux; _ext4_show_options in
 fs/ext4/super.c.
@@ -52,8 +52,8 @@ _STOPPED = frozenset({"ro", "emergency_ro", "shutdown"})
 
 @frozen_struct
 class Risk:
-    """``grave``: the bookie does not do there what it promises. ``text``: what was found and what it means;
-    ``command``: what to do.
+    """``grave``: the bookie cannot keep its promises there. ``text``: the finding and its meaning; ``command``: the
+    remedy.
     """
 
     grave: bool
@@ -62,9 +62,7 @@ class Risk:
 
 
 def risks(host: HostFiles, folder: Path) -> list[Risk]:
-    """Of the file system that a folder, or a file, lies on; empty where nothing speaks against it, or nothing is known
-    of it.
-    """
+    """The risks of the file system of a folder or file; empty if there are none, or nothing is known of it."""
     mount = mount_of(host, folder)
     if mount is None:
         return []
@@ -85,14 +83,14 @@ def risks(host: HostFiles, folder: Path) -> list[Risk]:
 
 
 def _in_force(host: HostFiles, mount: Mount) -> list[str]:
-    """The options of an ext file system, all of them; none where the kernel does not say."""
+    """The options of an ext file system, all of them; none if the kernel does not report them."""
     if mount.kind not in _EXT:
         return []
     return list(host.lines(f"/proc/fs/ext4/{device_name(host, mount)}/options"))
 
 
 def _has_journal(host: HostFiles, mount: Mount) -> bool:
-    """False only where it is certain that there is none."""
+    """False only if there is certainly no journal."""
     if mount.kind in _NEVER_JOURNALED:
         return False
     options = _in_force(host, mount)
@@ -102,14 +100,14 @@ def _has_journal(host: HostFiles, mount: Mount) -> bool:
 
 
 def device_name(host: HostFiles, mount: Mount) -> str:
-    """Under which the kernel has a file system in /sys/fs and /proc/fs: that of its device, or partition, itself
+    """The kernel's name of a file system in /sys/fs and /proc/fs: that of its device, or partition, itself
     (``dm-0``), not of the path that was mounted (``/dev/mapper/data``).
     """
     block = host.at(f"/sys/dev/block/{mount.number}")
     return Path(os.path.realpath(block)).name if block.exists() else Path(mount.source).name
 
 
-# ---- what is said ---------------------------------------------------------------------------------------
+# ---- the texts ------------------------------------------------------------------------------------------
 
 
 def _of_kind(mount: Mount, device: Device | None, folder: Path) -> list[Risk]:

@@ -1,18 +1,19 @@
-"""The identity of a mounted file system: what has to be the same for "all that was written is still there".
+"""The identity of a mounted file system: if it is unchanged, everything written is still there.
 
-A process that died lost nothing that write(2) took, as long as the kernel goes on bringing it to the same device. That
-ends with the file system being unmounted, or the device being detached: what could not be written is gone then, and the
-kernel's boot id says nothing of it.
+A process that died lost nothing that write(2) took, as long as the kernel goes on writing it to the same device. That
+ends with the file system being unmounted, or the device being detached: unwritten data is gone then, and the kernel's
+boot id does not show it.
 
 The identity is, best first:
 
-- the superblock's own folder in /sys/fs, by its inode, which the kernel never uses twice while it is up: it lives from
-  the mount to the last unmount, and is the same in all mount namespaces (a service of systemd gets a new one with each
-  start);
+- the superblock's own folder in /sys/fs, by its inode, which the kernel never uses twice while it is up: it lives
+  from the mount to the last unmount, and is the same in all mount namespaces (a service of systemd gets a new one
+  with each start);
 - the unique id of the mount (STATX_MNT_ID_UNIQUE, Linux 6.8 and later);
 - the id of the mount, which may be used again, with the device and the id of the file system.
 
-With each goes the device, by its number and by the sequence number of its attachment (diskseq, Linux 5.15 and later).
+Each is combined with the device, by its number and by the sequence number of its attachment (diskseq, Linux 5.15 and
+later).
 
 Sources: statx(2); Documentation/ABI/testing/sysfs-block; fs/kernfs and fs/ext4/sysfs.c of Linux.
 """
@@ -36,11 +37,11 @@ _MNT_ID_AT = 144
 _STATX_BYTES = 256
 
 _FILE_SYSTEMS = ("ext4", "xfs", "f2fs")
-"""Those with a folder in /sys/fs for each superblock, named after its device."""
+"""File systems with a folder in /sys/fs for each superblock, named after its device."""
 
 
 def mount_identity(host: HostFiles, folder: Path) -> str:
-    """Of the file system that a folder lies on, as text; empty where the kernel tells nothing of it."""
+    """The identity of a folder's file system, as text; empty if the kernel reports nothing of it."""
     try:
         device = os.stat(folder).st_dev
         number = f"{os.major(device)}:{os.minor(device)}"
@@ -65,7 +66,7 @@ def mount_identity(host: HostFiles, folder: Path) -> str:
 
 
 def _mount_id(folder: Path) -> tuple[int, bool] | None:
-    """The id of a mount, and whether it is never used again; None where statx does not say."""
+    """The id of a mount, and whether it is never used again; None if statx does not report it."""
     try:
         statx = ctypes.CDLL(None, use_errno=True).statx
     except AttributeError:  # a C library without it

@@ -1,4 +1,4 @@
-"""What the kernel says of processes: their limits, their threads, and who holds a lock.
+"""Processes as the kernel reports them: their limits, their threads, and the holder of a lock.
 
 Sources: proc_pid_limits(5), proc_pid_stat(5), proc_locks(5).
 """
@@ -16,8 +16,8 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 @dataclass(frozen=True, slots=True)
 class Thread:
-    """A thread: its state (one letter, as in ps), what it sleeps in ("" where it does not, or that is not told), and
-    the seconds of CPU that it has used.
+    """A thread: its state (one letter, as in ps), the kernel function it sleeps in ("" if it does not sleep, or that
+    is not reported), and the seconds of CPU that it has used.
     """
 
     tid: int
@@ -28,7 +28,7 @@ class Thread:
 
 
 def open_files_limit(host: HostFiles, pid: int | str = "self") -> int | None:
-    """How many descriptors a process may have open; None where that cannot be read."""
+    """The limit of open descriptors of a process; None if it cannot be read."""
     for line in host.lines(f"/proc/{pid}/limits"):
         if line.startswith("Max open files"):
             soft = line.split()[3]
@@ -37,14 +37,14 @@ def open_files_limit(host: HostFiles, pid: int | str = "self") -> int | None:
 
 
 def threads(host: HostFiles, pid: int) -> list[Thread]:
-    """All threads of a process, the first first; none where it is gone or belongs to somebody else."""
+    """All threads of a process, the first first; none if it is gone or belongs to another user."""
     found = []
     for name in sorted(host.names(f"/proc/{pid}/task"), key=int):
         folder = f"/proc/{pid}/task/{name}"
         stat = host.text(f"{folder}/stat")
         if stat is None:
             continue
-        head, _, tail = stat.rpartition(")")  # the name may hold anything, a bracket for one
+        head, _, tail = stat.rpartition(")")  # the name may contain any character, even a bracket
         fields = tail.split()
         sleeps_in = host.text(f"{folder}/wchan") or ""
         found.append(
@@ -60,9 +60,10 @@ def threads(host: HostFiles, pid: int) -> list[Thread]:
 
 
 def flock_holder(host: HostFiles, path: Path) -> int | None:
-    """The pid of who holds a flock on a file, without trying to take it; None where nobody does, or it is not there.
+    """The pid of the holder of a flock on a file, without trying to acquire it; None if there is no holder, or no
+    file.
 
-    The pid is that of the process that took the lock, which may have ended since while its children hold it.
+    The pid is that of the process that acquired the lock, which may have ended since while its children hold it.
     """
     try:
         found = os.stat(path)

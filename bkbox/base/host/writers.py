@@ -1,6 +1,7 @@
-"""Whether anyone but root and one user could change a file: by writing it, or by putting another into its folder.
+"""Finds files that a user other than root and one given user could change: by writing them, or by replacing them in
+their folder.
 
-A configuration can name executables, and files with secrets: a party that may write it is the bookie's user.
+A configuration can name executables, and files with secrets: a party that may write it has the bookie's rights.
 """
 
 from __future__ import annotations
@@ -14,8 +15,9 @@ from pathlib import Path
 
 
 def writable_by_others(path: Path, user: int) -> list[str]:
-    """What is wrong, and what to do; nothing for a file that only this user and root can change, or that is not
-    there."""
+    """The problems and their remedies; none for a file that only this user and root can change, or that does not
+    exist.
+    """
     places = {path: None, path.parent: None}
     real = Path(os.path.realpath(path))
     places |= {real: None, real.parent: None}
@@ -28,7 +30,7 @@ def _problems(path: Path, user: int) -> Iterator[str]:
         if os.statvfs(path).f_flag & os.ST_RDONLY:
             return
     except OSError:
-        return  # who opens it says so
+        return  # opening it will report that
     mode = stat.S_IMODE(found.st_mode)
     what = "folder" if stat.S_ISDIR(found.st_mode) else "file"
     if found.st_uid not in (0, user):
@@ -37,7 +39,7 @@ def _problems(path: Path, user: int) -> Iterator[str]:
             f"chown {_user(user)} {path}"
         )
     if stat.S_ISDIR(found.st_mode) and mode & stat.S_ISVTX:
-        return  # as /tmp: others can add files, and replace none
+        return  # as /tmp: other users can add files, and replace none
     if mode & stat.S_IWOTH:
         yield f"{path}: every user may write this {what} (mode {mode:04o}): chmod go-w {path}"
     elif mode & stat.S_IWGRP and not _is_private(path, found):
@@ -47,7 +49,7 @@ def _problems(path: Path, user: int) -> Iterator[str]:
 
 
 def _is_private(path: Path, found: os.stat_result) -> bool:
-    """Whether its group is one that has its owner in it and no other user, as most systems make for each user."""
+    """True if its group contains its owner and no other user, as most systems make one for each user."""
     try:
         group, owner = grp.getgrgid(found.st_gid), pwd.getpwuid(found.st_uid)
     except KeyError:
@@ -61,7 +63,7 @@ def _is_private(path: Path, found: os.stat_result) -> bool:
 
 
 def _has_acl(path: Path) -> bool:
-    """Its bits of the group then stand for others, too."""
+    """True if the file has an ACL: the group bits then stand for other users, too."""
     try:
         os.getxattr(path, "system.posix_acl_access")
     except OSError:
@@ -84,7 +86,7 @@ def _group(number: int) -> str:
 
 
 def create(path: Path, text: str) -> None:
-    """Make a file that its owner alone may write, whatever the umask. Raises OSError, FileExistsError among them."""
+    """Create a file that its owner alone may write, whatever the umask. Raises OSError, FileExistsError among them."""
     fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
     with os.fdopen(fd, "w", encoding="utf-8") as file:
         file.write(text)

@@ -1,18 +1,18 @@
-"""The log of every process of bkbox: one handler on standard error, made when a process begins.
+"""The log of every process of bkbox: one handler on standard error, set up when a process begins.
 
-Whoever has something to say uses the logger of its module (``logging.getLogger(__name__)``), with facts that are worth
-searching for in ``extra``. How a line looks is in rendering.py, what it belongs to in trace.py.
+A module uses its own logger (``logging.getLogger(__name__)``), with searchable facts in ``extra``. The form of a line
+is in rendering.py, its context in trace.py.
 
 ========  ==========================================================================================
 console   a line for people: time, level, message, facts
 json      one object a line: time, level, logger, process, message (``event``), facts
 ========  ==========================================================================================
 
-Under journald (``JOURNAL_STREAM`` names this standard error) each line has its priority in front, ``<4>``, and none of
-them the time, which the journal has. See sd-daemon(3).
+Under journald (``JOURNAL_STREAM`` names this standard error) each line is preceded by its priority, ``<4>``, and none
+has the time, which the journal has. See sd-daemon(3).
 
-Who says something does not wait until it is written: a thread does that, which is begun with the first line and only
-then loads structlog, as that takes a disk worker longer than a hundred syncs. What was said is written before the
+A logging call does not wait for the write: a background thread writes. It is started with the first line and only
+then loads structlog, as that takes a disk worker longer than a hundred syncs. All lines are written before the
 process ends, unless it is killed.
 """
 
@@ -49,7 +49,7 @@ class LogSettings(NamedTuple):
 
     @classmethod
     def from_text(cls, text: str) -> LogSettings:
-        """What ``str`` has made of them."""
+        """Parse the output of ``str``."""
         layout, _, level = text.partition(":")
         return cls(level, "json" if layout == "json" else "console")
 
@@ -70,8 +70,8 @@ class _Handler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         if "trace" not in record.__dict__ and (under_way := present()):
             record.trace = under_way  # which only this thread knows
-        with suppress(Exception):  # one that has no text is told when it is to be written
-            record.msg, record.args = record.getMessage(), None  # now: what it names may change
+        with suppress(Exception):  # a record without a text fails when it is written
+            record.msg, record.args = record.getMessage(), None  # now: the arguments may change
         if self._thread is None:
             self._thread = threading.Thread(target=self._write, name="log", daemon=True)
             self._thread.start()
@@ -92,10 +92,10 @@ class _Handler(logging.Handler):
                 sys.stderr.write(f"{line}\n")
                 sys.stderr.flush()
             except (OSError, ValueError):
-                pass  # nobody reads any more
+                pass  # the reader of standard error is gone
 
     def _renderer(self) -> logging.Formatter:
-        """Waits for as long as the process has no descriptor left to load it with; lines are kept meanwhile."""
+        """Waits while the process has no descriptor left to load it with; lines are kept meanwhile."""
         while True:
             try:
                 from bkbox.base.logs.rendering import formatter
@@ -112,24 +112,24 @@ class _Handler(logging.Handler):
 
 
 def begin(process: str, settings: LogSettings, *, hold_s: float = 0.0) -> None:
-    """Take over the log of this process, that of libraries too. ``process``: what it is called in the lines.
+    """Take over the log of this process, libraries included. ``process``: its name in the lines.
 
-    ``hold_s``: the first lines are written so much later, so that a start does not wait for what writes them.
+    ``hold_s``: the first lines are written this much later, so that a start does not wait for loading the writer.
     """
     logging.getLogger().handlers[:] = [_Handler(process, settings.layout, hold_s)]
     set_level(settings.level)
 
 
 def set_level(level: str) -> None:
-    """From now on."""
+    """Set the level from now on."""
     logging.getLogger().setLevel(level.upper())
-    # Libraries say at 'info' and below what only their authors want to know.
+    # Libraries log at 'info' and below what only their authors want to know.
     for name in ("asyncio", "aiohttp", "kazoo", "zeroconf"):
         logging.getLogger(name).setLevel(logging.WARNING)
 
 
 def _is_journal() -> bool:
-    """Whether standard error goes to the journal: systemd says which device and inode that is."""
+    """True if standard error goes to the journal: systemd names its device and inode."""
     device, _, inode = os.environ.get("JOURNAL_STREAM", "").partition(":")
     try:
         found = os.fstat(sys.stderr.fileno())

@@ -1,7 +1,6 @@
-"""The bound on lines that callers can cause as often as they like: a few of a kind are written, of the others how many
-there were.
+"""The rate limit on lines that peers can cause at will: a few of each kind are written, the others are counted.
 
-A line costs more than a hundred adds, and the disk that it goes to has an end.
+A line costs more than a hundred adds, and the log's disk has an end.
 """
 
 from __future__ import annotations
@@ -14,8 +13,9 @@ _EVERY_S = 1.0
 
 
 class Allowance:
-    """How many lines of each kind may be written: ten at once, then one a second. There are as many kinds as the
-    program has; none is named by a caller."""
+    """The rate limit for each kind of line: ten at once, then one a second. The kinds are fixed in the program; no
+    peer can name one.
+    """
 
     def __init__(self, now_s: Callable[[], float]) -> None:
         self._now_s = now_s
@@ -34,7 +34,7 @@ class Allowance:
 
 
 class RateLimited:
-    """A logger with the bound of Allowance."""
+    """A logger with the rate limit of Allowance."""
 
     def __init__(self, log: logging.Logger, now_s: Callable[[], float]) -> None:
         self._log = log
@@ -49,7 +49,7 @@ class RateLimited:
         extra: Mapping[str, object] | None = None,
         exc_info: BaseException | None = None,
     ) -> None:
-        """Write it, with how many of this kind were left out before; or leave it out."""
+        """Write the line, with the number of this kind left out before; or leave it out."""
         if not self._log.isEnabledFor(level):
             return
         untold = self._allowance.take(kind)
@@ -61,9 +61,9 @@ class RateLimited:
 
 
 class BoundLibraries(logging.Filter):
-    """Of a handler: the bound for the lines of libraries, a kind for each place in their code.
+    """Filter of a handler: the rate limit for the lines of libraries, a kind for each place in their code.
 
-    What callers send reaches them before it reaches us (aiohttp, asyncio), and they know no bound.
+    A peer's bytes reach libraries (aiohttp, asyncio) before they reach us, and libraries have no rate limit.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:

@@ -1,4 +1,4 @@
-"""The audit log of what was refused, under ``bkbox.refused``: on the bookie's port and by the admin API."""
+"""The audit log of refused requests, under ``bkbox.refused``: on the bookie's port and by the admin API."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ _KINDS_MAX = 1000
 
 
 class Refusals:
-    """Each kind for each user at once, and then once a minute with how often; ``count`` is of all.
+    """Logs each kind for each user at once, and then once a minute with its count; ``count`` is of all.
 
-    Callers come from many addresses and under many names: all kinds together have the bound of Seldom.
+    Peers come from many addresses and under many names: all kinds together have the rate limit of RateLimited.
     """
 
     def __init__(self, now_s: Callable[[], float]) -> None:

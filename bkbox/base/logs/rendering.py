@@ -1,5 +1,5 @@
-"""How a line of the log looks. structlog's processors do it, for records of the standard library: so lines of libraries
-look as our own, and no module needs more than ``logging`` to say something.
+"""The form of a log line. structlog's processors render records of the standard library: so lines of libraries look
+like our own, and no module needs more than ``logging``.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ finally:
         sys.modules["rich"] = _loaded
 
 _PRIORITIES = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
-"""syslog's, as journald takes them."""
+"""syslog's priorities, as journald takes them."""
 
 _SECRETS = Secrets()
 
@@ -32,7 +32,7 @@ _HAS_LINES = ("exception", "stack")
 
 
 def formatter(process: str, layout: str, *, journal: bool) -> logging.Formatter:
-    """For the lines of one process. ``layout``: console or json."""
+    """The formatter for one process. ``layout``: console or json."""
 
     def name_process(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
         event["process"] = process
@@ -72,7 +72,7 @@ def _console() -> Processor:
 
 
 def _add_time(_logger: WrappedLogger, _method: str, event: EventDict) -> EventDict:
-    """When it was said: it may be written later."""
+    """Add the time of the logging call: the line may be written later."""
     said = datetime.fromtimestamp(event["_record"].created, UTC)
     event["timestamp"] = said.isoformat(timespec="microseconds").replace("+00:00", "Z")
     return event
@@ -96,13 +96,13 @@ def _without_control_characters(
 
 
 def _plain_json(_logger: WrappedLogger, _method: str, line: Any) -> str:
-    """Of the line that the writer of JSON has made."""
+    """Escape control characters in the line of the JSON renderer."""
     return in_json(line)
 
 
 def _in_one_piece(key: str, text: str) -> str:
-    """One line stays one line. Tracebacks have lines, which are set off: none looks like a line of the log, whatever
-    the error said.
+    """Keep one line one line. The lines of tracebacks are indented: none looks like a line of the log, whatever the
+    error's text.
     """
     if key in _HAS_LINES:
         return "\n".join(f"    {in_one_line(line)}" for line in text.split("\n"))

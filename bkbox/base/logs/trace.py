@@ -1,11 +1,11 @@
-"""What a line of the log belongs to: the connections whose requests were being carried out.
+"""The context of a log line: the connections whose requests were being carried out.
 
-A connection has one number from the front-end, where its frames come in, to the worker that carries them out, and it
-stands with the frames in every slot between them; so it is what ties lines of several processes together. In the log
-it is ``trace``, c7: of a group of requests all its connections, c7+c9. Who it was is in the line with which the
-front-end greets it (level debug), and in every line in which it refuses something.
+A connection has one number from the front-end, where its frames come in, to the worker that carries them out. The
+number is with the frames in every slot between them, so it ties lines of several processes together. In the log it is
+``trace``, c7; for a group of requests all its connections, c7+c9. The client's identity is in the line with which the
+front-end accepts the connection (level debug), and in every line in which it refuses a request.
 
-Noting what is under way costs a group one assignment: what is not logged makes no text.
+Recording the context costs a group one assignment: its text is made only for lines that are logged.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from contextvars import ContextVar
 _SHOWN = 8
 
 UNDER_WAY: ContextVar[Callable[[], list[int]] | None] = ContextVar("under_way", default=None)
-"""Gives the numbers of the connections whose requests this thread carries out; None: of none."""
+"""Returns the numbers of the connections whose requests this thread carries out; None: there are none."""
 
 
 def name(connection: int) -> str:
@@ -25,7 +25,7 @@ def name(connection: int) -> str:
 
 
 def present() -> str:
-    """What is under way in this thread; "" if nothing is."""
+    """The context of this thread; "" if there is none."""
     connections = UNDER_WAY.get()
     if connections is None:
         return ""

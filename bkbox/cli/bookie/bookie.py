@@ -1,4 +1,4 @@
-"""``bkbox bookie …``: what is wanted of a bookie as a whole."""
+"""``bkbox bookie …``: operators' requests for a bookie as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bkbox config …``: the configuration as the bookie reads it, and as it runs with it."""
+"""``bkbox config …``: the configuration in the file, and the one that the bookie runs with."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def validate(ctx: click.Context, file: Path, output: Format) -> None:
     """
     found = configuration.validate(file, os.environ)
     if not found:
-        from bkbox.supervisor.boot import trial  # what is wrong on paper needs none of it
+        from bkbox.supervisor.boot import trial  # not needed if the file is already wrong
 
         config = configuration.load(file, os.environ)
         found = trial.problems(config, _running(config) or {})
@@ -184,7 +184,7 @@ def _takes_effect(key: str, *, pending: bool) -> str:
 
 
 def _running(config: Config) -> Mapping[str, Any] | None:
-    """What the bookie runs with, by key; None where none runs."""
+    """The running configuration by key; None if no bookie runs."""
     try:
         found = ask(admin_socket_path(config), "GET", CONFIG_URL)
     except BookieNotRunningError:
@@ -272,7 +272,7 @@ def import_(file: Path, host: str, to: Path | None, output: Format) -> None:
     Example:
       bkbox config import bk_server.conf --host bookie-1.example.com --to bookie.toml
     """
-    from bkbox.config.java_import import convert  # what only this command needs
+    from bkbox.config.java_import import convert  # needed by this command only
     from bkbox.config.java_properties import parse
 
     try:
@@ -316,7 +316,7 @@ def _as_comments(remarks: Iterable[str]) -> str:
 
 
 def _require_valid(text: str) -> None:
-    """Raises ConfigError for what no key can tell alone, such as a journal within a disk."""
+    """Raises ConfigError for problems that involve several keys, such as a journal within a disk."""
     with tempfile.TemporaryDirectory() as folder:
         file = Path(folder, "bkbox.toml")
         file.write_text(text)

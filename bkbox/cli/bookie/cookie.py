@@ -1,4 +1,4 @@
-"""``bkbox cookie …``: what binds disks, metadata store and configuration to one bookie."""
+"""``bkbox cookie …``: the cookies, which bind disks, metadata store and configuration to one bookie."""
 
 from __future__ import annotations
 
@@ -140,7 +140,7 @@ def repair(config: Config, dry_run: bool, yes: bool, older_metadata: bool) -> No
 
 
 def _refuse_while_running(config: Config) -> None:
-    """Before anything is asked; the repair itself takes the locks again and keeps them."""
+    """Checked before the operator is asked to confirm; the repair itself takes the locks again and keeps them."""
     for disk in config.disks:
         if disk.is_dir():
             DiskLock(disk).release()

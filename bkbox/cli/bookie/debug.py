@@ -1,4 +1,4 @@
-"""``bkbox debug …``: for whoever has to find out what is wrong."""
+"""``bkbox debug …``: data for the analysis of a fault."""
 
 from __future__ import annotations
 

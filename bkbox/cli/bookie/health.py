@@ -1,4 +1,4 @@
-"""``bkbox health``: whether a bookie is whole again, the gate between two steps of a rolling upgrade."""
+"""``bkbox health``: tells if a bookie is whole again; the gate between two steps of a rolling upgrade."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def health(
 
 
 def _look(target: Target) -> list[str]:
-    """What it waits for. Raises BookieNotRunningError."""
+    """The reasons why the bookie is not whole. Raises BookieNotRunningError."""
     status = fetch_status(target.address)
     reasons = bookie_reasons(status)
     if target.config is None:
@@ -106,7 +106,7 @@ def _look(target: Target) -> list[str]:
 
 
 def _cluster_reasons(status: Status) -> list[str]:
-    """The same of all ledgers, by what the bookie last heard of the cluster."""
+    """Reasons from all ledgers of the cluster, by the bookie's last view of the cluster."""
     said = status.autorecovery
     if said.under_replicated is None or said.problem:
         why = said.problem or "it has not looked yet"
@@ -119,7 +119,7 @@ def _cluster_reasons(status: Status) -> list[str]:
 
 
 def bookie_reasons(status: Status) -> list[str]:
-    """Why a bookie is not whole, by what it says of itself; empty if it is."""
+    """Reasons why a bookie is not whole, by its own status; empty if it is."""
     reasons = []
     if status.state != "running":
         reasons.append(f"the bookie is {status.state}: {status.boot.phase}")

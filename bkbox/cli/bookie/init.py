@@ -1,4 +1,4 @@
-"""``bkbox init``: a new bookie. What brings a known bookie back is ``bkbox cookie repair``."""
+"""``bkbox init``: creates a new bookie. A known bookie is brought back by ``bkbox cookie repair``."""
 
 from __future__ import annotations
 
@@ -115,12 +115,12 @@ def init(
 
 
 def _option(place: str) -> str:
-    """The option that a key was given by."""
+    """The option that set the key."""
     return _OWN_OPTIONS.get(place, f"--set {place}" if place in SCHEMA else place)
 
 
 def _say_what_would_be(path: Path, text: str) -> None:
-    """Raises ConfigError for what init would refuse of the folders as they are."""
+    """Prints the steps of an init. Raises ConfigError if init would refuse the folders as they are."""
     if os.path.lexists(path):
         raise ConfigError([f"{path} exists already: remove it or choose another name"])
     with tempfile.TemporaryDirectory() as folder:
@@ -137,7 +137,7 @@ def _say_what_would_be(path: Path, text: str) -> None:
 
 
 async def _shared_power(config: Config) -> str:
-    """Why one power cut takes all bookies; empty where it does not, or the metadata store does not say."""
+    """Why one power cut takes all bookies; empty if it does not, or the metadata store cannot tell."""
     try:
         return await power_domain.look(config, config.metadata_wait_s)
     except BkboxError:
@@ -155,10 +155,10 @@ def _absolute_uri(uri: str) -> str:
 
 
 def _write(path: Path, text: str) -> bool:
-    """Create the file; True if it was not there.
+    """Creates the file; True if it did not exist.
 
-    One that is there with the same text is from an init that was interrupted and may be repeated;
-    any other is somebody's and stays as it is.
+    An existing file with the same text is from an interrupted init, which may be repeated; any other file
+    belongs to the operator and is not changed.
     """
     try:
         path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)

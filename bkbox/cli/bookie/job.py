@@ -1,4 +1,4 @@
-"""``bkbox job …``: the long work of a bookie: what runs, how far it is, what it is stuck on; slower, paused, ended."""
+"""``bkbox job …``: lists, shows, watches, throttles, pauses and cancels a bookie's jobs."""
 
 from __future__ import annotations
 
@@ -227,7 +227,7 @@ def _control(
     address = target.address
     if dry_run:
         jobs = Registry(client.jobs(address))
-        jobs.control(job_id, action)  # refuses what the bookie would refuse
+        jobs.control(job_id, action)  # raises if the bookie would refuse
         _would(jobs.get(job_id), action.value, output)
     else:
         _print(client.control_job(address, job_id, action), output)
@@ -239,7 +239,7 @@ def _would(found: Job, action: str, output: Format) -> None:
 
 
 def print_jobs(jobs: Sequence[Job], *, title: str = "") -> None:
-    """A line for each job."""
+    """Prints a table with a line for each job."""
     print_table(
         ["job", "kind", "of", "state", "%", "done", "rate", "time left", "blocked", "step"],
         [
@@ -314,7 +314,7 @@ def _line(found: Job) -> str:
 
 
 def _state(found: Job) -> str:
-    """The state, and what was asked that is not so yet."""
+    """The state, and a request that has not taken effect yet."""
     if found.asked == "cancel":
         return f"{found.state.value}, being cancelled"
     if found.asked == "pause" and found.state is not JobState.PAUSED:

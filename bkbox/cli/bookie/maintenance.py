@@ -1,4 +1,4 @@
-"""``bkbox maintenance …``: a bookie that is down for a while, and that nobody repairs meanwhile."""
+"""``bkbox maintenance …``: maintenance windows, in which a bookie that is down is not repaired."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bkbox run``: the bookie in the foreground, for a terminal, systemd or a container."""
+"""``bkbox run``: runs the bookie in the foreground, for a terminal, systemd or a container."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bkbox.storage.files import Files
 
 _START_S = 1.0
-"""Most starts take less: what writes the log is loaded afterwards."""
+"""Log lines are held back for this time: most starts take less, and the log writer is loaded afterwards."""
 
 
 @click.command(no_args_is_help=True)
@@ -51,9 +51,7 @@ def run(ctx: click.Context, config: Config) -> None:
     """
     waits.tell(logging.getLogger(__name__).warning)
     refuse_other_writers(config, os.geteuid())
-    os.umask(
-        0o077
-    )  # nobody else reads what it writes, wherever the permissions of a folder would let them
+    os.umask(0o077)  # other users cannot read its files, whatever a folder's permissions
     log = logs.LogSettings(config.log_level, config.log_format)
     logs.begin("supervisor", log, hold_s=_START_S)
     logging.getLogger(__name__).log(
@@ -63,9 +61,9 @@ def run(ctx: click.Context, config: Config) -> None:
         kernel_in_use(),
     )
     _have_descriptors(config)
-    faulthandler.enable()  # where it hangs, should a watchdog end it with SIGABRT
+    faulthandler.enable()  # dumps the stacks if a watchdog ends it with SIGABRT
     manager = ServiceManager.taken_from(os.environ, os.getpid())
-    # Until the supervisor knows an ordered stop there is nothing to stop but the children that wait.
+    # Before the supervisor handles these signals there is nothing to stop in order, only waiting children.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: sys.exit(ExitCode.OK))
     with Nursery(log) as nursery:
@@ -81,7 +79,8 @@ def run(ctx: click.Context, config: Config) -> None:
 
 
 def _have_descriptors(config: Config) -> None:
-    """As many as the configured connections take, also for the children. Raises BootError."""
+    """Raises the limit of descriptors to what the configured connections need, also for the children. Raises
+    BootError."""
     allowed = descriptors.allow(config.connections_max + FRONTEND_DESCRIPTORS)
     if allowed < BOOKIE_DESCRIPTORS_MIN:
         raise BootError(
@@ -99,13 +98,13 @@ def _supervise(config: Config, nursery: Nursery, manager: ServiceManager) -> int
     import asyncio
 
     from bkbox.supervisor import (
-        supervisor,  # what takes a while here, while the children do the same
+        supervisor,  # a slow import; the children import meanwhile
     )
 
     def routes_of(
         bookie: supervisor.Supervisor, store: MetadataStore, files: Files, stack: AsyncExitStack
     ) -> tuple[Route, ...]:
-        from bkbox.api import table  # the start need not wait for what may never be asked
+        from bkbox.api import table  # loaded only when a client connects
 
         return table.routes_of(bookie, store, files, stack)
 

@@ -118,13 +118,13 @@ def _of_process(process: Process) -> tuple[object, ...]:
 
 
 def _quotas(quotas: Quotas) -> str:
-    """The fullest, and those that are over."""
-    shown = [use for use in quotas.owners if use.over] or quotas.owners[:1]
+    """The fullest owners, and all that are over their quota."""
+    shown = [use for use in quotas.owners if use.exceeded] or quotas.owners[:1]
     each = ", ".join(
         f"{quoted(use.owner)} has {size(use.bytes)} of {size(use.bytes_max)}" for use in shown[:5]
     )
-    total = len(quotas.owners) + quotas.others
-    over = sum(use.over for use in quotas.owners)
+    total = len(quotas.owners) + quotas.unlisted_owners
+    over = sum(use.exceeded for use in quotas.owners)
     return (
         f"{over} of {total} owners are over: {each}"
         if over

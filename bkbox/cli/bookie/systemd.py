@@ -1,4 +1,4 @@
-"""``bkbox systemd …``: the units, and what on this host they have to know."""
+"""``bkbox systemd …``: installs the systemd units, adapted to this host."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from bkbox.config.metadata_uri import SqliteUri
 from bkbox.config.schema import Config
 from bkbox.errors import ConfigError, HostError
 
-_UNITS = Path(__file__).parent / "units"
+_UNITS = Path(__file__).parents[1] / "units"
 _CONFIG_FOLDER = Path("/etc/bkbox")
 _UNIT_FOLDER = Path("/etc/systemd/system")
 _PROGRAM_IN_UNITS = "/usr/bin/bkbox"
@@ -32,16 +32,16 @@ _PLACES = {
     "tmpfiles.d/bkbox.conf": Path("/etc/tmpfiles.d"),
 }
 _HIDDEN = tuple(map(Path, ("/home", "/root", "/run/user", "/tmp", "/var/tmp")))  # noqa: S108 not used
-"""What the units' sandbox does not let a service see."""
+"""Paths that the units' sandbox hides from the service."""
 
 
 _PACKAGED = tuple(map(Path, ("/usr/lib", "/lib")))
-"""Where a package has put its own, which are not to be covered by copies in /etc that no upgrade changes."""
+"""Folders of a package's own units: a copy in /etc would hide them, and upgrades would not change it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """One file to be, and what is there now: new, changed, unchanged, or packaged and left alone."""
+    """A file to install, and its state: new, changed, unchanged, or packaged and left alone."""
 
     path: Path
     text: str
@@ -136,7 +136,7 @@ def install(
 
 
 def _service_of(config_file: Path) -> tuple[str, str]:
-    """Name of a configuration, and of its service. Raises ConfigError."""
+    """The name of a configuration, and of its service. Raises ConfigError."""
     name = config_file.stem
     if config_file.parent != _CONFIG_FOLDER or config_file.suffix != ".toml":
         raise ConfigError(
@@ -167,7 +167,7 @@ def _at(root: Path, path: Path) -> Path:
 
 
 def _program() -> Path:
-    """The command of this installation. Raises HostError where a service could not run it."""
+    """The command of this installation. Raises HostError if a service could not run it."""
     found = Path(sys.executable).parent / "bkbox"
     if not found.exists():
         raise HostError(
@@ -184,14 +184,14 @@ def _program() -> Path:
 
 
 def _drop_in(name: str, config: Config) -> str:
-    """Which folders the service needs and may write."""
+    """The drop-in with the folders that the service needs and may write."""
     disks = [*config.disks, *((config.journal,) if config.journal else ())]
     writable = [*disks, *((config.run_dir,) if config.run_dir else ())]
     store = metadata_uri.parse(config.metadata)
     if isinstance(store, SqliteUri):
         writable.append(store.path.parent)
     mounts = " ".join(_quoted(str(path)) for path in disks)
-    # A disk that is not there is for the bookie to judge; without the dash its service would not even start.
+    # The bookie has to handle an absent disk; without the dash its service would not even start.
     paths = " ".join(_quoted(f"-{path}") for path in dict.fromkeys(writable))
     return (
         f"# Made by `bkbox systemd install` from {_CONFIG_FOLDER}/{name}.toml: make it again when paths there change.\n"
@@ -200,7 +200,7 @@ def _drop_in(name: str, config: Config) -> str:
 
 
 def _quoted(path: str) -> str:
-    """A path in a unit file: specifiers, spaces and quotes mean themselves."""
+    """Quotes a path for a unit file: specifiers and spaces lose their special meaning."""
     escaped = path.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
@@ -229,7 +229,7 @@ def _write(file: _File) -> None:
 
 
 def _commands(files: list[_File]) -> list[str]:
-    """What makes the files count."""
+    """Commands that activate the files."""
     named = {file.path.parent.name: file.path for file in files}
     return [
         f"systemd-sysusers {named['sysusers.d']}",

@@ -91,7 +91,7 @@ def tui(
 
 
 def _require_terminal() -> None:
-    """Keys come from standard input, and the screen is drawn on standard error. Raises OperatorError."""
+    """Raises OperatorError without a terminal: keys come from standard input, the screen is drawn on standard error."""
     if all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr)):
         return
     raise OperatorError(
@@ -105,7 +105,7 @@ def _wall_ms() -> int:
 
 
 def _announced(name: str) -> str:
-    """The address of the admin API of a bookie that announces itself. Raises OperatorError, HostError."""
+    """The admin API's address of a bookie announced by mDNS. Raises OperatorError, HostError."""
     from bkbox.cli.cluster.discover import found_here  # loads zeroconf
 
     found = [each for each in asyncio.run(found_here(_LISTEN_S, None)) if each["id"] == name]

@@ -1,4 +1,4 @@
-"""``bkbox bench …``: how fast a bookie and its client are here."""
+"""``bkbox bench …``: benchmarks of a bookie, the client and the load generator on this host."""
 
 from __future__ import annotations
 

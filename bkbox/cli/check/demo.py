@@ -1,4 +1,4 @@
-"""``bkbox demo``: what bkbox is for, shown on this machine."""
+"""``bkbox demo``: demonstrates bkbox on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bkbox selftest``: what the disks do under what a bookie asks of them."""
+"""``bkbox selftest``: tests the disks under the load of a bookie."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def selftest(
 
 
 def _warn_of_metadata(config: Config) -> None:
-    """Of the file system of an embedded metadata store, which is not written to."""
+    """Warns about the file system of an embedded metadata store, which is not written to."""
     uri = metadata_uri.parse(config.metadata)
     if isinstance(uri, metadata_uri.SqliteUri):
         for text in warnings(HostFiles(), uri.path):

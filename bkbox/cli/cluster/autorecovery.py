@@ -1,4 +1,4 @@
-"""``bkbox autorecovery …``: bring back the copies that lost bookies had, and see how that goes."""
+"""``bkbox autorecovery …``: restores the copies that lost bookies had, and shows the progress."""
 
 from __future__ import annotations
 
@@ -313,7 +313,7 @@ async def _marked(
         mark = await store.under_replication.find(ledger)
     except MetadataError as error:
         return Marked(ledger, [], None, None, None, None, str(error))
-    if mark is None:  # finished since
+    if mark is None:  # repaired meanwhile
         return None
     copies = quorum = None
     try:

@@ -1,4 +1,4 @@
-"""``bkbox cluster …``: make a cluster, and see who is in it."""
+"""``bkbox cluster …``: creates a cluster, and lists its bookies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from bkbox.errors import MetadataError, MetadataUnavailableError, OperatorError
 from bkbox.metadata.base import MetadataStore
 
 WAIT_S = 10.0
-"""A person waits for the answer."""
+"""Time-out for the metadata store: an operator waits for the result."""
 
 
 @click.group(no_args_is_help=True)
@@ -66,7 +66,7 @@ def init(metadata: str, dry_run: bool) -> None:
 
 
 def _would_make(metadata: str) -> None:
-    """Raises OperatorError where there is a cluster, as ``init`` does."""
+    """Raises OperatorError if there is a cluster already, as ``init`` does."""
 
     async def go() -> str:
         async with await stores.connect(metadata, WAIT_S) as store:

@@ -1,4 +1,4 @@
-"""``bkbox decommission BOOKIE``: take a bookie out of the cluster for good."""
+"""``bkbox decommission BOOKIE``: removes a bookie from the cluster for good."""
 
 from __future__ import annotations
 
@@ -194,7 +194,7 @@ def _line(job: Job) -> str:
 def _on_spark(
     metadata: str, bookie: BookieId, rate: int, master: str | None, survey: DecommissionSurvey
 ) -> None:
-    """The copies; what is left of them, and the end, is done here."""
+    """Spark makes the copies; the rest of them, and the end, are done in this process."""
     from bkbox.audit.decommission import DepartureJob
     from bkbox.audit.judgement import ranges_of
     from bkbox.audit.run import cut
@@ -209,7 +209,7 @@ def _on_spark(
             progress.did(len(outcomes), sum(each.size for each in outcomes))
 
 
-# ---- here -------------------------------------------------------------------------------------------
+# ---- in this process --------------------------------------------------------------------------------
 
 
 def _made(alone: Alone, work: JobRun, bookie: BookieId) -> Decommission:
@@ -264,7 +264,7 @@ async def _tell(work: JobRun) -> None:
             message(line)
 
 
-# ---- what is to be done -----------------------------------------------------------------------------
+# ---- the plan ---------------------------------------------------------------------------------------
 
 
 def _print(survey: DecommissionSurvey, output: Format) -> None:

@@ -1,4 +1,4 @@
-"""``bkbox discover``: bookies that say on the network that they are there."""
+"""``bkbox discover``: lists bookies that announce themselves on the network."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def discover(timeout: int, interface: str | None, output: Format) -> None:
 
 
 async def found_here(timeout_s: int, interface: str | None) -> list[dict[str, str]]:
-    """Who answered in that time, by id. Raises HostError."""
+    """The bookies that answered in that time, by id. Raises HostError."""
     try:
         from zeroconf import Error, InterfaceChoice
         from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf

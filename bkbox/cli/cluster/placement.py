@@ -1,4 +1,4 @@
-"""``bkbox placement explain``: which bookies a new ledger would get, and why not the others."""
+"""``bkbox placement explain``: shows the bookies that a new ledger would get, and why not the others."""
 
 from __future__ import annotations
 

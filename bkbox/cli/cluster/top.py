@@ -1,4 +1,4 @@
-"""``bkbox top``: what is large, old, whose, and how unevenly it lies, over all ledgers of a cluster."""
+"""``bkbox top``: size, age, owner and distribution of all ledgers of a cluster."""
 
 from __future__ import annotations
 

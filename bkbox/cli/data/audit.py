@@ -1,4 +1,4 @@
-"""``bkbox audit``: look at every entry of a cluster."""
+"""``bkbox audit``: audits every entry of a cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ DIRECTORY = click.Path(file_okay=False, path_type=Path)
 
 
 class OpenedTarget(Protocol):
-    """What ``engine_options`` passes."""
+    """The type of ``engine``, as ``engine_options`` passes it."""
 
     def __call__(self) -> AbstractContextManager[Engine]: ...
 

@@ -1,4 +1,4 @@
-"""``bkbox export``: closed ledgers as Parquet files."""
+"""``bkbox export``: exports closed ledgers as Parquet files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bkbox import``: ledgers made again out of what was exported."""
+"""``bkbox import``: recreates exported ledgers."""
 
 from __future__ import annotations
 

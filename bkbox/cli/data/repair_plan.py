@@ -1,4 +1,4 @@
-"""``bkbox repair``: carry out what an audit found to be done."""
+"""``bkbox repair``: executes the plan made from an audit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bkbox disk …``: the disks of a bookie, and disks that come and go while it runs."""
+"""``bkbox disk …``: shows the disks of a bookie; adds, drains, replaces and removes them while it runs."""
 
 from __future__ import annotations
 
@@ -265,7 +265,7 @@ def replace(old: str, path: Path, config: Config, dry_run: bool, yes: bool) -> N
     old, path = _name(old), _absolute(path)
     _require_named(config, path)
     found = client.find(_socket(config), old)
-    # Refused before a person is asked, and with --dry-run.
+    # A refusal comes before the operator is asked to confirm, and with --dry-run.
     warnings = client.replace(_socket(config), old, path, dry_run=True)
     _say(warnings)
     message(
@@ -322,12 +322,12 @@ def _absolute(path: Path) -> Path:
 
 
 def _name(name: str) -> str:
-    """A path that the bookie, which has another working folder, understands; or a uuid, as it is."""
+    """An absolute path, as the bookie has another working folder; a uuid is returned as it is."""
     return os.path.abspath(name) if os.sep in name or Path(name).exists() else name
 
 
 def _require_named(config: Config, path: Path) -> None:
-    """Before the bookie is asked, which looks at the file again."""
+    """Checked before the request is sent; the bookie reads the file again."""
     if path not in config.disks:
         line = ", ".join(f'"{one}"' for one in (*config.disks, path))
         raise DiskChangeError(

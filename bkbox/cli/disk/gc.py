@@ -1,4 +1,4 @@
-"""``bkbox gc …``: deleted ledgers, and the room that they leave: what there is to be had, having it, and why not."""
+"""``bkbox gc …``: garbage collection: shows what can be reclaimed, reclaims it, and explains what cannot."""
 
 from __future__ import annotations
 
@@ -208,12 +208,12 @@ def _explain(item: dict[str, Any]) -> None:
 
 
 def last_jobs(jobs: list[Job], *kinds: JobKind) -> list[Job]:
-    """The last jobs of some kinds."""
+    """The last jobs of these kinds."""
     return [job for job in jobs if job.kind in kinds][-_SHOWN_JOBS:]
 
 
 def told(job: Job, config: Config, output: Format) -> None:
-    """Say that a job was started."""
+    """Prints that a job was started."""
     if output != "table":
         print_document(to_json(job), output)
     else:
@@ -223,7 +223,7 @@ def told(job: Job, config: Config, output: Format) -> None:
 
 
 def moment(wall_ms: int) -> str:
-    """A time for people."""
+    """A point in time, as text for operators."""
     if not wall_ms:
         return "never"
     return f"{datetime.fromtimestamp(wall_ms / 1000).astimezone():%Y-%m-%d %H:%M:%S}"

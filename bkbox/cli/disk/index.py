@@ -1,4 +1,4 @@
-"""``bkbox index …``: a disk's index, which holds nothing that its entry logs do not hold."""
+"""``bkbox index …``: a disk's index, which can always be rebuilt from its entry logs."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def rebuild(
     disks = _disks(config, chosen)
     if dry_run:
         for disk in disks:
-            DiskLock(disk).release()  # refuses while the bookie runs
+            DiskLock(disk).release()  # raises while the bookie runs
             log = size(sum(each.stat().st_size for each in (disk / "entrylog").glob("*")))
             message(f"would read {log} of {disk} and make its index anew; nothing was changed")
         return

@@ -1,4 +1,4 @@
-"""``bkbox scrub …``: reading every record before somebody needs one that has gone bad."""
+"""``bkbox scrub …``: reads every record, to find damaged ones before a client needs them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``bkbox ledger end``: close ledgers that recovery cannot close, once their operator has seen what is lost."""
+"""``bkbox ledger end``: closes ledgers that recovery cannot close, once the operator has accepted the loss."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def end(
         _print_ended(plan, done, output)
 
     async def many() -> bool:
-        """Whether all were ended."""
+        """True if all were closed."""
         async with connect(metadata) as client:
             found = await stuck_ledgers(client, plug=plug)
             at_ms, by, run = wall_ms(), _operator(), secrets.token_hex(8)
@@ -147,10 +147,10 @@ def end(
 
 
 def _operator() -> str:
-    """User and host, for the record."""
+    """User and host, for the record of loss."""
     try:
         user = getpass.getuser()
-    except (KeyError, OSError):  # an id without a name, as in containers
+    except (KeyError, OSError):  # a user id without a name, as in containers
         user = f"uid {os.getuid()}"
     return f"{user}@{host_name()}"
 
@@ -200,7 +200,7 @@ def _print_ending(plan: Ending, survey: LedgerInspection) -> None:
 
 
 def _doubtful(plan: Ending) -> list[int]:
-    """The first ids of what is given up, and the one at which it ends."""
+    """The first ids of each range that is given up, and the id at which the ledger ends."""
     given_up = (*plan.holes, *plan.acknowledged, *plan.doubtful, *plan.dropped)
     first = [each.start for each in given_up]
     at = [plan.end + 1] if plan.closes else []

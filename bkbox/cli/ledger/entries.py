@@ -1,6 +1,6 @@
 """``bkbox ledger write`` and ``read``: a ledger's entries from standard input and to standard output.
 
-An entry that ``write`` makes from a line keeps its line end, so that ``read`` gives back the very
+An entry that ``write`` makes from a line keeps its line end, so that ``read`` returns the very
 bytes that ``write`` took.
 """
 
@@ -182,7 +182,7 @@ def read(
         async with connect(metadata) as client:
             reader = await client.open_ledger(ledger_id, password=password, recovery=False)
             warnings = loss_warnings(reader.metadata)
-            for each in warnings:  # first: a hole may end the reading
+            for each in warnings:  # first: a hole may end the read
                 message(each)
             async for entry in reader.read(first, last):
                 if output != "table":
@@ -193,7 +193,7 @@ def read(
                         length=entry.length,
                         payload=base64.b64encode(entry.payload).decode(),
                     )
-                    mark = b"--- " if output == "yaml" else b""  # of a document among others
+                    mark = b"--- " if output == "yaml" else b""  # separates documents
                     stdout.write(mark + json.dumps(asdict(document)).encode() + b"\n")
                 else:
                     stdout.write(entry.payload)

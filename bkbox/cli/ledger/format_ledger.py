@@ -1,4 +1,4 @@
-"""How a ledger is shown."""
+"""Formats ledgers for output."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def summary(found: LedgerMetadata) -> Summary:
 
 
 def loss_warnings(found: LedgerMetadata) -> list[str]:
-    """For people who read a ledger: a line for each record of loss."""
+    """Warnings for readers of a ledger: a line for each record of loss."""
     return [
         f"warning: ledger {found.ledger_id} does not hold all that was written to it: {record.text}"
         for record in losses_of(found)
@@ -133,7 +133,7 @@ def print_ledger(found: LedgerMetadata, output: Format) -> None:
 
 
 def print_lost(found: Iterable[LedgerMetadata], output: Format) -> None:
-    """Those of these ledgers that were ended with loss accepted."""
+    """Prints those of these ledgers that were closed with loss accepted."""
     lost = [
         LostLedger(each.ledger_id, each.state.name, records)
         for each in found
@@ -167,7 +167,7 @@ def _texts(found: LedgerMetadata) -> dict[str, str]:
 async def would_create(
     client: Client, ensemble: int, write_quorum: int | None, ack_quorum: int | None
 ) -> None:
-    """Say what a new ledger would get. Raises NotEnoughBookiesError, QuorumSizeError."""
+    """Prints the bookies that a new ledger would get. Raises NotEnoughBookiesError, QuorumSizeError."""
     write = ensemble if write_quorum is None else write_quorum
     ack = write // 2 + 1 if ack_quorum is None else ack_quorum
     found = await client.placer.explain(QuorumSizes(ensemble, write, ack))

@@ -82,7 +82,7 @@ def list_ledgers(metadata: str, lost: bool, output: Format) -> None:
         async with connect(metadata) as client:
             found = []
             async for number in client.ledgers():
-                with suppress(NoSuchLedgerError):  # deleted since
+                with suppress(NoSuchLedgerError):  # deleted meanwhile
                     found.append(await client.metadata(number))
             return found
 

@@ -1,4 +1,4 @@
-"""``bkbox ledger recover`` and ``explain``: close a ledger, or find out what it lacks."""
+"""``bkbox ledger recover`` and ``explain``: closes a ledger, or shows what it lacks."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def _recovery(found: Diagnosis) -> dict[str, object]:
 
 
 def survey_view(found: LedgerInspection) -> dict[str, object]:
-    """All of it, as `explain` prints it with -o json."""
+    """The whole inspection, as `explain` prints it with -o json."""
     metadata, reports = found.metadata, found.reports
     fragments = []
     for entries, ensemble in fragments_of(metadata, highest_entry(metadata, reports)):
@@ -222,7 +222,7 @@ def _print_survey(found: LedgerInspection) -> None:
 
 
 def bookie(report: Report) -> dict[str, object]:
-    """What one bookie says of a ledger; None for what is not known."""
+    """One bookie's report on a ledger; None for unknown values."""
     answer = report.answer
     listed = report.listed
     return {
@@ -242,7 +242,7 @@ def bookie(report: Report) -> dict[str, object]:
 
 
 def _asked_about(found: LedgerInspection) -> list[int]:
-    """Entries whose answers say most: where recovery stops or ends the ledger."""
+    """The entries whose responses tell most: those at which recovery stops or closes the ledger."""
     diagnosis = found.diagnosis
     if diagnosis.prospect is RecoveryOutlook.NOTHING:
         return []
@@ -252,7 +252,7 @@ def _asked_about(found: LedgerInspection) -> list[int]:
 
 
 def answers(found: LedgerInspection, entries: Iterable[int]) -> list[dict[str, object]]:
-    """What each bookie of their write sets says of these entries."""
+    """The response of each bookie of their write sets about these entries."""
     return [
         {"entry": entry, "bookie": bookie, "says": found.reports[bookie].says(entry)}
         for entry in entries
@@ -261,7 +261,7 @@ def answers(found: LedgerInspection, entries: Iterable[int]) -> list[dict[str, o
 
 
 def print_answers(found: LedgerInspection, entries: Iterable[int]) -> None:
-    """The same as a table, where there are any."""
+    """The same as a table; nothing without entries."""
     rows = [tuple(each.values()) for each in answers(found, entries)]
     if rows:
         click.echo()

@@ -1,4 +1,5 @@
-"""``bkbox ledger end --stuck``: all ledgers that wait for bookies in limbo, and one record of what may be lost."""
+"""``bkbox ledger end --stuck``: closes all ledgers that wait for bookies in limbo, with one record of the possible
+loss."""
 
 from __future__ import annotations
 
@@ -52,7 +53,7 @@ class StuckReport:
 
 
 def report_of(found: StuckLedgers, at_ms: int, by: str, run: str) -> StuckReport:
-    """What ending all of them would come to."""
+    """The report that closing all of them would give."""
     losses = [
         LedgerLoss(
             each.plan.metadata.ledger_id,
@@ -69,8 +70,8 @@ def report_of(found: StuckLedgers, at_ms: int, by: str, run: str) -> StuckReport
 
 
 async def end_stuck(found: StuckLedgers, at_ms: int, by: str, run: str) -> StuckReport:
-    """End them one after the other; one that cannot be ended keeps no other from it. Raises MetadataUnavailableError
-    only where no ledger was ended yet."""
+    """Closes them one after the other; a failure of one does not stop the rest. Raises MetadataUnavailableError only if
+    no ledger was closed yet."""
     planned = report_of(found, at_ms, by, run)
     losses: list[LedgerLoss] = []
     recovered: list[int] = []
@@ -84,7 +85,7 @@ async def end_stuck(found: StuckLedgers, at_ms: int, by: str, run: str) -> Stuck
             again = f"bkbox ledger end {plan.ledger_id} --accept-loss --dry-run"
             failed.append(LedgerLeft(plan.ledger_id, str(error), again))
             continue
-        # Without a record of this run recovery has closed it, or another operator has.
+        # Without a record of this run, recovery or another operator has closed it.
         record = done.record or next(reversed(losses_of(done.metadata)), None)
         if record is None:
             recovered.append(plan.ledger_id)
@@ -120,7 +121,7 @@ def _report(
 
 
 def print_stuck(found: StuckLedgers) -> None:
-    """Each ledger, what ending it would come to, and why recovery cannot end it."""
+    """Prints each ledger, the loss if it were closed, and why recovery cannot close it."""
     plans = [each.plan for each in found.stuck]
     if not plans:
         click.echo("no ledger waits for bookies in limbo alone")
@@ -152,7 +153,7 @@ def print_stuck(found: StuckLedgers) -> None:
 
 
 def print_report(report: StuckReport, output: Format) -> None:
-    """The record."""
+    """Prints the record."""
     if output != "table":
         print_document(asdict(report), output)
         return

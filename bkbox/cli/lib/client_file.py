@@ -1,7 +1,7 @@
-"""How commands reach bookies that want TLS, or to know who asks: a file that an environment variable names.
+"""TLS and credentials of commands towards bookies: a file that an environment variable names.
 
-The file is TOML; its keys are the options of bkbox/client/options.py that are about this (SECURITY). Relative paths
-count from its folder. Commands have no options for it: who uses a cluster uses all of it in the same way.
+The file is TOML; its keys are the security options of bkbox/client/options.py (SECURITY). Relative paths count from its
+folder. Commands have no options for it: these settings are the same for every command on a cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ VARIABLE = CLIENT_FILE
 
 
 def take(environ: Mapping[str, str]) -> None:
-    """Have the clients of this process do what the file says. Raises ConfigError."""
+    """Applies the file to all clients of this process. Raises ConfigError."""
     name = environ.get(VARIABLE)
     if not name:
         return
@@ -37,7 +37,7 @@ def take(environ: Mapping[str, str]) -> None:
             raise ConfigError([f"{path}: {key} has to be a text in quotes"])
         elif key.endswith("_file"):
             values[key] = str(path.parent / value)
-    ClientOptions(**values)  # what cannot be is said here, with one voice
+    ClientOptions(**values)  # reports impossible values with the errors of ClientOptions
     be_known_as(values)
 
 

@@ -1,4 +1,4 @@
-"""``--engine`` and what goes with it: where the work of a pipeline is done."""
+"""``--engine`` and its options: selects where a pipeline is executed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def engine_options(command: F) -> F:
-    """``--engine``, ``--master``, ``--jobs``, passed as ``engine``: a function that gives the engine in a context."""
+    """``--engine``, ``--master``, ``--jobs``, passed as ``engine``: a function that returns a context with the
+    engine."""
 
     @functools.wraps(command)
     def chosen(*args: Any, engine: str, master: str | None, jobs: int, **kwargs: Any) -> Any:
@@ -49,7 +50,7 @@ def engine_options(command: F) -> F:
 
 @contextmanager
 def opened(name: str, master: str | None, jobs: int) -> Iterator[Engine]:
-    """Raises OperatorError where what it needs is not installed."""
+    """Opens the engine. Raises OperatorError if a package that it needs is not installed."""
     if name == "local":
         yield LocalEngine(jobs)
         return

@@ -1,4 +1,4 @@
-"""Cut standard input or files into entries, and the options that say how.
+"""Splits standard input or files into entries, and defines the options for that.
 
 Reading blocks, so a thread does it. The thread is a daemon that reads unbuffered: Ctrl-C at a
 terminal then ends the command although the thread still waits for input.
@@ -20,7 +20,7 @@ from bkbox.errors import CallerError, EntryTooLargeError
 
 READ_BYTES = 1 << 20
 BATCH_ENTRIES = 1024
-"""Bounds how long a batch keeps the event loop busy: answers are read between two batches."""
+"""Maximum entries of a batch; bounds how long it keeps the event loop busy: responses are read between two batches."""
 BATCHES_AHEAD = 4
 
 
@@ -59,7 +59,7 @@ async def batches(files: Sequence[Path], chunk: int | None) -> AsyncGenerator[li
     wanted = True
 
     def put(item: list[bytes] | CallerError | None) -> None:
-        with suppress(RuntimeError):  # the loop is closed: nobody listens any more
+        with suppress(RuntimeError):  # the event loop is closed: the command has ended
             loop.call_soon_threadsafe(queue.put_nowait, item)
 
     def feed() -> None:
@@ -98,7 +98,7 @@ def _blocking_batches(files: Sequence[Path], chunk: int | None) -> Iterator[list
 
 
 def lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
-    """Whole lines of what ``read(n)`` gives; the last may lack its line end."""
+    """Complete lines of the data that ``read(n)`` returns; the last may lack its line end."""
     rest = b""
     while block := read(READ_BYTES):
         *whole, rest = (rest + block).split(b"\n")
@@ -113,7 +113,7 @@ def lines(read: Callable[[int], bytes]) -> Iterator[list[bytes]]:
 
 
 def chunks(read: Callable[[int], bytes], size: int) -> Iterator[list[bytes]]:
-    """Pieces of ``size`` bytes of what ``read(n)`` gives; the last may be shorter."""
+    """Pieces of ``size`` bytes of the data that ``read(n)`` returns; the last may be shorter."""
     rest = b""
     while block := read(READ_BYTES):
         data = rest + block

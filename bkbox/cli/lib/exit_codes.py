@@ -1,4 +1,4 @@
-"""Exit codes, and how an error of bkbox becomes one."""
+"""Exit codes, and their mapping from errors of bkbox."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from bkbox import errors
 
 
 class ExitCode(IntEnum):
-    """Scripts rely on these numbers: they keep their meaning."""
+    """Exit codes. Scripts rely on these numbers: their meaning never changes."""
 
     OK = 0
     FAILED = 1
@@ -35,7 +35,7 @@ MEANINGS = {
     ExitCode.LOSS: "read to its end, and the ledger was ended with loss accepted (read --strict)",
 }
 
-# The first that fits counts, so leaves come before their kind.
+# The first match counts, so subclasses come before their base classes.
 _BY_ERROR: tuple[tuple[type[errors.BkboxError], ExitCode], ...] = (
     (errors.NoSuchJobError, ExitCode.NOT_FOUND),
     (errors.NoSuchSegmentError, ExitCode.NOT_FOUND),
@@ -59,7 +59,7 @@ _BY_ERROR: tuple[tuple[type[errors.BkboxError], ExitCode], ...] = (
 
 
 def exit_code(error: errors.BkboxError) -> ExitCode:
-    """The exit code that an error stands for."""
+    """The exit code for an error."""
     for kind, code in _BY_ERROR:
         if isinstance(error, kind):
             return code
@@ -67,16 +67,16 @@ def exit_code(error: errors.BkboxError) -> ExitCode:
 
 
 def host_error(error: OSError) -> errors.HostError:
-    """What the system refused, and of which file."""
+    """Converts an error of the operating system; the message names the file."""
     names = [str(name) for name in (error.filename, error.filename2) if name is not None]
-    from bkbox.base.words import reason_of  # a help page need not wait for it
+    from bkbox.base.words import reason_of  # not needed for a help page
 
     return errors.HostError(": ".join([*names, reason_of(error)]))
 
 
 def report(error: errors.BkboxError) -> None:
-    """Tell the person: ``error: …`` on standard error, a line for each line of the text."""
-    from bkbox.base.logs.control import in_one_line  # not for `--help`, which wants to be quick
+    """Prints ``error: …`` on standard error, a line for each line of the text."""
+    from bkbox.base.logs.control import in_one_line  # not needed for `--help`, which has to be fast
 
     for line in (str(error) or type(error).__name__).splitlines():
         click.echo(f"error: {in_one_line(line)}", err=True)

@@ -1,4 +1,4 @@
-"""What commands that work on many ledgers say of those that they could not do."""
+"""Formats the failures of commands that process many ledgers."""
 
 from __future__ import annotations
 
@@ -17,6 +17,6 @@ class NotDone:
 
 
 def print_not_done(found: Sequence[NotDone]) -> None:
-    """As a table; nothing where there are none."""
+    """Prints a table; nothing without failures."""
     if found:
         print_table(["ledger", "why it is not done"], [(each.ledger, each.why) for each in found])

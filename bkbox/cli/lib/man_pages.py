@@ -1,6 +1,6 @@
-"""Manual pages made from the tree of commands: the same words as ``--help``, in the form of man(7).
+"""Manual pages generated from the tree of commands: the text of ``--help``, in the form of man(7).
 
-Written here and not with click-man, because examples and tables in our help are blocks that have to stay as they are
+Written here and not with click-man, because examples and tables in our help are blocks that must keep their lines
 (``\\b``), and commands that are loaded late have to be asked for by name.
 """
 
@@ -15,11 +15,11 @@ from bkbox import __version__
 
 _EMPTY = "\\&"
 _SECTIONS = ("Example:", "Exit codes:")
-"""First lines of blocks that a page has under a heading of their own."""
+"""First lines of blocks that get a heading of their own."""
 
 
 def pages(command: click.Command, name: str = "bkbox") -> Iterator[tuple[str, str]]:
-    """Name and text of the page of a command and of each below it: ``bkbox-config-show``."""
+    """Name and text of the page of a command and of each of its subcommands: ``bkbox-config-show``."""
     yield from _pages(click.Context(command, info_name=name), name)
 
 
@@ -102,7 +102,7 @@ def _item(left: str, right: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Text that means itself: backslashes, dashes, and a dot or quote at the beginning of a line."""
+    """Escapes text for man(7): backslashes, dashes, and a dot or quote at the beginning of a line."""
     plain = (
         text.replace("\\", "\\e").replace("-", "\\-").replace("'", "\\(aq").replace("`", "\\(ga")
     )

@@ -25,7 +25,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def bytes_per_second(text: str) -> int:
-    """The type of an option or argument that is a rate (rate_of): 50MiB, 800KiB; none or 0 is no limit, and 0 here."""
+    """Parses a rate (rate_of): 50MiB, 800KiB; none or 0 means no limit, and is returned as 0."""
     try:
         return rate_of(text)
     except ValueError as error:
@@ -37,7 +37,7 @@ _SECONDS = {"s": 1, "m": 60, "h": 3600}
 
 
 def duration_s(text: str) -> int:
-    """The type of an option that is a time in seconds: 90s, 10m, 2h."""
+    """Parses a duration into seconds: 90s, 10m, 2h."""
     found = _DURATION.fullmatch(text)
     if found is None:
         raise click.BadParameter(f"{quoted(text)} is not a time: write it as 90s, 10m or 2h")
@@ -50,14 +50,14 @@ def ledger_argument(command: F) -> F:
 
 
 def optional_ledger_argument(command: F) -> F:
-    """The same where the command has another way to say which; None: not given."""
+    """The same for commands that can select ledgers in another way; None: not given."""
     return click.argument("ledger_id", metavar="[LEDGER]", required=False, type=_parse_ledger)(
         command
     )
 
 
 def config_option(command: F) -> F:
-    """``--config FILE``, passed to the command as the ``config`` that it holds."""
+    """``--config FILE``, passed to the command as ``config``, the loaded configuration."""
 
     @functools.wraps(command)
     def load_first(*args: Any, config_file: Path, **kwargs: Any) -> Any:
@@ -160,12 +160,12 @@ def dry_run_option(command: F) -> F:
 
 
 def yes_option(command: F) -> F:
-    """``--yes``, passed as ``yes``: do it without asking."""
+    """``--yes``, passed as ``yes``: skip the confirmation."""
     return click.option("--yes", is_flag=True, help="Do not ask.")(command)
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask on standard error; ends the command with exit code 1 unless the answer is yes."""
+    """Asks for confirmation on standard error; ends the command with exit code 1 unless the answer is yes."""
     if not yes:
         click.confirm(question, abort=True, err=True)
 

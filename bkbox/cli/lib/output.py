@@ -1,7 +1,7 @@
-"""What commands print: data on standard output (tables, JSON or YAML), messages on standard error.
+"""Output of commands: data on standard output (tables, JSON or YAML), messages on standard error.
 
-Tables are drawn for people at a terminal; where standard output is something else the same columns
-come out as plain text, uncut and without decoration.
+At a terminal tables are drawn in boxes; elsewhere the same columns are printed as plain text, uncut and without
+decoration.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def output_option(command: F) -> F:
 
 
 def prints(*shapes: Any) -> Callable[[F], F]:
-    """Says which documents a command prints with -o json: one of these types, as ``bkbox schema`` shows them."""
+    """Declares the documents that a command prints with -o json: one of these types, as ``bkbox schema`` shows them."""
 
     def mark(command: F) -> F:
         command.shapes = shapes  # type: ignore[attr-defined]
@@ -64,7 +64,7 @@ _said: ContextVar[list[str] | None] = ContextVar("said", default=None)
 
 
 def outcome_option(command: F) -> F:
-    """``-o`` for a command whose result is that it is done."""
+    """``-o`` for a command without a result other than success."""
     return output_option(prints(Outcome)(outcome(command)))  # type: ignore[return-value]
 
 
@@ -86,7 +86,7 @@ def outcome(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def watch_option(command: F) -> F:
-    """``--watch [SECONDS]``: do it again and again, until Ctrl-C."""
+    """``--watch [SECONDS]``: repeats the command until Ctrl-C."""
 
     @functools.wraps(command)
     def again(*args: Any, watch: float | None, **kwargs: Any) -> Any:
@@ -100,9 +100,9 @@ def watch_option(command: F) -> F:
             try:
                 command(*args, **kwargs)
             except (BookieNotRunningError, MetadataUnavailableError) as error:
-                message(f"{error}")  # it may come back: that is what is watched
+                message(f"{error}")  # the bookie may come back while the command watches
             except click.exceptions.Exit:
-                pass  # its exit code is that of one look
+                pass  # the exit code of a single repetition
             sys.stdout.flush()
             time.sleep(watch)
 
@@ -117,7 +117,7 @@ def watch_option(command: F) -> F:
 
 
 def message(text: str) -> None:
-    """Tell the person something that is not part of the result."""
+    """Prints a message that is not part of the result."""
     click.echo(in_lines(text), err=True)
     said = _said.get()
     if said is not None:
@@ -125,19 +125,19 @@ def message(text: str) -> None:
 
 
 def print_document(value: object, output: Format, *, one_of_many: bool = False) -> None:
-    """A value that ``json.dumps`` takes, as one document of JSON or YAML; ``one_of_many``: a line of JSON, or a YAML
-    document with its mark before it."""
+    """Prints a value that ``json.dumps`` takes as one document of JSON or YAML; ``one_of_many``: as a line of JSON, or
+    a YAML document with its mark before it."""
     text = json.dumps(value, indent=None if one_of_many else 2, ensure_ascii=False)
     if output == "yaml":
-        # By way of JSON: both are the same then, whatever tuples and enumerations the value holds.
+        # Converted by way of JSON, so that both are the same, whatever tuples and enumerations the value has.
         text = _yaml(json.loads(text)).rstrip("\n")
         text = f"---\n{text}" if one_of_many else text
     click.echo(in_json(text))
 
 
 def _yaml(value: object) -> str:
-    """What a terminal would obey stands in double quotes, where it can be escaped."""
-    import yaml  # which takes longer to load than all else of a command
+    """Formats as YAML. Strings with terminal control characters are double-quoted, so that these are escaped."""
+    import yaml  # takes longer to load than the rest of a command
 
     class Dumper(yaml.SafeDumper):
         pass
@@ -153,7 +153,7 @@ def _yaml(value: object) -> str:
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "") -> None:
-    """A table; at a terminal in boxes, elsewhere plain."""
+    """Prints a table; at a terminal in boxes, elsewhere plain."""
     cells = [[in_one_line(_text(cell)) for cell in row] for row in rows]
     if sys.stdout.isatty():
         _print_rich(columns, cells, title)
@@ -162,12 +162,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Row], *, title: str = "")
 
 
 def print_stages(stages: Sequence[tuple[str, Stage]], title: str) -> None:
-    """Stages of the adds of disks, by the disk's name; none where it is empty."""
+    """Prints the stages of the adds of disks, by the disk's name; nothing if there are none."""
     _print_latencies([(disk, each.stage, each) for disk, each in stages], "stage", "adds", title)
 
 
 def print_operations(operations: Sequence[tuple[str, Latency]], title: str) -> None:
-    """The same of whole operations."""
+    """Prints the same of whole operations."""
     rows = [(disk, each.operation, each) for disk, each in operations]
     _print_latencies(rows, "operation", "entries", title)
 
@@ -190,7 +190,7 @@ def _print_latencies(
 
 
 def print_fields(pairs: Sequence[tuple[str, object]], *, title: str = "") -> None:
-    """One thing's fields, a line each."""
+    """Prints the fields of one thing, a line each."""
     if title:
         click.echo(f"{title}:")
     width = max(len(name) for name, _ in pairs)
@@ -199,7 +199,7 @@ def print_fields(pairs: Sequence[tuple[str, object]], *, title: str = "") -> Non
 
 
 def size(count: int) -> str:
-    """Bytes for people: 1536 is '1.5 KiB'."""
+    """Formats a number of bytes: 1536 is '1.5 KiB'."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:
@@ -209,7 +209,7 @@ def size(count: int) -> str:
 
 
 def _text(cell: object) -> str:
-    """A value for people: never the repr of an object."""
+    """Formats a value for a table: never the repr of an object."""
     match cell:
         case None:
             return "-"
@@ -232,7 +232,7 @@ def _print_rich(columns: Sequence[str], cells: Sequence[Sequence[str]], title: s
 
     table = Table(title=title or None, title_justify="left")
     for column in columns:
-        table.add_column(column, overflow="fold")  # an id that is too long is broken, never cut
+        table.add_column(column, overflow="fold")  # a long id is folded, never cut
     for row in cells:
         table.add_row(*row)
     Console(markup=False, highlight=False).print(table)

@@ -1,4 +1,4 @@
-"""How far a pipeline is, for a person: a bar at a terminal, elsewhere a line now and then, both on standard error."""
+"""Progress of a pipeline: a bar at a terminal, elsewhere a line now and then, both on standard error."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EVERY_S = 10.0
 
 
 class ProgressBar:
-    """Stages, ledgers, bytes, and how long it will take (bkbox/audit/run.py, Progress)."""
+    """Shows stages, ledgers, bytes and the time left (bkbox/audit/run.py, Progress)."""
 
     def __init__(self, *, shown: bool = True) -> None:
         self._shown = shown

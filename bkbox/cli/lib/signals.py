@@ -1,4 +1,4 @@
-"""How commands that tidy up after themselves are ended."""
+"""Signal handling of commands that clean up at their end."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import signal
 
 
 def end_in_order() -> None:
-    """SIGTERM and SIGHUP from now on do what Ctrl-C does, and that ends this process: also where it was started with
-    Ctrl-C ignored, as shells start what a script has in the background."""
+    """SIGTERM and SIGHUP from now on act as Ctrl-C does, and Ctrl-C ends this process even if it was started with
+    SIGINT ignored, as shells start the background commands of a script."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda _number, _frame: signal.raise_signal(signal.SIGINT))

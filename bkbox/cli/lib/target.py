@@ -1,4 +1,5 @@
-"""Which bookie a command asks: one of this host, by its configuration, or any, by the address of its admin API."""
+"""Selects the bookie that a command talks to: one of this host, by its configuration, or any, by its admin API's
+address."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """``config``: None for one that is asked over TCP."""
+    """The selected bookie. ``config``: None for a bookie reached over TCP."""
 
     address: Address
     config: Config | None
@@ -35,7 +36,7 @@ class Target:
 
 def target_option(command: F) -> F:
     """``--config FILE``, or ``--bookie URL`` and ``--token-file FILE``, passed to the command as ``target``. The
-    variables BKBOX_BOOKIE and BKBOX_TOKEN_FILE stand for the last two where --config is not given."""
+    variables BKBOX_BOOKIE and BKBOX_TOKEN_FILE are the defaults of the last two if --config is not given."""
 
     @functools.wraps(command)
     def choose(
@@ -101,6 +102,6 @@ def remote_of(url: str, token_file: Path | None, *, plain_text: bool) -> Remote:
 
 
 def is_said(name: str) -> bool:
-    """Whether an option stands on the command line, and not in the environment."""
+    """True if an option was given on the command line, and not by the environment."""
     source = click.get_current_context().get_parameter_source(name)
     return source is ParameterSource.COMMANDLINE

@@ -1,4 +1,4 @@
-"""``bkbox log forget``: go on without a ledger that somebody deleted by hand."""
+"""``bkbox log forget``: continues a log without a ledger that was deleted by hand."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""``bkbox log …``: logs, records in one order over as many ledgers as it takes.
+"""``bkbox log …``: logs: records in one order over as many ledgers as needed.
 
-A record that ``write`` makes from a line keeps its line end, so that ``read`` gives back the very bytes that ``write``
+A record that ``write`` makes from a line keeps its line end, so that ``read`` returns the very bytes that ``write``
 took.
 """
 
@@ -99,7 +99,7 @@ class ReadRecord:
 
 
 def _records_option(command: Any) -> Any:
-    """``-o``, and ``--json`` that stands for one of its values."""
+    """``-o``, and ``--json`` as a shorthand for one of its values."""
 
     @functools.wraps(command)
     def chosen(*args: Any, output: Format, as_json: bool, **kwargs: Any) -> Any:
@@ -158,7 +158,7 @@ def read(
         raise click.UsageError("--follow has no end, and --to says one")
 
     async def go() -> bool:
-        """Whether something is lost."""
+        """True if something is lost."""
         async with connect(metadata) as client:
             found = Log(client, name, password=password)
             begin = await found.end() if first == "end" else _position(first)
@@ -173,14 +173,14 @@ def read(
 
 
 async def _loss_warnings(client: Client, log: Log) -> list[str]:
-    """What is lost of a log, as far as records of it say."""
+    """Warnings about the known losses of a log, by its ledgers' records of loss."""
     try:
         info = await log.info()
-    except LedgerError:  # its end cannot be told; reading says why, once it comes there
+    except LedgerError:  # its end is not known; the reader raises the error when it comes there
         return []
     found = [f"warning: ledger {each} of log {log.name} was lost" for each in info.lost]
     for ledger in info.ledgers:
-        with suppress(NoSuchLedgerError):  # reading it says so
+        with suppress(NoSuchLedgerError):  # the reader raises it
             found += loss_warnings(await client.metadata(ledger))
     return found
 
@@ -228,7 +228,7 @@ def tail(
 
 
 async def _print(records: AsyncGenerator[Record, None], output: Format) -> None:
-    """Nothing is held back from who reads a pipe: what is there at once is flushed together."""
+    """Prints records without delay for the reader of a pipe: records available at once are flushed together."""
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     flush: asyncio.Handle | None = None
     has_enough = False
@@ -254,7 +254,7 @@ async def _print(records: AsyncGenerator[Record, None], output: Format) -> None:
     except asyncio.CancelledError:
         if not has_enough:
             raise
-    if has_enough:  # whoever read: what is left to write goes nowhere
+    if has_enough:  # the reader closed the pipe: the rest of the output is discarded
         if flush is not None:
             flush.cancel()
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -272,7 +272,7 @@ def _put(record: Record, output: Format) -> None:
         sequence=record.sequence if record.writer_id else None,
         payload=base64.b64encode(record.payload).decode(),
     )
-    mark = b"--- " if output == "yaml" else b""  # of a document among others
+    mark = b"--- " if output == "yaml" else b""  # separates documents
     stdout.write(mark + json.dumps(asdict(document)).encode() + b"\n")
 
 
@@ -371,7 +371,7 @@ async def _summary(log: Log) -> LogSummary | None:
     try:
         info = await log.info()
     except NoSuchLogError:
-        return None  # it was deleted just now
+        return None  # it was deleted meanwhile
     except (LedgerError, MetadataError) as error:
         return LogSummary(log.name, problem=str(error))
     return LogSummary(log.name, info.epoch, info.ledgers, str(info.start), str(info.end), info.lost)

@@ -1,4 +1,4 @@
-"""``bkbox log write``, and the argument that all of ``bkbox log`` have."""
+"""``bkbox log write``, and the argument that all commands of ``bkbox log`` share."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def write(
 
 
 async def _append_once(writer: LogWriter, writer_id: str, number: int, batch: list[bytes]) -> int:
-    """How many of them were there."""
+    """Appends a batch; returns the number of its records that were there already."""
     last = writer.last_sequence(writer_id)
     known = 0 if last is None else min(max(last + 1 - number, 0), len(batch))
     tasks = [

@@ -1,4 +1,4 @@
-"""Frames of adds for whole runs of entries: written once, the same bytes for every bookie.
+"""Frames of adds for batches of consecutive entries: written once, the same bytes for every bookie.
 
 An entry is header (ledger, entry, LAC, length), digest and payload (wire/digest.py). Around it version 2 puts the
 length of the frame, the packet header and the master key (wire/v2.py), version 3 the head of a plain add
@@ -24,8 +24,8 @@ _CRC32C = 4  # bytes of that digest
 class AddFramer:
     """Writes the adds of one ledger.
 
-    ``flags``: those of version 2. ``digest`` gives the ``digest_size`` bytes from header and payload; None where they
-    are a CRC32C or there are none.
+    ``flags``: those of version 2. ``digest`` computes the ``digest_size`` bytes from header and payload; None if the
+    digest is a CRC32C or there is none.
     """
 
     __slots__ = ("_digest", "_digest_size", "_flags", "_key", "_ledger", "offsets")
@@ -46,7 +46,7 @@ class AddFramer:
         self._digest_size = digest_size
         self._digest = digest
         self.offsets = array("q")
-        """Where the frames of the last run begin, and where the last one ends."""
+        """Offsets of the frames of the last batch, and the end of the last frame."""
 
     def v2(self, first: int, lac: int, length: int, payloads: list[bytes]) -> bytearray:
         """The frames of the entries from ``first`` on. ``length``: payload bytes of the ledger before them."""
@@ -71,7 +71,7 @@ class AddFramer:
         return frames
 
     def v3(self, txn: int, first: int, lac: int, length: int, payloads: list[bytes]) -> bytearray:
-        """The same as plain adds of version 3, with the transaction ids from ``txn`` on."""
+        """The same batch as plain adds of version 3, with the transaction ids from ``txn`` on."""
         extra = _HEADER + self._digest_size
         size = 0
         number = 0

@@ -1,10 +1,10 @@
-"""Answers to adds on one connection: matched to what was sent, run by run.
+"""Responses to adds on one connection: matched to the adds that were sent, batch by batch.
 
-What one connection is owed for one ledger is a sequence of *slots* in the order of sending. A slot has a key: the entry
-id in version 2, the transaction id in version 3. Bookies answer mostly in order, so that the next slot is looked at
-first. Equal keys (an entry that was sent again) are answered in the order of sending.
+The outstanding responses of one connection for one ledger are a sequence of *slots* in the order of sending. A slot
+has a key: the entry id in version 2, the transaction id in version 3. Bookies mostly respond in order, so the next
+slot is tried first. Equal keys (an entry that was sent again) are answered in the order of sending.
 
-Layout of the answer of version 2: length 4, packet header 4, code 4, ledger 8, entry 8. Version 3: v3_fast_path.py.
+Layout of the response of version 2: length 4, packet header 4, code 4, ledger 8, entry 8. Version 3: v3_fast_path.py.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _PREFIX = 4
 _V2_ANSWER = 28
 _V2_LENGTH = 24
 _V2_ADD = 0x0201
-_V3_ADD = 1  # as v3plain says it
+_V3_ADD = 1  # as in wire/v3_fast_path.py
 _SLOTS = 64
 
 
 class OutstandingAdds:
-    """The slots of one ledger on one connection; slot numbers go up and never come back.
+    """The slots of one ledger on one connection. Slot numbers only grow and are never reused.
 
-    ``sends`` belongs to whoever sends: what it has sent, in order.
+    ``sends`` belongs to the sender: what it has sent, in order.
     """
 
     __slots__ = (
@@ -51,19 +51,19 @@ class OutstandingAdds:
         self._mask = _SLOTS - 1
         self._head = 0
         self.tail = 0
-        """The slot of what is sent next."""
+        """The slot of the next add that is sent."""
         self._next = 0
         self._highest = -1
         self._sorted = True
 
     def push(self, first: int, count: int) -> None:
-        """Sent: ``count`` keys from ``first`` on."""
+        """Record that ``count`` keys were sent, from ``first`` on."""
         self._make_room(count)
         for key in range(first, first + count):
             self._push(key)
 
     def push_each(self, keys: tuple[int, ...]) -> None:
-        """Sent: these keys, ascending."""
+        """Record that these keys were sent, ascending."""
         self._make_room(len(keys))
         for key in keys:
             self._push(key)
@@ -94,16 +94,16 @@ class OutstandingAdds:
         self._mask = capacity - 1
 
     def is_open(self, slot: int) -> bool:
-        """Whether its answer has not come."""
+        """True if the slot's response has not arrived."""
         return slot >= self._head and not self._done[slot & self._mask]
 
     def close(self, first: int, last: int) -> None:
-        """These have their answers, or will never get one."""
+        """Close these slots: they have their responses, or will never get one."""
         for slot in range(first, last + 1):
             self._close(slot)
 
     def take(self, key: int) -> int:
-        """The slot that an answer with this key is for, which is closed by it; -1 if there is none."""
+        """Close and return the slot that a response with this key is for; -1 if there is none."""
         slot = self._find(key)
         if slot >= 0:
             self._close(slot)
@@ -148,7 +148,7 @@ class OutstandingAdds:
 
 
 class _Runs:
-    """Gathers consecutive slots with the same code into tuples (owed, first slot, last slot, code)."""
+    """Collects consecutive slots with the same code into tuples (owed, first slot, last slot, code)."""
 
     __slots__ = ("code", "first", "found", "last", "owed")
 
@@ -182,10 +182,11 @@ def take_v2(
     adds: dict[int, OutstandingAdds],
     found: list[tuple[OutstandingAdds, int, int, int]],
 ) -> int:
-    """Match answers of version 2 from data[start] on; the offset of the first frame that is not one to an add.
+    """Match responses of version 2 from data[start] on; returns the offset of the first frame that is not a response
+    to an add.
 
-    ``adds``: what is owed, by ledger. ``found`` gets what was answered, with the code's number in version 2. Raises
-    FrameError for an answer that nobody asked for; what was found before it counts.
+    ``adds``: the outstanding adds, by ledger. ``found`` receives the answered slots, with the code's number in
+    version 2. Raises FrameError for a response to no request; matches before it count.
     """
     runs = _Runs(found)
     owed = None
@@ -219,7 +220,7 @@ def take_v3(
     found: list[tuple[OutstandingAdds, int, int, int]],
     answer: PlainAnswerV3,
 ) -> int:
-    """The same for plain answers of version 3, and codes of that. What was not asked for is left for the caller."""
+    """The same for plain responses of version 3, with its codes. A response to no request is left for the caller."""
     runs = _Runs(found)
     owed = None
     ledger = -1
@@ -244,7 +245,7 @@ def take_v3(
 
 
 def whole_frames(data: Data, start: int, end: int, limit: int) -> int:
-    """Where the last whole frame ends. Raises FrameError for one that is empty or larger than ``limit``."""
+    """The end of the last whole frame. Raises FrameError for a frame that is empty or larger than ``limit``."""
     while end - start >= _PREFIX:
         size = memory.i32(data, start)
         if size <= 0 or size > limit - _PREFIX:

@@ -1,7 +1,7 @@
-"""Where bookies are reached: at the address that they registered, as last heard, or else at the one that their id is.
+"""Resolves bookies to addresses: the address last registered, as far as known, or else the one in the bookie's id.
 
-A bookie that is not registered now may still serve: its session with the metadata store may be what was lost. And a
-metadata store that is away must not keep a client from the bookies that it knows, so it is not waited for long.
+A bookie that is not registered now may still serve: perhaps only its session with the metadata store was lost. A
+metadata store that is unreachable must not keep a client from known bookies, so the wait for it is short.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Addresses:
         self._known: dict[BookieId, HostPort] = {}
 
     async def find(self, bookie: BookieId) -> HostPort | None:
-        """None where neither the store nor the id says anything."""
+        """The address; None if neither the store nor the id names one."""
         with suppress(MetadataError, TimeoutError):
             async with asyncio.timeout(_STORE_WAIT_S):
                 for name, registered in (await self._store.bookies()).items():

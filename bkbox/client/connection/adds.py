@@ -1,7 +1,7 @@
-"""Adds on their way: the frames of a run of entries, and one sending of it to one bookie.
+"""Adds in flight: the frames of a batch of entries, and one sending of the batch to one bookie.
 
-Frames are made once for all bookies of the ensemble. Version 3 numbers them, and a number has to be
-unique on its connection only, so that even those are the same everywhere.
+Frames are made once for all bookies of the ensemble. Version 3 numbers its requests. A number has to be unique on its
+connection only, so even those frames are the same for every bookie.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class Add:
-    """One add of an entry that is packaged already (digest.py), to one bookie."""
+    """One add of an entry that is already packaged (digest.py), to one bookie."""
 
     __slots__ = (
         "deferred_sync",
@@ -55,7 +55,7 @@ class Add:
 
     @property
     def needs_v3(self) -> bool:
-        """Whether it says what version 2 has no word for."""
+        """True if the add needs what version 2 cannot express."""
         return self.deferred_sync or self.synced
 
     def v2_frame(self) -> bytes:
@@ -86,8 +86,8 @@ _V2_RECOVERY = v2.FLAG_RECOVERY_ADD | v2.FLAG_HIGH_PRIORITY
 class AddFrames:
     """Frames of adds of one ledger, by ascending entry id.
 
-    ``offsets``: where each begins, counted from anywhere, and where the last one ends. ``keys``: by
-    what the answers name them, entry ids in version 2 and numbers in version 3.
+    ``offsets``: the start of each frame, counted from an arbitrary origin, and the end of the last one. ``keys``: the
+    keys of the responses, entry ids in version 2 and transaction ids in version 3.
     """
 
     __slots__ = ("data", "entries", "keys", "ledger_id", "offsets")
@@ -107,7 +107,7 @@ class AddFrames:
         self.keys = keys
 
     def of(self, entries: Sequence[int]) -> AddFrames:
-        """The frames of some of the entries of a run without gaps; not copied if these have none."""
+        """The frames of some entries of a batch without gaps; not copied if the entries have no gaps either."""
         if len(entries) == len(self.entries):
             return self
         first = entries[0] - self.entries[0]
@@ -130,7 +130,7 @@ class AddFrames:
 
 
 class Numbers:
-    """Numbers of the requests of version 3, from 1."""
+    """Transaction ids of the requests of version 3, from 1."""
 
     __slots__ = ("_next",)
 
@@ -138,7 +138,7 @@ class Numbers:
         self._next = 1
 
     def take(self, count: int = 1) -> int:
-        """The first of so many."""
+        """Allocate ``count`` numbers; returns the first."""
         first = self._next
         self._next += count
         return first
@@ -172,7 +172,7 @@ class AddPacker:
         )
 
     def pack(self, run: SendAdds) -> AddFrames:
-        """All of the run."""
+        """The frames of the whole batch."""
         ledger, numbers, framer = self._digests.ledger_id, self._numbers, self._framer
         payloads = list(run.payloads)
         entries = range(run.first, run.first + len(payloads))
@@ -192,7 +192,7 @@ class AddPacker:
         return AddFrames(ledger, data, framer.offsets, entries, keys)
 
     def single(self, run: SendAdds, entry: int) -> Add:
-        """One entry of the run; the same bytes as in all other frames."""
+        """One entry of the batch, with the same bytes as in its batch frame."""
         index = entry - run.first
         length = run.length + sum(map(len, run.payloads[: index + 1]))
         return Add(
@@ -207,13 +207,15 @@ class AddPacker:
 
 
 OnAnswer = Callable[[int, int, Answer, int], None]
-"""Takes the answer to the frames from a first to a last index of a sending, and the connection as in
-Reply. Each frame is answered exactly once."""
+"""Called with the response to the frames from a first to a last index of a sending, and the connection as in Reply.
+Each frame is answered exactly once.
+"""
 
 
 class AddSend:
-    """Frames on their way to one bookie. Over (``is_over``) when it was answered, or nobody waits
-    for the rest any more: those that time out or lose their connection are answered by that."""
+    """Frames in flight to one bookie. ``is_over`` once every frame is answered, or the rest is abandoned. Frames that
+    time out or lose their connection count as answered by that failure.
+    """
 
     __slots__ = (
         "_on_answer",
@@ -233,7 +235,7 @@ class AddSend:
         self.deadline = 0.0
         self.was_held_up = False
         self.left = len(frames.entries)
-        """Frames that are not answered by the bookie."""
+        """The number of frames that the bookie has not answered."""
         self.owed: OutstandingAdds | None = None
         self.first_slot = 0
         self.is_over = False
@@ -244,7 +246,7 @@ class AddSend:
         return self.first_slot + len(self.frames.entries) - 1
 
     def enlist(self, owed: OutstandingAdds) -> None:
-        """They are sent, or will be, after all that ``owed`` has."""
+        """Register the frames as sent, or about to be, after everything in ``owed``."""
         self.owed = owed
         self.first_slot = owed.tail
         keys = self.frames.keys
@@ -263,7 +265,7 @@ class AddSend:
             )
 
     def fail(self, answer: NoAnswer) -> None:
-        """This stands in for all answers that have not come."""
+        """Answer every outstanding frame with this failure."""
         if self.is_over:
             return
         self.is_over = True

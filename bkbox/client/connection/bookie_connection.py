@@ -1,9 +1,8 @@
-"""The way to one bookie: one connection at a time, made when there is something to send.
+"""The link to one bookie: one connection at a time, made when there is something to send.
 
-Nothing is sent twice on this level. The next request after a loss connects again. Requests made
-while connecting wait for it; those made within the back-off after a failed attempt fail at once
-(NOT_REACHED). Whatever happens, each request ends in exactly one Reply: what went wrong is an
-answer too, as the machines of bkbox/protocol want it.
+Nothing is sent twice on this level. The next request after a loss connects again. Requests made while connecting wait
+for the connection. Requests made within the back-off after a failed attempt fail at once (NOT_REACHED). Each request
+ends in exactly one Reply: a failure is an answer too, as the state machines of bkbox/protocol require.
 """
 
 from __future__ import annotations
@@ -39,17 +38,18 @@ from bkbox.wire.metadata.service_info import HostPort
 log = logging.getLogger(__name__)
 
 _SOON_S = 0.01
-"""What times out within this does so with what times out now."""
+"""Granularity of time-outs, in seconds: requests that time out within this time of now do so now."""
 
 _HELD_UP_S = 0.5
-"""A timer that is so late tells that this process was held up: answers may be there that nobody has looked at. What
-would time out then gets as much time again, once."""
+"""A timer later than this, in seconds, shows that this process was stalled: responses may have arrived unread. What
+would time out then gets as much time again as the timer was late, once.
+"""
 
 Resolve = Callable[[BookieId], Awaitable[HostPort | None]]
 
 
 class RequestPriority(Enum):
-    """What a connection carries; each lane to a bookie is a connection of its own."""
+    """The traffic that a connection carries; each priority has its own connection to a bookie."""
 
     V2 = "adds and reads of version 2"
     V2_FENCING = "fencing reads of version 2"
@@ -66,7 +66,7 @@ _DECODE: dict[RequestPriority, Decode] = {
 
 
 class BookieLink:
-    """One lane to one bookie."""
+    """One link to one bookie, for one priority."""
 
     def __init__(
         self,
@@ -96,7 +96,7 @@ class BookieLink:
 
     @property
     def suspect(self) -> bool:
-        """Whether the last connection came to nothing, a moment ago."""
+        """True if the last connection attempt failed recently."""
         return asyncio.get_running_loop().time() < self._not_before
 
     def request(self, key: Key, frame: bytes, timeout_s: float) -> asyncio.Future[Reply]:
@@ -106,7 +106,7 @@ class BookieLink:
         return request.reply
 
     def send(self, item: Request | AddSend, timeout_s: float) -> None:
-        """Send a request or a run of adds."""
+        """Send a request or a batch of adds."""
         loop = asyncio.get_running_loop()
         stream = self._stream
         if self._closed or (stream is None and self._connecting is None and self.suspect):
@@ -123,11 +123,11 @@ class BookieLink:
                 self._connecting = loop.create_task(self._connect())
 
     def refuse(self) -> None:
-        """Answer everything from now on with NOT_REACHED."""
+        """From now on, answer everything with NOT_REACHED."""
         self._closed = True
 
     async def close(self) -> None:
-        """Answer what is outstanding and close the connection."""
+        """Answer everything outstanding and close the connection."""
         self.refuse()
         if self._sweep is not None:
             self._sweep.cancel()
@@ -146,7 +146,9 @@ class BookieLink:
         self._sweep = asyncio.get_running_loop().call_at(when, self._expire)
 
     def _expire(self) -> None:
-        """One timer for all: it goes off at the deadline of what waited longest when it was set."""
+        """One timer for all requests: it fires at the deadline of the request that had waited longest when it was
+        set.
+        """
         assert self._sweep is not None
         stream = self._stream
         now = asyncio.get_running_loop().time() + _SOON_S
@@ -199,7 +201,7 @@ class BookieLink:
                 raise
 
     async def _opened(self) -> FramedConnection | None:
-        """A connection, None where nobody knows the address. Raises OSError, TimeoutError, AuthenticationError."""
+        """A new connection; None if the address is unknown. Raises OSError, TimeoutError, AuthenticationError."""
         loop, timeout_s = asyncio.get_running_loop(), self._options.connect_timeout_s
         begin = loop.time()
         try:

@@ -1,13 +1,13 @@
-"""How well bookies do, as one client finds.
+"""The health of bookies, as one client observes it.
 
-A bookie that fails often is in *quarantine* for a while: new ensembles do without it where there are enough others.
-One that let a read wait so long that another bookie was asked is *slow* for a while. Reads ask slow ones after the
-others and those in quarantine last; they are asked all the same, as nobody else may have the entry.
+A bookie that fails often is in *quarantine* for a while: new ensembles avoid it if there are enough others. A bookie
+that delayed a read until another bookie was asked is *slow* for a while. Reads ask slow bookies after the healthy
+ones and quarantined bookies last. They are still asked, as no other bookie may have the entry.
 
-Only what says something of the bookie counts as a failure: no answer in time, a wrong digest, an answer that cannot be
-understood, EIO. That it lacks an entry, is fenced, in limbo or read-only are true answers; that it cannot be reached is
-known from its connection (BookiePool.suspects). Source: bookieErrorThresholdPerInterval and its like in
-ClientConfiguration.java, BookieWatcherImpl.java, RackawareEnsemblePlacementPolicyImpl.java.
+Only evidence against the bookie counts as a failure: no response in time, a wrong digest, a malformed response, EIO.
+A missing entry, a fence, limbo and read-only are truthful responses. An unreachable bookie is known from its
+connection (BookiePool.suspects). Source: bookieErrorThresholdPerInterval and its like in ClientConfiguration.java,
+BookieWatcherImpl.java, RackawareEnsemblePlacementPolicyImpl.java.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ from bkbox.wire.codes import Code
 FAILURES = frozenset({NoAnswer.TIMEOUT, NoAnswer.BAD_DIGEST, NoAnswer.NOT_UNDERSTOOD, Code.EIO})
 
 INTERVAL_S = 60.0
-"""The failures of this long count together."""
+"""Window, in seconds, in which failures are counted together."""
 
 SLOW_S = 30.0
-"""For how long a bookie counts as slow."""
+"""Time, in seconds, for which a bookie counts as slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What is held against a bookie: failures within INTERVAL_S, and for how many seconds it is yet in quarantine and
-    counts as slow (0.0: it does not)."""
+    """Health of a bookie: failures within INTERVAL_S, and the seconds for which it remains in quarantine and counts
+    as slow (0.0: it does not).
+    """
 
     failures: int
     quarantined_s: float
@@ -40,8 +41,9 @@ class Health:
 
 
 class BookieHealth:
-    """``clock``: seconds. ``failures_max``: so many within INTERVAL_S bring quarantine for ``quarantine_s``; 0:
-    none does."""
+    """``clock``: seconds. ``failures_max``: failures within INTERVAL_S that cause a quarantine of ``quarantine_s``;
+    0: quarantine is off.
+    """
 
     def __init__(self, clock: Callable[[], float], failures_max: int, quarantine_s: float) -> None:
         self._clock = clock
@@ -52,7 +54,7 @@ class BookieHealth:
         self._slow: dict[BookieId, float] = {}
 
     def failed(self, bookie: BookieId, answer: Answer) -> None:
-        """An answer that is not EOK; what says nothing against the bookie is passed over."""
+        """Record an answer that is not EOK; answers that say nothing against the bookie are ignored."""
         if not self._failures_max or answer not in FAILURES:
             return
         now = self._clock()
@@ -63,21 +65,21 @@ class BookieHealth:
             del self._failures[bookie]
 
     def slow(self, bookie: BookieId) -> None:
-        """A read waited too long for it."""
+        """Record that a read waited too long for the bookie."""
         self._slow[bookie] = self._clock() + SLOW_S
 
     def quarantined(self) -> frozenset[BookieId]:
         return frozenset(self._live(self._quarantined))
 
     def in_order(self, bookies: tuple[BookieId, ...]) -> tuple[BookieId, ...]:
-        """Those that do well first, then slow ones, then those in quarantine; the order is kept otherwise."""
+        """Healthy bookies first, then slow ones, then quarantined ones; otherwise the order is kept."""
         if not self._slow and not self._quarantined:
             return bookies
         slow, quarantined = self._live(self._slow), self._live(self._quarantined)
         return tuple(sorted(bookies, key=lambda b: 2 if b in quarantined else b in slow))
 
     def of_all(self) -> dict[BookieId, Health]:
-        """Every bookie that something is held against."""
+        """The health of every bookie that is not entirely healthy."""
         now = self._clock()
         slow, quarantined = self._live(self._slow), self._live(self._quarantined)
         failures = {

@@ -1,7 +1,7 @@
-"""The end of a turn of the event loop, at which everything leaves that was asked for in it.
+"""Flushes at the end of an event-loop turn everything that was requested during it.
 
-First writers hand over what was appended, then connections write what they were handed: so the
-appends of a turn, of however many writers, cost each bookie one write.
+First writers hand over their queued appends, then connections write their frames. So the appends of one turn, of any
+number of writers, cost each bookie one write.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 
 class FlushBatcher:
-    """What is to be done then, each thing once however often it is asked for."""
+    """The actions at the end of the turn; each runs once, however often it is requested."""
 
     __slots__ = ("_gathered", "_is_due", "_written")
 
@@ -21,12 +21,12 @@ class FlushBatcher:
         self._is_due = False
 
     def gather(self, hand_over: Callable[[], None]) -> None:
-        """Call this before anything is written."""
+        """Call ``hand_over`` before anything is written."""
         self._gathered[hand_over] = None
         self._arm()
 
     def write(self, flush: Callable[[], None]) -> None:
-        """Call this when all is handed over."""
+        """Call ``flush`` when everything is handed over."""
         self._written[flush] = None
         self._arm()
 

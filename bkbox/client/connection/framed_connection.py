@@ -1,9 +1,8 @@
-"""One established connection to a bookie: frames out, answers in.
+"""One established connection to a bookie: frames out, responses in.
 
-Frames of one turn of the event loop leave in one write. While the socket takes no more they wait
-here, by reference, not as copies in the transport's buffer. What bounds them is the window of each
-writer. Answers are read into one buffer, which grows to the largest answer. A lost connection
-answers everything outstanding on it (CONNECTION_LOST).
+The frames of one event-loop turn leave in one write. Under backpressure from the socket they wait here, by reference,
+not as copies in the transport's buffer. The window of each writer bounds them. Responses are read into one buffer,
+which grows to the largest response. A lost connection answers everything outstanding on it (CONNECTION_LOST).
 """
 
 from __future__ import annotations
@@ -23,16 +22,17 @@ from bkbox.wire.frames import LENGTH, PREFIX_BYTES
 
 _READ_BYTES = 64 << 10
 _READ_BYTES_MAX = 1 << 20
-"""What is read at once: the first buffer, and the one after reads that filled it. A larger answer
-has a larger buffer."""
+"""Bytes of one read: the size of the first buffer, and of the one after reads that filled it. A larger response has a
+larger buffer.
+"""
 
 _WRITE_BYTES_MAX = 256 << 10
 _FORGOTTEN_MAX = 256
-"""Requests that timed out and are still owed an answer; a connection with more is given up."""
+"""Timed-out requests whose responses are outstanding; a connection with more is closed."""
 
 
 class FramedConnection(asyncio.BufferedProtocol):
-    """A connection from connection_made to connection_lost; ``number`` is that of its replies."""
+    """A connection from connection_made to connection_lost; ``number`` is the one in its replies."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class FramedConnection(asyncio.BufferedProtocol):
         self._paused = False
         self._outbox: deque[Request | AddSend] = deque()
         self._rest = memoryview(b"")
-        """What is left to write of a frame, or frames, that were begun."""
+        """The unwritten rest of the frame, or frames, being written."""
         self._read = memoryview(bytearray(_READ_BYTES))
         self._filled = 0
 
@@ -67,7 +67,7 @@ class FramedConnection(asyncio.BufferedProtocol):
         self._turn_end.write(self._flush)
 
     def forget(self, item: Request | AddSend) -> None:
-        """It has timed out."""
+        """Note that a request timed out."""
         self.waiting.forget(item)
         if self.waiting.forgotten > _FORGOTTEN_MAX:
             self.abort()
@@ -82,11 +82,11 @@ class FramedConnection(asyncio.BufferedProtocol):
                 # Not writelines: Python 3.12's does not tell the protocol when to pause.
                 self._transport.write(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except BaseException:
-            self.abort()  # what was taken off the outbox is not on the wire
+            self.abort()  # frames taken off the outbox are not on the wire
             raise
 
     def _pieces(self) -> list[Buffer]:
-        """What is to be written next, nothing if all is."""
+        """The next buffers to write; empty if all is written."""
         pieces: list[Buffer] = []
         room = _WRITE_BYTES_MAX
         while room > 0:
@@ -136,7 +136,7 @@ class FramedConnection(asyncio.BufferedProtocol):
         return end
 
     def _make_room(self, end: int) -> None:
-        """Keep what is there from ``end`` on, in a buffer that the frame it begins fits into."""
+        """Keep the bytes from ``end`` on, in a buffer large enough for the frame that they begin."""
         data, filled = self._read, self._filled
         rest = filled - end
         needed = len(data)

@@ -1,7 +1,7 @@
-"""What comes before the first request on a connection to a bookie: TLS, and a proof of who the client is.
+"""The handshake before the first request on a connection to a bookie: TLS and authentication.
 
-A client that is told to use TLS or to authenticate itself never does without: a bookie that offers no TLS, whose
-certificate is not the right one, or that lets everybody in, is not spoken to. Source: PerChannelBookieClient.java.
+A client that is configured for TLS or authentication never goes without: it sends no request to a bookie that offers
+no TLS, shows the wrong certificate or accepts every client. Source: PerChannelBookieClient.java.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _STEPS_MAX = 8
 
 
 class Greeting:
-    """How one client begins its connections."""
+    """The handshake of one client's connections."""
 
     def __init__(self, options: ClientOptions) -> None:
         """Read the files that the options name. Raises ConfigError."""
@@ -61,8 +61,7 @@ class Greeting:
     async def connect(
         self, address: HostPort, new_stream: Callable[[], FramedConnection]
     ) -> FramedConnection:
-        """A connection over which requests may be sent. Raises AuthenticationError and OSError, ssl.SSLError
-        included."""
+        """A connection that is ready for requests. Raises AuthenticationError and OSError, ssl.SSLError included."""
         loop = asyncio.get_running_loop()
         first = _First()
         direct = self._tls == "direct"
@@ -113,7 +112,7 @@ class Greeting:
             header = v3.Header(Operation.AUTH, number)
             answer = await first.ask(v3.AuthRequest(header, AuthMessage(applicant.plugin, payload)))
             if isinstance(answer, v3.Refused) and answer.header.operation is Operation.START_TLS:
-                # Java's bookie regrets, once it speaks TLS, that nobody has authenticated before. It goes on.
+                # Over TLS, Java's bookie complains that no client has authenticated before. It goes on.
                 answer = await first.answer()
             if not isinstance(answer, v3.AuthResponse) or answer.code is not Code.EOK:
                 raise AuthenticationError(f"the bookie does not let {quoted(self._user)} in")
@@ -128,8 +127,8 @@ class Greeting:
 
 
 def tls_context(options: ClientOptions) -> ssl.SSLContext:
-    """Of the files that the options name. Raises BootError."""
-    from bkbox.security.tls import client_context  # OpenSSL is loaded by who needs it
+    """The TLS context of the files that the options name. Raises BootError."""
+    from bkbox.security.tls import client_context  # OpenSSL is loaded only when it is used
 
     def text(path: str | None) -> str | None:
         if path is None:
@@ -151,7 +150,7 @@ def tls_context(options: ClientOptions) -> ssl.SSLContext:
 
 
 class _First(asyncio.Protocol):
-    """The connection until its stream takes over: one question after the other."""
+    """The connection until its FramedConnection takes over: one request at a time."""
 
     def __init__(self) -> None:
         self.transport: asyncio.Transport | None = None
@@ -167,18 +166,18 @@ class _First(asyncio.Protocol):
         return transport
 
     def end(self) -> None:
-        """Nothing more is asked here. Raises AuthenticationError if more was said than that."""
+        """End the handshake. Raises AuthenticationError if unread bytes arrived."""
         if self.rest:
             raise AuthenticationError("the bookie says more than it was asked")
 
     async def ask(self, request: v3.Request) -> v3.Response:
-        """The answer. Raises AuthenticationError for what is none, and ConnectionResetError."""
+        """The response to a request. Raises AuthenticationError for a malformed one, and ConnectionResetError."""
         assert self.transport is not None
         self.transport.write(v3.encode_request(request))
         return await self.answer()
 
     async def answer(self) -> v3.Response:
-        """The next one; raises as ``ask``."""
+        """The next response; raises as ``ask``."""
         try:
             while (end := frame_end(self.rest, 0, _FRAME_BYTES_MAX)) is None or end > len(
                 self.rest

@@ -1,16 +1,16 @@
-"""The ways to all bookies: which request goes over which connection, in which version.
+"""The connections to all bookies: which request uses which connection, in which version.
 
 With ``protocol="v2"`` a bookie gets up to four connections, each made when it is first needed:
 
 - adds and reads;
-- fencing reads. Version 2 answers name only (opcode, ledger, entry): on a shared connection the 'no
-  such entry' of a plain read, older than the fence, could pass for that of a fencing read, and a
-  recovery would end the ledger before an acknowledged entry;
-- batch reads: a bookie that does not know them closes the connection, with all that is outstanding;
-- version 3, for what version 2 does not have: adds with deferred sync and forces, adds that ask for a
-  sync, long polls, LAC writes and reads, lists of entries, sizes.
+- fencing reads. Version 2 responses name only (opcode, ledger, entry). On a shared connection the 'no such entry' of
+  a plain read, older than the fence, could pass for that of a fencing read, and a recovery would end the ledger
+  before an acknowledged entry;
+- batch reads: a bookie that does not know them closes the connection, with everything outstanding on it;
+- version 3, for what version 2 does not have: adds with deferred sync and forces, adds that ask for a sync, long
+  polls, LAC writes and reads, lists of entries, sizes.
 
-With ``protocol="v3"`` all goes over the last but batch reads, which exist in version 2 alone.
+With ``protocol="v3"`` everything but batch reads uses the last one; batch reads exist in version 2 alone.
 
 Source: PerChannelBookieClient.java, DefaultPerChannelBookieClientPool.java.
 """
@@ -42,11 +42,11 @@ from bkbox.wire.v3_format import Operation
 __all__ = ["Add", "BookiePool", "DiskSpace", "Listing", "Reply"]
 
 ADD_FRAME_OVERHEAD_BYTES = {"v2": 28, "v3": 128}
-"""What the frame of an add has beside the entry, at most."""
+"""Bytes of an add's frame beside the entry, at most."""
 
 
 _BATCH_ENTRIES_MAX = 2**31 - 1
-"""What the count of a batch read can say."""
+"""The largest count that a batch read can carry."""
 
 
 class DiskSpace(NamedTuple):
@@ -57,7 +57,7 @@ class DiskSpace(NamedTuple):
 
 
 class Listing(NamedTuple):
-    """Which entries of a ledger a bookie has, None where it does not say; the connection as in Reply."""
+    """The entries of a ledger that a bookie has, None where it does not list them; the connection as in Reply."""
 
     answer: Answer
     available: Availability | None
@@ -65,7 +65,7 @@ class Listing(NamedTuple):
 
 
 class BookiePool:
-    """The ways to all bookies. ``resolve`` says where one listens, None if that is not known.
+    """The connections to all bookies. ``resolve`` gives a bookie's address, None if it is unknown.
 
     Replies are futures; cancelling one forgets the request.
     """
@@ -86,7 +86,7 @@ class BookiePool:
 
     @property
     def takes_v2_adds(self) -> bool:
-        """Whether ``add_run`` is for frames of version 2, where it is not told otherwise."""
+        """True if ``add_run`` takes frames of version 2 by default."""
         return not self._is_v3
 
     def packer(
@@ -98,7 +98,7 @@ class BookiePool:
         deferred_sync: bool = False,
         synced: bool = False,
     ) -> AddPacker:
-        """What makes the frames for ``add_run``."""
+        """The packer of frames for ``add_run``."""
         numbers = self._numbers if self._is_v3 or deferred_sync or synced else None
         return AddPacker(
             digests,
@@ -117,8 +117,9 @@ class BookiePool:
         *,
         needs_v3: bool = False,
     ) -> None:
-        """Send adds; ``needs_v3`` where the packer was told of deferred sync, or of adds that are to
-        be synced. Those share their connection with ``force``."""
+        """Send adds; ``needs_v3`` if the packer was made for deferred sync, or for adds with a sync. Those share
+        their connection with ``force``.
+        """
         lane = RequestPriority.V3 if self._is_v3 or needs_v3 else RequestPriority.V2
         self._link(bookie, lane).send(AddSend(frames, on_answer), self._options.add_timeout_s)
 
@@ -134,8 +135,9 @@ class BookiePool:
         return reply
 
     def add_packaged(self, bookie: BookieId, adds: Sequence[Add], on_answer: OnAnswer) -> None:
-        """Send adds of one ledger that are packaged already, by ascending entry id, as one run; those of one run are
-        alike but for their entries."""
+        """Send packaged adds of one ledger, by ascending entry id, as one batch. The adds of a batch differ only in
+        their entries.
+        """
         needs_v3 = adds[0].needs_v3
         entries = tuple(add.entry_id for add in adds)
         if self._is_v3 or needs_v3:
@@ -178,8 +180,9 @@ class BookiePool:
     def read_batch(
         self, bookie: BookieId, ledger_id: int, first: int, max_count: int, max_bytes: int
     ) -> asyncio.Future[Reply]:
-        """Read consecutive entries, at most so many and, beyond one, no more than fit into a frame
-        of ``max_bytes``; the response is the body of the answer, which may be short."""
+        """Read consecutive entries, at most ``max_count`` and, beyond one, no more than fit into a frame of
+        ``max_bytes``. The response is the body, which may hold fewer.
+        """
         number = self._numbers.take()
         max_count = min(max_count, _BATCH_ENTRIES_MAX)
         max_bytes = min(max_bytes, self._options.frame_bytes_max)
@@ -193,8 +196,9 @@ class BookiePool:
     def long_poll(
         self, bookie: BookieId, ledger_id: int, previous_lac: int, wait_s: float
     ) -> asyncio.Future[Reply]:
-        """Have the bookie wait for a LAC above ``previous_lac`` and answer with the entry after
-        it; the response is a v3.ReadResponse."""
+        """Have the bookie wait for a LAC above ``previous_lac`` and return the entry after it; the response is a
+        v3.ReadResponse.
+        """
         request = v3.ReadRequest(
             self._header(Operation.READ_ENTRY),
             ledger_id,
@@ -206,13 +210,13 @@ class BookiePool:
         return self._ask(bookie, request, wait_s)
 
     def force(self, bookie: BookieId, ledger_id: int) -> asyncio.Future[Reply]:
-        """Have the bookie sync all that it answered before."""
+        """Have the bookie sync everything that it acknowledged before."""
         return self._ask(bookie, v3.ForceRequest(self._header(Operation.FORCE_LEDGER), ledger_id))
 
     def write_lac(
         self, bookie: BookieId, ledger_id: int, lac: int, master_key: bytes, packet: bytes
     ) -> asyncio.Future[Reply]:
-        """Have the bookie keep an explicit LAC (``DigestManager.package_lac``)."""
+        """Store an explicit LAC on the bookie (``DigestManager.package_lac``)."""
         header = self._header(Operation.WRITE_LAC)
         return self._ask(bookie, v3.WriteLacRequest(header, ledger_id, lac, master_key, packet))
 
@@ -221,21 +225,21 @@ class BookiePool:
     ) -> asyncio.Future[Reply]:
         """Read the explicit LAC and the last entry; the response is a v3.ReadLacResponse.
 
-        ``persisted``: what the bookie had answered has to be on disk first, which it then says; a
-        bookie that is not bkbox's answers as ever.
+        ``persisted``: everything that the bookie acknowledged has to be on disk first, which a bkbox bookie then
+        confirms. Java's bookie ignores it.
         """
         header = self._header(Operation.READ_LAC)
         return self._ask(bookie, v3.ReadLacRequest(header, ledger_id, persisted))
 
     async def list_entries(self, bookie: BookieId, ledger_id: int) -> Availability | Answer:
-        """Which entries of the ledger the bookie has, or why it does not say."""
+        """The entries of the ledger that the bookie has, or its reason not to list them."""
         listing = await self.listing(bookie, ledger_id)
         if listing.answer is not Code.EOK or listing.available is None:
             return listing.answer
         return listing.available
 
     async def listing(self, bookie: BookieId, ledger_id: int) -> Listing:
-        """The same with what a bookie in limbo has, who says EUNKNOWNLEDGERSTATE of the rest."""
+        """The same, with the entries of a bookie in limbo, which responds EUNKNOWNLEDGERSTATE for the rest."""
         header = self._header(Operation.GET_LIST_OF_ENTRIES_OF_LEDGER)
         reply = await self._ask(bookie, v3.ListEntriesRequest(header, ledger_id))
         found = reply.response
@@ -250,7 +254,7 @@ class BookiePool:
         return Listing(reply.answer, listed, reply.connection)
 
     async def bookie_info(self, bookie: BookieId) -> DiskSpace | Answer:
-        """How large the bookie's disks are and what is free, or why it does not say."""
+        """The size of the bookie's disks and their free space, or its reason not to report them."""
         request = v3.BookieInfoRequest(self._header(Operation.GET_BOOKIE_INFO))
         reply = await self._ask(bookie, request)
         match reply:
@@ -263,8 +267,9 @@ class BookiePool:
         return reply.answer
 
     def suspects(self) -> frozenset[BookieId]:
-        """Bookies in quarantine, and those that could not be reached a moment ago, except for batch
-        reads: one that does not know them drops the connection and is well."""
+        """Bookies in quarantine, and those that could not be reached recently, except for batch reads: a bookie that
+        does not know batch reads drops the connection and is healthy.
+        """
         return self.health.quarantined() | frozenset(
             bookie
             for (bookie, lane), link in self._links.items()
@@ -272,7 +277,7 @@ class BookiePool:
         )
 
     async def close(self) -> None:
-        """Close all connections; what is outstanding on them is answered CONNECTION_LOST."""
+        """Close all connections; requests outstanding on them are answered CONNECTION_LOST."""
         self._is_closed = True
         for link in tuple(self._links.values()):
             await link.close()

@@ -1,12 +1,12 @@
-"""Requests that wait for their answers, and which answer belongs to which request.
+"""Requests in flight on one connection, and the matching of responses to them.
 
-- Version 3 and batch reads of version 2 number their requests: an answer names its request, and one
-  that names none of those waiting is dropped.
-- Every other answer of version 2 names only (opcode, ledger, entry). Equal requests are answered in
-  the order they were sent in; an answer to what nobody asked for breaks the protocol.
+- Version 3 and batch reads of version 2 number their requests: a response names its request, and one for no request
+  in flight is dropped.
+- Every other response of version 2 names only (opcode, ledger, entry). Equal requests are answered in the order of
+  sending; a response to no request breaks the protocol.
 
-A request that times out, or that nobody waits for any more, keeps its place until its answer comes,
-so that this late answer is not taken for that of a later, equal request.
+A request that times out, or is abandoned, keeps its place until its response arrives. So the late response is not
+matched to a later, equal request.
 
 Source: PerChannelBookieClient.java, CompletionKey subclasses there.
 """
@@ -35,17 +35,16 @@ Key = tuple[int, ...]
 
 
 BATCH_ENTRIES_AT = 32
-"""Packet header, code, ledger, entry and number stand before the entries of a batch."""
+"""Packet header, code, ledger, entry and number precede the entries of a batch."""
 
 
 class Reply(NamedTuple):
-    """How a request ended.
+    """The end of a request.
 
-    ``entry``: what came back of a read, not verified yet; there exactly for an EOK, and beside
-    EUNKNOWNLEDGERSTATE where a bookie in limbo sends what it has. ``response``: the answer itself,
-    for what has more to say than that; of a batch read with EOK the body, with entries from
-    BATCH_ENTRIES_AT on. ``connection``: which one of the connections that this lane
-    to the bookie has had brought the answer, counted from 1; 0 where there is no answer.
+    ``entry``: the entry of a read, not verified yet; present exactly for an EOK, and beside EUNKNOWNLEDGERSTATE where
+    a bookie in limbo sends what it has. ``response``: the response itself, where it has more to say; of a batch read
+    with EOK the body, with entries from BATCH_ENTRIES_AT on. ``connection``: the connection of this link, counted
+    from 1, that brought the response; 0 without a response.
     """
 
     answer: Answer
@@ -55,7 +54,7 @@ class Reply(NamedTuple):
 
 
 class Request:
-    """One request: its frame until it is sent, and the future of its end."""
+    """One request: its frame until it is sent, and the future of its reply."""
 
     __slots__ = ("deadline", "frame", "key", "reply", "was_held_up")
 
@@ -68,7 +67,7 @@ class Request:
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody waits for it any more."""
+        """True if no caller waits for the reply."""
         return self.reply.done()
 
     def end(self, reply: Reply) -> None:
@@ -76,23 +75,23 @@ class Request:
             self.reply.set_result(reply)
 
     def fail(self, answer: NoAnswer) -> None:
-        """This stands in for its answer."""
+        """Fail the request with this answer."""
         self.end(Reply(answer))
 
 
 class Answered(NamedTuple):
-    """What a body says, and of which request."""
+    """A decoded body, and the key of its request."""
 
     key: Key
     reply: Reply
 
 
 Decode = Callable[[memoryview, int], Answered]
-"""From a body and the number of its connection. Raises FrameError."""
+"""Decodes a body with the number of its connection. Raises FrameError."""
 
 
 def decode_v2(body: memoryview, connection: int) -> Answered:
-    """Answers to single reads."""
+    """Decode a response to a single read."""
     match v2.decode_response(body):
         case v2.ReadResponse(_, code, ledger, entry, data):
             view = None if data is None else memoryview(data)
@@ -101,7 +100,7 @@ def decode_v2(body: memoryview, connection: int) -> Answered:
 
 
 def decode_batch(body: memoryview, connection: int) -> Answered:
-    """Answers to batch reads."""
+    """Decode a response to a batch read."""
     head = v2.decode_response(body[:BATCH_ENTRIES_AT])
     if not isinstance(head, v2.BatchReadResponse):
         raise FrameError("an answer to an opcode that is never sent here")
@@ -112,7 +111,7 @@ def decode_batch(body: memoryview, connection: int) -> Answered:
 
 
 def decode_v3(body: memoryview, connection: int) -> Answered:
-    """Answers of version 3."""
+    """Decode a response of version 3."""
     try:
         response = v3.decode_response(body)
     except EncodingError as error:
@@ -144,14 +143,14 @@ _OPERATIONS: dict[type[v3.Response], Operation] = {
 
 
 class PendingRequests:
-    """What one connection is owed answers for: adds by ledger, in runs, and single requests."""
+    """The requests in flight on one connection: adds by ledger, in batches, and single requests."""
 
     __slots__ = ("_answer", "_by_key", "_found", "_numbered", "adds", "forgotten")
 
     def __init__(self, *, numbered: bool) -> None:
         self.adds: dict[int, OutstandingAdds] = {}
         self.forgotten = 0
-        """Requests that timed out and still wait."""
+        """Timed-out requests that keep their places."""
         self._numbered = numbered
         self._by_key: dict[Key, deque[Request]] = {}
         self._found: list[tuple[OutstandingAdds, int, int, int]] = []
@@ -167,7 +166,7 @@ class PendingRequests:
         item.enlist(owed)
 
     def take_back(self, item: Request | AddSend) -> None:
-        """It ended before it was sent, so no answer will come."""
+        """Remove a request that ended before it was sent; no response will come."""
         if isinstance(item, Request):
             self.forgotten -= not item.reply.cancelled()
             queue = self._by_key[item.key]
@@ -180,25 +179,26 @@ class PendingRequests:
             item.owed.close(item.first_slot, item.last_slot)
 
     def forget(self, item: Request | AddSend) -> None:
-        """It has timed out, and keeps its place."""
+        """Mark a request as timed out; it keeps its place."""
         self.forgotten += 1 if isinstance(item, Request) else item.left
 
     def items(self) -> Iterator[Request | AddSend]:
-        """All that were not answered yet."""
+        """All requests without a response."""
         for queue in self._by_key.values():
             yield from queue
         for owed in self.adds.values():
             yield from owed.sends
 
     def tidy(self) -> None:
-        """Drop what ledgers leave behind that are not written any more."""
+        """Drop what is kept for ledgers that are no longer written."""
         self.adds = {ledger: owed for ledger, owed in self.adds.items() if owed.sends}
 
     # ---- answers --------------------------------------------------------------------------------
 
     def take_adds(self, data: memoryview, start: int, end: int, connection: int) -> int:
-        """Take the answers to adds that lie in data[start:end], whole frames, before anything else;
-        where that begins. Raises FrameError."""
+        """Handle the responses to adds in data[start:end], whole frames, before anything else; returns the start of
+        the first other frame. Raises FrameError.
+        """
         found = self._found
         try:
             if self._numbered:
@@ -209,7 +209,7 @@ class PendingRequests:
             unknown = None
             for owed, first, last, number in found:
                 code = code_from_v3(number) if self._numbered else code_from_v2(number)
-                if code is None:  # they are owed no other answer, and the connection ends
+                if code is None:  # they get no other response, and the connection ends
                     unknown = number
                     self._adds_answered(owed, first, last, NoAnswer.CONNECTION_LOST, 0)
                 else:
@@ -237,7 +237,7 @@ class PendingRequests:
             sends.popleft()
 
     def answered(self, key: Key, reply: Reply, connection: int) -> None:
-        """End the request that this answers. Raises FrameError."""
+        """End the request that this response belongs to. Raises FrameError."""
         queue = self._by_key.get(key)
         if queue is None:
             if self._numbered:
@@ -252,7 +252,7 @@ class PendingRequests:
         request.end(reply)
 
     def _add_answered(self, key: Key, reply: Reply, connection: int) -> None:
-        """One of version 3 that is not plain: it may name nothing but its number."""
+        """Handle a response of version 3 that is not plain: it may name nothing but its number."""
         operation, number = key
         if operation != Operation.ADD_ENTRY or not isinstance(reply.answer, Code):
             return
@@ -265,7 +265,7 @@ class PendingRequests:
                 return
 
     def end_all(self) -> None:
-        """The connection is lost."""
+        """End every request: the connection is lost."""
         outstanding = [*self.items()]
         self._by_key = {}
         self.adds = {}

@@ -1,8 +1,8 @@
-"""What a ledger's writer was given and is not acknowledged yet: entries, their ids, and who waits for them.
+"""The entries of a ledger's writer that are not acknowledged: payloads, ids, and the futures of their callers.
 
 Entries get their ids in the order of the calls, or they come with ids of the caller's own (Java's LedgerHandleAdv).
-Then one that comes too early is kept here until those before it are there: either way what is sent is in order and
-without a gap, so that the length of the ledger that stands in each entry is what lies before it.
+An entry with an id of its own that comes too early is kept until the entries before it are there. Either way entries
+are sent in order and without a gap, so the ledger length stored in each entry counts exactly what precedes it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ Future = asyncio.Future[EntryId]
 
 
 class Pending:
-    """Of one writer. ``held_bytes``: what was sent, or is to be, counts for in the window; ``early_bytes``: what came
-    too early; ``next_entry``: the id of the entry that is sent next; ``gathered``: what is to be sent;
-    ``has_own_ids``: whether entries come with their ids."""
+    """The queue of one writer. ``held_bytes``: what the sent and queued entries count for in the window;
+    ``early_bytes``: the same of early entries; ``next_entry``: the id of the next entry to send; ``gathered``: the
+    payloads to send; ``has_own_ids``: True if entries come with their ids.
+    """
 
     __slots__ = (
         "_early",
@@ -50,11 +51,13 @@ class Pending:
 
     @property
     def last(self) -> Future | None:
-        """Whoever waits for the last entry that was, or is to be, sent."""
+        """The future of the last entry that was sent or queued."""
         return self._waiting[-1][2] if self._waiting else None
 
     def put(self, payload: bytes) -> int:
-        """The next entry; returns what it counts for, of which a promise follows before anything else happens."""
+        """Queue the next entry; returns its bytes in the window, for which ``promise`` follows before anything else
+        happens.
+        """
         self.gathered.append(payload)
         self.next_entry += 1
         held = ADD_OVERHEAD_BYTES + len(payload)
@@ -62,13 +65,13 @@ class Pending:
         return held
 
     def promise(self, held: int) -> Future:
-        """The future of the last entry, and of all since the promise before, which count for so much."""
+        """The future of the last entry, and of all since the previous future, which count for ``held`` bytes."""
         future: Future = asyncio.Future(loop=self._loop)  # as create_future() does, a call less
         self._waiting.append((self.next_entry - 1, held, future))
         return future
 
     def take(self) -> list[bytes]:
-        """``gathered``, which is empty then."""
+        """``gathered``, which is empty afterwards."""
         gathered, self.gathered = self.gathered, []
         return gathered
 
@@ -83,8 +86,7 @@ class Pending:
             )
 
     def is_next(self, wanted: int) -> bool:
-        """Whether an entry with this id can be sent now, and does not come too early. Raises EntryIdError,
-        InvalidIdError."""
+        """True if an entry with this id can be sent now, and is not early. Raises EntryIdError, InvalidIdError."""
         number = arguments.entry(wanted)
         if self._early is None:
             if self.next_entry:
@@ -99,7 +101,7 @@ class Pending:
         return number == self.next_entry
 
     def put_out_of_order(self, number: int, payload: bytes) -> Future:
-        """An entry that has to wait for those before it."""
+        """Keep an entry until the entries before it are there."""
         assert self._early is not None
         future: Future = asyncio.Future(loop=self._loop)
         self._early[number] = payload, future
@@ -107,17 +109,17 @@ class Pending:
         return future
 
     def follow(self) -> None:
-        """Those that waited for the entry that was put last are to be sent after it."""
+        """Queue the early entries that follow the entry put last."""
         while self._early and (early := self._early.pop(self.next_entry, None)) is not None:
             payload, future = early
             held = self.put(payload)
             self.early_bytes -= held
             self._waiting.append((self.next_entry - 1, held, future))
 
-    # ---- how it ends ----------------------------------------------------------------------------
+    # ---- outcomes -------------------------------------------------------------------------------
 
     def acked(self, last: int) -> None:
-        """Everything up to this entry is acknowledged."""
+        """Every entry up to this one is acknowledged."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= last:
             entry, held, future = waiting.popleft()
@@ -126,7 +128,7 @@ class Pending:
                 future.set_result(entry)
 
     def closed(self) -> None:
-        """What came too early is never sent."""
+        """Fail the early entries, which are never sent."""
         for number, (_, future) in sorted((self._early or {}).items()):
             if not future.done():
                 future.set_exception(
@@ -138,7 +140,7 @@ class Pending:
         self._no_more_early()
 
     def failed(self, error: BaseException) -> None:
-        """None of it is acknowledged any more."""
+        """Fail every entry: none is acknowledged any more."""
         for future in self._left():
             if not future.done():
                 future.set_exception(error)

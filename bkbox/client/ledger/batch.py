@@ -1,10 +1,9 @@
 """Reading several entries with one request, where every bookie of the ensemble holds every entry.
 
-A bookie answers with as many entries as it has without a gap, and as fit; each is verified. Where it
-gives none that is right the next bookie is asked, and if no bookie does there are single reads,
-which know how to find out why. A bookie that lost its connection over a batch read, as those do
-that do not know them, or is slow, is not asked for one by this handle again; neither it nor anybody
-else is judged by that. Source: BatchedReadOp.java.
+A bookie responds with as many entries as it has without a gap, and as fit; each is verified. If it gives none that is
+valid the next bookie is asked. If no bookie does, single reads follow, which can find out why. A bookie that lost its
+connection over a batch read, as a bookie that does not know them does, or that is slow, gets no further batch read
+from this handle. Neither counts against any bookie's health. Source: BatchedReadOp.java.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from bkbox.wire.metadata.ledger import LedgerMetadata
 
 Found = TypeVar("Found", bound=Sized)
 Verify = Callable[[bytes, int, int, int], Found]
-"""One of DigestManager's for batches."""
+"""A batch function of DigestManager."""
 
 
 class BatchReads:
@@ -37,7 +36,7 @@ class BatchReads:
         self._without: set[BookieId] = set()
 
     def help_with(self, metadata: LedgerMetadata) -> bool:
-        """Whether it makes sense to ask at all."""
+        """True if batch reads can help with this ledger."""
         return (
             self._access.options.batch_reads
             and metadata.ensemble_size == metadata.write_quorum
@@ -54,7 +53,7 @@ class BatchReads:
     async def read_columns(
         self, metadata: LedgerMetadata, first: EntryId, max_count: int, max_bytes: int
     ) -> EntryColumns | None:
-        """The same as columns; None also where they cannot be made."""
+        """The same as columns; None also if columns cannot be made."""
         if self._access.digests.digest_type not in IN_KERNEL or not self.help_with(metadata):
             return None
         verify = self._access.digests.verify_columns
@@ -71,7 +70,7 @@ class BatchReads:
         ensemble = metadata.fragment_of(first).ensemble
         starts = (each.first_entry for each in metadata.fragments if each.first_entry > first)
         count = min(max_count, next(starts, first + max_count) - first)
-        self._turn += 1  # so that batches under way at the same time come from different bookies
+        self._turn += 1  # so that batches in flight at the same time come from different bookies
         turn = self._turn % len(ensemble)
         for bookie in self._order(ensemble[turn:] + ensemble[:turn]):
             if bookie not in self._without and (

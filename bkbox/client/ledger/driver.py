@@ -1,8 +1,8 @@
-"""Carries out what a machine of bkbox/protocol asks for, and hands it the answers.
+"""Carries out the effects of a state machine of bkbox/protocol, and feeds it the responses.
 
-Requests go out at once. Answers are queued and handled by whoever awaits ``step``, so that what a
-machine raises is raised there. Adds that were handed over are sent even after ``stop``: an entry
-acknowledged by its ack quorum still gets the rest of its copies.
+Requests go out at once. Responses are queued and handled by the caller that awaits ``step``, so that the machine's
+errors are raised there. Adds that were handed over are sent even after ``stop``: an entry acknowledged by its ack
+quorum still gets the rest of its copies.
 """
 
 from __future__ import annotations
@@ -57,13 +57,14 @@ from bkbox.wire.codes import Code
 from bkbox.wire.digest import DigestManager, VerifiedEntry
 
 ADD_OVERHEAD_BYTES = 4_096
-"""What an outstanding add counts for beside its payload: far more than it takes here, so that it
-bounds how many small entries are on their way, and how long each."""
+"""Bytes that an outstanding add counts for beside its payload: far more than it takes here. It bounds the number of
+small entries in flight, and their latency.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerAccess:
-    """What every operation on one ledger works with. ``synced``: LedgerMetadata.synced."""
+    """The common parameters of every operation on one ledger. ``synced``: LedgerMetadata.synced."""
 
     binding: Binding
     ledger_id: LedgerId
@@ -79,7 +80,7 @@ class LedgerAccess:
 
 
 class Driver:
-    """Runs one machine: ``feed`` and ``post`` take events, ``step`` gives outcomes."""
+    """Runs one machine: ``feed`` and ``post`` take events, ``step`` returns outcomes."""
 
     def __init__(
         self,
@@ -87,11 +88,9 @@ class Driver:
         access: LedgerAccess,
         wait_until: float = 0.0,
     ) -> None:
-        """``wait_until``: time of the event loop up to which bookies may wait with the answer to a
-        long poll."""
+        """``wait_until``: event-loop time up to which bookies may delay the response to a long poll."""
         self.unanswered_bytes = 0
-        """Size of all adds handed over and not answered yet, each copy counted, reckoned with
-        ADD_OVERHEAD_BYTES each."""
+        """Bytes of all adds handed over and not answered, each copy counted, plus ADD_OVERHEAD_BYTES each."""
         self._last_adds: dict[BookieId, tuple[SendAdds, EntryId]] = {}
         self._packer: AddPacker | None = None
         self._handle = handle
@@ -114,7 +113,7 @@ class Driver:
         self._wake.set()
 
     def carry_out(self, effects: Iterable[Effect]) -> None:
-        """Send out the requests among these, keep the outcomes for ``step``."""
+        """Send the requests among these effects, keep the outcomes for ``step``."""
         for effect in effects:
             match effect:
                 case SendAdds():
@@ -141,12 +140,12 @@ class Driver:
                     self._wake.set()
 
     def crash(self, error: BaseException) -> None:
-        """Something that nothing expected: ``step`` raises it."""
+        """Record an unexpected error: ``step`` raises it."""
         self._crash = self._crash or error
         self._wake.set()
 
     async def step(self) -> list[Outcome]:
-        """Wait for something to handle, handle it, and return the outcomes that there are."""
+        """Wait for an event, handle it, and return the outcomes."""
         while not (self._events or self._outcomes or self._crash):
             self._wake.clear()
             await self._wake.wait()
@@ -158,13 +157,13 @@ class Driver:
         return outcomes
 
     def note_slow(self) -> None:
-        """Whoever was asked for an entry and has not answered yet is slow."""
+        """Mark the bookies as slow that have not answered a read of an entry yet."""
         for bookie in self._reads.values():
             if bookie is not None:
                 self._access.pool.health.slow(bookie)
 
     def stop(self) -> None:
-        """Give up what is outstanding, but for adds."""
+        """Abandon everything outstanding except adds."""
         for reply in tuple(self._reads):
             reply.cancel()
         for task in tuple(self._tasks):
@@ -236,7 +235,7 @@ class Driver:
         if answer is Code.EOK or (data is not None and effect.entry_id != NO_ENTRY):
             entry = self._verified(data, effect.entry_id)
             if entry is not None:
-                # Also where a bookie in limbo sends it beside a code that says it cannot tell.
+                # Also if a bookie in limbo sends the entry beside a code that says it cannot tell.
                 return ReadAnswered(effect.token, Code.EOK, entry)
             if answer is Code.EOK:
                 answer = NoAnswer.BAD_DIGEST
@@ -244,8 +243,9 @@ class Driver:
         return ReadAnswered(effect.token, answer)
 
     def _lac_answer(self, effect: SendReadLac, reply: Reply) -> Event:
-        """Whatever its digest covers is true, even beside a code of failure; one part that is not
-        as it should be makes the answer unknown."""
+        """Everything that its digest covers is true, even beside a code of failure. One invalid part makes the
+        response unknown.
+        """
         answer = reply.answer
         if not isinstance(reply.response, v3.ReadLacResponse):
             return LacAnswered(effect.token, answer)
@@ -281,7 +281,7 @@ class Driver:
         return PollAnswered(effect.token, Code.EOK, lac, entry)
 
     def _verified(self, data: memoryview | None, entry_id: int) -> VerifiedEntry | None:
-        """The entry, None if it is not right. -1: any entry of the ledger."""
+        """The entry; None if it is invalid. -1: any entry of the ledger."""
         try:
             return self._access.digests.verify(
                 data if data is not None else b"", None if entry_id == NO_ENTRY else entry_id
@@ -295,8 +295,7 @@ class Driver:
         event: Callable[[Reply], Event],
         read_of: BookieId | None = None,
     ) -> None:
-        """Post what the reply comes to, unless ``stop`` comes first. ``read_of``: whom it is asked of, if it is a read
-        of an entry."""
+        """Post the event of the reply, unless ``stop`` comes first. ``read_of``: the bookie, for a read of an entry."""
 
         def replied(done: asyncio.Future[Reply]) -> None:
             del self._reads[done]
@@ -305,7 +304,7 @@ class Driver:
             try:
                 self.post(event(done.result()))
             except Exception as error:
-                self.crash(error)  # nothing else would tell the machine, which waits for it
+                self.crash(error)  # the machine waits for this event and would hear of nothing else
                 raise
 
         self._reads[reply] = read_of
@@ -364,11 +363,10 @@ async def run(
     speculate_s: float | None = None,
     wait_s: float = 0.0,
 ) -> Outcome:
-    """Run a machine to its outcome, and until all its adds were answered. Raises the error of a
-    Failed.
+    """Run a machine to its outcome, and until all its adds were answered. Raises the error of a Failed.
 
-    ``speculate_s``: tell it whenever there was no answer for so long. ``wait_s``: how long bookies
-    may wait with the answers to long polls.
+    ``speculate_s``: tell the machine whenever no response came for so many seconds. ``wait_s``: seconds for which
+    bookies may delay the responses to long polls.
     """
     loop = asyncio.get_running_loop()
     driver = Driver(machine.handle, access, loop.time() + wait_s)

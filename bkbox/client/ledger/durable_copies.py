@@ -1,10 +1,10 @@
-"""Which copies of a ledger's entries are on disk, and not only in the memory of a host.
+"""Finds which copies of a ledger's entries are on disk, and not only in the memory of a host.
 
-A bookie that acknowledges before it syncs (``ack_after = write``, a Java bookie without a journal) can lose with its
-host what it has acknowledged. So each bookie is asked for its list of entries, then, on the same connection, to make
-all that it has durable: what it had listed is on disk once it has said so, and was there all the time, as the host of
-a connection that lives has not failed. bkbox's bookies say so in the answer to a persisted read of the LAC, Java's in
-that to a force. A bookie that gives no list (Java's DbLedgerStorage) counts for nothing.
+A bookie that acknowledges before it syncs (``ack_after = write``, a Java bookie without a journal) can lose
+acknowledged entries with its host. So each bookie is asked for its list of entries, and then, on the same connection,
+to make everything durable. Once it has confirmed that, what it had listed is on disk. It was there all the time, as
+the host of a connection that lives has not failed. bkbox's bookies confirm it in the response to a persisted read of
+the LAC, Java's in the response to a force. A bookie that gives no list (Java's DbLedgerStorage) counts for nothing.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from bkbox.wire.metadata.ledger import LedgerMetadata
 
 
 async def durable_upto(access: LedgerAccess, metadata: LedgerMetadata, end: EntryId) -> EntryId:
-    """Make what the bookies hold durable; the last entry, ``end`` at most, up to which each is then on the disks of an
-    ack quorum."""
+    """Make the entries durable on the bookies; returns the last entry, ``end`` at most, up to which each is then on
+    the disks of an ack quorum.
+    """
     return covered_upto(metadata, await _durable(access, metadata), end, metadata.ack_quorum)
 
 
 async def must_be_durable(access: LedgerAccess, metadata: LedgerMetadata, end: EntryId) -> None:
-    """The same; raises NotDurableError where it is less than ``end``."""
+    """The same; raises NotDurableError if the result is less than ``end``."""
     reports = await _durable(access, metadata)
     upto = covered_upto(metadata, reports, end, metadata.ack_quorum)
     if upto < end:
@@ -48,7 +49,7 @@ async def _durable(access: LedgerAccess, metadata: LedgerMetadata) -> Reports:
 
 
 async def _ask(access: LedgerAccess, bookie: BookieId) -> Report:
-    """What the bookie has on its disk, as its list; none where that is not certain."""
+    """The entries on the bookie's disk, as its list; empty if that is not certain."""
     pool, ledger = access.pool, access.ledger_id
     listing = await pool.listing(bookie, ledger)
     if listing.available is None:

@@ -1,16 +1,16 @@
-"""Ends a ledger with loss accepted (protocol/force_close_plan.py): what an operator has seen and said, and no more than
-that.
+"""Ends a ledger with loss accepted (protocol/force_close_plan.py): the loss that an operator saw and agreed to, and
+no more.
 
-1. Recovery is tried once more: what it can close needs nobody's word.
-2. Every bookie of the ledger that can be reached is fenced, and asked again. Would more be lost now than was agreed to,
+1. Recovery is tried once more: what it can close needs no operator's agreement.
+2. Every reachable bookie of the ledger is fenced, and asked again. If more would be lost now than was agreed to,
    nothing is closed.
-3. What was given up is kept in the ledger's custom metadata (wire/metadata/loss.py): before no-op entries are written,
+3. The loss is recorded in the ledger's custom metadata (wire/metadata/loss.py): before no-op entries are written,
    else with step 5.
-4. What was found behind the LAC, and the no-op entries, are written in order to all of their write sets that take
-   them, one at least.
+4. What was found behind the LAC, and the no-op entries, are written in order to every bookie of their write sets that
+   takes them, one at least.
 5. The ledger is closed by CAS from IN_RECOVERY.
 
-It may be interrupted anywhere: the ledger is then in recovery, and recovery or another ending goes on.
+It may be interrupted anywhere: the ledger is then in recovery, and recovery or another force close goes on.
 """
 
 from __future__ import annotations
@@ -42,8 +42,10 @@ _RANGES_KEPT = 1000
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """``thin``: entries written on fewer bookies than the ack quorum; ``unfenced``: bookies that were not reached.
-    ``record``: what was given up; None where recovery closed the ledger, by this or by another client."""
+    """The result of a force close. ``thin``: entries written on fewer bookies than the ack quorum; ``unfenced``:
+    bookies that were not reached. ``record``: the loss; None if recovery closed the ledger, by this or by another
+    client.
+    """
 
     metadata: LedgerMetadata
     thin: int
@@ -68,11 +70,11 @@ class ForceClose:
         self._plug = plug
 
     async def plan(self) -> tuple[Ending, LedgerInspection]:
-        """What it would come to now; nothing is changed."""
+        """The plan as of now; changes nothing."""
         return await self._look(await self._read())
 
     async def end(self, agreed: Ending, at_ms: int, by: str = "", run: str = "") -> Ended:
-        """Do what was agreed to. ``at_ms``, ``by`` and ``run`` are for the record (LossRecord).
+        """Carry out the agreed plan. ``at_ms``, ``by`` and ``run`` are for the record (LossRecord).
 
         Raises NothingToEndError; RecoveryAbortedError: nothing was closed, because more would be lost, or no bookie
         takes an entry; MetadataError.
@@ -91,7 +93,7 @@ class ForceClose:
         unfenced = await self._fence(found.value)
         plan, survey = await self._look(found)
         if found.value.state is LedgerState.CLOSED and not plan.holes:
-            return Ended(found.value, 0, ())  # somebody was faster
+            return Ended(found.value, 0, ())  # another client was faster
         if plan.gives_up_more_than(agreed):
             raise RecoveryAbortedError(
                 f"ledger {self._access.ledger_id} was not ended: more would be lost by now than was agreed to (it "
@@ -100,7 +102,7 @@ class ForceClose:
         record = record_of(plan, survey, at_ms, by, run)
         is_noted = plan.plug and bool(plan.holes)
         if is_noted:
-            # First: a no-op entry that is there looks like one that was found.
+            # First: a no-op entry that is already there looks like a found one.
             found = await self._store(with_loss(found.value, record), found.version)
         thin, length = await self._write(plan, survey)
         if not plan.closes:
@@ -120,7 +122,7 @@ class ForceClose:
         return Ended(found.value, thin, unfenced, record)
 
     async def _look(self, found: Versioned[LedgerMetadata]) -> tuple[Ending, LedgerInspection]:
-        """A hole is one only where every bookie of its write set was asked for that very entry."""
+        """An entry is a hole only if every bookie of its write set was asked for that very entry."""
         surveyor = LedgerInspector(self._access, found.value, found.version)
         survey = await surveyor.survey(whole_tail=True)
         while True:
@@ -146,7 +148,9 @@ class ForceClose:
     # ---- entries --------------------------------------------------------------------------------
 
     async def _write(self, plan: Ending, survey: LedgerInspection) -> tuple[int, int]:
-        """Write back and plug, in order; the number of thin entries, and the length of the ledger up to its end."""
+        """Write back and fill gaps, in order; returns the number of thin entries, and the ledger's length up to its
+        end.
+        """
         holes = {entry for hole in plan.holes for entry in hole} if plan.plug else set()
         behind = range(plan.diagnosis.lac + 1, plan.end + 1) if plan.closes else range(0)
         thin = 0
@@ -188,7 +192,7 @@ class ForceClose:
         return took
 
     async def _find(self, survey: LedgerInspection, entry: int) -> VerifiedEntry:
-        """An entry that the survey has seen."""
+        """An entry that the inspection has seen."""
         surveyor = LedgerInspector(self._access, survey.metadata, survey.version)
         for bookie in write_set_of(survey.metadata, entry):
             if survey.reports[bookie].evidence(entry) is Evidence.POSITIVE:
@@ -200,7 +204,7 @@ class ForceClose:
         )
 
     async def _length_before(self, survey: LedgerInspection, entry: int) -> int:
-        """Payload bytes up to the last entry before this one that is found."""
+        """Payload bytes up to the last found entry before this one."""
         for before in range(entry - 1, -1, -1):
             bookies = write_set_of(survey.metadata, before)
             if any(survey.reports[b].evidence(before) is Evidence.POSITIVE for b in bookies):
@@ -219,7 +223,7 @@ class ForceClose:
 
 
 def record_of(plan: Ending, survey: LedgerInspection, at_ms: int, by: str, run: str) -> LossRecord:
-    """What carrying out the plan gives up."""
+    """The loss that carrying out the plan causes."""
     silent = {
         str(report.bookie): report.silence
         for report in survey.reports.values()

@@ -1,9 +1,9 @@
-"""Asks every bookie of a ledger what it has, disturbing nobody: no fence, no write.
+"""Asks every bookie of a ledger what it has, read-only: no fence, no write.
 
-Each is asked for its last entry, as a recovery does when it fences, for the LAC, which in the answer of a bkbox bookie
-comes with the ledger's state there, and for its list of entries. Then the entries from the LAC on are read from their
-whole write sets, as a recovery reads them, so that the answers that decide are real ones and every copy is checked by
-its digest. A bookie that gives no list is asked by reads, of so many entries at both ends of what it has to hold.
+Each bookie is asked for its last entry, as a recovery does when it fences; for the LAC, which in the response of a
+bkbox bookie comes with the ledger's state there; and for its list of entries. Then the entries from the LAC on are
+read from their whole write sets, as a recovery reads them. So the deciding responses are real ones, and every copy is
+checked by its digest. A bookie that gives no list is probed by reads at both ends of what it has to hold.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ READS_AT_ONCE = 64
 """Entries that are read at the same time."""
 
 _TAIL_READS = 1_024
-"""Entries of the tail that are read before what they say is looked at, at most."""
+"""Entries of the tail that are read before their results are evaluated, at most."""
 
 _UNLISTED_READS = 1_000
 """Entries that are read at each end from a bookie that does not list them."""
@@ -38,7 +38,7 @@ _UNLISTED_READS = 1_000
 
 @dataclass(frozen=True, slots=True)
 class LedgerInspection:
-    """What was found out about a ledger. ``metadata`` is older than all reports."""
+    """The findings about a ledger. ``metadata`` is older than all reports."""
 
     metadata: LedgerMetadata
     version: int
@@ -49,7 +49,7 @@ class LedgerInspection:
         return diagnose(self.metadata, self.reports)
 
     def write_set(self, entry: int) -> tuple[BookieId, ...]:
-        """The bookies that are to hold an entry, each once."""
+        """The bookies of an entry's write set, each once."""
         return tuple(dict.fromkeys(write_set_of(self.metadata, entry)))
 
 
@@ -65,8 +65,8 @@ class LedgerInspector:
         self._reports: dict[BookieId, Report] = {}
 
     async def survey(self, *, whole_tail: bool = False) -> LedgerInspection:
-        """``whole_tail``: read on behind where a recovery would stop, to the last entry that anybody is known to have,
-        and as far as there is one after the other.
+        """Inspect the ledger. ``whole_tail``: read on behind the end of a recovery, to the last entry that any bookie
+        is known to have, and beyond while each next entry exists.
         """
         bookies = sorted(self._metadata.bookies())
         self._reads = {bookie: {} for bookie in bookies}
@@ -96,7 +96,7 @@ class LedgerInspector:
             return NoAnswer.BAD_DIGEST, None
 
     async def read_unread(self, ranges: Iterable[range]) -> bool:
-        """Read those of these entries from their whole write sets that were not; whether there were any."""
+        """Read those of these entries that were not read yet from their whole write sets; True if there were any."""
         unread = [
             entry
             for entries in ranges
@@ -112,7 +112,7 @@ class LedgerInspector:
             answer, found = await self.read(bookie, entry)
         self._reads[bookie][entry] = answer
         if found is not None and found.lac > self._reports[bookie].lac:
-            # The last entry says most, but where it cannot be read another one has to.
+            # The last entry says most, but if it cannot be read another one has to.
             self._reports[bookie] = replace(self._reports[bookie], lac=found.lac)
 
     async def _read_everywhere(self, entries: Iterable[int]) -> None:
@@ -129,7 +129,7 @@ class LedgerInspector:
         known_end = highest_entry(self._metadata, reports)
         cursor, ahead = max(highest_lac(self._metadata, reports), 0), 1
         while True:
-            # The first entry that ends it, or leaves it stuck, by the answers that are there.
+            # The first entry that ends the recovery, or leaves it stuck, by the present responses.
             stop = diagnose(self._metadata, reports).found.stop
             if whole:
                 stop = max(stop, known_end)
@@ -143,7 +143,7 @@ class LedgerInspector:
         if report.listed is not None or not isinstance(report.answer, Code) or report.can_deny:
             return
         end = highest_entry(self._metadata, {report.bookie: report})
-        # What it has to hold if the ledger ends there; behind the settled ones the last fragment goes on.
+        # What the bookie has to hold if the ledger ends there; behind the settled fragments the last one goes on.
         closed = replace(self._metadata, state=LedgerState.CLOSED, last_entry=end)
         entries = [entry for run in expected_entries(closed, report.bookie, end) for entry in run]
         if len(entries) > 2 * _UNLISTED_READS:
@@ -171,7 +171,7 @@ class LedgerInspector:
         if listing.available is not None:
             lasts += [EntryId(group.end - 1) for group in listing.available.groups]
         if limbo and answer is Code.EIO:
-            answer = Code.EUNKNOWNLEDGERSTATE  # version 2 has no word for it
+            answer = Code.EUNKNOWNLEDGERSTATE  # version 2 has no code for it
         return Report(
             bookie,
             answer,
@@ -184,7 +184,7 @@ class LedgerInspector:
         )
 
     def _lacs(self, reply: Reply) -> Iterable[EntryId]:
-        """What a good digest proves in the answer to a read of the LAC, whatever its code."""
+        """The LACs that a valid digest proves in the response to a read of the LAC, whatever its code."""
         if not isinstance(reply.response, v3.ReadLacResponse):
             return
         digests = self._access.digests
@@ -197,8 +197,9 @@ class LedgerInspector:
 
 
 def _limbo(answer: Answer, *others: Answer) -> bool | None:
-    """What the answers to a read of the last entry, and to others, say of a bookie that does not say so itself: in
-    limbo Java's never gives its last entry. None: nothing."""
+    """True if the responses to a read of the last entry, and to others, show limbo on a bookie that does not report
+    it: in limbo Java's bookie never gives its last entry. None: unknown.
+    """
     if Code.EUNKNOWNLEDGERSTATE in (answer, *others):
         return True
     return None if answer.evidence is Evidence.UNKNOWN else False

@@ -1,7 +1,7 @@
-"""Work that is given up when the metadata of its ledger changes.
+"""Work that is abandoned when the metadata of its ledger changes.
 
-Whoever waits for an entry of an open ledger has to hear of it from the metadata store when the ledger
-is closed or its ensemble changes: the bookies that were asked never will.
+A reader that waits for an entry of an open ledger has to hear from the metadata store that the ledger was closed or
+its ensemble changed: the bookies that it asked never tell it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ T = TypeVar("T")
 
 
 class LedgerWatch:
-    """Tells ``adopt`` of every change from ``version`` on, as long as the context lasts."""
+    """Calls ``adopt`` with every change after ``version``, as long as the context lasts."""
 
     def __init__(
         self,
@@ -51,10 +51,9 @@ class LedgerWatch:
         await asyncio.gather(self._following, return_exceptions=True)
 
     async def unless_changed(self, work: Coroutine[Any, Any, T]) -> T | None:
-        """What ``work`` comes to, None if the metadata changed before or meanwhile.
+        """The result of ``work``; None if the metadata changed before or meanwhile.
 
-        Raises what ``work`` raises, NoSuchLedgerError once the ledger is deleted, MetadataError,
-        HandleClosedError.
+        Raises what ``work`` raises, NoSuchLedgerError once the ledger is deleted, MetadataError, HandleClosedError.
         """
         loop = asyncio.get_running_loop()
         working = loop.create_task(work)

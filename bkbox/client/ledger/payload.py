@@ -1,4 +1,4 @@
-"""Payloads as callers give them: bytes, or anything that shows its bytes, of which a copy is kept."""
+"""Payloads of callers: bytes, or any object with the buffer protocol, which is copied."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from bkbox.errors import PayloadTypeError
 
 
 def payload_of(given: object) -> bytes:
-    """What is written for ``given``. Never ``bytes(given)``: that makes five zeros of the number 5. Raises
-    PayloadTypeError."""
+    """The bytes to write for ``given``. Never ``bytes(given)``: that makes five zeros of the number 5. Raises
+    PayloadTypeError.
+    """
     if isinstance(given, bytes):
         return given
     try:

@@ -1,9 +1,9 @@
-"""In which order the bookies that hold an entry are asked for it.
+"""The order in which the bookies that hold an entry are asked for it.
 
-Bookies that do well come before those that do not (bookie_health.py). Among them it is the order of the write set,
-which spreads reads over the ensemble, unless the options say otherwise: the closest first (``closest_to``), or always
-the same one (``sticky_reads``), in whose cache a reader then finds what is read ahead for it. Source:
-reorderReadSequenceEnabled and stickyReadsEnabled in ClientConfiguration.java.
+Healthy bookies come before slow and quarantined ones (bookie_health.py). Among equals it is the order of the write
+set, which spreads reads over the ensemble, unless the options change it: the closest first (``closest_to``), or
+always the same one (``sticky_reads``), whose cache then holds what it reads ahead. Source: reorderReadSequenceEnabled
+and stickyReadsEnabled in ClientConfiguration.java.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from bkbox.base.ids import BookieId
 from bkbox.client.connection.bookie_health import BookieHealth
 
 _ANYWHERE = 3
-"""Placer.distances of a bookie that nobody knows."""
+"""The value of Placer.distances for an unknown bookie."""
 
 
 class ReadOrder:
-    """The order of one reader's reads. ``distances``: Placer.distances, empty where they do not matter."""
+    """The order of one reader's reads. ``distances``: Placer.distances, empty if they are not used."""
 
     def __init__(
         self,

@@ -1,11 +1,11 @@
 """The handle of a reader of a ledger.
 
-A closed ledger is read up to its last entry, any other one up to the LAC that its bookies know.
-The LAC travels with the entries after it, so that the newest acknowledged entry of an open ledger
-becomes readable with the next one, when the ledger is closed, or by the explicit LAC of its writer.
+A closed ledger is read up to its last entry, an open one up to the LAC that its bookies know. The LAC travels with
+later entries. So the newest acknowledged entry of an open ledger becomes readable with the next one, when the ledger
+is closed, or by the explicit LAC of its writer.
 
-Where every bookie holds every entry, ``read`` asks for several at once (batch.py), in four runs at a
-time, so that one arrives while another is consumed.
+Where every bookie holds every entry, ``read`` uses batch reads (batch.py), four in flight at a time, so that one
+arrives while another is consumed.
 """
 
 from __future__ import annotations
@@ -36,16 +36,17 @@ Entry = VerifiedEntry
 
 SINGLES_AHEAD_MAX = 128
 ENTRIES_AHEAD_MAX = 1024
-"""Entries that ``read`` asks for ahead of its consumer, one by one and in batches."""
+"""Reads in flight ahead of the consumer of ``read``: single entries, and batches."""
 
 _RUNS_AHEAD = 4
 _FRAME_OVERHEAD_BYTES = 128
-"""What an entry takes in the answer to a batch read beside its payload, at most."""
+"""Bytes of an entry in the response to a batch read beside its payload, at most."""
 
 
 class LedgerReader:
-    """Reads one ledger; made by ``Client.open_ledger``. Needs no closing, and is of no use any more
-    once its client is closed."""
+    """Reads one ledger; made by ``Client.open_ledger``. It needs no closing, and is unusable once its client is
+    closed.
+    """
 
     def __init__(
         self, access: LedgerAccess, metadata: LedgerMetadata, version: int, order: ReadOrder
@@ -69,37 +70,36 @@ class LedgerReader:
 
     @property
     def digests(self) -> DigestManager:
-        """``digests.package(e.entry_id, e.lac, e.length, e.payload)`` is entry e as bookies hold
-        it."""
+        """``digests.package(e.entry_id, e.lac, e.length, e.payload)`` is entry e as bookies hold it."""
         return self._access.digests
 
     @property
     def is_closed(self) -> bool:
-        """Whether the ledger is closed, as far as this reader knows: its end is settled then."""
+        """True if the ledger is known to be closed: its end is settled then."""
         return self._metadata.state is LedgerState.CLOSED
 
     @property
     def last_add_confirmed(self) -> EntryId:
-        """The end of a closed ledger, or the highest LAC that this reader has heard of; -1 for
-        none."""
+        """The last entry of a closed ledger, or the highest LAC that this reader has seen; -1 for none."""
         return self._metadata.last_entry if self.is_closed else self._lac
 
-    # ---- what is confirmed ----------------------------------------------------------------------
+    # ---- last add confirmed ---------------------------------------------------------------------
 
     async def read_last_add_confirmed(self, *, persisted: bool = False) -> EntryId:
         """Ask the metadata store, and if the ledger is not closed the bookies.
 
-        ``persisted``: have what the bookies hold synced, also of a closed ledger, and return the last
-        entry up to which every one is known to be on the disks of an ack quorum (durable_copies.py).
-        Raises UnknownEntryError if too few of them can tell, NoSuchLedgerError, MetadataError.
+        ``persisted``: have the bookies sync what they hold, also of a closed ledger, and return the last entry up to
+        which every entry is known to be on the disks of an ack quorum (durable_copies.py). Raises UnknownEntryError
+        if too few of them can tell, NoSuchLedgerError, MetadataError.
         """
         arguments.flag("persisted", persisted)
         lac = await self._ask_for_lac(explicit=False)
         return await durable_upto(self._access, self._metadata, lac) if persisted else lac
 
     async def read_explicit_last_add_confirmed(self) -> EntryId:
-        """The same, with what a writer that pauses has told its bookies (``ClientOptions.
-        explicit_lac_interval_s``)."""
+        """The same, including the explicit LAC that an idle writer stores on its bookies (``ClientOptions.
+        explicit_lac_interval_s``).
+        """
         return await self._ask_for_lac(explicit=True)
 
     async def _ask_for_lac(self, *, explicit: bool) -> EntryId:
@@ -116,9 +116,8 @@ class LedgerReader:
     ) -> tuple[EntryId, Entry | None]:
         """Wait until ``entry`` is confirmed, for about ``timeout_s`` at most, and read it.
 
-        Returns the LAC, and the entry unless the time was up or the ledger is closed before it.
-        Raises UnknownEntryError if no bookie can tell, NoSuchLedgerError, MetadataError, and as
-        ``read_entry``.
+        Returns the LAC, and the entry; None instead of the entry after a time-out, or if the ledger is closed before
+        it. Raises UnknownEntryError if no bookie can tell, NoSuchLedgerError, MetadataError, and as ``read_entry``.
         """
         wanted = arguments.entry(entry)
         wait_s = arguments.seconds("timeout_s", timeout_s)
@@ -170,18 +169,17 @@ class LedgerReader:
         return await self._read(wanted)
 
     async def read_last(self) -> Entry | None:
-        """The last entry that is confirmed, None if there is none. Raises as ``read_entry``."""
+        """The last confirmed entry, None if there is none. Raises as ``read_entry``."""
         last = await self.read_last_add_confirmed()
         return None if last == NO_ENTRY else await self._read(last)
 
     async def read_batch(
         self, first: int, max_count: int, max_bytes: int | None = None
     ) -> list[Entry]:
-        """The entries from ``first`` on: one at least, at most ``max_count``, and beyond one no more
-        than fit into a frame of ``max_bytes`` (None: the largest). It may always be fewer.
+        """The entries from ``first`` on: one at least, at most ``max_count``, and beyond one no more than fit into a
+        frame of ``max_bytes`` (None: the largest). It may always return fewer.
 
-        One request where every bookie holds every entry, else a read of one entry. Raises as
-        ``read_entry``.
+        One request where every bookie holds every entry, else a read of one entry. Raises as ``read_entry``.
         """
         start, max_count, max_bytes = self._batch(first, max_count, max_bytes)
         await self._must_be_confirmed(start)
@@ -191,10 +189,10 @@ class LedgerReader:
     async def read_columns(
         self, first: int, max_count: int, max_bytes: int | None = None
     ) -> EntryColumns | None:
-        """The same as columns, without an object for each entry, for whoever reads ahead himself.
+        """The same as columns, without an object for each entry, for callers that read ahead themselves.
 
-        None where that is not to be had: in stripes, with digests that the kernel does not know, or
-        where no bookie gave the first entry, of which ``read_batch`` knows more. Raises as
+        None if columns cannot be had: with a striped ledger, with digests that the compiled code does not know, or if
+        no bookie gave the first entry, in which case ``read_batch`` finds the reason. Raises as
         ``read_last_add_confirmed``; NoSuchEntryError for an entry past the end or the LAC.
         """
         start, max_count, max_bytes = self._batch(first, max_count, max_bytes)
@@ -226,7 +224,7 @@ class LedgerReader:
     def read_batches(
         self, first: int = 0, last: int | None = None
     ) -> AsyncGenerator[list[Entry], None]:
-        """The same in lists as they come, none of them empty; for callers that can use many at once."""
+        """The same entries in lists as they arrive, none of them empty; for callers that can use many at once."""
         end = None if last is None else arguments.last_entry(last)
         return self._confirmed(arguments.entry(first), end)
 
@@ -244,8 +242,8 @@ class LedgerReader:
     def read_unconfirmed(self, first: int, last: int) -> AsyncGenerator[Entry, None]:
         """The entries from ``first`` to ``last`` as far as any bookie has them, confirmed or not.
 
-        What is not confirmed may not be in the ledger once it is closed. Raises as ``read_entry``,
-        NoSuchEntryError where no bookie has one.
+        An unconfirmed entry may not be in the ledger once it is closed. Raises as ``read_entry``, NoSuchEntryError if
+        no bookie has one.
         """
         return _each(self._read_all(arguments.entry(first), arguments.last_entry(last)))
 
@@ -278,7 +276,7 @@ class LedgerReader:
             await asyncio.gather(*(task for _, task in ahead), return_exceptions=True)
 
     def _read_ahead(self, largest: int) -> tuple[int, int]:
-        """How many entries to hold, and to ask for at once, if each has ``largest`` bytes."""
+        """The number of entries to buffer, and to request at once, if each has ``largest`` bytes."""
         room = self._access.options.read_ahead_bytes // largest
         if not self._batches.help_with(self._metadata):
             return min(max(room, 1), SINGLES_AHEAD_MAX), 1
@@ -287,7 +285,7 @@ class LedgerReader:
         return room, max(min(room // _RUNS_AHEAD, fit), 1)
 
     async def _read_run(self, entries: range) -> list[Entry]:
-        """These entries, or those before the one that cannot be read, if there are any."""
+        """These entries, or those before the first one that cannot be read, if there are any."""
         found: list[Entry] = []
         max_bytes = self._access.options.frame_bytes_max
         try:
@@ -320,11 +318,10 @@ class LedgerReader:
         return outcome.entry
 
     def tail(self, first: int = 0) -> AsyncGenerator[Entry, None]:
-        """The entries from ``first`` on, as they become readable, until the ledger is closed and
-        read.
+        """The entries from ``first`` on, as they become readable, until the ledger is closed and read to its end.
 
-        Bookies hold the question for the next entry until there is one. Raises as ``read`` and
-        ``read_last_add_confirmed``; NoSuchLedgerError once it is deleted.
+        Bookies hold the long poll for the next entry until it exists. Raises as ``read`` and
+        ``read_last_add_confirmed``; NoSuchLedgerError once the ledger is deleted.
         """
         return self._tail(arguments.entry(first))
 
@@ -345,10 +342,10 @@ class LedgerReader:
                     next_entry = EntryId(next_entry + 1)
 
     async def _next(self, entry: EntryId) -> Entry | None:
-        """The entry if it comes with a long poll; None once something else has come of that.
+        """The entry if it comes with a long poll; None if the poll ended otherwise.
 
-        Bookies that do not hold the question (ledgers that are fenced or unknown to them, bookies
-        that do not know long polls) are not asked all the time.
+        Bookies that do not hold the long poll (the ledger is fenced or unknown there, or the bookie does not know
+        long polls) are asked only after a pause.
         """
         options = self._access.options
         loop = asyncio.get_running_loop()

@@ -2,11 +2,11 @@
 
 - Entries get their ids in the order of the calls, or come with ids of the caller's own; either way they are
   acknowledged in the order of their ids.
-- The window bounds, in bytes, what is appended and not acknowledged, and likewise per copy what
-  bookies have not answered: it is full from ``window_bytes`` on, so that one entry fits always.
-  A bookie that lags holds the writer up only when it is that far behind.
-- With deferred sync an append is acknowledged before it is on disk; ``force`` and ``close`` see to it
-  that it is (bkbox/protocol/force.py).
+- The window bounds, in bytes, the unacknowledged entries, and separately, per copy, the adds that bookies have not
+  answered. It is full from ``window_bytes`` on, so that one entry always fits. A slow bookie delays the writer only
+  when it is that far behind.
+- With deferred sync an append is acknowledged before it is on disk; ``force`` and ``close`` make it durable
+  (bkbox/protocol/force.py).
 """
 
 from __future__ import annotations
@@ -39,13 +39,11 @@ from bkbox.wire.digest import HEADER_BYTES
 from bkbox.wire.metadata.ledger import LedgerMetadata
 
 _APPENDS_PER_TURN = 256
-"""Appends of append_many between two turns of the event loop, where they are sent and answers are
-taken in."""
+"""Appends of append_many between two turns of the event loop, in which they are sent and responses are handled."""
 
 
 class LedgerWriter(ClosedAtEnd):
-    """Writes one ledger; made by ``Client.create_ledger``. As a context manager it closes the
-    ledger at its end."""
+    """Writes one ledger; made by ``Client.create_ledger``. As a context manager it closes the ledger at its end."""
 
     def __init__(
         self,
@@ -85,7 +83,7 @@ class LedgerWriter(ClosedAtEnd):
 
     @property
     def metadata(self) -> LedgerMetadata:
-        """The metadata as this writer knows it."""
+        """The newest metadata that this writer has seen."""
         return self._machine.metadata
 
     @property
@@ -100,17 +98,17 @@ class LedgerWriter(ClosedAtEnd):
 
     @property
     def deferred_sync(self) -> bool:
-        """Whether entries are acknowledged before they are on disk."""
+        """True if entries are acknowledged before they are on disk."""
         return self._machine.deferred_sync
 
     @property
     def payload_bytes_max(self) -> int:
-        """The largest entry that it takes."""
+        """Size of the largest payload, in bytes."""
         return self._payload_bytes_max
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the writer; None: nothing yet."""
+        """The error that ended the writer; None while it has not ended."""
         return self._machine.failure
 
     # ---- append ---------------------------------------------------------------------------------
@@ -118,13 +116,13 @@ class LedgerWriter(ClosedAtEnd):
     async def append(self, payload: bytes, *, entry_id: int | None = None) -> EntryId:
         """Append an entry and wait until it is acknowledged; returns its id.
 
-        ``entry_id``: an id of the caller's own (Java's LedgerHandleAdv). Such entries may be appended in any order, and
-        are sent, and acknowledged, when all before them were appended. The window holds as much again of those that
-        are early. The entries of a ledger come all with an id or none.
+        ``entry_id``: an id chosen by the caller (Java's LedgerHandleAdv). Such entries may be appended in any order;
+        an entry is sent, and acknowledged, when all before it were appended. The window holds the same number of
+        bytes again of early entries. Either all entries of a ledger come with an id or none does.
 
-        Cancelled, the entry may be in the ledger all the same. Raises EntryTooLargeError, PayloadTypeError,
-        HandleClosedError, EntryIdError (the id was appended before), and what ended the writer: LedgerFencedError,
-        LedgerClosedError, AddFailedError, UnauthorizedError, MetadataError.
+        If the call is cancelled, the entry may still be in the ledger. Raises EntryTooLargeError, PayloadTypeError,
+        HandleClosedError, EntryIdError (the id was appended before), and the error that ended the writer:
+        LedgerFencedError, LedgerClosedError, AddFailedError, UnauthorizedError, MetadataError.
         """
         if self._is_full() or entry_id is not None:
             payload = self._checked(payload)
@@ -134,7 +132,7 @@ class LedgerWriter(ClosedAtEnd):
     async def append_many(self, payloads: Iterable[bytes]) -> list[EntryId]:
         """Append entries without waiting in between; returns their ids once all are acknowledged.
 
-        Raises as ``append``; those before the one that failed are in the ledger.
+        Raises as ``append``; entries before the failed one are in the ledger.
         """
         pending = self._pending
         pending.must_have_no_ids()
@@ -171,8 +169,8 @@ class LedgerWriter(ClosedAtEnd):
     ) -> asyncio.Future[EntryId]:
         """Append an entry; the future gives its id when it is acknowledged.
 
-        Entries of one turn of the event loop are sent together at its end. Raises WindowFullError
-        (then ``await drain()``), else as ``append``, at once or by the future.
+        Entries of one event-loop turn are sent together at its end. Raises WindowFullError (then ``await drain()``),
+        else as ``append``, at once or by the future.
         """
         pending = self._pending
         if entry_id is not None:
@@ -194,12 +192,13 @@ class LedgerWriter(ClosedAtEnd):
             return pending.put_out_of_order(entry_id, self._checked(payload))
         future = pending.promise(self._gather(payload))
         pending.follow()
-        self._room.set()  # there is another that is not early any more
+        self._room.set()  # one fewer is early
         return future
 
     def _gather(self, payload: bytes) -> int:
-        """Append an entry; returns what it counts for in the window, of which a promise follows
-        before anything else happens."""
+        """Queue an entry; returns its bytes in the window, for which ``promise`` follows before anything else
+        happens.
+        """
         if self._machine.failure is not None or self._was_left:
             self._must_be_open()
         if not self._pending.gathered:
@@ -222,13 +221,13 @@ class LedgerWriter(ClosedAtEnd):
         return payload
 
     def _hand_over(self) -> None:
-        """Have what was appended sent."""
+        """Send the queued entries."""
         gathered = self._pending.take()
         if gathered and self._machine.failure is None:
             self._feed(Append(gathered))
 
     def _feed(self, event: Append | Force | Close) -> None:
-        """Have the machine handle an event; what it breaks at ends the task, and with it everything that waits."""
+        """Have the machine handle an event. An error ends the task, and fails every waiting caller."""
         try:
             self._driver.feed(event)
         except Exception as error:  # noqa: BLE001 - the task raises it
@@ -241,12 +240,12 @@ class LedgerWriter(ClosedAtEnd):
             raise self._end or HandleClosedError(f"the writer of ledger {self.ledger_id} is closed")
 
     async def force(self) -> EntryId:
-        """Have every entry acknowledged so far on the disks of its bookies; returns the LAC, which
-        is then the last of them.
+        """Have every entry acknowledged so far on the disks of its bookies; returns the LAC, which is then the last
+        of them.
 
-        Without deferred sync that is what being acknowledged means already. Raises as ``append``:
-        a bookie that cannot be forced, or that was disconnected since it answered an add and may
-        have lost it, ends the writer with AddFailedError.
+        Without deferred sync acknowledged entries are on disk already. Raises as ``append``: a bookie that cannot be
+        forced, or that was disconnected since it acknowledged an add and may have lost it, ends the writer with
+        AddFailedError.
         """
         self._access.binding.check()
         self._must_be_open()
@@ -257,7 +256,7 @@ class LedgerWriter(ClosedAtEnd):
         return await future
 
     async def drain(self, *, entry_id: int | None = None) -> None:
-        """Wait until the window has room, for the entry with this id if it is given, or the writer has failed."""
+        """Wait until the window has space, for the entry with this id if it is given, or the writer has failed."""
         if entry_id is not None:
             arguments.entry(entry_id)
         self._access.binding.check_place()
@@ -266,8 +265,9 @@ class LedgerWriter(ClosedAtEnd):
             await self._room.wait()
 
     def _is_full(self, *, is_early: bool = False) -> bool:
-        """For an entry that can be sent, or one that is early. Those that are do not count for those that can be: they
-        may be waiting for just these."""
+        """True if the window is full for an entry that can be sent, or for an early one. Early entries do not count
+        for the others: they may be waiting for exactly those.
+        """
         pending = self._pending
         if (
             pending.held_bytes < self._window_bytes
@@ -288,16 +288,15 @@ class LedgerWriter(ClosedAtEnd):
     async def close(self, *, durable: bool = False) -> LedgerMetadata:
         """Close the ledger at its last acknowledged entry; returns the metadata.
 
-        ``durable``: only once every entry is on the disks of an ack quorum of bookies, which are made
-        to sync it; raises NotDurableError, with the ledger not closed, where that is not certain. It
-        may be tried again, or closed without.
+        ``durable``: only once every entry is on the disks of an ack quorum of bookies, which are asked to sync;
+        raises NotDurableError, with the ledger not closed, if that is not certain. The call may be retried, with
+        ``durable`` or without.
 
-        Waits for all appends, and then until each copy was written or failed (add time-out). With
-        deferred sync it forces what is acknowledged first; Java's client closes at the last force
-        and cuts off the rest. Doing so twice is allowed.
+        Waits for all appends, and then until each copy was written or failed (add time-out). With deferred sync it
+        forces what is acknowledged first; Java's client closes at the last force and cuts off the rest. Idempotent.
 
-        Raises LedgerFencedError, LedgerClosedError or MetadataError if the ledger could not be
-        closed: what was confirmed is in it all the same; ForkedError, WrongLoopError.
+        Raises LedgerFencedError, LedgerClosedError or MetadataError if the ledger could not be closed: confirmed
+        entries are in it all the same; ForkedError, WrongLoopError.
         """
         arguments.flag("durable", durable)
         self._access.binding.check_place()
@@ -310,7 +309,7 @@ class LedgerWriter(ClosedAtEnd):
             self._hand_over()
             if self._pending.last is not None:
                 await asyncio.wait([self._pending.last])
-            if not self.deferred_sync:  # which forces before it closes
+            if not self.deferred_sync:  # with it, the machine forces before it closes
                 await must_be_durable(self._access, self.metadata, self.last_add_confirmed)
         if self._closing is None:
             self._closing = asyncio.get_running_loop().create_future()
@@ -319,11 +318,12 @@ class LedgerWriter(ClosedAtEnd):
         return await asyncio.shield(self._closing)
 
     async def abort(self) -> None:
-        """Leave the ledger as it is, not closed; what is not acknowledged yet fails with
-        HandleClosedError, and may be in the ledger. Raises ForkedError, WrongLoopError."""
+        """Leave the ledger open. Entries not acknowledged yet fail with HandleClosedError, and may be in the ledger.
+        Raises ForkedError, WrongLoopError.
+        """
         if self._task.done():
             self._was_left = True
-            return  # wherever that is said: nothing is left to be ended
+            return  # from any loop or process: nothing is left to be ended
         self._access.binding.check_place()
         self._was_left = True
         self._task.cancel()
@@ -331,7 +331,7 @@ class LedgerWriter(ClosedAtEnd):
 
     @property
     def was_left(self) -> bool:
-        """Whether somebody has closed or abandoned it: no more appends are taken."""
+        """True if the writer was closed or abandoned: it accepts no more appends."""
         return self._was_left
 
     # ---- the task that drives the machine -------------------------------------------------------

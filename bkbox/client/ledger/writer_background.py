@@ -1,12 +1,12 @@
-"""What a ledger's writer does beside appending: it tries bookies again that failed, and tells readers its LAC.
+"""Background work of a ledger's writer: it retries failed bookies, and tells readers its LAC.
 
-- While members of the ensemble are failed and were not replaced, each is tried again after a pause, with the last add
-  it was sent. Only if it takes that does the machine hear of it: a bookie that lost its host fences its open ledgers
-  when it starts, and must not end the writer by that. (A recovery by another client fences the others too, and they
-  will say so.)
-- The explicit LAC is for readers of a writer that pauses: no later entry has told the bookies. It is sent as often as
-  the options say, if it has moved, to the bookies of the entry that it names, and again until an ack quorum of them has
-  it. That it fails harms nothing.
+- While members of the ensemble are failed and were not replaced, each is retried after a pause, with the last add it
+  was sent. Only if it accepts that add is the machine told. A bookie that lost its host fences its open ledgers when
+  it starts, and must not end the writer by that. (A recovery by another client fences the other bookies too, and they
+  will report it.)
+- The explicit LAC is for readers of an idle writer: no later entry has told the bookies. It is sent at the interval
+  that the options give, if it has changed, to the bookies of the entry that it names, and again until an ack quorum
+  of them has it. A failure does no harm.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from bkbox.wire.write_set import write_set
 
 
 class Tending:
-    """Of one writer, until ``stop``. ``explicit_lac_interval_s`` 0: the LAC is not told."""
+    """The background work of one writer, until ``stop``. ``explicit_lac_interval_s`` 0: the LAC is not sent."""
 
     def __init__(
         self,
@@ -43,7 +43,7 @@ class Tending:
             self._telling = loop.create_task(self._tell_lac(explicit_lac_interval_s))
 
     def look(self) -> None:
-        """Something may have failed."""
+        """Start the retries; called when a bookie may have failed."""
         if self._mending is None and self._needs_mending():
             self._mending = asyncio.get_running_loop().create_task(self._mend())
 
@@ -75,14 +75,14 @@ class Tending:
         self._mending = None
 
     async def _takes_adds(self, bookie: BookieId) -> bool:
-        """Send the bookie once more what it was sent last."""
+        """Send the bookie its last add once more; True if it accepts it."""
         last = self._driver.last_add(bookie)
         if last is None:
             return False
         reply = await self._access.pool.add(bookie, last)
         return reply.answer is Code.EOK
 
-    # ---- readers that would know no better ------------------------------------------------------
+    # ---- the explicit LAC -----------------------------------------------------------------------
 
     async def _tell_lac(self, interval_s: float) -> None:
         told = NO_ENTRY
@@ -93,7 +93,7 @@ class Tending:
                 told = lac
 
     async def _written(self, lac: EntryId) -> bool:
-        """Whether an ack quorum of bookies took this as the explicit LAC."""
+        """True if an ack quorum of bookies accepted this as the explicit LAC."""
         access, metadata = self._access, self._machine.metadata
         ensemble = metadata.last_fragment.ensemble
         packet = access.digests.package_lac(lac)

@@ -1,4 +1,4 @@
-"""Kinds of compression of a log's entries. Their libraries are an extra, loaded by who uses them.
+"""The compressions of a log's entries. Their libraries are an extra, imported only when used.
 
 zstd is the library that Python has from 3.14 on, in its version for older ones.
 """
@@ -14,7 +14,7 @@ from bkbox.errors import CompressionError, EncodingError
 
 
 class Compression(IntEnum):
-    """As entries name it."""
+    """The codes as stored in entries."""
 
     NONE = 0
     ZSTD = 1
@@ -22,7 +22,7 @@ class Compression(IntEnum):
 
 
 def compress(kind: Compression, data: bytes) -> bytes:
-    """Raises CompressionError."""
+    """Compress. Raises CompressionError."""
     match kind:
         case Compression.ZSTD:
             return bytes(_library(kind, "backports.zstd").compress(data))
@@ -33,8 +33,9 @@ def compress(kind: Compression, data: bytes) -> bytes:
 
 
 def decompress(kind: Compression, data: bytes, size: int) -> bytes:
-    """What comes to ``size`` bytes; no more memory is used, whatever the data says. Raises CompressionError,
-    EncodingError."""
+    """Decompress data that must come to exactly ``size`` bytes; no more memory is used, whatever the data contains.
+    Raises CompressionError, EncodingError.
+    """
     found = data
     try:
         match kind:
@@ -57,7 +58,7 @@ def decompress(kind: Compression, data: bytes, size: int) -> bytes:
 
 
 def check(kind: Compression) -> None:
-    """Raises CompressionError where its library is missing."""
+    """Raises CompressionError if the library is missing."""
     compress(kind, b"")
 
 

@@ -1,4 +1,4 @@
-"""What the entries of a log hold: records, or the state that exactly-once appends need. Pure.
+"""The format of a log's entries: records, or the state that exactly-once appends need. Pure.
 
 All integers are big-endian. An entry is
 
@@ -15,7 +15,8 @@ bytes  what
 =====  ================================================================================================
 
 The rest of records is, for each: time in ms since 1970 (8), size of the payload (4), size of the writer id (1), the
-writer id in UTF-8, the sequence number (8) if there is a writer id, the payload. That of state is sequences.py's.
+writer id in UTF-8, the sequence number (8) if there is a writer id, the payload. The rest of state is defined by
+sequences.py.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ _SEQUENCE = struct.Struct(">q")
 
 WRITER_ID_BYTES_MAX = 255
 RECORD_OVERHEAD_BYTES = _RECORD.size + _SEQUENCE.size
-"""What a record takes beside its payload and its writer id, at most."""
+"""Bytes of a record beside its payload and its writer id, at most."""
 
 RAW_BYTES_MAX = 64 * FRAME_BYTES_MAX
-"""What an entry may come to when it is decompressed."""
+"""Bytes of a decompressed entry, at most."""
 
 
 class Kind(IntEnum):
@@ -52,7 +53,7 @@ class Kind(IntEnum):
 
 @frozen_struct
 class RawRecord:
-    """A record without its place. ``writer_id`` empty: ``sequence`` says nothing."""
+    """A record without its position. Without a ``writer_id`` the ``sequence`` is meaningless."""
 
     payload: bytes
     timestamp_ms: int
@@ -67,7 +68,7 @@ class RawRecord:
 
 @frozen_struct
 class LogEntry:
-    """An entry decoded. ``state``: sequences.py's bytes, of kind STATE; ``state_entry``: see above."""
+    """A decoded entry. ``state``: the bytes of sequences.py, for kind STATE; ``state_entry``: see the module."""
 
     kind: Kind
     state_entry: int
@@ -78,7 +79,7 @@ class LogEntry:
 def encode_records(
     records: Iterable[RawRecord], state_entry: int, compression: Compression
 ) -> bytes:
-    """Raises CompressionError."""
+    """Encode records as an entry. Raises CompressionError."""
     parts: list[bytes] = []
     for record in records:
         writer_id = record.writer_id.encode()
@@ -90,12 +91,12 @@ def encode_records(
 
 
 def encode_state(state: bytes, state_entry: int, compression: Compression) -> bytes:
-    """Raises CompressionError."""
+    """Encode state as an entry. Raises CompressionError."""
     return _encode(Kind.STATE, state_entry, state, compression)
 
 
 def decode(data: bytes) -> LogEntry:
-    """Raises EncodingError, CompressionError."""
+    """Decode an entry. Raises EncodingError, CompressionError."""
     if len(data) < HEADER.size:
         raise EncodingError(f"an entry of {len(data)} bytes is none of a log")
     magic, version, kind, compression, state_entry, size = HEADER.unpack_from(data)

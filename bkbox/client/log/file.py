@@ -1,4 +1,4 @@
-"""A log as a file that is read: the payloads of its records, one after the other."""
+"""A log as a readable file: the payloads of its records, one after the other."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ class LogFile:
         self.position: Position | None = None
 
     async def read(self, size: int = -1) -> bytes:
-        """So many bytes, fewer only at the end; negative: all that come. Raises as the records do."""
+        """``size`` bytes, fewer only at the end; negative: everything up to the end. Raises as the records do."""
         size = arguments.integer("size", size)
         while not self._ended and (size < 0 or len(self._held) < size):
             await self._more()
         return self._take(len(self._held) if size < 0 else size)
 
     async def readline(self) -> bytes:
-        """Up to and with the next line end; what is left at the end."""
+        """A line with its line end; the last one may lack it."""
         begin = 0
         while (end := self._held.find(b"\n", begin)) < 0 and not self._ended:
             begin = len(self._held)
@@ -46,7 +46,7 @@ class LogFile:
         return line
 
     async def aclose(self) -> None:
-        """Let go of the log."""
+        """Close the iterator of the records."""
         self._ended = True
         await self._records.aclose()
 

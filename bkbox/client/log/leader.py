@@ -1,8 +1,8 @@
-"""Who writes a log: an election among those who would, so that they do not end each other again and again.
+"""Leader election among the would-be writers of a log, so that they do not end each other again and again.
 
-It is a help and no guarantee: two may think that they are elected for a moment. What keeps a log right is that only one
-of them can add to its list, and that the other's ledger is fenced. Being elected ends with the process: with ZooKeeper
-by its session, with SQLite by its lease.
+It is advisory, not a guarantee: two candidates may both believe themselves elected for a moment. A log is kept
+correct by compare-and-set of its ledger list, and by fencing the other's ledger. Leadership ends with the process:
+with ZooKeeper by its session, with SQLite by its lease.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ LOOK_EVERY_S = 5.0
 
 
 class LeaderElection:
-    """Stands for the leadership of a log, as long as the context lasts. ``candidate``: how others see who leads."""
+    """Stands for the leadership of a log, as long as the context lasts. ``candidate``: the name that others see for
+    the leader.
+    """
 
     def __init__(self, client: Client, name: str, candidate: str) -> None:
         arguments.instance("candidate", candidate, str, "text")
@@ -34,7 +36,9 @@ class LeaderElection:
             await self._candidacy.changed(LOOK_EVERY_S)
 
     async def lost(self) -> None:
-        """Wait until it is not any more. While the metadata store cannot be reached nobody knows."""
+        """Wait until this candidate is no longer elected. While the metadata store cannot be reached the result is
+        unknown.
+        """
         while True:
             try:
                 if not await self._candidacy.is_elected():
@@ -44,7 +48,7 @@ class LeaderElection:
                 await asyncio.sleep(LOOK_EVERY_S)
 
     async def leader(self) -> str | None:
-        """Who is elected now. Raises MetadataError."""
+        """The elected candidate. Raises MetadataError."""
         return await self._lists.leader(self._name)
 
     async def __aenter__(self) -> Self:

@@ -1,14 +1,15 @@
-"""The list of a log's ledgers, and how it changes. Pure; what makes it safe is that it is replaced by compare-and-set.
+"""The list of a log's ledgers, and its changes. Pure; it is safe because it is replaced by compare-and-set.
 
-- Ledgers are in the order in which they were written, their ids ascend, so positions sort as records do.
-- A writer that opens the log makes a new *epoch* of it. Who finds another epoch than its own is the writer no more.
-- Of the ledgers only the last two may be open: one is added only when the one before the last is closed. So it is
+- Ledgers are in the order in which they were written. Their ids ascend, so positions sort as records do.
+- A writer that opens the log starts a new *epoch* of it. A writer that finds another epoch than its own is no longer
+  the writer.
+- Only the last two ledgers may be open: a ledger is added only when the one before the last is closed. So it is
   enough to fence two.
-- A ledger that somebody deleted by hand is *lost* once an operator has taken it out; its positions never come again.
-- Truncation takes ledgers off the front, never one of the last two. What is taken off is *doomed* until it is deleted,
-  so that nothing is left behind by who is interrupted.
+- A ledger that was deleted by hand is *lost* once an operator has taken it out; its positions never come again.
+- Truncation takes ledgers off the front, never one of the last two. A ledger taken off is *doomed* until it is
+  deleted, so an interrupted truncation leaves nothing behind.
 
-As stored: JSON with the fields of LedgerList and ``format`` 1, ``start`` as text; ``lost`` only where there is any.
+As stored: JSON with the fields of LedgerList and ``format`` 1, ``start`` as text; ``lost`` only if it is not empty.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from bkbox.errors import BugError, EncodingError, InvalidIdError
 
 FORMAT = 1
 MAY_BE_OPEN = 2
-"""So many ledgers at the end of a list."""
+"""The number of ledgers at the end of a list that may be open."""
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerList:
-    """``instance``: the cluster that the ledgers are of. ``start``: nothing before it is in the log any more.
-    ``deleted``: there is no such log any more. ``lost``: ledgers between those that are left, with records that nobody
-    can read any more."""
+    """``instance``: the cluster of the ledgers. ``start``: the log holds nothing before it any more. ``deleted``: the
+    log no longer exists. ``lost``: ledgers between the remaining ones, with records that can no longer be read.
+    """
 
     instance: str
     epoch: int = 0
@@ -42,7 +43,7 @@ class LedgerList:
 
     @property
     def may_be_open(self) -> tuple[LedgerId, ...]:
-        """The ledgers that have to be fenced by who takes over."""
+        """The ledgers that a new writer has to fence."""
         return self.ledgers[-MAY_BE_OPEN:]
 
     def after(self, ledger: LedgerId) -> LedgerId | None:
@@ -50,16 +51,16 @@ class LedgerList:
         return next((each for each in self.ledgers if each > ledger), None)
 
     def takes(self, ledger: LedgerId) -> bool:
-        """Whether a ledger may be added."""
+        """True if this ledger may be added."""
         last = max((*self.ledgers[-1:], *self.lost[-1:]), default=-1)
         return ledger >= self.start.ledger_id and ledger > last
 
     def opened(self, ledger: LedgerId) -> LedgerList:
-        """Somebody opens the log as its writer, and writes this ledger."""
+        """The list after a writer has opened the log with this ledger: a new epoch."""
         return replace(self.rolled(ledger), epoch=self.epoch + 1, deleted=False)
 
     def rolled(self, ledger: LedgerId) -> LedgerList:
-        """The writer goes on in another ledger."""
+        """The list after its writer has moved on to another ledger."""
         if not self.takes(ledger):
             raise BugError(f"ledger {ledger} is added to a log behind {self.ledgers[-1]}")
         return replace(self, ledgers=(*self.ledgers, ledger))
@@ -74,21 +75,22 @@ class LedgerList:
         return replace(self, ledgers=left, start=start, doomed=(*self.doomed, *gone), lost=lost)
 
     def without(self, ledger: LedgerId) -> LedgerList:
-        """An operator has taken out a ledger that is not there any more. If somebody may be writing it, he finds
-        another epoch."""
+        """The list after an operator has taken out a ledger that no longer exists. If a writer may be writing that
+        ledger, it finds another epoch.
+        """
         left = tuple(each for each in self.ledgers if each != ledger)
         epoch = self.epoch + (ledger in self.may_be_open)
         return replace(self, ledgers=left, epoch=epoch, lost=tuple(sorted((*self.lost, ledger))))
 
     def emptied(self) -> LedgerList:
-        """Deleted as a whole; a writer that is still there finds another epoch."""
+        """The list of a log that was deleted as a whole; a remaining writer finds another epoch."""
         last = max((*self.ledgers[-1:], *self.lost[-1:]), default=-1)
         start = max(self.start, Position(LedgerId(last + 1), EntryId(0)))
         doomed = (*self.doomed, *self.ledgers)
         return LedgerList(self.instance, self.epoch + 1, start=start, doomed=doomed, deleted=True)
 
     def buried(self, ledgers: tuple[LedgerId, ...]) -> LedgerList:
-        """These were deleted."""
+        """The list after these ledgers were deleted."""
         return replace(self, doomed=tuple(each for each in self.doomed if each not in ledgers))
 
 
@@ -108,7 +110,7 @@ def encode(found: LedgerList) -> bytes:
 
 
 def decode(data: bytes) -> LedgerList:
-    """Raises EncodingError."""
+    """Decode a stored list. Raises EncodingError."""
     try:
         fields = json.loads(data)
         if fields["format"] != FORMAT:

@@ -1,4 +1,4 @@
-"""A log: records in one order for ever, over as many ledgers as it takes."""
+"""A log: records in one lasting order, over as many ledgers as it takes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,14 @@ from bkbox.errors import (
 from bkbox.metadata.loglists import DATASET_PREFIX, log_name
 
 _PATIENCE_S = 1.0
-"""How long a record may take to be confirmed to others than its writer."""
+"""Time-out, in seconds, of waiting until a record is confirmed to readers other than its writer."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogInfo:
-    """``epoch``: how often a writer has opened it; ``ledgers``: in order; ``start``: nothing before it is left;
-    ``end``: behind the last record that is confirmed; ``lost``: ledgers that an operator has given up (``forget``)."""
+    """``epoch``: how often a writer has opened the log; ``ledgers``: in order; ``start``: nothing before it is left;
+    ``end``: behind the last confirmed record; ``lost``: ledgers that an operator has given up (``forget``).
+    """
 
     name: str
     epoch: int
@@ -43,8 +44,9 @@ class LogInfo:
 
 @dataclass(frozen=True, slots=True)
 class LostLedger:
-    """A ledger of a log that somebody deleted by hand: the records from ``start`` to before ``end`` (None: all that
-    follow) cannot be read. ``ends_writer``: taking it out ends who writes the log, if anybody does."""
+    """A ledger of a log that was deleted by hand: the records from ``start`` to before ``end`` (None: all that
+    follow) cannot be read. ``ends_writer``: taking it out ends the log's writer, if there is one.
+    """
 
     ledger_id: LedgerId
     start: Position
@@ -53,8 +55,9 @@ class LostLedger:
 
 
 class Log:
-    """One log of a cluster, by its name; making this asks nobody. ``password``: of its ledgers, for readers; None: as
-    the metadata store says. Raises InvalidIdError (the name)."""
+    """One log of a cluster, by its name; creating this object sends no request. ``password``: of its ledgers, for
+    readers; None: take the one in the metadata. Raises InvalidIdError (the name).
+    """
 
     def __init__(self, client: Client, name: str, *, password: bytes | None = None) -> None:
         arguments.password(password)
@@ -68,10 +71,11 @@ class Log:
         return self._stored.name
 
     async def open_writer(self, options: LogOptions | None = None) -> LogWriter:
-        """Become the log's writer, and end whoever was; a log that does not exist is made.
+        """Become the log's writer, and end the previous one; a log that does not exist is created.
 
-        Raises LogLedgerLostError, NotEnoughBookiesError, RecoveryAbortedError (too few bookies of its last ledgers can
-        be reached: try again), NotLeaderError (somebody else did so right after), UnauthorizedError, MetadataError.
+        Raises LogLedgerLostError, NotEnoughBookiesError, RecoveryAbortedError (too few bookies of its last ledgers
+        can be reached: try again), NotLeaderError (another writer opened the log right after), UnauthorizedError,
+        MetadataError.
         """
         if options is None:
             options = LogOptions()
@@ -82,19 +86,20 @@ class Log:
     def read(
         self, start: Position | None = None, end: Position | None = None
     ) -> AsyncGenerator[Record, None]:
-        """The records from ``start`` (None: all that is left) to before ``end`` (None: all that is confirmed now).
+        """The records from ``start`` (None: the first one left) to before ``end`` (None: the end of what is confirmed
+        now).
 
         Raises LogTruncatedError (``start`` is gone, or is truncated while it is read), LogLedgerLostError,
-        NoSuchLogError, and as LedgerReader.read; EncodingError for what is not a log's entry.
+        NoSuchLogError, and as LedgerReader.read; EncodingError for an entry that is not a log's.
         """
         return self._reader.read(_place("start", start), _place("end", end))
 
     def tail(self, start: Position | None = None) -> AsyncGenerator[Record, None]:
-        """The same, and then whatever comes, until the log is deleted (NoSuchLogError)."""
+        """The same, followed by new records as they are confirmed, until the log is deleted (NoSuchLogError)."""
         return self._reader.tail(_place("start", start))
 
     async def last(self, count: int) -> list[Record]:
-        """The last records that are confirmed, so many at most, in order. Raises as ``read``."""
+        """The last confirmed records, at most ``count``, in order. Raises as ``read``."""
         return await self._reader.last(arguments.integer("count", count, 0))
 
     def __aiter__(self) -> AsyncGenerator[Record, None]:
@@ -102,19 +107,20 @@ class Log:
         return self.read()
 
     async def end(self) -> Position:
-        """Behind the last record that is confirmed: where only what is new is read. Raises NoSuchLogError,
-        LogLedgerLostError, and as LedgerReader.read_last_add_confirmed."""
+        """The position behind the last confirmed record; reading from it gives new records only. Raises
+        NoSuchLogError, LogLedgerLostError, and as LedgerReader.read_last_add_confirmed.
+        """
         return await self._end((await self._stored.read()).value)
 
     async def info(self) -> LogInfo:
-        """Raises as ``end``."""
+        """The state of the log. Raises as ``end``."""
         found = (await self._stored.read()).value
         end = await self._end(found)
         return LogInfo(self.name, found.epoch, found.ledgers, found.start, end, found.lost)
 
     async def truncate(self, before: Position) -> LogInfo:
-        """Forget the records before a position, and delete the ledgers that hold nothing else. The last two ledgers of
-        a log stay, however little of them is read any more.
+        """Forget the records before a position, and delete the ledgers that hold nothing else. The last two ledgers
+        of a log stay, however much of them is truncated.
 
         Readers and the writer may go on meanwhile. Raises InvalidIdError (it lies behind the end), NoSuchLogError,
         MetadataError.
@@ -146,8 +152,9 @@ class Log:
             return
 
     async def lost(self) -> list[LostLedger]:
-        """The ledgers of the log that are not there any more, and that no truncation took away. Raises NoSuchLogError,
-        MetadataError."""
+        """The ledgers of the log that no longer exist, and that no truncation took away. Raises NoSuchLogError,
+        MetadataError.
+        """
         found = await self._stored.read()
         missing = [ledger for ledger in found.value.ledgers if not await self._exists(ledger)]
         if missing and (await self._stored.read()).version != found.version:
@@ -155,11 +162,10 @@ class Log:
         return [_lost(found.value, ledger) for ledger in missing]
 
     async def forget(self, ledger: int) -> LostLedger:
-        """Take a ledger that somebody deleted by hand out of the log, with loss accepted: readers go on with the next
-        one. Whoever writes the log has to be ended before where ``ends_writer`` says so: what he writes to that ledger
-        nobody can read.
+        """Take a ledger that was deleted by hand out of the log, with loss accepted: readers go on with the next one.
+        If ``ends_writer`` is set, end the log's writer first: its records in that ledger cannot be read.
 
-        Raises NoSuchLedgerError (it is not a ledger of the log), LedgerExistsError (it is there, and so are its
+        Raises NoSuchLedgerError (it is not a ledger of the log), LedgerExistsError (it exists, and so do its
         records), NoSuchLogError, MetadataError.
         """
         gone = arguments.ledger(ledger)
@@ -188,7 +194,7 @@ class Log:
         return True
 
     async def _is_written(self, found: LedgerList, before: Position) -> bool:
-        """Whether all before a position is confirmed; its writer may know that a moment before others do."""
+        """True if everything before a position is confirmed; the writer may know that a moment before readers do."""
         if before.ledger_id not in found.ledgers[-1:]:
             return not found.ledgers or before.ledger_id < found.ledgers[-1]
         last = EntryId(before.entry_id if before.record else before.entry_id - 1)

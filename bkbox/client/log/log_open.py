@@ -1,15 +1,16 @@
-"""Opening a log as its writer, and adding the next ledger to it.
+"""Opens a log as its writer, and adds the next ledger to it.
 
 1. The newest list is read.
-2. Its last two ledgers are recovered: whoever writes them can write no more, and where they end is settled.
+2. Its last two ledgers are recovered: their writers are fenced, and their ends are settled.
 3. A ledger is created, and
-4. added to the list by compare-and-set, with a new epoch. If somebody else was faster, all begins again after a pause.
+4. added to the list by compare-and-set, with a new epoch. If another writer was faster, everything begins again after
+   a pause.
 5. The state for exactly-once appends is read from the ledgers before, and written to the new one as its first entry.
-   Where these are truncated meanwhile, somebody else has opened the log since, or all begins again.
+   If these are truncated meanwhile, another writer has opened the log since, or everything begins again.
 
-Only then anything is written. Two that open a log at the same time fence each other's ledgers and make each other begin
-again; what was acknowledged to either is in the log. Source: the protocol of logs over ledgers in BookKeeper's
-documentation ("From ledgers to logs").
+Only then is a record written. Two writers that open a log at the same time fence each other's ledgers and make each
+other begin again; what was acknowledged to either is in the log. Source: the protocol of logs over ledgers in
+BookKeeper's documentation ("From ledgers to logs").
 """
 
 from __future__ import annotations
@@ -48,12 +49,12 @@ LOG_NAME = "bkbox.log"
 
 _PAUSE_S = 0.05
 _IDS_MAX = 100
-"""Ids that are drawn until one is above those in the list."""
+"""Ids that are drawn at most, until one is above those in the list."""
 
 
 @dataclass(slots=True)
 class Opened:
-    """A log that this process writes: the epoch, the ledger, and what is known of writer ids."""
+    """A log opened by this writer: the epoch, the ledger, and the sequence numbers of writer ids."""
 
     epoch: int
     ledger: LedgerWriter
@@ -61,11 +62,11 @@ class Opened:
 
 
 async def open_as_writer(client: Client, stored: StoredList, options: LogOptions) -> Opened:
-    """Become the log's writer; a log that does not exist is made.
+    """Become the log's writer; a log that does not exist is created.
 
-    Raises LogLedgerLostError, and what recovery and creation raise (RecoveryAbortedError, NotEnoughBookiesError,
-    UnauthorizedError, MetadataError, …): the log is as it was then, or has an empty ledger more; and NotLeaderError
-    where somebody else has opened it right after.
+    Raises LogLedgerLostError, and the errors of recovery and creation (RecoveryAbortedError, NotEnoughBookiesError,
+    UnauthorizedError, MetadataError, …): the log is then unchanged, or has one more, empty ledger; and NotLeaderError
+    if another writer opened it right after.
     """
     pause_s = _PAUSE_S
     while True:
@@ -81,7 +82,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
         except NoSuchLedgerError:
             again = await stored.find(latest=True)
             if again is not None and again.version != version:
-                continue  # it was deleted by whoever changed the list
+                continue  # the client that changed the list deleted it
             raise await stored.why_gone(ledger) from None
         writer = await create_next(client, stored, present, options)
         try:
@@ -106,7 +107,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
             if isinstance(error, LogTruncatedError):
                 found = await stored.find(latest=True)
                 if found is not None and found.value.epoch == present.epoch + 1:
-                    continue  # nobody else has opened it: what is left of it has the state
+                    continue  # no other writer has opened it: the remaining ledgers have the state
             if isinstance(error, (LedgerFencedError, LedgerClosedError, LogTruncatedError)):
                 text = f"somebody else has opened the log {stored.name} as its writer: {error_text(error)}"
                 raise NotLeaderError(text) from error
@@ -117,7 +118,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
 async def create_next(
     client: Client, stored: StoredList, present: LedgerList, options: LogOptions
 ) -> LedgerWriter:
-    """A ledger that may be added to this list. Raises as Client.create_ledger."""
+    """Create a ledger that may be added to this list. Raises as Client.create_ledger."""
     for _ in range(_IDS_MAX):
         writer = await client.create_ledger(
             options.ensemble_size,
@@ -138,9 +139,9 @@ async def create_next(
 
 
 async def add(stored: StoredList, epoch: int, ledger: LedgerId) -> None:
-    """Add the next ledger of this epoch to the list, which others may have truncated.
+    """Add the next ledger of this epoch to the list, which another client may have truncated.
 
-    Raises NotLeaderError; MetadataError: it may have been added, and doing this again finds out.
+    Raises NotLeaderError; MetadataError: the ledger may have been added, and a retry finds out.
     """
 
     def change(present: LedgerList) -> LedgerList:
@@ -154,8 +155,9 @@ async def add(stored: StoredList, epoch: int, ledger: LedgerId) -> None:
 
 
 async def discard(client: Client, stored: StoredList, writer: LedgerWriter) -> None:
-    """A ledger that could not be added. It may be in the list all the same, if an answer was lost and somebody has
-    changed the list since."""
+    """Discard a ledger that could not be added. It may be in the list all the same, if a response was lost and the
+    list was changed since.
+    """
     await writer.abort()
     found = await stored.find(latest=True)
     if found is None or writer.ledger_id not in (*found.value.ledgers, *found.value.doomed):
@@ -163,7 +165,7 @@ async def discard(client: Client, stored: StoredList, writer: LedgerWriter) -> N
 
 
 async def begin(writer: LedgerWriter, sequences: Sequences, options: LogOptions) -> None:
-    """The first entry of a ledger. Raises as LedgerWriter.append."""
+    """Write the first entry of a ledger. Raises as LedgerWriter.append."""
     await writer.append(encode_state(sequences.encode(), 0, options.compression))
 
 
@@ -179,7 +181,7 @@ async def read_state(
             raise await stored.why_gone(ledger) from None
         last = await reader.read_last()
         if last is None:
-            continue  # nothing was ever written to it
+            continue  # it is empty
         sequences = Sequences()
         async with Inner(reader.read(_state_entry(last.payload))) as entries:
             async for entry in entries:
@@ -195,7 +197,7 @@ async def read_state(
 
 
 def _state_entry(payload: bytes) -> int:
-    """Raises EncodingError."""
+    """The id of the last entry with state. Raises EncodingError."""
     number = decode(payload).state_entry
     if number < 0:
         raise EncodingError(f"an entry of a log says that its state is in entry {number}")

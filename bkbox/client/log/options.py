@@ -1,4 +1,4 @@
-"""How a log is written."""
+"""Options of a log's writer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class LogOptions:
     """Options of a log's writer; every ``_s`` is in seconds. Raises ConfigError, CompressionError."""
 
     ensemble_size: int = 3
-    """Of each ledger, as in Client.create_ledger, and so the next two; None: the defaults there."""
+    """Quorum sizes of each ledger, as in Client.create_ledger, here and in the next two; None: the defaults there."""
 
     write_quorum: int | None = None
 
@@ -31,32 +31,33 @@ class LogOptions:
     digest_type: DigestType = DigestType.CRC32C
 
     password: bytes = b""
-    """Of the ledgers. Whoever reads the metadata store knows it."""
+    """The password of the ledgers. Every process that can read the metadata store knows it."""
 
     roll_bytes: int = 256 << 20
-    """A ledger that holds so much is followed by the next one."""
+    """Size, in bytes, from which a ledger is followed by the next one."""
 
     roll_s: float = 3600.0
-    """And one that is so old and holds anything."""
+    """Age, in seconds, from which a ledger that is not empty is followed by the next one."""
 
     batch_bytes: int = 128 << 10
-    """Records go into one entry up to this size. One that is larger has an entry of its own."""
+    """Records are batched into one entry up to this size, in bytes. A larger record has its own entry."""
 
     linger_s: float = 0.0
-    """How long a record may wait for others to share its entry; without, it is those of one turn of the event loop, and
-    those that wait for room."""
+    """How long a record may wait for others to share its entry. With 0, an entry holds the records of one event-loop
+    turn, and those that wait for space.
+    """
 
     compression: Compression = Compression.NONE
-    """Of entries, where that makes them smaller."""
+    """Compression of entries, used where it makes them smaller."""
 
     window_bytes: int = 8 << 20
-    """What is appended and not acknowledged before ``append`` waits, in bytes of records."""
+    """Unacknowledged records, in bytes, from which ``append`` waits."""
 
     idle_lac_s: float = 0.05
-    """So long after the last record its readers are told of it, where no other follows. 0: never."""
+    """Time after the last record at which readers are told of it, if no other follows. 0: never."""
 
     clock_ms: Callable[[], int] = wall_clock_ms
-    """Dates records that come without a time."""
+    """The clock that dates records appended without a time."""
 
     def __post_init__(self) -> None:
         problems = option_problems(self, _ABOVE_0)

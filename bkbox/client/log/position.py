@@ -1,4 +1,4 @@
-"""Where a record is in a log: positions sort as the records do, and stay what they are."""
+"""The position of a record in a log. Positions sort as the records do, and never change."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ _TEXT = re.compile(r"([0-9]{1,19}):([0-9]{1,19})(?:\.([0-9]{1,9}))?")
 
 
 class Position(NamedTuple):
-    """Ledger, entry, and which record of those in the entry, from 0; as text ``LEDGER:ENTRY`` or
-    ``LEDGER:ENTRY.RECORD``."""
+    """Ledger, entry, and index of the record in the entry, from 0; as text ``LEDGER:ENTRY`` or
+    ``LEDGER:ENTRY.RECORD``.
+    """
 
     ledger_id: LedgerId
     entry_id: EntryId
@@ -26,12 +27,12 @@ class Position(NamedTuple):
 
     @property
     def after(self) -> Position:
-        """The first position behind this one; whether there is a record says the log."""
+        """The first position behind this one; the log may hold no record there."""
         return Position(self.ledger_id, self.entry_id, self.record + 1)
 
     @classmethod
     def parse(cls, text: str) -> Position:
-        """Raises InvalidIdError."""
+        """Parse the text form. Raises InvalidIdError."""
         found = _TEXT.fullmatch(text) if isinstance(text, str) else None
         numbers = [int(number or 0) for number in found.groups()] if found else [MAX_ID + 1]
         if found is None or max(numbers) > MAX_ID:
@@ -43,11 +44,11 @@ class Position(NamedTuple):
 
 
 BEGINNING = Position(LedgerId(0), EntryId(0))
-"""Before everything."""
+"""The position before every record."""
 
 
 def checked(name: str, position: Position) -> Position:
-    """A position that was given as an argument. Raises InvalidArgumentError, InvalidIdError."""
+    """Check a position given as an argument. Raises InvalidArgumentError, InvalidIdError."""
     arguments.instance(
         name, position, Position, "a Position, as of a Record or Position.parse(text)"
     )

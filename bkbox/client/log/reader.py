@@ -1,7 +1,8 @@
-"""Reading a log: records in order, over its ledgers, now or for ever.
+"""Reads a log: records in order, over its ledgers, up to now or continuously.
 
-Readers disturb nobody. A ledger is followed by the next one only when it is closed, as its end is not settled before: a
-reader that is ahead of that waits (``tail``) or ends (``read``). A reader that truncation overtakes is told so.
+Reading has no effect on the writer. A reader goes on to the next ledger only when the present one is closed, because
+its end is not settled before. A reader that reaches the end earlier waits (``tail``) or ends (``read``). A reader
+that truncation overtakes gets LogTruncatedError.
 """
 
 from __future__ import annotations
@@ -22,8 +23,9 @@ from bkbox.errors import EncodingError, LogTruncatedError, NoSuchLedgerError
 
 @frozen_struct
 class Record:
-    """A record of a log. ``timestamp_ms``: since 1970, as its writer said; ``writer_id``, ``sequence``: of an append
-    that may come twice, else empty and -1."""
+    """A record of a log. ``timestamp_ms``: since 1970, as given by its writer; ``writer_id``, ``sequence``: of an
+    exactly-once append, else empty and -1.
+    """
 
     position: Position
     payload: bytes
@@ -33,7 +35,7 @@ class Record:
 
 
 class LogReader:
-    """Reads one log; made by ``Log``. ``password``: of its ledgers, None: as the metadata store says."""
+    """Reads one log; made by ``Log``. ``password``: of its ledgers, None: take the one in the metadata."""
 
     def __init__(self, client: Client, stored: StoredList, password: bytes | None) -> None:
         self._client = client
@@ -43,8 +45,9 @@ class LogReader:
     async def read(
         self, start: Position | None, end: Position | None
     ) -> AsyncGenerator[Record, None]:
-        """Records from ``start`` (None: what is left) up to ``end``, that one not included (None: what is confirmed
-        now)."""
+        """Records from ``start`` (None: the first one left) to before ``end`` (None: the end of what is confirmed
+        now).
+        """
         found = (await self._stored.read()).value
         self._must_be_left(found, start)
         at = self._start(found, start)
@@ -54,7 +57,7 @@ class LogReader:
             reader = await self.open(ledger)
             first = at.entry_id if ledger == at.ledger_id else EntryId(0)
             last = await reader.read_explicit_last_add_confirmed()
-            is_whole = reader.is_closed  # now: it may be closed behind that while it is read
+            is_whole = reader.is_closed  # as of now: it may be closed while it is read
             if end is not None and ledger == end.ledger_id:
                 last = min(last, end.entry_id)
             if first <= last:
@@ -68,7 +71,7 @@ class LogReader:
                 return
 
     async def last(self, count: int) -> list[Record]:
-        """The last records that are confirmed, so many at most."""
+        """The last confirmed records, at most ``count``."""
         found = (await self._stored.read()).value
         records: list[Record] = []
         for ledger in reversed(found.ledgers):
@@ -88,7 +91,7 @@ class LogReader:
         return records[len(records) - count :] if len(records) > count else records
 
     async def tail(self, start: Position | None) -> AsyncGenerator[Record, None]:
-        """Records from ``start`` on (None: what is left), as they become readable, until the log is deleted."""
+        """Records from ``start`` on (None: the first one left), as they become readable, until the log is deleted."""
         async with Inner(self._stored.watch()) as lists:
             at: Position | None = None
             async for found in lists:
@@ -113,7 +116,7 @@ class LogReader:
             raise await self._stored.why_gone(ledger) from error
 
     async def open(self, ledger: LedgerId) -> LedgerReader:
-        """A ledger of the list. Raises LogLedgerLostError, LogTruncatedError."""
+        """Open a ledger of the list. Raises LogLedgerLostError, LogTruncatedError."""
         try:
             return await self._client.open_ledger(ledger, self._password, recovery=False)
         except NoSuchLedgerError as error:
@@ -129,7 +132,8 @@ class LogReader:
         return start
 
     def _must_be_left(self, found: LedgerList, start: Position | None) -> None:
-        """Who knows a position is told that it is lost; whoever reads from before it goes on behind it."""
+        """Raises LogLedgerLostError for a position in a ledger that was taken out; a reader from before it goes on
+        behind it."""
         if start is not None and start.ledger_id in found.lost:
             raise self._stored.lost(start.ledger_id, found)
 
@@ -139,7 +143,7 @@ def _next(found: LedgerList, at: Position) -> LedgerId | None:
 
 
 def _records(entry: Entry, at: Position) -> list[Record]:
-    """Those of an entry from a position on."""
+    """The records of an entry from a position on."""
     try:
         decoded = decode(entry.payload)
     except EncodingError as error:

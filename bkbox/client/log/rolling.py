@@ -1,7 +1,7 @@
-"""The next ledger of a log's writer, and the end of the one before, both beside the writing.
+"""Prepares the next ledger of a log's writer and closes the one before, both in the background.
 
-A ledger is added only when the one before the present one is closed: two that may be open are what who takes over
-fences. If the metadata store cannot be reached the present ledger grows on, and it is tried again.
+A ledger is added only when the one before the present one is closed: a new writer fences the two that may be open. If
+the metadata store cannot be reached the present ledger grows on, and rolling is retried.
 """
 
 from __future__ import annotations
@@ -31,11 +31,13 @@ from bkbox.errors import (
 log = logging.getLogger(__name__)
 
 RETRY_S = 1.0
-"""Mean pause before something is tried again."""
+"""Mean pause, in seconds, before a retry."""
 
 
 class Rolling:
-    """Of one writer of a log. ``rolled`` is called when ``next`` is there, ``failed`` with what ends the writer."""
+    """The rolling of one writer of a log. ``rolled`` is called when ``next`` is ready, ``failed`` with the error that
+    ends the writer.
+    """
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class Rolling:
         self._closing: asyncio.Task[None] | None = None
 
     def prepare(self) -> None:
-        """Have a next ledger made, unless that is under way."""
+        """Start to create the next ledger, unless that is in flight."""
         if self._preparing is None and self.next is None:
             self._preparing = asyncio.get_running_loop().create_task(self._prepare())
 
@@ -68,12 +70,12 @@ class Rolling:
         return taken
 
     def close_later(self, ledger: LedgerWriter) -> None:
-        """Close a ledger in which everything is acknowledged."""
+        """Close, in the background, a ledger in which everything is acknowledged."""
         assert self._closing is None or self._closing.done()
         self._closing = asyncio.get_running_loop().create_task(self._close(ledger))
 
     async def finish(self) -> None:
-        """Come to an end: what was begun is done or let go. Raises MetadataError."""
+        """Finish: background work is completed or abandoned. Raises MetadataError."""
         if self._preparing is not None:
             self._preparing.cancel()
             await asyncio.wait([self._preparing])
@@ -83,7 +85,7 @@ class Rolling:
             await self.take().close()
 
     async def abort(self) -> None:
-        """Leave everything as it is."""
+        """Stop, and leave everything as it is."""
         tasks = [task for task in (self._preparing, self._closing) if task is not None]
         for task in tasks:
             task.cancel()
@@ -129,7 +131,7 @@ class Rolling:
             self._preparing = None
 
     async def _let_go(self, writer: LedgerWriter) -> None:
-        """A ledger that was not added, as this writer was too late."""
+        """Abandon a ledger that was not added, because this writer was too late."""
         try:
             await discard(self._client, self._stored, writer)
         except BkboxError as error:
@@ -146,12 +148,12 @@ class Rolling:
             await ledger.abort()
 
     async def _is_closed(self, ledger: LedgerWriter) -> bool:
-        """Whether it is closed, or deleted with the log."""
+        """True if the ledger is closed, or was deleted with the log."""
         try:
             try:
                 await ledger.close()
             except (LedgerFencedError, LedgerClosedError):
-                # Somebody recovers it. All that is in it was acknowledged, so it ends where it would have.
+                # Another client recovers it. Everything in it was acknowledged, so it ends where it would have.
                 await self._client.recover(ledger.ledger_id, self._options.password)
         except NoSuchLedgerError:
             return True

@@ -1,10 +1,10 @@
-"""Which record of each writer id is the last one in the log: what makes an append that is repeated harmless. Pure.
+"""The last record in the log of each writer id, which makes a repeated append idempotent. Pure.
 
-A writer id numbers its records upwards. A number that is not above the last one in the log is a repetition. The state
-is kept in the log itself: the first entry of every ledger holds it as it was then, and so does an entry now and then,
-so that who opens the log reads one of those and what comes behind it.
+A writer id numbers its records in ascending order. A number that is not above the last one in the log is a
+repetition. The state is kept in the log itself: the first entry of every ledger holds it, and so does another entry
+from time to time. A writer that opens the log reads one of those and the records behind it.
 
-As text: JSON, ``{"writers": [[id, sequence, ledger, entry, record], …]}``, those heard of longest ago first.
+As text: JSON, ``{"writers": [[id, sequence, ledger, entry, record], …]}``, least recently used first.
 """
 
 from __future__ import annotations
@@ -18,14 +18,15 @@ from bkbox.errors import EncodingError
 
 WRITERS_MAX = 10_000
 STATE_BYTES_MAX = 4 << 20
-"""Writer ids that are remembered, and bytes that they take in the log, which have to fit into an entry; then the one
-that was heard of longest ago is forgotten."""
+"""Writer ids that are remembered, and the bytes that they take in the log, which have to fit into an entry. Beyond
+either, the least recently used one is forgotten.
+"""
 _ROW_BYTES = 80
-"""Of an id's row, beside the id: numbers of 19 digits and what is between them."""
+"""Bytes of an id's row beside the id: numbers of 19 digits and separators."""
 
 
 class Sequences:
-    """The last sequence number of each writer id, and where that record is."""
+    """The last sequence number of each writer id, and the position of that record."""
 
     def __init__(self) -> None:
         self._last: dict[str, tuple[int, Position]] = {}
@@ -35,11 +36,11 @@ class Sequences:
         return len(self._last)
 
     def last(self, writer_id: str) -> tuple[int, Position] | None:
-        """None: nothing is known of it."""
+        """The last number of a writer id and its position; None if the id is unknown."""
         return self._last.get(writer_id)
 
     def note(self, writer_id: str, sequence: int, position: Position) -> None:
-        """A record is in the log."""
+        """Note that a record is in the log."""
         known = self._last.pop(writer_id, None)
         if known is None:
             self._bytes += _row_bytes(writer_id)
@@ -57,7 +58,7 @@ class Sequences:
 
     @classmethod
     def decode(cls, data: bytes) -> Sequences:
-        """Raises EncodingError."""
+        """Decode the state. Raises EncodingError."""
         found = cls()
         try:
             for name, sequence, ledger, entry, record in json.loads(data)["writers"]:

@@ -30,7 +30,7 @@ class StoredList:
         self._store = store
 
     async def find(self, *, latest: bool = False) -> Versioned[LedgerList] | None:
-        """None: there never was one. A log that was deleted has a list that says so. Raises MetadataError."""
+        """None if there never was one. A deleted log has a list that is marked as deleted. Raises MetadataError."""
         found = await self._store.logs.find(self.name, latest=latest)
         return None if found is None else await self._decoded(found)
 
@@ -42,7 +42,7 @@ class StoredList:
         return found
 
     async def new(self) -> LedgerList:
-        """What a log of this cluster begins with."""
+        """The first list of a new log of this cluster."""
         return LedgerList(await self._store.instance_id())
 
     async def write(self, changed: LedgerList, expected_version: int | None) -> int:
@@ -50,8 +50,9 @@ class StoredList:
         return await self._store.logs.write(self.name, encode(changed), expected_version)
 
     async def change(self, change: Change) -> LedgerList:
-        """Change the newest list, whoever else does so; what ``change`` raises is raised. Raises NoSuchLogError,
-        MetadataError."""
+        """Change the newest list, and retry while other clients change it. Raises what ``change`` raises,
+        NoSuchLogError, MetadataError.
+        """
         while True:
             found = await self.read()
             changed = change(found.value)
@@ -64,7 +65,7 @@ class StoredList:
             return changed
 
     async def bury(self, doomed: LedgerList) -> None:
-        """Delete the ledgers that were taken off the list, and say so. Raises MetadataError."""
+        """Delete the ledgers that were taken off the list, and record that. Raises MetadataError."""
         if not doomed.doomed:
             return
         for ledger in doomed.doomed:
@@ -80,7 +81,7 @@ class StoredList:
             return
 
     async def why_gone(self, ledger: LedgerId) -> LedgerError:
-        """Why a ledger that was in the list is not there. Raises NoSuchLogError, MetadataError."""
+        """The reason that a ledger of the list does not exist. Raises NoSuchLogError, MetadataError."""
         found = (await self.read()).value
         if ledger in found.ledgers:
             return LogLedgerLostError(
@@ -96,7 +97,7 @@ class StoredList:
         )
 
     def lost(self, ledger: LedgerId, found: LedgerList) -> LogLedgerLostError:
-        """What is told who reads from a place in a ledger that an operator has taken out."""
+        """The error for a reader of a ledger that an operator has taken out."""
         after = found.after(ledger)
         there = f"at {after}:0" if after is not None else "with what is written next"
         text = f"ledger {ledger} of log {self.name} was lost, with its records: the log goes on {there}"

@@ -1,12 +1,12 @@
 """The one writer of a log.
 
-- Records are acknowledged in the order of the calls, and are in the log in that order without a hole: an append that
+- Records are acknowledged in the order of the calls, and are in the log in that order without a gap: an append that
   fails ends the writer, and with it all later ones.
 - Records that wait at the same time share an entry (``batch_bytes``, ``linger_s``).
 - When a ledger is full or old, the next one is created and added to the list while the present one is still written
-  (rolling.py). Then the writer waits until all is acknowledged that it has sent, and goes on in the new one: nothing is
-  ever sent to a ledger while something before it is not settled. The old one is closed beside that.
-- A record that comes again with the writer id and sequence number of one that is in the log is not written again.
+  (rolling.py). Then the writer waits until everything sent is acknowledged, and goes on in the new ledger: nothing is
+  ever sent to a ledger while a record before it is not settled. The old ledger is closed in the background.
+- A record is not written again if the log holds one with its writer id and sequence number.
 """
 
 from __future__ import annotations
@@ -54,7 +54,9 @@ from bkbox.errors import (
 log = logging.getLogger(__name__)
 
 STATE_EVERY_BYTES = 16 << 20
-"""How much is written, where there are writer ids, before their state is written again: what opening the log reads."""
+"""Bytes that are written, if there are writer ids, before their state is written again: it bounds what opening the
+log reads.
+"""
 
 
 class _Waiting(NamedTuple):
@@ -89,7 +91,7 @@ class LogWriter(ClosedAtEnd):
         self._was_left = False
         self._failure: BaseException | None = None
         self._binding = Binding()
-        self._binding.check()  # of this loop from now on
+        self._binding.check()  # bound to this loop from now on
         self._loop = loop = asyncio.get_running_loop()
         self._roll_timer = loop.call_later(options.roll_s, self._wake.set)
         self._roll_at = loop.time() + options.roll_s
@@ -103,28 +105,29 @@ class LogWriter(ClosedAtEnd):
 
     @property
     def epoch(self) -> int:
-        """How often the log has been opened: larger than that of every writer before, so that it may be used to keep
-        those from other things as well (a fencing token)."""
+        """How often the log has been opened: larger than that of every writer before, so it also serves as a fencing
+        token.
+        """
         return self._epoch
 
     @property
     def payload_bytes_max(self) -> int:
-        """The largest payload of a record that it takes, by ``append``."""
+        """Size of the largest payload of ``append``, in bytes."""
         return self._entry_bytes_max - RECORD_OVERHEAD_BYTES
 
     @property
     def failure(self) -> BaseException | None:
-        """What ended the writer; None: nothing yet."""
+        """The error that ended the writer; None while it has not ended."""
         return self._failure
 
     # ---- append ---------------------------------------------------------------------------------
 
     async def append(self, payload: bytes, *, timestamp_ms: int | None = None) -> Position:
-        """Append a record and wait until it is acknowledged; returns where it is.
+        """Append a record and wait until it is acknowledged; returns its position.
 
-        Cancelled, the record may be in the log all the same. ``timestamp_ms``: since 1970; None: now. Raises
-        EntryTooLargeError, PayloadTypeError, HandleClosedError, WrongLoopError, ForkedError, and what ended the
-        writer: NotLeaderError, AddFailedError, MetadataError.
+        If the call is cancelled, the record may still be in the log. ``timestamp_ms``: since 1970; None: now. Raises
+        EntryTooLargeError, PayloadTypeError, HandleClosedError, WrongLoopError, ForkedError, and the error that ended
+        the writer: NotLeaderError, AddFailedError, MetadataError.
         """
         if timestamp_ms is not None:
             arguments.integer("timestamp_ms", timestamp_ms)
@@ -135,15 +138,14 @@ class LogWriter(ClosedAtEnd):
     async def append_once(
         self, payload: bytes, writer_id: str, sequence: int, *, timestamp_ms: int | None = None
     ) -> Position | None:
-        """The same for a record that may have been appended before, by whomever, with this writer id and sequence
-        number: it is in the log once. Numbers of a writer id ascend, in the order of the calls; one that is not above
-        the last is a repetition. It does not wait for room in the window: whoever calls waits for the answer.
+        """Append a record that any writer may have appended before with this writer id and sequence number: it is in
+        the log once. The numbers of a writer id ascend, in the order of the calls; a number that is not above the
+        last is a repetition. The call does not wait for space in the window: its caller waits for the result.
 
-        Returns None for a repetition of which it is only known that it is in the log. Raises SequenceError, else as
-        ``append``.
+        Returns None for a repetition whose position is unknown. Raises SequenceError, else as ``append``.
         """
         writer_id, sequence = _producer(writer_id, sequence)
-        # Nothing is waited for before the record has its place: one that another overtakes would count as repeated.
+        # No await before the record has its place: a record that another overtakes would count as repeated.
         self._binding.check()
         self._must_be_open()
         under_way = self._submitted.get(writer_id)
@@ -158,7 +160,7 @@ class LogWriter(ClosedAtEnd):
         return await asyncio.shield(future)
 
     def last_sequence(self, writer_id: str) -> int | None:
-        """The last sequence number of this writer id, None for none: where to go on."""
+        """The last sequence number of this writer id, None for none: the next record continues after it."""
         arguments.instance("writer id", writer_id, str, "text")
         under_way = self._submitted.get(writer_id)
         known = self._sequences.last(writer_id)
@@ -168,8 +170,9 @@ class LogWriter(ClosedAtEnd):
         self, payloads: Iterable[bytes], *, timestamps_ms: Iterable[int] | None = None
     ) -> list[Position]:
         """Append records without waiting in between; returns their positions once all are acknowledged.
-        ``timestamps_ms``: one for each; None: now. Raises as ``append``; those before the one that failed are in the
-        log."""
+        ``timestamps_ms``: one for each; None: now. Raises as ``append``; records before the failed one are in the
+        log.
+        """
         dated = _dated(payloads, timestamps_ms)
         futures: list[asyncio.Future[Position]] = []
         try:
@@ -195,14 +198,14 @@ class LogWriter(ClosedAtEnd):
         return self._append(payload, timestamp_ms)
 
     async def drain(self) -> None:
-        """Wait until the window has room, or the writer has failed. Raises WrongLoopError, ForkedError."""
+        """Wait until the window has space, or the writer has failed. Raises WrongLoopError, ForkedError."""
         self._binding.check()
         while self._is_full():
             self._room.clear()
             await self._room.wait()
 
     async def flush(self) -> None:
-        """Wait until all that was appended is acknowledged. Raises as ``append``."""
+        """Wait until everything appended so far is acknowledged. Raises as ``append``."""
         self._binding.check()
         while (self._queue or self._in_flight) and self._failure is None:
             self._settled.clear()
@@ -247,8 +250,9 @@ class LogWriter(ClosedAtEnd):
     # ---- end ------------------------------------------------------------------------------------
 
     async def close(self) -> None:
-        """Wait for all appends, then close the log's last ledger, so that readers need not wait for its end. Doing so
-        twice is allowed. Raises what ended the writer, MetadataError, WrongLoopError, ForkedError."""
+        """Wait for all appends, then close the log's last ledger, so that readers need not wait for its end.
+        Idempotent. Raises the error that ended the writer, MetadataError, WrongLoopError, ForkedError.
+        """
         self._binding.check()
         self._was_left = True
         self._room.set()
@@ -263,8 +267,9 @@ class LogWriter(ClosedAtEnd):
             raise self._fail(error) from error
 
     async def abort(self) -> None:
-        """Leave the log as it is; what is not acknowledged yet fails with HandleClosedError, and may be in the log.
-        Raises WrongLoopError, ForkedError."""
+        """Leave the log as it is; records not acknowledged yet fail with HandleClosedError, and may be in the log.
+        Raises WrongLoopError, ForkedError.
+        """
         self._binding.check()
         self._was_left = True
         self._task.cancel()
@@ -281,7 +286,7 @@ class LogWriter(ClosedAtEnd):
         await self._all_settled()
 
     def _ended(self, task: asyncio.Task[None]) -> None:
-        """However the task ended: nothing is written any more, and nothing may wait for that."""
+        """The task has ended, for whatever reason: nothing is written any more, and no caller may wait for it."""
         self._roll_timer.cancel()
         if not task.cancelled():
             if (error := task.exception()) is not None:
@@ -293,7 +298,7 @@ class LogWriter(ClosedAtEnd):
             warnings.warn(text, ResourceWarning, source=self, stacklevel=2)  # may be an error: last
 
     async def _work(self) -> bool:
-        """One step; whether there is another."""
+        """One step; True if there is another."""
         await self._wake.wait()
         self._wake.clear()
         if self._failure is not None:
@@ -310,7 +315,7 @@ class LogWriter(ClosedAtEnd):
                 self._send_state()
             else:
                 self._send_next()
-            await asyncio.sleep(0)  # who else is there has its turn
+            await asyncio.sleep(0)  # let other tasks run
             if self._rolling.next is not None:
                 await self._switch()
             elif self._is_due() and not self._was_left:
@@ -318,8 +323,9 @@ class LogWriter(ClosedAtEnd):
         return not self._was_left
 
     async def _may_send(self) -> bool:
-        """Whether there is anything to send, once the ledger has room for one entry. It has no more than that for
-        certain, so each entry asks anew: what finds no room would end the writer."""
+        """True if there is anything to send, once the ledger has space for one entry. It has space for no more than
+        one for certain, so each entry asks anew: an entry without space would end the writer.
+        """
         await self._ledger.drain()
         return bool(self._queue) and self._failure is None
 
@@ -353,7 +359,7 @@ class LogWriter(ClosedAtEnd):
         records = [waiting.record for waiting in batch]
         for number, record in enumerate(records):
             if record.writer_id:
-                # Before it is acknowledged: if it never is, this writer ends, and what it knows with it.
+                # Before it is acknowledged: if it never is, this writer ends, and its state with it.
                 position = Position(ledger.ledger_id, EntryId(self._entries), number)
                 self._sequences.note(record.writer_id, record.sequence, position)
         entry = encode_records(records, self._state_entry, options.compression)
@@ -404,10 +410,10 @@ class LogWriter(ClosedAtEnd):
             self._settled.clear()
             await self._settled.wait()
 
-    # ---- failing --------------------------------------------------------------------------------
+    # ---- failure --------------------------------------------------------------------------------
 
     def _fail(self, error: BaseException) -> BaseException:
-        """Nothing more is written; returns what has ended the writer."""
+        """Stop writing; returns the error that ended the writer."""
         if self._failure is not None:
             return self._failure
         if not isinstance(error, BkboxError):
@@ -432,7 +438,7 @@ class LogWriter(ClosedAtEnd):
             self._held_bytes -= size
             if not future.done():
                 future.set_exception(self._failure)
-                future.exception()  # whoever awaits it gets it; that nobody does is no news
+                future.exception()  # its caller gets it; one that is never awaited is no news
 
     # ---- rolling --------------------------------------------------------------------------------
 
@@ -460,7 +466,7 @@ class LogWriter(ClosedAtEnd):
 
 
 def _producer(writer_id: str, sequence: int) -> tuple[str, int]:
-    """A writer id and a sequence number. Raises SequenceError."""
+    """Check a writer id and a sequence number. Raises SequenceError."""
     wrong = arguments.problems(
         lambda: arguments.instance("writer id", writer_id, str, "text"),
         lambda: arguments.integer("sequence number", sequence, 0),
@@ -479,7 +485,7 @@ def _producer(writer_id: str, sequence: int) -> tuple[str, int]:
 def _dated(
     payloads: Iterable[bytes], timestamps_ms: Iterable[int] | None
 ) -> Iterator[tuple[bytes, int | None]]:
-    """Each payload with its time. Raises InvalidArgumentError, at once where both have a length."""
+    """Each payload with its time. Raises InvalidArgumentError, at once if both have a length."""
     if timestamps_ms is None:
         return zip(arguments.iterable("payloads", payloads), repeat(None), strict=False)
     if isinstance(payloads, Sized) and isinstance(timestamps_ms, Sized):

@@ -1,1 +1,1 @@
-"""Which bookies get a ledger: topology, free space, the choice."""
+"""Placement of ledgers on bookies: topology, free space, selection."""

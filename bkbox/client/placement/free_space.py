@@ -1,8 +1,8 @@
-"""How much room bookies have, from themselves: a hint for placement, never waited for long.
+"""The free space of bookies, as reported by themselves: a hint for placement, never waited for long.
 
-Each bookie is asked at most once in ASK_EVERY_S, whatever it answered; one that has not answered
-within ANSWER_TIMEOUT_S counts as not known until it is asked again. Java asks once a day
-(getBookieInfoIntervalSeconds) and again after a minute where it failed.
+Each bookie is asked at most once in ASK_EVERY_S, whatever its answer. A bookie that has not responded within
+ANSWER_TIMEOUT_S counts as unknown until it is asked again. Java asks once a day (getBookieInfoIntervalSeconds) and
+again after a minute if that failed.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ ASK_EVERY_S = 60.0
 ANSWER_TIMEOUT_S = 1.0
 
 Ask = Callable[[BookieId], Awaitable[DiskSpace | Answer]]
-"""What BookiePool.bookie_info does."""
+"""The signature of BookiePool.bookie_info."""
 
 
 class FreeSpace:
-    """Remembers what bookies said."""
+    """Caches the free space that bookies reported."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
@@ -31,11 +31,11 @@ class FreeSpace:
         self._free: dict[BookieId, int] = {}
 
     def known(self, bookie: BookieId) -> int | None:
-        """What the bookie said when it was asked last, in bytes."""
+        """The bookie's last reported free space, in bytes; None if unknown."""
         return self._free.get(bookie)
 
     async def refresh(self, bookies: Collection[BookieId]) -> None:
-        """Ask those whose turn it is, all at the same time."""
+        """Ask the bookies whose cached value has expired, all at the same time."""
         now = asyncio.get_running_loop().time()
         due = [b for b in bookies if now - self._asked_at.get(b, -ASK_EVERY_S) >= ASK_EVERY_S]
         self._asked_at.update(dict.fromkeys(due, now))

@@ -1,7 +1,7 @@
-"""Gathers what placement needs to know, and has bkbox/protocol/placement.py choose.
+"""Gathers the inputs of placement, and has bkbox/protocol/placement.py choose.
 
-Registered bookies come from the metadata store, racks from the topology, free space from the
-bookies themselves, and only where there is a choice.
+Registered bookies come from the metadata store, racks from the topology, free space from the bookies themselves, and
+only if there is a choice.
 """
 
 from __future__ import annotations
@@ -49,8 +49,9 @@ class Placer:
         return chosen
 
     async def explain(self, sizes: QuorumSizes, exclude: Collection[BookieId] = ()) -> Placement:
-        """What ``ensemble`` would choose now, with every bookie that the cluster knows, running or
-        not. Raises MetadataError."""
+        """The result that ``ensemble`` would give now, with every bookie that the cluster knows, running or not.
+        Raises MetadataError.
+        """
         registered = await self._store.bookies()
         known = dict.fromkeys(await self._store.cookies())
         await self._free_space.refresh(registered)
@@ -63,8 +64,9 @@ class Placer:
         write_quorum: int,
         exclude: Collection[BookieId] = (),
     ) -> tuple[BookieId, ...]:
-        """Bookies outside the ensemble, and none to ``exclude``, to take the place of those, in their order, for as
-        many of them as there is one; none if the store cannot say."""
+        """Bookies to replace members of the ensemble, in their order, for as many of them as there is one. None is in
+        the ensemble or in ``exclude``. Empty if the store cannot say.
+        """
         try:
             registered = await self._store.bookies()
         except MetadataError:
@@ -77,7 +79,7 @@ class Placer:
         return tuple(bookie for bookie in filled if bookie is not None)
 
     async def distances(self, me: BookieId, bookies: Collection[BookieId]) -> dict[BookieId, int]:
-        """How far each is from me: 0 me, 1 the same host, 2 the same rack, 3 elsewhere; none where nobody knows."""
+        """The distance of each bookie: 0 itself, 1 the same host, 2 the same rack, 3 elsewhere; empty if unknown."""
         try:
             registered = await self._store.bookies()
         except MetadataError:
@@ -102,7 +104,7 @@ class Placer:
     async def _candidates(
         self, bookies: Mapping[BookieId, RegisteredBookie | None]
     ) -> list[Candidate]:
-        """``bookies``: None for those that are not registered."""
+        """Candidates with their racks. ``bookies``: None for those that are not registered."""
         hosts = {bookie: _host(bookie, found) for bookie, found in bookies.items()}
         racks = await self._topology.racks(hosts)
         suspects = self._pool.suspects()

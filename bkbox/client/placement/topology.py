@@ -1,17 +1,17 @@
-"""Which rack each bookie is in: said by a script, by a map, or by nobody.
+"""The rack of each bookie: from a script, from a map, or the default.
 
-A script is one that Java's clients use too (networkTopologyScriptFileName). It is called with one
-argument, the IP address of a bookie (its host name where that has none), and prints the rack: a
-path such as ``/rack1`` or ``/region1/rack1``. Racks are compared as a whole. (Java calls it once
-without arguments, too, and uses no racks at all if that fails.)
+A script is one that Java's clients use too (networkTopologyScriptFileName). It is called with one argument, the IP
+address of a bookie (its host name if that has none), and prints the rack: a path such as ``/rack1`` or
+``/region1/rack1``. Racks are compared as a whole. (Java calls it once without arguments, too, and uses no racks at
+all if that fails.)
 
-A map is the JSON document that Pulsar keeps in its znode ``/bookies`` and that ``pulsar-admin
-bookies racks-placement`` prints: ``{group: {bookie id: {"rack": "/rack1", "hostname": "h1"}}}``. A
-bookie that is not in it has the rack of another on the same host.
+A map is the JSON document that Pulsar keeps in its znode ``/bookies`` and that ``pulsar-admin bookies
+racks-placement`` prints: ``{group: {bookie id: {"rack": "/rack1", "hostname": "h1"}}}``. A bookie that is not in it
+has the rack of another on the same host.
 
-Whoever has no rack, for whatever reason, is in DEFAULT_RACK, and the reason is said once. No answer
-is older than REFRESH_S, but for racks that a script gave: they are kept. Source:
-ScriptBasedMapping.java, NetUtils.java, NetworkTopology.java; Pulsar: BookieRackAffinityMapping.java.
+A bookie without a rack, for whatever reason, is in DEFAULT_RACK, and the reason is logged once. No result is older
+than REFRESH_S, except racks from a script: they are kept. Source: ScriptBasedMapping.java, NetUtils.java,
+NetworkTopology.java; Pulsar: BookieRackAffinityMapping.java.
 """
 
 from __future__ import annotations
@@ -50,21 +50,21 @@ Say = Callable[[str], None]
 
 
 class Topology(Protocol):
-    """Tells racks."""
+    """Maps bookies to racks."""
 
     async def racks(self, hosts: Mapping[BookieId, str]) -> dict[BookieId, str]:
         """The rack of each of these bookies, given with their hosts. Raises nothing."""
 
 
 class NoTopology:
-    """One rack for all."""
+    """A single rack for all bookies."""
 
     async def racks(self, hosts: Mapping[BookieId, str]) -> dict[BookieId, str]:
         return dict.fromkeys(hosts, DEFAULT_RACK)
 
 
 def topology_of(options: ClientOptions, store: MetadataStore) -> Topology:
-    """The one that the options name. Raises ConfigError for a file that is of no use."""
+    """The topology that the options name. Raises ConfigError for an unusable file."""
     rack_map = options.rack_map
     if rack_map is not None and rack_map.startswith(ZNODE_PREFIX):
         path = rack_map.removeprefix(ZNODE_PREFIX)
@@ -73,14 +73,14 @@ def topology_of(options: ClientOptions, store: MetadataStore) -> Topology:
 
 
 def topology_of_files(script: str | None, rack_map: str | None) -> Topology:
-    """The one of a script, or of a file with a map. Raises ConfigError for a file that is of no use."""
+    """The topology of a script, or of a file with a map. Raises ConfigError for an unusable file."""
     if script is not None:
         return ScriptTopology(script)
     return NoTopology() if rack_map is None else _map_of_file(rack_map)
 
 
 class _BookieReport:
-    """Says each thing once."""
+    """Logs each message once."""
 
     def __init__(self, say: Say) -> None:
         self._say = say
@@ -136,7 +136,7 @@ class ScriptTopology:
         self._say(f"topology script {self._script}: {why}; {host} is taken to be in {DEFAULT_RACK}")
 
     async def _run(self, address: str) -> str:
-        """What the script prints. Raises OSError, ValueError if it fails."""
+        """The script's output. Raises OSError, ValueError if it fails."""
         process = await asyncio.create_subprocess_exec(
             self._script,
             address,
@@ -170,7 +170,7 @@ def _one_rack(output: str) -> str:
 
 
 async def _address(host: str) -> str:
-    """The IP address as Java writes it, version 4 if there is one, or else the host's name."""
+    """The IP address as Java writes it, version 4 if there is one, or else the host name."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
@@ -186,8 +186,9 @@ async def _address(host: str) -> str:
 
 
 class MapTopology:
-    """Racks from a map, which ``read`` gives: the bytes, or an OSError or MetadataError. While that
-    fails the racks that were read last are kept. ``name`` is for messages."""
+    """Racks from a map, which ``read`` gives: the bytes, or an OSError or MetadataError. While that fails the last
+    racks read are kept. ``name`` is for messages.
+    """
 
     def __init__(
         self, name: str, read: Callable[[], Awaitable[bytes]], say: Say = log.warning
@@ -242,8 +243,7 @@ def _map_of_file(name: str) -> MapTopology:
 
 
 def parse_rack_map(data: bytes) -> dict[BookieId, str]:
-    """The racks in a map, without those of bookies that have none (``/`` or nothing). Raises
-    EncodingError."""
+    """The racks in a map, without bookies that have none (``/`` or nothing). Raises EncodingError."""
     try:
         groups = json.loads(data)
     except ValueError as error:

@@ -1,1 +1,1 @@
-"""The compiled parts: event loop, connections, routing, requests to the workers."""
+"""The compiled parts of the front-end: event loop, connections, routing, requests to the workers."""

@@ -1,26 +1,28 @@
-"""A client's connection, as far as every byte and every frame passes: bytes in, whole frames to the disks, answers out.
+"""A client's connection, the part that handles every byte and every frame: bytes in, whole frames to the disks,
+responses out.
 
-Bytes are read into a buffer that all connections share. Whole frames are found in place; an ordinary add or read of a
-known ledger is copied to its disk's slot of requests at once, every other frame is given to ``handle_slow_path``. What
-is no whole frame yet, or has to wait, is kept until more comes or the wait is over. Answers are collected while the
-event loop makes one turn and go to the socket at its end, with one call, straight from the memory that they came in.
+Bytes are read into a buffer that all connections share. Whole frames are found in place. A fast-path add or read of a
+known ledger is copied to its disk's request slot at once; every other frame goes to ``handle_slow_path``. A partial
+frame, or one that has to wait, is buffered until more bytes come or the wait is over. Responses are collected during
+one turn of the event loop and go to the socket at its end, with one call, straight from the memory in which they
+arrived.
 
 Bounds, per connection:
 
-- what is kept is a part of one frame of the largest size, or what one read of the shared buffer left over;
-- requests that wait for an answer have a cost (their own bytes; for a read the size that answers lately had), and
-  while their sum is over the limit nothing more is read;
-- while the client does not take its answers nothing more is read; what was asked before is answered without entries
-  (too many requests) once too much waits for the client;
+- buffered input is a part of one frame of the largest size, or the rest of one read of the shared buffer;
+- requests in flight have a cost (their own bytes; for a read the size of recent responses). While their sum is over
+  the limit the connection is not read;
+- a connection with unsent responses over its bound is not read. Requests that came before are answered without
+  entries (too many requests) once too much is unsent;
 - a long poll costs as much as a read until it is known whether it has to wait; from then on it costs nothing, and
-  holds up nothing.
+  delays nothing.
 
-And for all connections together: ``SharedState.held`` is what they keep and what waits for their clients. Over three
-quarters of its limit whoever holds some of it gets no more: answers lose their entries at once where others wait
-already, nobody who has an answer waiting is read from, and a connection that begins a large frame is closed. Over seven
-eighths new reads are refused (too many requests), whoever sends them; adds, whose answers are small, are not. The
-limit itself is never passed by what was asked before, either: answers without room lose their entries, and
-whoever sends a part of a frame for which there is none is closed.
+And for all connections together: ``SharedState.held`` is the sum of buffered input and unsent responses. Above three
+quarters of its limit (the soft limit) connections that hold a part of it get no more: responses lose their entries at
+once if others are unsent already, connections with unsent responses are not read, and a connection that begins a
+large frame is closed. Above seven eighths (the hard limit) new reads of every connection are refused (too many
+requests); adds, whose responses are small, are not. Requests in flight cannot exceed the limit either: responses
+without space lose their entries, and a connection that sends a part of a frame for which there is no space is closed.
 """
 
 from __future__ import annotations
@@ -41,7 +43,7 @@ _PREFIX = 4
 _SEGMENT_HEADER = 12
 _ROOM_BYTES = 256 * 1024
 _LARGE_BYTES = _ROOM_BYTES // 2
-"""A frame of this size gets a buffer of its own, so that the part that is there is not copied again and again."""
+"""Size from which a frame gets a buffer of its own, so that the received part is not copied again and again."""
 
 _UNSENT_HIGH = 1 << 20
 _UNSENT_LOW = 256 * 1024
@@ -56,7 +58,7 @@ _OUT = select.EPOLLOUT
 SLOTS = 1
 INFLIGHT = 2
 WRITING = 4
-"""Why nothing more is read from a connection; several may hold."""
+"""Reasons for not reading a connection; several may apply."""
 
 _SLOTS = SLOTS
 _INFLIGHT = INFLIGHT
@@ -64,9 +66,10 @@ _WRITING = WRITING
 _YIELDING = 8
 
 SLOW_FRAMES_MAX = 16
-"""Frames that are not ordinary, taken from one connection in one turn, and from all of them SLOW_FRAMES_ALL_MAX: each
-takes tens of microseconds, and whoever sends many of them does not hold up the others. While ordinary requests come
-there are only SLOW_FRAMES_BESIDE_MAX a turn, and whoever has more rests for a while (event_loop.py)."""
+"""Slow-path frames taken from one connection in one turn; from all connections together SLOW_FRAMES_ALL_MAX. Each
+takes tens of microseconds, and a connection that sends many of them must not delay the others. While fast-path
+requests arrive only SLOW_FRAMES_BESIDE_MAX are taken a turn, and a connection with more is throttled (event_loop.py).
+"""
 SLOW_FRAMES_ALL_MAX = 128
 SLOW_FRAMES_BESIDE_MAX = 8
 _SLOW_FRAMES_MAX = SLOW_FRAMES_MAX
@@ -76,7 +79,9 @@ SERVER = 0
 UNSENT = 1
 PARTIAL_FRAME = 2
 IDLE = 3
-"""What a connection waits for: for us; for its client to take answers, to send the rest of a frame, to ask."""
+"""The party that a connection waits for: the server; or its client, which has to take responses, to send the rest of
+a frame, or to send a request.
+"""
 
 _V2_ADD = 0x0201  # version and opcode
 _V2_READ = 0x0202
@@ -93,12 +98,13 @@ _RECOVERY = 4
 PLAIN_ADDS = _ADD
 PLAIN_READS = _READ
 PLAIN_RECOVERIES = _RECOVERY
-"""What ``Connection.allows`` is made of."""
+"""Flags of ``Connection.allows``."""
 
 
 class Tls(Protocol):
-    """TLS over the socket of a stream. ``pending``: something has been read from the socket that may be a request, and
-    epoll does not know of it; ``unsent``: bytes that the socket has not taken yet."""
+    """TLS over the socket of a connection. ``pending``: bytes that may be a request were read from the socket, and
+    epoll does not know of them; ``unsent``: bytes that the socket has not taken yet.
+    """
 
     pending: bool
     unsent: int
@@ -114,14 +120,14 @@ class Tls(Protocol):
 
 
 class SharedState:
-    """What all connections of a front-end share.
+    """The state that all connections of a front-end share.
 
-    ``held`` and ``held_max``: bytes; ``collected``: bytes of answers that go to sockets at the end of the turn, or have
-    to be held then; ``due``: connections that have something to send, or to ask of the event loop, at the end of the
-    turn; ``resumed``: those that no longer wait for a slot or for answers; ``deferred``: those that
-    go on in the next turn or after a rest; ``slow_left``: see SLOW_FRAMES_MAX, ``slow_s``: what those of this turn took
-    of the processor, by ``cpu_s``, with what is kept behind them, ``slow_since_s``: when the first of those that are
-    being taken began, 0 for none; ``has_plain``: an ordinary request has come in this turn.
+    ``held`` and ``held_max``: bytes; ``collected``: bytes of responses that go to sockets, or have to be buffered, at
+    the end of the turn; ``due``: connections that have something to send, or an epoll interest to change, at the end
+    of the turn; ``resumed``: connections that no longer wait for a slot or for responses; ``deferred``: connections
+    that go on in the next turn or after a throttle; ``slow_left``: see SLOW_FRAMES_MAX, ``slow_s``: CPU time of the
+    slow-path frames of this turn, by ``cpu_s``, including the input buffered behind them, ``slow_since_s``: start of
+    the first of those being handled, 0 for none; ``has_plain``: a fast-path request has come in this turn.
     """
 
     __slots__ = (
@@ -162,19 +168,19 @@ class SharedState:
         self.room_view = memoryview(self.room)
 
     def above_hard_limit(self) -> bool:
-        """Whether so much is held that nobody may ask for more of what might have to be held."""
+        """True above the hard limit: no connection may request more of what might have to be buffered."""
         return self.held > self.held_max - self.held_max // 8
 
     def above_soft_limit(self) -> bool:
-        """Whether so much is held that those who hold it get no more: what is left is for everybody else."""
+        """True above the soft limit: connections that hold buffered bytes get no more; the rest is for the others."""
         return self.held > self.held_max - self.held_max // 4
 
     def has_room(self, size: int) -> bool:
-        """Whether so much more can be held, also if no socket takes anything in this turn."""
+        """True if ``size`` more bytes can be buffered, even if no socket takes anything in this turn."""
         return self.held + self.collected + size <= self.held_max
 
     def buffer(self, size: int) -> bytearray:
-        """One of this size or larger, with anything in it."""
+        """A buffer of this size or larger, with arbitrary content."""
         spare = self.spare
         if len(spare) >= size > _LARGE_BYTES:
             self.spare = bytearray()
@@ -182,23 +188,24 @@ class SharedState:
         return bytearray(size)
 
     def keep_spare(self, buffer: bytearray) -> None:
-        """Nobody needs it any more. The largest one is kept for the next large frame: to get so much memory anew, and
-        to touch it for the first time, takes longer than to copy a frame. One that may hold more than one frame is
-        not, as what is left of it is still to be copied."""
+        """Give back an unused buffer. The largest one is kept for the next large frame: to allocate so much memory,
+        and to touch it for the first time, takes longer than to copy a frame. A buffer that may hold more than one
+        frame is not kept, as the rest of it is still to be copied.
+        """
         if len(buffer) > max(len(self.spare), _ROOM_BYTES):
             self.spare = buffer
 
     def turn_budget_spent(self) -> bool:
-        """Whether so many answers have come in this turn that it should end."""
+        """True if so many responses have come in this turn that it should end."""
         return self.collected > self.held_max // 4
 
 
 class Connection:
-    """One connection. Whoever calls it closes it after EOFError, OSError or FrameError.
+    """One connection. The caller of its methods closes it after EOFError, OSError or FrameError.
 
-    ``is_v3``: it is taken for a client of version 3. ``allows``: PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES (adds),
-    the requests that need no look at who sends them. ``tls``: what the bytes go through on their way, None for
-    nothing. ``taken`` and ``sent`` grow whenever whole frames have come, and whenever answers that waited have gone.
+    ``is_v3``: the client is taken for one of version 3. ``allows``: PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES (adds),
+    the requests that need no permission check. ``tls``: the TLS of the connection, None for none. ``taken`` and
+    ``sent`` grow whenever whole frames were received, and whenever unsent responses were sent.
     """
 
     __slots__ = (
@@ -243,7 +250,7 @@ class Connection:
         frame_bytes_max: int,
         inflight_bytes_max: int,
     ) -> None:
-        """Register a socket that does not block. ``peer``: its address, for people."""
+        """Register a non-blocking socket. ``peer``: its address, for messages."""
         self.number = number
         self.sock = sock
         self.peer = peer
@@ -276,9 +283,9 @@ class Connection:
         poll.register(sock, _IN)
 
     def handle_slow_path(self, frame: memoryview) -> bool:
-        """Do what a frame needs that is not ordinary. Raises FrameError.
+        """Handle a frame that is not on the fast path. Raises FrameError.
 
-        False if it has to wait for a slot; ``on_slot_free`` is called then when there may be one.
+        False if it has to wait for a slot; ``on_slot_free`` is called when there may be one.
         """
         raise NotImplementedError
 
@@ -287,7 +294,7 @@ class Connection:
         raise NotImplementedError
 
     def close(self) -> None:
-        """Close at once; answers that were not sent are lost, as with BookKeeper's SO_LINGER 0."""
+        """Close at once; unsent responses are lost, as with BookKeeper's SO_LINGER 0."""
         if not self.closed:
             self.closed = True
             self._common.held -= self._unsent_size + self._sealed
@@ -301,15 +308,16 @@ class Connection:
             self.sock.close()
 
     def begin_with(self, data: bytes, tls: Tls | None) -> None:
-        """Take what was read from the socket before, at the end of the turn; ``tls`` has been agreed on. OSError where
-        there is no room for it."""
+        """Take the bytes that the handshake has read, at the end of the turn; ``tls`` has been negotiated. OSError if
+        there is no space for them.
+        """
         self.tls = tls
         if data:
             self._keep(bytearray(data), 0, len(data))
         self._go_on()
 
     def blocked_on(self) -> int:
-        """NOTHING, UNTAKEN, PARTIAL or IDLE."""
+        """SERVER, UNSENT, PARTIAL_FRAME or IDLE."""
         if self._unsent_size or self._sealed:
             return UNSENT
         if self._blocked or self._resumes or self._pending:
@@ -317,13 +325,13 @@ class Connection:
         return IDLE if self._kept is None else PARTIAL_FRAME
 
     def holds(self) -> int:
-        """Bytes of ``SharedState.held`` that are this connection's."""
+        """This connection's share of ``SharedState.held``, in bytes."""
         return self._kept_capacity + self._unsent_size + self._sealed
 
     # ---- the event loop's side ----------------------------------------------------------------------
 
     def ready(self, events: int) -> None:
-        """What epoll has seen."""
+        """Handle epoll's events."""
         if events & _OUT:
             self._send_unsent()
         if events & ~_OUT and not self.closed:
@@ -335,7 +343,7 @@ class Connection:
                 raise EOFError("the connection is broken")
 
     def resume(self) -> None:
-        """Go on with what was kept; at the end of the turn."""
+        """Go on with buffered input; at the end of the turn."""
         self._resumes = False
         if not self.closed and not self._blocked and self._kept is not None:
             self._work(self._kept, self._kept_size, True)
@@ -343,7 +351,7 @@ class Connection:
             self._drain()
 
     def _drain(self) -> None:
-        """Take what TLS has read already."""
+        """Take the bytes that TLS has read already."""
         tls = self.tls
         assert tls is not None
         while tls.pending and not self._blocked and not self._resumes and not self.closed:
@@ -352,11 +360,11 @@ class Connection:
             self._be_due()
 
     def go_on_yielded(self) -> None:
-        """It has yielded in a turn before."""
+        """Go on after yielding in an earlier turn."""
         self._unblock(_YIELDING)
 
     def end_turn(self) -> None:
-        """Send what was collected, and tell epoll what to look for."""
+        """Send the collected responses, and set the epoll interest."""
         self._is_due = False
         if self.closed:
             return
@@ -373,7 +381,7 @@ class Connection:
             self._poll.modify(self.sock, interest)
 
     def _note_sealed(self, sealed: int) -> int:
-        """Count what TLS holds of answers."""
+        """Count the response bytes buffered in TLS."""
         self._common.held += sealed - self._sealed
         self._sealed = sealed
         return sealed
@@ -396,7 +404,7 @@ class Connection:
             self._be_due()
 
     def on_slot_free(self) -> None:
-        """A slot that was waited for may be free."""
+        """Called when the awaited slot may be free."""
         self._unblock(_SLOTS)
 
     # ---- requests -----------------------------------------------------------------------------------
@@ -421,7 +429,7 @@ class Connection:
             self._work(self._common.room, before + size, False)
 
     def _receive_into(self, view: memoryview) -> int:
-        """Bytes read; 0 if there are none yet."""
+        """Returns the number of bytes read; 0 if there are none yet."""
         try:
             size = self.sock.recv_into(view) if self.tls is None else self.tls.recv_into(view)
         except BlockingIOError:
@@ -431,7 +439,7 @@ class Connection:
         return size
 
     def _work(self, data: bytearray, filled: int, is_kept: bool) -> None:
-        """Take what is there, and count what that takes where not all of it is ordinary."""
+        """Handle the received frames, and count their CPU time if not all of them are fast-path."""
         common = self._common
         common.slow_since_s = 0.0
         self._take(data, filled, is_kept)
@@ -439,7 +447,7 @@ class Connection:
             common.slow_s += common.cpu_s() - common.slow_since_s
 
     def _take(self, data: bytearray, filled: int, is_kept: bool) -> None:
-        """Hand on the whole frames, as far as nothing blocks, and keep the rest."""
+        """Hand on the whole frames, as far as nothing blocks, and buffer the rest."""
         at = self._hand_on(data, filled)
         if self.closed:
             return
@@ -455,8 +463,9 @@ class Connection:
             self._keep(data, at, filled)
 
     def _move_up(self, data: bytearray, at: int, filled: int) -> bool:
-        """Keep the rest of what is kept where it is, as long as it fills half of that and the frame that it begins with
-        fits: whoever yields again and again does not get as much memory anew each time."""
+        """Leave the rest of the buffered input where it is, as long as it fills half of the buffer and its first
+        frame fits: a connection that yields again and again must not allocate as much memory anew each time.
+        """
         rest = filled - at
         if 2 * rest < self._kept_capacity or rest < _PREFIX:
             return False
@@ -467,13 +476,13 @@ class Connection:
         return True
 
     def _keep(self, data: bytearray, at: int, filled: int) -> None:
-        """Keep data[at:filled]; room for a large frame that has begun is made at once."""
+        """Buffer data[at:filled]; the space for a large frame that has begun is allocated at once."""
         common = self._common
         size = filled - at
         capacity = size
         if size >= _PREFIX:
             begun = memory.u32(data, at) + _PREFIX
-            # While something blocks, nobody has looked at this length yet.
+            # While the connection is blocked, this length has not been checked yet.
             if _LARGE_BYTES < begun <= self._frame_bytes_max and begun > size:
                 capacity = begun
                 if common.held + capacity > common.held_max - common.held_max // 4:
@@ -497,7 +506,7 @@ class Connection:
             self._kept_size = self._kept_capacity = 0
 
     def _hand_on(self, data: bytearray, filled: int) -> int:
-        """Bytes taken from the start of the data. Raises FrameError."""
+        """Returns the number of bytes taken from the start of the data. Raises FrameError."""
         common = self._common
         octets_of = data
         view = None
@@ -545,7 +554,7 @@ class Connection:
         return at
 
     def _plain(self, data: bytearray, start: int, end: int) -> int:
-        """Whether a body is an ordinary add or read, and of which ledger; 0 if it is anything else."""
+        """The kind of a body if it is a fast-path add or read, whose ledger is then set; 0 if it is anything else."""
         size = end - start
         if self.is_v3:
             if data[start] != _V3_FIRST:
@@ -568,10 +577,10 @@ class Connection:
             return _READ
         return 0
 
-    # ---- what waits for an answer -------------------------------------------------------------------
+    # ---- requests in flight -------------------------------------------------------------------------
 
     def charge(self, own_bytes: int) -> None:
-        """One more request is on its way; it costs so much, or (0) as much as a read."""
+        """Count one more request in flight with this cost, or (0) with that of a read."""
         self._charge(own_bytes if own_bytes else self._read_cost)
 
     def _charge(self, cost: int) -> None:
@@ -581,7 +590,7 @@ class Connection:
             self._blocked |= _INFLIGHT
 
     def settle(self, count: int) -> None:
-        """``count`` requests cost nothing any more."""
+        """Count ``count`` requests as costing nothing any more."""
         self._settle(count)
 
     def _settle(self, count: int) -> None:
@@ -594,10 +603,10 @@ class Connection:
         if self._blocked & _INFLIGHT and self._cost <= self._inflight_bytes_max // 2:
             self._unblock(_INFLIGHT)
 
-    # ---- answers ------------------------------------------------------------------------------------
+    # ---- responses ----------------------------------------------------------------------------------
 
     def answered(self, frames: memoryview, count: int) -> None:
-        """Answers to ``count`` requests; they have to stay as they are until the end of the turn."""
+        """Collect responses to ``count`` requests; they have to stay unchanged until the end of the turn."""
         self._answered(frames, count)
 
     def _answered(self, frames: memoryview, count: int) -> None:
@@ -607,7 +616,7 @@ class Connection:
         self._settle(count)
 
     def send(self, frames: memoryview) -> None:
-        """Answers to requests that cost nothing; they have to stay as they are until the end of the turn."""
+        """Collect responses to requests that cost nothing; they have to stay unchanged until the end of the turn."""
         self._send(frames)
 
     def _send(self, frames: memoryview) -> None:
@@ -642,7 +651,7 @@ class Connection:
         parts.clear()
 
     def _send_at_once(self, parts: list[memoryview]) -> int:
-        """Bytes that the socket has taken."""
+        """Returns the number of bytes that the socket has taken."""
         try:
             if self.tls is not None:
                 return self.tls.send(parts)
@@ -654,7 +663,7 @@ class Connection:
 
     def _send_unsent(self) -> None:
         unsent = self._unsent
-        self.sent += 1  # the socket has room again: somebody takes what it holds
+        self.sent += 1  # the socket has space again: the client takes its responses
         if self.tls is not None:
             self.tls.flush()
         while unsent:
@@ -671,7 +680,7 @@ class Connection:
 
 
 def deliver(slot: memoryview, used: int, streams: dict[int, Connection]) -> None:
-    """Hand the answers in the first ``used`` bytes of a slot to their connections, as far as these are there."""
+    """Hand the responses in the first ``used`` bytes of a slot to their connections, as far as these still exist."""
     data = slot
     at = 0
     while at < used:

@@ -1,11 +1,11 @@
-"""The event loop of the front-end: what is there is taken, and what came of it is sent.
+"""The event loop of the front-end: takes the present input, and sends the results.
 
 A turn costs the same few system calls for one request as for thousands: one write for each connection that has
-answers, one message for each disk that has requests.
+responses, one message for each disk that has requests.
 
-Frames that are not ordinary cost a multiple of ordinary ones. Whoever has more of them than a turn takes goes on in the
-next one where nobody else has anything to do; where others send ordinary requests it rests before, fifteen times as
-long as its frames have taken, so that it has a sixteenth of the front-end's time.
+A slow-path frame costs a multiple of a fast-path one. A connection with more of them than a turn takes is deferred to
+the next turn if no other connection has anything to do. While other connections send fast-path requests it is first
+throttled for 15 x the CPU time of its frames, so that it gets a sixteenth of the front-end's time.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from bkbox.frontend.loop.request_sender import RequestSender
 from bkbox.native.spin_poll import poll_events
 
 _SLOW_PATH_COOLDOWN_FACTOR = 15
-"""As long as the frames that were not ordinary took."""
+"""Duration of a throttle, as a multiple of the CPU time of the slow-path frames."""
 _PLAIN_TURNS = 64
-"""So many turns without an ordinary request, and nobody is held up."""
+"""Turns without a fast-path request after which slow-path frames are no longer throttled."""
 
 
 class Source(Protocol):
-    """Has a descriptor."""
+    """An object with a file descriptor."""
 
     def fileno(self) -> int: ...
 
 
 class EventLoop:
     """``streams``: the connections by descriptor; ``links``: those to the disks; ``recent_fast_turns``: above 0 while
-    there are ordinary requests, which whatever else there is may hold up."""
+    there are fast-path requests, which slow-path ones could delay.
+    """
 
     __slots__ = (
         *("_end", "_handlers", "_now_s", "_rests_until_s"),
@@ -53,7 +54,7 @@ class EventLoop:
         now_s: Callable[[], float] = time.monotonic,
         cpu_s: Callable[[], float] = time.thread_time,
     ) -> None:
-        """``held_max``, ``cpu_s``: see Common; ``end``: closes a connection after an error."""
+        """``held_max``, ``cpu_s``: see SharedState; ``end``: closes a connection after an error."""
         self.poll = select.epoll()
         self.common = SharedState(held_max, cpu_s)
         self.streams: dict[int, Connection] = {}
@@ -65,12 +66,12 @@ class EventLoop:
         self._rests_until_s = 0.0
 
     def watch(self, source: Source, handler: Callable[[], None]) -> None:
-        """Call the handler whenever there is something to read."""
+        """Call the handler whenever the source is readable."""
         self._handlers[source.fileno()] = handler
         self.poll.register(source, select.EPOLLIN)
 
     def unwatch(self, source: Source) -> None:
-        """Before it is closed."""
+        """Remove a source, before it is closed."""
         del self._handlers[source.fileno()]
         self.poll.unregister(source)
 
@@ -78,7 +79,7 @@ class EventLoop:
         self.poll.close()
 
     def turn(self, wait_s: float | None) -> None:
-        """Wait until something is there, or so long at most. Raises what handlers raise."""
+        """Wait for events, ``wait_s`` at most, and handle them. Raises what handlers raise."""
         common = self.common
         if common.deferred:
             wait_s = self._go_on_yielded(wait_s)
@@ -96,7 +97,9 @@ class EventLoop:
         self._end_turn()
 
     def _go_on_yielded(self, wait_s: float | None) -> float:
-        """Those that have yielded take some more at the end of this turn, unless they rest; how long to wait."""
+        """Let the deferred connections go on at the end of this turn, unless they are throttled; returns the time to
+        wait, in seconds.
+        """
         throttle_s = self._rests_until_s - self._now_s()
         if throttle_s > 0 and self.recent_fast_turns:
             return throttle_s if wait_s is None else min(throttle_s, wait_s)
@@ -108,16 +111,16 @@ class EventLoop:
         return 0.0
 
     def _end_turn(self) -> None:
-        """Send what the turn has brought."""
+        """Send the results of the turn."""
         common = self.common
-        for resumed in common.resumed:  # which may become more meanwhile
+        for resumed in common.resumed:  # more may be added meanwhile
             stream = resumed
             try:
                 stream.resume()
             except (FrameError, EOFError, OSError) as error:
                 self._end(stream, error)
         common.resumed.clear()
-        for each in self.links:  # the workers begin while the answers are written
+        for each in self.links:  # the workers begin while the responses are written
             link = each
             link.hand_over()
         for due in common.due:

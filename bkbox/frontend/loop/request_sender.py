@@ -30,10 +30,10 @@ _stopwatch = time.monotonic_ns
 
 
 class RequestSender:
-    """Sends batches of requests, and hands the answers to the connections.
+    """Sends batches of requests, and hands the responses to the connections.
 
-    What is not frequent is left to the methods without a body. ``watches_done``: whether ``done`` has to be called;
-    ``lane``: where requests are put, which go when the turn ends or a slot is full.
+    Rare operations are left to the methods without a body. ``watches_done``: True if ``done`` has to be called;
+    ``lane``: the queue for requests, which are sent when the turn ends or a slot is full.
     """
 
     __slots__ = (
@@ -61,7 +61,7 @@ class RequestSender:
         answers: list[memoryview],
         streams: dict[int, Connection],
     ) -> None:
-        """``requests``, ``answers``: the slots; ``streams``: the connections by number, as they come and go."""
+        """``requests``, ``answers``: the slots; ``streams``: the connections by number, kept up to date."""
         self.lane = DiskQueue(self._next_slot)
         self.closed = False
         self.writable = True
@@ -79,15 +79,15 @@ class RequestSender:
         self._released = 0
 
     def other(self, kind: int, flag: int, slot: int, used: int) -> None:
-        """A message that carries no answers to batches; its slot was read when this returns."""
+        """Handle a message without responses to batches; its slot was read when this returns."""
         raise NotImplementedError
 
     def remember(self, group: int, slot: int, used: int) -> None:
-        """A slot of answers to a group that is not done with them."""
+        """Note a slot of responses to a group that is not complete."""
         raise NotImplementedError
 
     def done(self, mask: int, group: int) -> None:
-        """Of a group everything is answered, and these slots of requests are free."""
+        """A group is answered completely, and these slots of requests are free."""
         raise NotImplementedError
 
     def lose(self) -> None:
@@ -96,7 +96,7 @@ class RequestSender:
 
     @property
     def open_slot(self) -> int:
-        """The slot of requests that is being filled, -1 where there is none."""
+        """The slot of requests that is being filled, -1 if there is none."""
         return self._slot
 
     def unanswered(self) -> list[Segment]:
@@ -110,7 +110,7 @@ class RequestSender:
         return found
 
     def _next_slot(self) -> memoryview | None:
-        """For the lane: a free slot, after the present one is sent."""
+        """A free slot for the queue, after the present one is sent."""
         self._send_batch()
         if self._free == 0:
             return None
@@ -138,7 +138,7 @@ class RequestSender:
         try:
             self._socket.send(kind, 0, slot, used, mask, 0, self._opened_us)
         except OSError:
-            return  # the worker is gone: what it has sent is still to be read, and then comes the end
+            return  # the worker is gone: its last messages are still to be read, followed by the end of the stream
 
     def hand_over(self) -> None:
         """Hand the open slot to the worker."""
@@ -146,8 +146,9 @@ class RequestSender:
             self._send_batch()
 
     def end_turn(self) -> None:
-        """Give back the slots of answers that were read in this turn: the next batch says so, or else a message
-        when there are many of them."""
+        """Release the slots of responses that were read in this turn: the next batch carries the release, or a
+        message of its own when there are many of them.
+        """
         if self.closed:
             return
         self._released |= self._read
@@ -160,7 +161,7 @@ class RequestSender:
             self._send(_RELEASE, _NO_SLOT, 0, released)
 
     def receive(self) -> None:
-        """Take every message that is there."""
+        """Receive every message that has arrived."""
         try:
             size = self._socket.receive(0)
         except BlockingIOError:
@@ -199,7 +200,7 @@ class RequestSender:
             self.go_on()
 
     def go_on(self) -> None:
-        """Those who had to wait for a slot may try again."""
+        """Let the waiting connections try again for a slot."""
         waiting = self.lane.waiting[:]
         self.lane.waiting.clear()
         for stream in waiting:

@@ -1,4 +1,4 @@
-"""Where requests go: which disk has a ledger, and the slot of requests that is being filled for each disk.
+"""Routing of requests: the disk of a ledger, and the request slot that is being filled for each disk.
 
 The format of slots is that of ipc/slots.py. Frames of several connections may be interleaved: a segment ends where
 frames of another connection follow.
@@ -17,8 +17,9 @@ _HEADER_BYTES = 12
 _BYTES_AT = 4
 _FRAMES_AT = 8
 _FILL_BYTES = 1 << 20
-"""A slot takes no more once it has so much, but for one frame that is larger: a small part of a slot is used again and
-again, which costs no memory and stays in the processor's cache."""
+"""Fill level from which a slot takes no more, except one larger frame: a small part of a slot is used again and
+again, which costs no memory and stays in the processor's cache.
+"""
 
 _GOLDEN = 0x9E3779B97F4A7C15  # 2**64 divided by the golden ratio: spreads neighbours, and multiples of anything
 _MASK = 0xFFFFFFFFFFFFFFFF
@@ -41,7 +42,7 @@ class LedgerTable:
         self._disks = memoryview(array("i", [-1]) * self._size)
 
     def _find(self, ledger: int) -> int:
-        """The ledger's place, or the free one that it would take."""
+        """The ledger's position, or the free one for it."""
         unsigned = ledger
         at = ((unsigned * _GOLDEN) & _MASK) >> self._shift
         while self._disks[at] >= 0 and self._keys[at] != ledger:
@@ -49,13 +50,13 @@ class LedgerTable:
         return at
 
     def get(self, ledger: int) -> int:
-        """The disk, -1 where the ledger is not known."""
+        """The disk, -1 if the ledger is not known."""
         if ledger < 0:
             return -1
         return self._disks[self._find(ledger)]
 
     def put(self, ledger: int, disk: int) -> int:
-        """Record the disk; the one that was recorded before, or -1."""
+        """Record the disk; returns the one recorded before, or -1."""
         at = self._find(ledger)
         before = self._disks[at]
         if before < 0:
@@ -81,17 +82,18 @@ class SlotWaiter(Protocol):
     """Waits for a slot."""
 
     def on_slot_free(self) -> None:
-        """There may be one; called once."""
+        """Called once, when a slot may be free."""
 
 
 class DiskQueue:
-    """Frames on their way to one disk."""
+    """Frames queued for one disk."""
 
     __slots__ = ("_connection", "_frames", "_more", "_segment", "_slot", "limit", "used", "waiting")
 
     def __init__(self, more: Callable[[], memoryview | None]) -> None:
-        """``more``: sends the present slot, if there is one, and gives the next; None where none is free. Who had to
-        go without is in ``waiting``."""
+        """``more``: sends the present slot, if there is one, and returns the next; None if none is free. Connections
+        that had to go without are in ``waiting``.
+        """
         self._more = more
         self.waiting: list[SlotWaiter] = []
         self.limit = 0
@@ -101,7 +103,7 @@ class DiskQueue:
         self._frames = 0
 
     def put(self, connection: int, data: Data, start: int, end: int) -> bool:
-        """Copy the frame data[start:end]; False where no slot has room."""
+        """Copy the frame data[start:end]; False if no slot has space."""
         size = end - start
         needed = size + _HEADER_BYTES
         if needed > self.limit - self.used and not self._take_slot(needed):
@@ -118,7 +120,7 @@ class DiskQueue:
         return True
 
     def put_closed(self, connection: int) -> bool:
-        """Say that a connection is closed, by a segment without frames; False where no slot has room."""
+        """Record that a connection is closed, by a segment without frames; False if no slot has space."""
         if self.limit - self.used < _HEADER_BYTES and not self._take_slot(_HEADER_BYTES):
             return False
         self._begin(connection)
@@ -144,7 +146,7 @@ class DiskQueue:
         return True
 
     def finish(self) -> int:
-        """Leave the present slot to its owner: how many bytes of it are used. The next frame takes a slot again."""
+        """Leave the present slot to its owner; returns its used bytes. The next frame takes a slot again."""
         used = self.used
         self.used = 0
         self.limit = 0
@@ -153,8 +155,9 @@ class DiskQueue:
 
 
 class Routes:
-    """All of a front-end's. ``lanes``: by disk number, None where the disk is out of service. ``over``: ledgers whose
-    owner is over its quota; None while there are none, so that nobody looks for any."""
+    """The routes of one front-end. ``lanes``: by disk number, None if the disk is out of service. ``over``: ledgers
+    whose owner is over its quota; None while there are none, which saves the look-up.
+    """
 
     __slots__ = ("lanes", "over", "table")
 
@@ -164,12 +167,13 @@ class Routes:
         self.over: LedgerTable | None = None
 
     def is_over(self, ledger: int) -> bool:
-        """Whether the ledger takes no ordinary adds."""
+        """True if the ledger accepts no normal adds."""
         return self.over is not None and self.over.get(ledger) >= 0
 
     def lane(self, ledger: int) -> DiskQueue | None:
-        """That of the disk which has the ledger; None where there is none, or the ledger is not known, or is recorded
-        under a number that no disk has."""
+        """The queue of the ledger's disk; None if there is none, or the ledger is not known, or is recorded under a
+        number that no disk has.
+        """
         disk = self.table.get(ledger)
         if disk < 0 or disk >= len(self.lanes):
             return None

@@ -1,22 +1,21 @@
-"""One SQLite file that several processes of one host use at once, each through a thread of its own.
+"""One SQLite file that several processes of one host use at once, each through its own thread.
 
 Rules:
 
-- The file is in WAL mode on a local file system (WAL needs memory shared between processes, which
-  network file systems do not give) and every commit is synced (``synchronous=FULL``): what was
-  answered survives a power cut.
-- A write is one transaction that takes the write lock at its start (BEGIN IMMEDIATE), so what it
-  reads cannot change before it commits. Who waits longer than BUSY_TIMEOUT_MS for the lock gets
-  MetadataUnavailableError.
-- All calls of a connection run in one thread, one after the other; the event loop never waits.
-  A cancelled call that had begun runs to its end.
-- A new file appears under its name whole or not at all: it is made under another name, then linked.
-  It is created 0600, since ledger metadata holds passwords in clear.
-- A file that is removed or replaced while it is in use is noticed before the next call: writing on
-  into a file without a name would lose what was answered.
+- The file is in WAL mode on a local file system (WAL needs memory shared between processes, which network file
+  systems do not give) and every commit is synced (``synchronous=FULL``): a commit that succeeded survives a power
+  cut.
+- A write is one transaction that takes the write lock at its start (BEGIN IMMEDIATE), so what it reads cannot change
+  before it commits. A writer that waits longer than BUSY_TIMEOUT_MS for the lock gets MetadataUnavailableError.
+- All calls of a connection run in one thread, one after the other; the event loop never blocks. A cancelled call that
+  had begun runs to its end.
+- A new file appears under its name whole or not at all: it is made under another name, then linked. It is created
+  0600, since ledger metadata holds passwords in clear.
+- A file that is removed or replaced while it is in use is detected before the next call: writes to an unlinked file
+  would lose what was acknowledged.
 
-``application_id`` of the file is APPLICATION_ID, ``user_version`` is the schema's version. What an older version of the
-schema lacks is added, in one transaction, by whoever opens the file first.
+``application_id`` of the file is APPLICATION_ID, ``user_version`` is the schema's version. What an older version of
+the schema lacks is added, in one transaction, by the process that opens the file first.
 """
 
 from __future__ import annotations
@@ -34,14 +33,14 @@ from uuid import uuid4
 from bkbox.errors import HandleClosedError, MetadataError, MetadataUnavailableError
 
 APPLICATION_ID = 0x626B626F
-"""The letters 'bkbo': tells our file from any other SQLite file."""
+"""The letters 'bkbo': distinguishes our file from any other SQLite file."""
 
 BUSY_TIMEOUT_MS = 5_000
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]
 Upgrades = Mapping[int, Sequence[str]]
-"""The statements that make the next version of the schema of each older one."""
+"""For each older version of the schema, the statements that make the next one of it."""
 
 _UNAVAILABLE = frozenset(
     {
@@ -68,7 +67,7 @@ class _FileIdentity(NamedTuple):
 def create_file(
     path: Path, version: int, statements: Sequence[tuple[str, tuple[object, ...]]]
 ) -> bool:
-    """Make the file with its first content; False if something of that name exists. Blocks.
+    """Create the file with its first content; False if the name exists. Blocks.
 
     Raises MetadataUnavailableError.
     """
@@ -79,7 +78,7 @@ def create_file(
         os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         try:
             _fill(made, version, statements)
-            # link() fails where the name is taken: of two creators the first one wins.
+            # link() fails if the name exists: of two creators the first one wins.
             os.link(made, path)
         except FileExistsError:
             return False
@@ -118,7 +117,7 @@ def _sync_folder(path: Path) -> None:
 
 
 def _open(path: Path) -> sqlite3.Connection:
-    """A connection that begins and ends transactions only where it is told to."""
+    """A connection that begins and ends transactions only when told to."""
     address = f"file:{quote(os.path.abspath(path))}?mode=rw"
     connection = sqlite3.connect(address, uri=True, isolation_level=None)
     try:
@@ -131,7 +130,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def _translated(path: Path, error: sqlite3.Error) -> MetadataError:
-    """What an error of SQLite means to a caller: not now, or not with this file."""
+    """The MetadataError for an error of SQLite: unavailable now, or unusable file."""
     primary = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR) & 0xFF
     if primary == sqlite3.SQLITE_BUSY:
         text = f"metadata store {path}: busy for {BUSY_TIMEOUT_MS / 1000:g} s"
@@ -153,11 +152,11 @@ class Database:
 
     @classmethod
     async def open(cls, path: Path, version: int, upgrades: Upgrades) -> Database:
-        """Connect to an existing file with this version of the schema, or an older one that ``upgrades`` knows: it is
-        made anew of it, and older versions of bkbox refuse the file from then on.
+        """Connect to an existing file with this version of the schema, or an older one that ``upgrades`` knows. An
+        older file is upgraded, and older versions of bkbox refuse it from then on.
 
-        Raises MetadataUnavailableError (not there, not writable, locked), MetadataError (not a
-        database, not ours, of a newer version).
+        Raises MetadataUnavailableError (missing, not writable, locked), MetadataError (not a database, not ours, of a
+        newer version).
         """
         database = cls(path)
         try:
@@ -168,7 +167,7 @@ class Database:
         return database
 
     async def read(self, work: Work[T]) -> T:
-        """Run one SELECT or PRAGMA in the thread. Raises what ``write`` raises."""
+        """Run one SELECT or PRAGMA in the thread. Raises as ``write``."""
         return await self._in_thread(lambda: self._guarded(work))
 
     async def write(self, work: Work[T]) -> T:
@@ -183,7 +182,7 @@ class Database:
         return await self.read(_change_mark)
 
     async def close(self) -> None:
-        """Wait for the calls under way, then close; doing so twice is allowed."""
+        """Wait for the calls in flight, then close. Idempotent."""
         if self._closed:
             return
         self._closed = True
@@ -207,7 +206,7 @@ class Database:
                 f"there is no metadata store {self.path}: `bkbox init` creates it"
             )
         if not os.access(self.path, os.W_OK, effective_ids=True):
-            # SQLite would open it for reading and tell only at the first write.
+            # SQLite would open it for reading and fail only at the first write.
             raise MetadataUnavailableError(f"metadata store {self.path} may not be written")
         try:
             self._connection = _open(self.path)
@@ -262,7 +261,7 @@ def _transaction(connection: sqlite3.Connection, work: Work[T]) -> T:
 
 
 def _upgrade(connection: sqlite3.Connection, version: int, upgrades: Upgrades) -> int:
-    """The version that the schema has then. (Another process may have been first.)"""
+    """Upgrade; returns the resulting version of the schema. (Another process may have been first.)"""
     while (found := _schema_version(connection)) in upgrades and found < version:
         for statement in upgrades[found]:
             connection.execute(statement)
@@ -276,7 +275,7 @@ def _schema_version(connection: sqlite3.Connection) -> int:
 
 
 def _change_mark(connection: sqlite3.Connection) -> tuple[int, int]:
-    # data_version counts the commits of others, total_changes what this connection did itself.
+    # data_version counts the commits of other connections, total_changes those of this one.
     theirs: int = connection.execute("PRAGMA data_version").fetchone()[0]
     return theirs, connection.total_changes
 

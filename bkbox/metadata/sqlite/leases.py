@@ -1,8 +1,8 @@
-"""Leases in the SQLite store: what a living process holds for as long as it lives, as a lock or an office.
+"""Leases in the SQLite store: a lock or an elected role that a process holds as long as it lives.
 
-A row of ``lease`` is live as a registration is (registration.py): while it has not run out and its process is not known
-to be dead. One task of the connection renews all leases that it holds. Each has a nonce: who finds another one in the
-row, or no row, has lost it.
+A row of ``lease`` is live as a registration is (registration.py): while it has not expired and its process is not
+known to be dead. One task of the connection renews all leases that it holds. Each has a nonce: a holder that finds
+another one in the row, or no row, has lost the lease.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ CREATE TABLE lease (
 """
 
 _ELECTION_PAUSE_S = 1.0
-"""A process that dies changes nothing in the file: it has to be looked for."""
+"""Polling interval: a process that dies changes nothing in the file."""
 
 _log = logging.getLogger(__name__)
 
 
 class Row(NamedTuple):
-    """Who holds what. ``expires_ms`` is in CLOCK_BOOTTIME of the boot ``boot_id``."""
+    """The holder of a lease. ``expires_ms`` is in CLOCK_BOOTTIME of the boot ``boot_id``."""
 
     name: str
     holder: str
@@ -67,7 +67,7 @@ class Leases:
         self._renewal: asyncio.Task[None] | None = None
 
     async def take(self, name: str, holder: str) -> str | None:
-        """The nonce of the lease, which is ours now; None if somebody has it, this connection included."""
+        """Acquire a lease; returns its nonce, or None if it is held, also by this connection."""
         nonce = uuid4().hex
 
         def claim(connection: sqlite3.Connection) -> bool:
@@ -84,14 +84,14 @@ class Leases:
         return nonce
 
     async def give_back(self, name: str, nonce: str) -> None:
-        """One that was lost is let alone."""
+        """Release a lease; a lost one is left alone."""
         held = self._held.get(name)
         if held is not None and held.nonce == nonce:
             del self._held[name]
         await self._database.write(lambda c: delete(c, name, nonce))
 
     async def holds(self, name: str, nonce: str) -> bool:
-        """Whether it is still ours."""
+        """True if the lease is still held with this nonce."""
         found = await self.holder(name)
         return found is not None and found.nonce == nonce
 
@@ -100,7 +100,7 @@ class Leases:
         return await self._database.read(lambda c: find(c, name, self._observer))
 
     async def live(self) -> list[Row]:
-        """All that are live, by name."""
+        """All live leases, by name."""
 
         def select(connection: sqlite3.Connection) -> list[Row]:
             rows = map(Row._make, connection.execute("SELECT * FROM lease ORDER BY name"))
@@ -109,7 +109,7 @@ class Leases:
         return await self._database.read(select)
 
     async def close(self) -> None:
-        """Give all back."""
+        """Release all leases."""
         if self._renewal is None:
             return
         self._renewal.cancel()
@@ -149,7 +149,7 @@ class Leases:
 
         kept = {row.nonce for row in await self._database.write(write_all)}
         for row in rows:
-            # One that is not stored any more was taken over: it must not come back to life by itself.
+            # A lease whose row is gone was taken over: it must not be revived here.
             if row.nonce not in kept and self._held.get(row.name, row).nonce == row.nonce:
                 self._held.pop(row.name, None)
                 _log.warning("the lease %s was lost", row.name)
@@ -164,7 +164,7 @@ class Leases:
 
 
 class LeaseCandidacy(Candidacy):
-    """See Candidacy: the office is a lease of this name."""
+    """See Candidacy: the elected role is a lease of this name."""
 
     def __init__(self, held: Leases, office: str, candidate: str) -> None:
         self._leases = held
@@ -199,7 +199,7 @@ def find(connection: sqlite3.Connection, name: str, observer: Observer) -> Row |
 
 
 def delete(connection: sqlite3.Connection, name: str, nonce: str) -> None:
-    """Remove a lease unless it has changed hands."""
+    """Remove a lease unless its holder has changed."""
     connection.execute("DELETE FROM lease WHERE name = ? AND nonce = ?", (name, nonce))
 
 

@@ -25,7 +25,7 @@ class SqliteLogLists(LogLists):
         self._leases = leases
 
     async def find(self, name: str, *, latest: bool = False) -> Versioned[bytes] | None:
-        # One file: what is read is always the latest.
+        # One file: every read is linearizable.
         def select(connection: sqlite3.Connection) -> Versioned[bytes] | None:
             row = connection.execute(
                 "SELECT list, version FROM log WHERE name = ?", (name,)

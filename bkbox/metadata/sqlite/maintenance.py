@@ -1,4 +1,4 @@
-"""Rests of bookies in the SQLite store: table ``rest``, bookie id and what maintenance.py encodes."""
+"""Maintenance windows in the SQLite store: table ``rest``, bookie id and the encoding of maintenance.py."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TABLE = "CREATE TABLE rest (bookie_id TEXT PRIMARY KEY, rest BLOB NOT NULL) WITH
 
 
 class SqliteMaintenanceWindows(MaintenanceWindows):
-    """See Rests. Java has no part in an embedded cluster."""
+    """See MaintenanceWindows. An embedded cluster has no Java auditors."""
 
     java = None
 

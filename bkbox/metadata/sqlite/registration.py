@@ -1,12 +1,11 @@
 """Registration of a bookie in the SQLite store: a lease that its process renews.
 
-A row of ``registration`` is live while its lease has not run out *and* its process is not known to
-be dead (liveness.py). So a bookie that was killed is gone at once for processes of its PID
-namespace, and after LEASE_MS for those of other containers; a process that hangs is gone after
-LEASE_MS. Each registration has a nonce: who finds another one in the row has lost it.
+A row of ``registration`` is live while its lease has not expired *and* its process is not known to be dead
+(liveness.py). So a bookie that was killed is gone at once for processes of its PID namespace, and after LEASE_MS for
+those of other containers; a process that hangs is gone after LEASE_MS. Each registration has a nonce: a holder that
+finds another one in the row has lost it.
 
-A renewal writes the whole row. It brings back a row that was lost, and it puts right what a write
-that failed had left undone.
+A renewal writes the whole row. It restores a row that was lost, and completes a write that failed.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ _log = logging.getLogger(__name__)
 
 
 class Row(NamedTuple):
-    """What a bookie registered. ``expires_ms`` is in CLOCK_BOOTTIME of the boot ``boot_id``."""
+    """A bookie's registration. ``expires_ms`` is in CLOCK_BOOTTIME of the boot ``boot_id``."""
 
     bookie_id: str
     read_only: int
@@ -66,7 +65,7 @@ class Row(NamedTuple):
 
 
 class Leased(Protocol):
-    """A row that is live for as long as its process is, and its lease."""
+    """A row that is live while its process lives, and its lease."""
 
     @property
     def expires_ms(self) -> int: ...
@@ -77,13 +76,13 @@ class Leased(Protocol):
 
 @frozen_struct
 class Observer:
-    """Who looks at registrations, and the clock (ms since boot) it looks with."""
+    """The process that reads registrations, and its clock (ms since boot)."""
 
     process: Process
     now_ms: Callable[[], int]
 
     def is_live(self, row: Leased) -> bool:
-        """Whether whoever wrote this row is there."""
+        """True if the row's lease and process are live."""
         return (
             life_of(row.process, self.process) is not ProcessIdentity.DEAD
             and row.expires_ms > self.now_ms()
@@ -91,7 +90,7 @@ class Observer:
 
 
 def live_rows(connection: sqlite3.Connection, observer: Observer) -> list[Row]:
-    """The registrations of bookies that are there, by bookie id."""
+    """The live registrations of bookies, by bookie id."""
     rows = map(Row._make, connection.execute("SELECT * FROM registration ORDER BY bookie_id"))
     return [row for row in rows if observer.is_live(row)]
 
@@ -119,8 +118,8 @@ class SqliteRegistration(Registration):
     async def begin(self) -> None:
         """Take the bookie's row and renew it from now on. Raises OperatorError, MetadataError.
 
-        A holder in another PID namespace may be dead without our seeing it: its lease is waited
-        for, and only one that it renews meanwhile makes it a living one.
+        A holder in another PID namespace may be dead invisibly. Its lease is waited for, and only a renewal meanwhile
+        shows that it is alive.
         """
         first = await self._database.write(self._claim)
         holder = first
@@ -184,7 +183,7 @@ class SqliteRegistration(Registration):
     # ---- in the thread of the database ----------------------------------------------------
 
     def _claim(self, connection: sqlite3.Connection) -> Row | None:
-        """Write our row, unless another live one is there: that one is returned."""
+        """Write our row, unless another one is live: that one is returned."""
         found = connection.execute(
             "SELECT * FROM registration WHERE bookie_id = ?", (self._bookie,)
         ).fetchone()

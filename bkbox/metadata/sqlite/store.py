@@ -6,12 +6,12 @@ table          row
 cluster        one: instance id, the next ledger id to give out
 ledger         ledger id, version, creation time (ms since 1970), metadata (wire/ledger_metadata)
 cookie         bookie id, version, cookie (wire/cookie)
-disk_record    bookie id, version, what the bookie noted of its disks (supervisor/disks/witness.py)
+disk_record    bookie id, version, the bookie's record of its disks (supervisor/disks/witness.py)
 registration   see registration.py
 others         see underreplication.py, maintenance.py, loglists.py
 =============  ==================================================================================
 
-How the file is shared, made and kept safe: database.py. Watches: watch.py.
+Sharing, creation and durability of the file: database.py. Watches: watch.py.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ _UPGRADES = {
     2: (loglists.TABLE,),
     3: (_DISK_RECORDS,),
 }
-"""What makes the next version of each older one."""
+"""The upgrade from each older version to the next one."""
 
 _RECHECK_BOOKIES_S = 0.25
-"""A bookie that dies changes nothing in the file: it has to be looked for."""
+"""Polling interval: a bookie that dies changes nothing in the file."""
 
 
 def wall_clock_ms() -> int:
@@ -101,7 +101,7 @@ def wall_clock_ms() -> int:
 
 
 async def create(path: Path) -> bool:
-    """Make the file with a new instance id; False if there was one, which stays as it is.
+    """Create the file with a new instance id; False if it exists, unchanged.
 
     Raises MetadataUnavailableError.
     """
@@ -170,7 +170,7 @@ class SqliteStore(MetadataStore):
     async def read_ledger(
         self, ledger: LedgerId, *, latest: bool = False
     ) -> Versioned[LedgerMetadata]:
-        # One file: what is read is always the latest.
+        # One file: every read is linearizable.
         stored = await self._find_ledger(ledger)
         if stored is None:
             raise NoSuchLedgerError(f"there is no ledger {ledger}")
@@ -183,7 +183,7 @@ class SqliteStore(MetadataStore):
         data = ledger_metadata.encode(replace(metadata, creator_token=0))
         ledger_metadata.decode(
             ledger, data
-        )  # what nobody could read is refused before it is stored
+        )  # metadata that no client could read is refused before it is stored
 
         def update(connection: sqlite3.Connection) -> Versioned[LedgerMetadata]:
             row = connection.execute(
@@ -333,7 +333,7 @@ class SqliteStore(MetadataStore):
     def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
         return watch.watch(self._changes, self.bookies, recheck_s=_RECHECK_BOOKIES_S)
 
-    # ---- life -------------------------------------------------------------------------------
+    # ---- lifetime ---------------------------------------------------------------------------
 
     async def close(self) -> None:
         while self._registrations:
@@ -350,7 +350,7 @@ def _put(
     value: bytes,
     expected_version: int | None,
 ) -> Versioned[bytes]:
-    """Compare and set what a table has of a bookie. Raises VersionConflictError."""
+    """Compare-and-set a bookie's row in a table. Raises VersionConflictError."""
     row = connection.execute(
         f"SELECT version FROM {table} WHERE bookie_id = ?",  # noqa: S608 a name of this module
         (bookie,),
@@ -382,7 +382,7 @@ def _take_ledger_id(connection: sqlite3.Connection) -> LedgerId:
 
 
 def _encoded(bookie: BookieId, info: ServiceInfo) -> bytes:
-    """The bytes to register. EncodingError for what no client could read."""
+    """The bytes to register. Raises EncodingError for what no client could read."""
     data = service_info.encode(info)
     service_info.decode(bookie, data)
     return data

@@ -8,7 +8,8 @@ lease             ``ledger:<id>`` of each lock, ``auditor`` of the present one: 
 setting           name, version (one more with every write), value: see _Setting
 ================  ===============================================================================
 
-The version of a mark is a word that was never used before: a mark that was deleted and made anew is another one.
+The version of a mark is a random token that is never reused: a mark that was deleted and created again differs from
+the first.
 """
 
 from __future__ import annotations
@@ -73,7 +74,7 @@ class _Value(NamedTuple):
 
 
 class SqliteUnderReplication(UnderReplication):
-    """See UnderReplication. ``Lock.owner`` is the nonce of a lease, ``Mark.version`` the word in its row."""
+    """See UnderReplication. ``Lock.owner`` is the nonce of a lease, ``Mark.version`` the token in its row."""
 
     def __init__(self, database: Database, observer: Observer) -> None:
         self._database = database
@@ -233,5 +234,5 @@ class SqliteUnderReplication(UnderReplication):
         await self._database.write(write)
 
     async def close(self) -> None:
-        """Give all locks and the office back."""
+        """Release all locks and the auditor's role."""
         await self.leases.close()

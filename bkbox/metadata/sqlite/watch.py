@@ -1,7 +1,7 @@
-"""Watching a store that does not call back: one poll for all watches of a connection.
+"""Watches on a store without callbacks: one poll for all watches of a connection.
 
-The poll compares a mark that moves with every commit. A watch takes the event of the next change
-*before* it reads, so that no change falls between reading and waiting.
+The poll compares a mark that changes with every commit. A watch takes the event of the next change *before* it reads,
+so that no change falls between reading and waiting.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ V = TypeVar("V")
 
 
 class Changes:
-    """Tells when the mark of a store has moved; polls from the first question until closed."""
+    """Signals that the store's mark has changed; polls from the first call of ``next`` until closed."""
 
     def __init__(self, mark: Callable[[], Awaitable[object]]) -> None:
         self._mark = mark
@@ -27,13 +27,13 @@ class Changes:
         self._poll: asyncio.Task[None] | None = None
 
     def next(self) -> asyncio.Event:
-        """The event that is set once something has changed after this call."""
+        """The event that is set at the first change after this call."""
         if self._poll is None:
             self._poll = asyncio.create_task(self._run(), name="metadata-watch")
         return self._event
 
     async def close(self) -> None:
-        """End the poll and wake whoever waits."""
+        """End the poll and wake every waiting watch."""
         if self._poll is not None:
             self._poll.cancel()
             await asyncio.wait([self._poll])
@@ -46,7 +46,7 @@ class Changes:
             try:
                 mark = await self._mark()
             except MetadataError:
-                mark = None  # whoever waits reads, and sees the error itself
+                mark = None  # the waiting watch reads, and gets the error itself
             if mark is None or mark != seen:
                 seen = mark
                 self._event.set()
@@ -59,9 +59,8 @@ async def watch(
 ) -> AsyncIterator[V]:
     """The value that ``read`` gives, now and whenever it differs from the one before.
 
-    It is read after every change, and every ``recheck_s`` if it changes with time alone. Raises
-    what the first ``read`` raises; later MetadataUnavailableError is waited out. Ends when the
-    store is closed.
+    It is read after every change, and every ``recheck_s`` if it changes with time alone. Raises what the first
+    ``read`` raises; later MetadataUnavailableError is retried. Ends when the store is closed.
     """
     changed = changes.next()
     value = await read()

@@ -1,9 +1,8 @@
-"""Who is registered: ``available/<bookie id>`` and ``available/readonly/<bookie id>``.
+"""The registered bookies: ``available/<bookie id>`` and ``available/readonly/<bookie id>``.
 
-The payload is the service info. A bookie that changes sides is registered on both for a moment and
-never on none; the two lists are read so that they agree, and who is on both counts as read-only. A
-payload that cannot be read belongs to a bookie that is there and cannot be reached. Source:
-ZKRegistrationClient.java.
+The payload is the service info. A bookie that changes lists is registered on both for a moment and never on none. The
+two lists are read consistently, and a bookie on both counts as read-only. A bookie with a malformed payload is
+registered but unreachable. Source: ZKRegistrationClient.java.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ _log = logging.getLogger(__name__)
 
 
 def available_path(root: str, bookie: BookieId, *, read_only: bool) -> str:
-    """Where a bookie registers."""
+    """The path of a bookie's registration."""
     return f"{root}/available/{READ_ONLY}/{bookie}" if read_only else f"{root}/available/{bookie}"
 
 
@@ -41,7 +40,7 @@ async def read(
             read_only = []
         after = await zk.exists(f"{root}/available")
         if after is None or after.children_version != before.children_version:
-            continue  # a bookie may have changed sides between the two looks
+            continue  # a bookie may have changed lists between the two reads
         sides = {name: False for name in writable if name != READ_ONLY}
         sides |= dict.fromkeys(read_only, True)
         found = await asyncio.gather(
@@ -59,7 +58,7 @@ async def read(
 async def _find(
     zk: Connection, root: str, name: str, read_only: bool, watch: Watch | None
 ) -> dict[BookieId, RegisteredBookie] | None:
-    """The bookie; empty for a name that is no bookie's, None if it has gone meanwhile."""
+    """The bookie; empty if the name is not a bookie id, None if it has gone meanwhile."""
     try:
         bookie = bookie_id(name)
     except InvalidIdError:

@@ -1,9 +1,9 @@
-"""The root of a cluster's tree: making it, and finding out how its ledgers are laid out.
+"""The root of a cluster's tree: its creation, and the layout of its ledgers.
 
-``init`` leaves what BookKeeper's initnewcluster leaves: the root, ``available``,
-``available/readonly`` and ``INSTANCEID`` in one transaction, then ``LAYOUT``. Whoever connects makes
-``LAYOUT`` and ``available/readonly`` if they are missing, as BookKeeper's drivers do. Source:
-ZKMetadataDriverBase.java, AbstractZkLedgerManagerFactory.java, ZKRegistrationManager.java.
+``init`` leaves what BookKeeper's initnewcluster leaves: the root, ``available``, ``available/readonly`` and
+``INSTANCEID`` in one transaction, then ``LAYOUT``. A process that connects creates ``LAYOUT`` and
+``available/readonly`` if they are missing, as BookKeeper's drivers do. Source: ZKMetadataDriverBase.java,
+AbstractZkLedgerManagerFactory.java, ZKRegistrationManager.java.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _SHORT_NAMES = {"flat": PathLayout.FLAT, "hierarchical": PathLayout.HIERARCHICAL
 
 
 async def init(zk: Connection, uri: ZooKeeperUri, instance_id: UUID) -> None:
-    """Make a new cluster, and the parents of its root. Raises OperatorError if the root exists."""
+    """Create a new cluster, and the parents of its root. Raises OperatorError if the root exists."""
     root = uri.root
     identity = str(instance_id).encode()
     for parent in _parents(root):
@@ -46,7 +46,7 @@ async def init(zk: Connection, uri: ZooKeeperUri, instance_id: UUID) -> None:
         except LostReplyError:
             continue
         except NodeExistsError:
-            # Ours, if only the answer was lost: nobody else has this instance id.
+            # Ours, if only the response was lost: no other process has this instance id.
             found = await zk.find(f"{root}/INSTANCEID")
             if found is None or found.data != identity:
                 raise OperatorError(
@@ -58,12 +58,11 @@ async def init(zk: Connection, uri: ZooKeeperUri, instance_id: UUID) -> None:
 
 
 async def open_root(zk: Connection, uri: ZooKeeperUri) -> PathLayout:
-    """Check that there is a cluster, put right what a driver puts right; the layout of its ledgers.
+    """Check that the cluster exists, create what a driver creates; returns the layout of its ledgers.
 
-    Raises OperatorError (no cluster), ConfigError (another layout than the URI names),
-    MetadataError.
+    Raises OperatorError (no cluster), ConfigError (another layout than the URI names), MetadataError.
     """
-    # Whatever was answered to anyone before now is seen from here on: phase one relies on it.
+    # Every write acknowledged to any client before now is visible from here on: phase one relies on it.
     await zk.sync(uri.root)
     if await zk.exists(uri.root) is None:
         raise OperatorError(

@@ -1,21 +1,18 @@
 """One session with ZooKeeper for asyncio, held by kazoo.
 
-kazoo runs threads of its own. A request is handed to them and its answer comes back through the
-event loop, which never waits for a lock, a socket or a thread. Rules:
+kazoo runs its own threads. A request is handed to them and its response comes back through the event loop, which
+never waits for a lock, a socket or a thread. Rules:
 
-- Reads (``get``, ``exists``, ``children``, ``sync``) are repeated until they are answered. Writes
-  here are single attempts (``try_…``) that raise LostReplyError when the connection breaks under
-  them; what makes them certain is writes.py.
-- Nothing gives up by itself. ``deadline()`` bounds what is done in it, and raises
-  MetadataUnavailableError.
-- A session outlives broken connections for SESSION_TIMEOUT_S. When it has expired the next one is
-  opened without being asked for; what is ephemeral or watched has to be set up anew.
-- A thread of kazoo that dies of something that it did not expect is replaced, with a new session.
-- A watch fires once, for a change of its znode *or* because the connection broke: whoever watches
-  reads again (Watch).
+- Reads (``get``, ``exists``, ``children``, ``sync``) are retried until they succeed. Writes here are single attempts
+  (``try_…``) that raise LostReplyError when the connection breaks under them; writes.py makes them certain.
+- Nothing gives up by itself. ``deadline()`` bounds its block, and raises MetadataUnavailableError.
+- A session outlives broken connections for SESSION_TIMEOUT_S. When it has expired the next one is opened
+  automatically; ephemeral znodes and watches have to be set up anew.
+- A thread of kazoo that dies of an unexpected error is replaced, with a new session.
+- A watch fires once, for a change of its znode *or* because the connection broke: its owner reads again (Watch).
 - ``close()`` ends the session, and with it all ephemeral znodes; no thread is left.
 
-What of kazoo is used, and how it is fitted: kazoo_patches.py.
+The used parts of kazoo, and their adaptation: kazoo_patches.py.
 """
 
 from __future__ import annotations
@@ -47,7 +44,7 @@ from bkbox.metadata.zookeeper.kazoo_patches import (
 from bkbox.metadata.zookeeper.nodes import LostReplyError, Node, NoNodeError
 
 CLOSE_GRACE_S = 2.0
-"""How long a server is given to confirm the end of the session."""
+"""Time, in seconds, that a server is given to confirm the end of the session."""
 
 RETRY_PAUSE_S = 0.01
 
@@ -57,7 +54,7 @@ _log = logging.getLogger(__name__)
 class Watch:
     """``fired`` is set once something has changed that was read with this watch.
 
-    Whoever waits clears it *before* reading again, and reads everything with the watch again.
+    The waiting task clears it *before* reading again, and reads everything with the watch again.
     """
 
     def __init__(self, fired: asyncio.Event | None = None) -> None:
@@ -65,14 +62,14 @@ class Watch:
 
 
 class _SessionState(NamedTuple):
-    """What can be watched: the data (and existence) of a znode, or its children."""
+    """A subject of a watch: the data (and existence) of a znode, or its children."""
 
     path: str
     of_children: bool
 
 
 class Connection:
-    """See above; made by ``open``."""
+    """A session with ZooKeeper, described above; made by ``open``."""
 
     def __init__(
         self,
@@ -93,7 +90,7 @@ class Connection:
         self._disconnected = asyncio.Event()
         self._unanswered: set[asyncio.Future[Any]] = set()
         self._watches: defaultdict[_SessionState, set[Watch]] = defaultdict(set)
-        # Starting anew and stopping block, and come one after the other.
+        # Restarting and stopping block, and run one after the other.
         self._thread = ThreadPoolExecutor(1, "bkbox-zookeeper")
         self._handler = CuttableHandler()
         self._client = new_client(self.hosts, session_timeout_s, self._handler, access)
@@ -108,8 +105,9 @@ class Connection:
         session_timeout_s: float = ZOOKEEPER_SESSION_TIMEOUT_S,
         access: ZooKeeperAccess = OPEN,
     ) -> Connection:
-        """Connect to any of the servers within ``wait_s``. Raises MetadataUnavailableError, and ConfigError for files
-        of ``access`` that cannot be used."""
+        """Connect to any of the servers within ``wait_s``. Raises MetadataUnavailableError, and ConfigError for
+        unusable files of ``access``.
+        """
         connection = cls(hosts, wait_s, session_timeout_s, access)
         connection._client.start_async()
         try:
@@ -126,7 +124,7 @@ class Connection:
 
     @asynccontextmanager
     async def deadline(self, wait_s: float | None = None) -> AsyncIterator[None]:
-        """What is done in it may take ``wait_s``, else that of the connection."""
+        """Bound the block by ``wait_s``, else by the time-out of the connection."""
         seconds = self.wait_s if wait_s is None else wait_s
         waiting = self._loop.call_later(waits.SAY_AFTER_S, self._say_what_for, seconds)
         try:
@@ -142,7 +140,7 @@ class Connection:
             waiting.cancel()
 
     def _say_what_for(self, seconds: float) -> None:
-        """Once for each time that it is away."""
+        """Logs a lost connection once each time."""
         if not (self._said or self.closed):
             self._said = True
             waits.say(f"waiting for ZooKeeper ({self.hosts}), for {seconds:g} s at most")
@@ -152,7 +150,7 @@ class Connection:
         await self._disconnected.wait()
 
     async def close(self) -> None:
-        """End the session and the threads; doing so twice is allowed."""
+        """End the session and the threads. Idempotent."""
         if self.closed:
             return
         grace_s = CLOSE_GRACE_S if self.connected else 0.0
@@ -171,7 +169,7 @@ class Connection:
     # ---- reads ------------------------------------------------------------------------------
 
     async def get(self, path: str, watch: Watch | None = None) -> Node:
-        """Raises NoNodeError; the watch is then not set."""
+        """Read a znode. Raises NoNodeError; the watch is then not set."""
         hook = self._hook(_SessionState(path, False), watch)
         data, stat = await self._read(path, lambda: self._client.get_async(path, hook))
         return _node(data, stat)
@@ -200,13 +198,13 @@ class Connection:
         return sorted(names), _node(b"", stat)
 
     async def sync(self, path: str) -> None:
-        """What is read afterwards is at least as new as what anyone was answered before."""
+        """Reads after this call are linearizable: they see every write acknowledged to any client before it."""
         await self._read(path, lambda: self._client.sync_async(path))
 
     # ---- single attempts of writes ------------------------------------------------------------
 
     async def try_create(self, path: str, data: bytes, *, ephemeral: bool = False) -> Node:
-        """Raises LostReplyError, NodeExistsError, NoNodeError (no parent)."""
+        """Create a znode. Raises LostReplyError, NodeExistsError, NoNodeError (no parent)."""
         _, stat = await self._ask(
             path,
             lambda: self._client.create_async(path, data, ephemeral=ephemeral, include_data=True),
@@ -224,12 +222,12 @@ class Connection:
         return path
 
     async def try_set(self, path: str, data: bytes, version: int) -> Node:
-        """Raises LostReplyError, BadVersionError, NoNodeError."""
+        """Set the data of a znode. Raises LostReplyError, BadVersionError, NoNodeError."""
         stat = await self._ask(path, lambda: self._client.set_async(path, data, version))
         return _node(data, stat)
 
     async def try_delete(self, path: str, version: int) -> None:
-        """Raises LostReplyError, BadVersionError, NotEmptyError, NoNodeError."""
+        """Delete a znode. Raises LostReplyError, BadVersionError, NotEmptyError, NoNodeError."""
         await self._ask(path, lambda: self._client.delete_async(path, version))
 
     async def try_create_all(self, nodes: Sequence[tuple[str, bytes]]) -> None:
@@ -244,15 +242,14 @@ class Connection:
             raise translated(nodes[place][0], error)
 
     def delete_later(self, path: str) -> None:
-        """Ask for the deletion of a znode that does no harm if it stays."""
+        """Delete, in the background, a znode that does no harm if it stays."""
         if self.connected:
             self._client.delete_async(path)
 
     # ---- watches ------------------------------------------------------------------------------
 
     def forget(self, watch: Watch) -> None:
-        """Nothing will be told to this watch any more, and ZooKeeper need not keep what only it
-        waited for."""
+        """Drop a watch: it fires no more, and ZooKeeper need not keep what only it watched."""
         for place, watches in list(self._watches.items()):
             watches.discard(watch)
             if not watches:
@@ -260,8 +257,9 @@ class Connection:
                 self._remove_watches(place)
 
     def _hook(self, place: _SessionState, watch: Watch | None) -> Callable[[Any], None] | None:
-        """What kazoo calls; noted before the request is sent, since the event may come before its
-        answer is seen here."""
+        """The callback for kazoo; recorded before the request is sent, since the event may come before its response
+        is seen here.
+        """
         if watch is None:
             return None
         self._watches[place].add(watch)
@@ -272,7 +270,7 @@ class Connection:
         kept.pop(place.path, None)
         if self.connected:
             request = RemoveWatches(place.path, 1 if place.of_children else 2)
-            # Answered 'no watcher' if it has fired meanwhile: either way it is gone.
+            # Answered 'no watcher' if it has fired meanwhile: it is gone in either case.
             self._client._call(request, self._handler.async_result())
 
     def _fire(self, event_type: str, path: str | None) -> None:
@@ -302,7 +300,7 @@ class Connection:
                 continue
 
     async def _ask(self, path: str, submit: Callable[[], Any]) -> Any:
-        """One attempt, with the errors of nodes.py."""
+        """One attempt; raises the errors of nodes.py."""
         await self._until_connected()
         answer: asyncio.Future[Any] = self._loop.create_future()
         self._unanswered.add(answer)
@@ -315,7 +313,7 @@ class Connection:
             return result.value
         meaning = translated(path, result.exception)
         if isinstance(meaning, LostReplyError):
-            # The news of the broken connection may still be on its way.
+            # The event of the broken connection may still be in flight.
             await asyncio.sleep(RETRY_PAUSE_S)
         raise meaning
 
@@ -397,7 +395,7 @@ def _node(data: bytes | None, stat: Any) -> Node:
 
 
 async def first_of(*waits: Awaitable[object], timeout_s: float | None = None) -> None:
-    """Wait until one of them is done or the time is over; the others are cancelled."""
+    """Wait until one of them is done, or time out; the others are cancelled."""
     tasks = [asyncio.ensure_future(wait) for wait in waits]
     try:
         await asyncio.wait(tasks, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)

@@ -1,5 +1,5 @@
-"""Cookies of bookies: ``cookies/<bookie id>``, the bytes as they are; and what bookies of bkbox noted of their disks:
-``underreplication/disks/<bookie id>``, where Java looks at no names but those that it knows.
+"""Cookies of bookies: ``cookies/<bookie id>``, the bytes as they are; and the disk records of bkbox's bookies:
+``underreplication/disks/<bookie id>``, where Java reads only names that it knows.
 
 Source: ZKRegistrationManager.java.
 """
@@ -20,7 +20,7 @@ DISK_RECORDS = "underreplication/disks"
 
 
 class Cookies:
-    """The cookies, or the records of disks, of one cluster. What its methods promise: MetadataStore."""
+    """The cookies, or the disk records, of one cluster. Contracts of the methods: MetadataStore."""
 
     def __init__(self, zk: Connection, root: str, folder: str = COOKIES) -> None:
         self._zk = zk
@@ -61,7 +61,7 @@ class Cookies:
             try:
                 bookies.append(bookie_id(name))
             except InvalidIdError:
-                continue  # nobody's cookie
+                continue  # not a bookie id
         found = await asyncio.gather(*map(self.find, bookies))
         return {
             bookie: cookie

@@ -1,8 +1,9 @@
 """Elections: the lowest of the ephemeral sequential znodes ``V_…`` below the election's own znode wins.
 
 The auditor's is ``auditorelection``, as with Java. The winner also writes its vote into the election's znode itself,
-for people. A session that is lost takes its vote with it; whoever stands gives a new one. Everybody watches the lowest
-vote, also whose it is: a vote that is deleted by hand makes no two winners. Source: ZkLedgerAuditorManager.java.
+for operators. A lost session takes its vote with it; the candidate casts a new one. Every candidate watches the
+lowest vote, its own included, so a vote that is deleted by hand makes no two winners. Source:
+ZkLedgerAuditorManager.java.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ def auditor_election(root: str) -> str:
 
 
 async def present_holder(zk: Connection, election: str) -> str | None:
-    """What the holder of the lowest vote called itself; None without a vote."""
+    """The name in the lowest vote; None without a vote."""
     while True:
         votes = await _votes(zk, election)
         if not votes:
             return None
         node = await zk.find(votes[0])
         if node is None:
-            continue  # it has just ended: who is next
+            continue  # it has just ended: read the next one
         try:
             return wire.decode_holder(node.data)
         except EncodingError as error:
@@ -73,7 +74,7 @@ class ZooKeeperCandidacy(Candidacy):
         self._zk.forget(self._watch)
         self._vote = None
         async with self._zk.deadline():
-            # All of this session: one may have been given whose answer nobody waited for.
+            # All votes of this session: one may have been created while its response was lost.
             while (vote := await self._vote_of_session()) is not None:
                 await writes.delete(self._zk, vote)
 
@@ -83,9 +84,9 @@ class ZooKeeperCandidacy(Candidacy):
                 found = await self._zk.exists(vote, self._watch)
                 if found is not None:
                     return found.owner == self._zk.session_id
-                break  # it has just ended: look again
+                break  # it has just ended: read again
             else:
-                return False  # ours has gone, too, with its session
+                return False  # our vote has gone, too, with its session
 
     async def _see_to_vote(self) -> None:
         if self._vote is not None:

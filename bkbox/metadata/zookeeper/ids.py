@@ -1,10 +1,9 @@
 """New ledger ids, drawn from the numbers that ZooKeeper gives to sequential znodes.
 
-A number of 31 bits comes from ``idgen/ID-`` (in the flat layout: ``ID-`` below the root). When
-those are used up, the hierarchical layouts go on in ``idgen-long/HOB-n/ID-``: n is the upper half of
-the id, the number the lower one; from the moment that ``idgen-long`` exists everybody draws there.
-The znode of a number is ephemeral and deleted at once, since only the parent's counter matters.
-Source: ZkLedgerIdGenerator.java, LongZkLedgerIdGenerator.java.
+A number of 31 bits comes from ``idgen/ID-`` (in the flat layout: ``ID-`` below the root). When those are used up, the
+hierarchical layouts go on in ``idgen-long/HOB-n/ID-``: n is the upper half of the id, the number the lower one. Once
+``idgen-long`` exists every client draws there. The znode of a number is ephemeral and deleted at once, since only the
+parent's counter matters. Source: ZkLedgerIdGenerator.java, LongZkLedgerIdGenerator.java.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ class LedgerIds:
         """An id that no ledger has and that is never drawn again. Raises MetadataError."""
         while True:
             ledger = await self._draw()
-            # Somebody may have chosen the id of a ledger himself.
+            # Another client may have chosen this ledger id itself.
             if await self._zk.exists(ledger_path(self._root, self._layout, ledger)) is None:
                 return ledger
 
@@ -79,7 +78,7 @@ class LedgerIds:
             try:
                 created = await self._zk.try_create_sequential(prefix)
             except LostReplyError:
-                continue  # a number more or less does not matter
+                continue  # skipping a number does no harm
             except NoNodeError:
                 parent = prefix.rpartition("/")[0]
                 if parent == self._root:

@@ -1,9 +1,8 @@
-"""kazoo, fitted to what connection.py needs; nothing else imports it.
+"""kazoo, adapted to connection.py; no other module imports it.
 
-Where kazoo's public interface falls short: requests to remove watches do not exist (there is one
-here), and a client whose server does not answer cannot be stopped in less than a session timeout
-(the handler here can cut its socket). Source: KazooClient, ConnectionHandler; ZooKeeper's
-zookeeper.jute (RemoveWatchesRequest).
+Gaps in kazoo's public interface: it has no requests to remove watches (there is one here), and a client whose server
+does not respond cannot be stopped in less than a session timeout (the handler here can cut its socket). Source:
+KazooClient, ConnectionHandler; ZooKeeper's zookeeper.jute (RemoveWatchesRequest).
 """
 
 from __future__ import annotations
@@ -46,7 +45,7 @@ __all__ = [
 ]
 
 CONNECT_TIMEOUT_S = 4.0
-"""For one TCP connection; a server that takes longer is as good as not there."""
+"""Time-out, in seconds, of one TCP connection; a slower server counts as unreachable."""
 
 RECONNECT_PAUSE_MAX_S = 1.0
 
@@ -71,7 +70,7 @@ _LOST = (
 def new_client(
     hosts: str, session_timeout_s: float, handler: CuttableHandler, access: ZooKeeperAccess
 ) -> Any:
-    """A client that connects again for ever, and is silent. Raises ConfigError."""
+    """A client that reconnects for ever, and logs nothing. Raises ConfigError."""
     return KazooClient(
         hosts,
         timeout=session_timeout_s,
@@ -83,7 +82,7 @@ def new_client(
 
 
 def shown(access: ZooKeeperAccess) -> dict[str, Any]:
-    """What of KazooClient's arguments says who this is, and how it speaks."""
+    """KazooClient's arguments for authentication and TLS."""
     found: dict[str, Any] = {}
     try:
         if access.secret_file is not None:
@@ -123,7 +122,7 @@ class CuttableHandler(SequentialThreadingHandler):  # type: ignore[misc] # kazoo
         return made
 
     def cut(self) -> None:
-        """End the connection and make no other."""
+        """End the connection and open no other."""
         self._is_cut = True
         if self._socket is not None:
             with suppress(OSError):
@@ -149,11 +148,11 @@ class RemoveWatches:
 
 
 _FELLOW_FAILURES = (kazoo.RolledBackError, kazoo.RuntimeInconsistency)
-"""What the other requests of a transaction are told when one of them fails."""
+"""The error of the other requests of a transaction when one of them fails."""
 
 
 def translated(path: str, error: Exception) -> MetadataError:
-    """What a failed request means; an answer that kazoo could not read is as good as lost."""
+    """The MetadataError for a failed request; a response that kazoo could not decode counts as lost."""
     if isinstance(error, _LOST) or not isinstance(error, kazoo.KazooException):
         return LostReplyError(f"the connection to ZooKeeper broke during a request for {path}")
     kind, text = _ANSWERS.get(type(error), (MetadataError, ""))
@@ -161,7 +160,7 @@ def translated(path: str, error: Exception) -> MetadataError:
 
 
 def first_failure(results: list[Any]) -> tuple[int, Exception] | None:
-    """Which request of a transaction failed, and how; None if none did."""
+    """The index of the request of a transaction that failed, and its error; None if none did."""
     for place, result in enumerate(results):
         if isinstance(result, Exception) and not isinstance(result, _FELLOW_FAILURES):
             return place, result

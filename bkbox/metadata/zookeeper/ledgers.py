@@ -1,9 +1,9 @@
 """Ledger metadata in ZooKeeper: one znode per ledger, its data version is the ledger's version.
 
-A ledger is what lies at the path of its id; znodes of other names or at other depths are not
-listed and do no harm. Listing walks the tree in ascending order of ids, one leaf folder after the
-other, each after a ``sync``. A folder that vanishes meanwhile was empty. Source:
-AbstractZkLedgerManager.java, HierarchicalLedgerManager.java, LongHierarchicalLedgerManager.java.
+A ledger is the znode at the path of its id; znodes with other names or at other depths are not listed and do no harm.
+Listing walks the tree in ascending order of ids, one leaf folder after the other, each after a ``sync``. A folder
+that vanishes meanwhile was empty. Source: AbstractZkLedgerManager.java, HierarchicalLedgerManager.java,
+LongHierarchicalLedgerManager.java.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DIGITS = re.compile("[0-9]+")
 
 
 class Ledgers:
-    """The ledgers of one cluster. What its methods promise: MetadataStore."""
+    """The ledgers of one cluster. Contracts of the methods: MetadataStore."""
 
     def __init__(self, zk: Connection, root: str, layout: PathLayout) -> None:
         self._zk = zk
@@ -46,7 +46,7 @@ class Ledgers:
         data = ledger_metadata.encode(metadata)
         ledger_metadata.decode(
             ledger, data
-        )  # what nobody could read is refused before it is stored
+        )  # metadata that no client could read is refused before it is stored
         path = self.path(ledger)
         try:
             # Equal bytes alone prove nothing: without a token two creators may write the same.
@@ -63,7 +63,7 @@ class Ledgers:
     async def find(
         self, ledger: LedgerId, watch: Watch | None = None
     ) -> Versioned[LedgerMetadata] | None:
-        """The ledger or None. Raises MetadataError if what is stored cannot be read."""
+        """The ledger or None. Raises MetadataError if the stored metadata cannot be decoded."""
         node = await self._zk.find(self.path(ledger), watch)
         return None if node is None else self._decoded(ledger, node)
 
@@ -129,7 +129,7 @@ class Ledgers:
                 return []
 
     def _ledger_at(self, path: str) -> LedgerId | None:
-        """The ledger whose path this is; None if it is none's."""
+        """The ledger with this path; None if it is not a ledger's."""
         parts = path[len(self._root) + 1 :].split("/")
         digits = "".join((*parts[:-1], parts[-1][1:]))
         if not _DIGITS.fullmatch(digits) or int(digits) > MAX_ID:

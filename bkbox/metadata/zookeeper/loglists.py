@@ -1,9 +1,9 @@
 """Lists of logs in ZooKeeper: ``underreplication/logs/<name>``; the votes of elections are below
 ``underreplication/logelections/<name>``.
 
-Java looks only at names that it knows below ``underreplication``, and lists those below the root of the ledgers. They
-are below the root all the same, to go when the cluster goes. (A cluster that is formatted keeps them: a list names the
-cluster that its ledgers are of.)
+Below ``underreplication`` Java reads only names that it knows; below the root of the ledgers it lists every name.
+These znodes are below the root all the same, so that they go with the cluster. (Formatting a cluster keeps them: a
+list names the cluster of its ledgers.)
 """
 
 from __future__ import annotations

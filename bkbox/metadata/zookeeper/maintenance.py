@@ -1,6 +1,6 @@
-"""Rests of bookies in ZooKeeper: ``underreplication/resting/<bookie id>``, what maintenance.py encodes.
+"""Maintenance windows in ZooKeeper: ``underreplication/resting/<bookie id>``, in the encoding of maintenance.py.
 
-Java looks only at names that it knows below ``underreplication``, and lists those below the root of the ledgers.
+Below ``underreplication`` Java reads only names that it knows; below the root of the ledgers it lists every name.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bkbox.metadata.zookeeper.nodes import NodeExistsError, NoNodeError
 
 
 class ZooKeeperMaintenanceWindows(MaintenanceWindows):
-    """See Rests."""
+    """See MaintenanceWindows."""
 
     def __init__(self, zk: Connection, root: str, java: UnderReplication) -> None:
         self.java = java

@@ -1,7 +1,7 @@
-"""Znodes as values, and what ZooKeeper says no with.
+"""Znodes as values, and the errors of ZooKeeper's responses.
 
-The errors are the answers of a tree that works. They are MetadataErrors, so that one that nobody
-expected reaches the caller as a sentence that names the znode.
+The errors are responses of a working tree. They are MetadataErrors, so that an unexpected one reaches the caller as a
+message that names the znode.
 """
 
 from __future__ import annotations
@@ -13,9 +13,10 @@ from bkbox.errors import MetadataError
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A znode. ``owner`` is the session of an ephemeral one, 0 for a persistent one; ``created`` is
-    the transaction that created it, at ``ctime_ms`` since 1970; ``children_version`` moves with
-    every child that comes or goes."""
+    """A znode. ``owner`` is the session of an ephemeral one, 0 for a persistent one; ``created`` is the transaction
+    that created it, at ``ctime_ms`` since 1970; ``children_version`` changes with every child that is created or
+    deleted.
+    """
 
     data: bytes
     version: int
@@ -30,7 +31,7 @@ class NoNodeError(MetadataError):
 
 
 class NodeExistsError(MetadataError):
-    """The znode to be created is there already."""
+    """The znode to be created exists."""
 
 
 class BadVersionError(MetadataError):
@@ -42,7 +43,8 @@ class NotEmptyError(MetadataError):
 
 
 class LostReplyError(MetadataError):
-    """The connection was lost before the answer came: whether the request was carried out is not
-    known. Stays inside this package."""
+    """The connection was lost before the response arrived: it is unknown whether the request was carried out. Stays
+    inside this package.
+    """
 
     may_have_taken_effect = True

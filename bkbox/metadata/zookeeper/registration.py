@@ -1,15 +1,14 @@
-"""Registration of a bookie in ZooKeeper: an ephemeral znode that one task keeps where it belongs.
+"""Registration of a bookie in ZooKeeper: an ephemeral znode that one task keeps in the right list.
 
-The task owns the wanted state (which list, which payload) and compares it with the tree at the
-start, whenever it changes, when the connection broke and when somebody touched the znode. Changing
-sides registers on the new one first. An expired session takes the znode with it; the task puts it
-back with the next session.
+The task owns the wanted state (list and payload) and compares it with the tree at the start, whenever it changes,
+when the connection broke and when the znode was changed. Changing lists registers on the new one first. An expired
+session takes the znode with it; the task restores it with the next session.
 
-A znode of another session is in the way. It is *stale*, deleted and taken over at once, if an
-earlier session of this very registration made it, or if its service info names, in the property
-PROCESS_PROPERTY, a process of this boot that is dead. Anybody else's is waited for, since a dead
-owner's vanishes with its session; who is still there then, or is seen to be alive, keeps the id.
-Source: ZKRegistrationManager.java, BookieStateManager.java.
+A znode of another session blocks the registration. It is *stale*, deleted and taken over at once, if an earlier
+session of this very registration made it, or if its service info names, in the property PROCESS_PROPERTY, a process
+of this boot that is dead. The task waits for any other znode, since a dead owner's vanishes with its session. An
+owner that is still registered then, or is seen to be alive, keeps the id. Source: ZKRegistrationManager.java,
+BookieStateManager.java.
 """
 
 from __future__ import annotations
@@ -41,13 +40,13 @@ PROCESS_PROPERTY = "bkbox.process"
 
 RETRY_PAUSE_S = 1.0
 LEAVE_TIMEOUT_S = 2.0
-"""For taking the znode away when the bookie leaves; the end of the session does it otherwise."""
+"""Time, in seconds, to delete the znode when the bookie unregisters; otherwise the end of the session does it."""
 
 _log = logging.getLogger(__name__)
 
 
 class ZnodeOwner(NamedTuple):
-    """Who else has the bookie's znode."""
+    """The other owner of the bookie's znode."""
 
     path: str
     session: int
@@ -86,9 +85,9 @@ class ZooKeeperRegistration(Registration):
         self._done = asyncio.Event()
 
     async def begin(self) -> None:
-        """Take the bookie's znode and keep it from now on.
+        """Create the bookie's znode and keep it from now on.
 
-        Raises OperatorError (somebody else has it), MetadataError.
+        Raises OperatorError (another owner has it), MetadataError.
         """
         loop = asyncio.get_running_loop()
         until = loop.time() + 2 * self._zk.session_timeout_s
@@ -187,7 +186,7 @@ class ZooKeeperRegistration(Registration):
             return await self._claim(watch)
 
     async def _claim(self, watch: Watch) -> ZnodeOwner | None:
-        """Make the tree what it should be; or return who is in the way, with the watch on him."""
+        """Bring the tree to the wanted state; or return the owner that blocks it, with the watch on its znode."""
         while True:
             wanted, other = self._paths()
             session = self._zk.session_id
@@ -216,11 +215,11 @@ class ZooKeeperRegistration(Registration):
                     return None
 
     async def _delete(self, path: str, node: Node) -> None:
-        with suppress(BadVersionError):  # then it is another one by now: looked at again
+        with suppress(BadVersionError):  # then it has changed by now: it is read again
             await writes.delete(self._zk, path, node)
 
     def _paths(self) -> tuple[str, str]:
-        """Where the bookie is to be registered, and where not."""
+        """The path where the bookie is to be registered, and the one where it is not."""
         return (
             available_path(self._root, self._bookie, read_only=self._read_only),
             available_path(self._root, self._bookie, read_only=not self._read_only),
@@ -233,7 +232,7 @@ class ZooKeeperRegistration(Registration):
         return holder.process != self._process and self._life(holder) is ProcessIdentity.ALIVE
 
     def _life(self, holder: ZnodeOwner) -> ProcessIdentity:
-        """Of another boot nothing is known: it may be another host."""
+        """The owner's liveness. A process of another boot is UNKNOWN: it may be on another host."""
         if holder.process is None or holder.process.boot_id != self._process.boot_id:
             return ProcessIdentity.UNKNOWN
         return life_of(holder.process, self._process)
@@ -243,7 +242,7 @@ class ZooKeeperRegistration(Registration):
 
 
 def payload(bookie: BookieId, info: ServiceInfo, process: Process) -> bytes:
-    """The bytes to register. EncodingError for what no client could read."""
+    """The bytes to register. Raises EncodingError for what no client could read."""
     # An empty info stands for the address in the id; with a property it would stand for none.
     read_back = service_info.decode(bookie, service_info.encode(info))
     words = (process.boot_id, process.pid_namespace, process.pid, process.started)

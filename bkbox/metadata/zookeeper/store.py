@@ -1,7 +1,7 @@
 """The metadata store on ZooKeeper: each method is one operation with one deadline.
 
-What is where: cluster.py (root, layout), ledgers.py, ids.py, cookies.py, bookies.py,
-registration.py, underreplication.py, loglists.py, election.py.
+The parts: cluster.py (root, layout), ledgers.py, ids.py, cookies.py, bookies.py, registration.py,
+underreplication.py, loglists.py, election.py.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from bkbox.wire.metadata.service_info import ServiceInfo
 
 
 async def init_cluster(uri: ZooKeeperUri, instance_id: UUID, *, wait_s: float) -> None:
-    """Make a new cluster. Raises OperatorError (its root exists), MetadataUnavailableError."""
+    """Create a new cluster. Raises OperatorError (its root exists), MetadataUnavailableError."""
     zk = await Connection.open(uri.hosts, wait_s=wait_s, access=uri.access)
     try:
         async with zk.deadline():
@@ -187,13 +187,13 @@ class ZooKeeperStore(MetadataStore):
     def watch_bookies(self) -> AsyncIterator[dict[BookieId, RegisteredBookie]]:
         return follow(self._zk, lambda watch: bookies.read(self._zk, self._root, watch))
 
-    # ---- neighbours -------------------------------------------------------------------------
+    # ---- other software ---------------------------------------------------------------------
 
     async def read_znode(self, path: str) -> bytes:
         async with self._zk.deadline():
             return (await self._zk.get(path)).data
 
-    # ---- life -------------------------------------------------------------------------------
+    # ---- lifetime ---------------------------------------------------------------------------
 
     async def close(self) -> None:
         while self._registrations:

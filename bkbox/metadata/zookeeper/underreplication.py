@@ -1,7 +1,8 @@
 """Ledgers that lack replicas, in the tree below ``underreplication`` that BookKeeper's own processes use.
 
-A mark is a znode that names the bookies that were lost, a lock an ephemeral one beside it; a lost session frees all its
-locks. The znode ``disable`` stops all. Source: ZkLedgerUnderreplicationManager.java, ZkLedgerAuditorManager.java.
+A mark is a znode that names the lost bookies, a lock an ephemeral one beside it; a lost session releases all its
+locks. The znode ``disable`` pauses auditors and workers. Source: ZkLedgerUnderreplicationManager.java,
+ZkLedgerAuditorManager.java.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class ZooKeeperUnderReplication(UnderReplication):
                 if node is not None and after is before:
                     return
                 data = wire.encode_ledger(after)
-                with suppress(NodeExistsError, NoNodeError, BadVersionError):  # look again
+                with suppress(NodeExistsError, NoNodeError, BadVersionError):  # read again
                     if node is None:
                         await writes.create_branch(self._zk, self._root, path, data)
                     else:
@@ -120,7 +121,7 @@ class ZooKeeperUnderReplication(UnderReplication):
             await writes.delete(self._zk, underreplicated_lock_path(self._root, lock.ledger))
 
     async def _drop_orphans(self) -> None:
-        """Locks that were given up while ZooKeeper did not answer, and are there for as long as the session is."""
+        """Delete locks that were released while ZooKeeper did not respond; they would last as long as the session."""
         while self._orphans:
             lock = self._orphans.pop()
             try:
@@ -156,8 +157,8 @@ class ZooKeeperUnderReplication(UnderReplication):
         path = underreplicated_path(self._root, task.ledger)
         gone = False
         async with self._zk.deadline():
-            # A mark that somebody deleted and a third one made anew is at our version again: whoever has lost
-            # the lock cannot tell, and leaves it.
+            # A mark that was deleted by hand and created again by another party has our version again. A worker that
+            # lost the lock cannot distinguish them, and leaves the mark.
             if await self._is_held(task.lock):
                 with suppress(BadVersionError):
                     await writes.delete(self._zk, path, seen)
@@ -167,7 +168,7 @@ class ZooKeeperUnderReplication(UnderReplication):
         return gone
 
     async def _is_held(self, lock: Lock) -> bool:
-        """A session that was lost took the lock with it: what is there now is somebody else's."""
+        """True if the lock is ours. A lost session took the lock with it: a present lock is then another worker's."""
         found = await self._zk.exists(underreplicated_lock_path(self._root, lock.ledger))
         return found is not None and found.owner == lock.owner
 
@@ -223,7 +224,7 @@ class ZooKeeperUnderReplication(UnderReplication):
     # ---- the tree ---------------------------------------------------------------------------
 
     async def _put(self, name: str, data: bytes) -> None:
-        """Set a znode, whatever it was; made if it is not there."""
+        """Set a znode, whatever its version; created if missing."""
         path = f"{self._base}/{name}"
         async with self._zk.deadline():
             await self._prepare()
@@ -238,7 +239,7 @@ class ZooKeeperUnderReplication(UnderReplication):
                     return
 
     async def _prepare(self) -> None:
-        """What has to be there, and in a form that we know."""
+        """Create the required znodes, and check that their format is known."""
         if self._is_prepared:
             return
         path = f"{self._base}/LAYOUT"
@@ -260,8 +261,9 @@ class ZooKeeperUnderReplication(UnderReplication):
         self._is_prepared = True
 
     async def _below(self, folders: list[str]) -> AsyncIterator[str]:
-        """The paths of all children of these, in order; many are asked for at once, as each ledger has a folder of
-        its own."""
+        """The paths of all children of these folders, in order; many requests are in flight at once, as each ledger
+        has its own folder.
+        """
         for start in range(0, len(folders), _LISTS_AT_ONCE):
             some = folders[start : start + _LISTS_AT_ONCE]
             async with self._zk.deadline():

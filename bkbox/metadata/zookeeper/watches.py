@@ -1,4 +1,4 @@
-"""Following a value in ZooKeeper: now, and after each change of what it was read from."""
+"""Following a value in ZooKeeper: now, and after each change of the znodes that it was read from."""
 
 from __future__ import annotations
 

@@ -1,8 +1,7 @@
-"""Writes that are certain: what happened is known even if an answer was lost.
+"""Writes with a certain outcome: known even if a response was lost.
 
-A write whose connection breaks may have taken effect or not. It is repeated as it was, with the
-same expected version, once ZooKeeper is back; a refusal then leaves two explanations, and what is
-stored decides between them:
+A write whose connection breaks may have taken effect or not. It is retried unchanged, with the same expected version,
+once ZooKeeper is back. A refusal then has two explanations, and the stored state decides between them:
 
 ==========  =================  ===================================================================
 write       refused with       it was ours if
@@ -10,13 +9,12 @@ write       refused with       it was ours if
 create      NodeExistsError    the caller's rule holds; else: the same bytes at version 0 and, for
                                an ephemeral znode, the same session
 set_data    BadVersionError    the same bytes at the version after the expected one
-delete      NoNodeError        always: gone is gone, whoever did it; a znode that was created anew
-                               since is not deleted
+delete      NoNodeError        always: the znode is gone, whichever client deleted it; a znode
+                               that was created anew since is not deleted
 ==========  =================  ===================================================================
 
-Nothing here gives up: it is the caller's deadline that ends a write, and then its outcome stays
-unknown. A late first attempt cannot come after the second: ZooKeeper refuses requests of a
-connection whose session has moved on.
+Nothing here gives up: the caller's deadline ends a write, and then its outcome stays unknown. A late first attempt
+cannot come after the second: ZooKeeper refuses requests of a connection whose session has moved on.
 """
 
 from __future__ import annotations
@@ -35,8 +33,9 @@ from bkbox.metadata.zookeeper.nodes import (
 
 
 class CertainWriter(Protocol):
-    """What writes need of a connection. Each ``try_`` is one attempt: it waits for a connection and
-    raises LostReplyError if that breaks before the answer."""
+    """The operations that writes need of a connection. Each ``try_`` is one attempt: it waits for a connection and
+    raises LostReplyError if that breaks before the response.
+    """
 
     @property
     def session_id(self) -> int: ...
@@ -61,7 +60,7 @@ async def create(
     ephemeral: bool = False,
     is_ours: Callable[[Node], bool] | None = None,
 ) -> Node:
-    """Raises NodeExistsError, NoNodeError (no parent)."""
+    """Create a znode. Raises NodeExistsError, NoNodeError (no parent)."""
     was_lost = False
     while True:
         try:
@@ -86,7 +85,7 @@ async def create(
 
 
 async def set_data(zk: CertainWriter, path: str, data: bytes, version: int | None) -> Node:
-    """Replace this version, or whatever is there (None). Raises BadVersionError, NoNodeError."""
+    """Replace this version, or any (None). Raises BadVersionError, NoNodeError."""
     if version is not None and version < 0:
         raise BadVersionError(f"the znode {path} cannot be at version {version}")
     was_lost = False
@@ -105,7 +104,7 @@ async def set_data(zk: CertainWriter, path: str, data: bytes, version: int | Non
 
 
 async def delete(zk: CertainWriter, path: str, seen: Node | None = None) -> None:
-    """Delete the znode that was seen, or whatever is there; what is not there counts as deleted.
+    """Delete the znode that was seen, or any (None); succeeds if it does not exist.
 
     Raises BadVersionError (it is not the one that was seen), NotEmptyError.
     """
@@ -122,7 +121,9 @@ async def delete(zk: CertainWriter, path: str, seen: Node | None = None) -> None
 
 
 async def _must_be(zk: CertainWriter, path: str, seen: Node) -> None:
-    """Repeating a deletion must not hit a new znode, which has the same version as a new one had."""
+    """Raises BadVersionError if the znode was created anew. Retrying a deletion must not delete a new znode, which has
+    the version that the old one had at its creation.
+    """
     try:
         found = await zk.get(path)
     except NoNodeError:
@@ -158,7 +159,7 @@ async def create_branch(
 
 
 async def ensure_branch(zk: CertainWriter, root: str, path: str) -> None:
-    """Create an empty znode and its parents below ``root`` unless it is there."""
+    """Create an empty znode and its parents below ``root`` unless it exists."""
     try:
         await create_branch(zk, root, path)
     except NodeExistsError:

@@ -185,8 +185,8 @@ class QuotaWatch:
                     [_shown(use.owner), use.bytes, use.bytes_max, use.is_over]
                     for use in uses[:_SHOWN_OWNERS]
                 ],
-                others=len(uses[_SHOWN_OWNERS:]),
-                looked_ms=self._environment.wall_ms(),
+                unlisted_owners=len(uses[_SHOWN_OWNERS:]),
+                checked_ms=self._environment.wall_ms(),
             )
         )
         self._log(over)

@@ -21,13 +21,13 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """Everything before (segment, offset) of the entry log is covered, and every journal segment
-    before ``journal``.
+    """The position that the last checkpoint covers: everything before (segment, offset) of the entry log, and every
+    journal segment before ``journal``.
 
-    ``footer`` is the offset of the last footer before that in the segment, 0 where it has none.
-    ``journal`` is None where no journal has to be read. ``number`` counts the checkpoints of the
-    disk. ``held``: a replay from here found something missing, and what follows from that is not
-    durable yet. ``index``: the number of the last checkpoint that the index was flushed for.
+    ``footer`` is the offset of the last footer before that in the segment, 0 if it has none. ``journal`` is None if
+    no journal has to be read. ``number`` counts the checkpoints of the disk. ``held``: a replay from here found data
+    missing, and the consequences are not durable yet. ``index``: the number of the last checkpoint that the index was
+    flushed for.
     """
 
     number: int
@@ -44,9 +44,7 @@ class Checkpoint:
 
 
 def read_checkpoint(files: Files, disk: Path) -> Checkpoint | None:
-    """The last checkpoint, None where there is none. Raises DamagedError, FormatVersionError,
-    DiskError.
-    """
+    """The last checkpoint, None if there is none. Raises DamagedError, FormatVersionError, DiskError."""
     path = disk / CHECKPOINT_NAME
     fields = read_document(files, path, _FORMAT)
     if fields is None:

@@ -122,8 +122,8 @@ class Checkpoints:
     # ---- taking one -------------------------------------------------------------------------
 
     def freeze(self, index: LedgerIndex, journal: Journal | None) -> Checkpoint:
-        """Freeze the index. The returned checkpoint covers what is known now, unless an earlier one was not completed.
-        ``journal``: that of this run. DiskError.
+        """Freeze the index. The returned checkpoint covers everything appended so far, unless an earlier one was not
+        completed. ``journal``: that of this start. DiskError.
         """
         if self.lacks_room:
             index.renew()
@@ -132,7 +132,7 @@ class Checkpoints:
             self._log.write_footer()
             if journal is not None:
                 journal.next_segment()
-            index.freeze()  # last: where it lies is what the next attempt is to write
+            index.freeze()  # last: the next attempt writes this frozen layer
             self._frozen_at = self.here(None if journal is None else journal.segment)
             self._since = self._looks_at = 0
         number = self.last.number + 1

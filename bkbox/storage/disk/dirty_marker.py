@@ -1,18 +1,18 @@
-"""``<disk>/DIRTY``: which runs have touched this disk since it was last known to hold all that was
-acknowledged.
+"""``<disk>/DIRTY``: the incarnations of the bookie that have used this disk since it was last known to hold
+everything acknowledged.
 
 Rules:
 
-- It is written, file and name synced, before a run does anything else to the disk, and removed
-  last of all by a clean stop. No marker means: nothing can be missing.
-- A run never replaces what earlier runs left: it adds itself. Only when the boot's phase one
-  (fence, limbo) is durable does ``settle`` leave the present run alone in it; until then a second
-  crash has to come to the same conclusion.
-- A process that died lost nothing that write(2) took if the kernel is still the same (boot id) and
-  has had the file system mounted ever since, on the same device (base/host/mounts.py). A difference in any
-  of these, a recorded failure (a failed sync for one) or a marker that cannot be read mean that what
-  was not synced may be lost: a loss is what cannot be excluded.
-- An error while looking is not 'no marker': it is the worst marker.
+- It is written, file and name synced, before an incarnation does anything else to the disk, and removed last of all
+  by a clean stop. No marker means: nothing can be missing.
+- An incarnation never replaces the entries of earlier ones: it adds itself. Only when the boot's phase one (fence,
+  limbo) is durable does ``settle`` leave the present incarnation alone in it; until then a second crash has to come
+  to the same conclusion.
+- A process that died lost nothing that write(2) took if the kernel is still the same (boot id) and has had the file
+  system mounted ever since, on the same device (base/host/mounts.py). A difference in any of these, a recorded
+  failure (a failed sync for one) or an unreadable marker mean that unsynced data may be lost: whatever cannot be
+  excluded counts as a loss.
+- An error while reading is not 'no marker': it is the worst marker.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
+from bkbox.base.words import error_text
 from bkbox.errors import DiskError
 from bkbox.storage.checksummed_document import read_document, write_document
 from bkbox.storage.files import Files, unlink_durably
@@ -31,8 +32,9 @@ _FORMAT = 1
 
 @dataclass(frozen=True, slots=True)
 class Incarnation:
-    """One run of a bookie on a disk: the kernel's boot id, when it acknowledged, an id of its own, the identity of the
-    mount, and whether it marked ledgers active before it acknowledged without a sync (versions before did not).
+    """One incarnation of a bookie on a disk: the kernel's boot id, its acknowledgement mode, an id of its own, the
+    identity of the mount, and whether it marked ledgers active before it acknowledged without a sync (versions before
+    did not).
     """
 
     boot_id: str
@@ -44,8 +46,8 @@ class Incarnation:
 
 @dataclass(frozen=True, slots=True)
 class Marker:
-    """Runs since the last safe moment, oldest first; failures in words; whether the disk replaces
-    a lost one.
+    """The incarnations since the last safe moment, oldest first; failures as text; whether the disk replaces a lost
+    one.
     """
 
     runs: tuple[Incarnation, ...] = ()
@@ -53,23 +55,21 @@ class Marker:
     replaced: bool = False
 
     def is_host_crash(self, boot_id: str, mount: str = "") -> bool:
-        """Whether what was not synced may be lost, seen from a boot with this id and a mount with this identity."""
+        """True if unsynced data may be lost, seen from a boot with this id and a mount with this identity."""
         if self.failures or self.replaced or not self.runs:
             return True
         return any((run.boot_id, run.mount) != (boot_id, mount) for run in self.runs)
 
     @property
     def acked_unsynced(self) -> bool:
-        """Whether a run acknowledged before it synced (or might have): a host crash then lost
-        acknowledged entries.
+        """True if an incarnation acknowledged before it synced (or might have): a host crash then lost acknowledged
+        entries.
         """
         return not self.runs or any(run.ack_after is AckAfter.WRITE for run in self.runs)
 
 
 def read_marker(files: Files, disk: Path) -> Marker | None:
-    """The marker; None = clean. Never raises for a marker that cannot be read: that one has a
-    failure saying so.
-    """
+    """The marker; None = clean. Never raises for an unreadable marker: that one has a failure that says so."""
     path = disk / MARKER_NAME
     try:
         fields = read_document(files, path, _FORMAT)
@@ -88,14 +88,14 @@ def read_marker(files: Files, disk: Path) -> Marker | None:
         failures = tuple(str(reason) for reason in fields["failures"])
         return Marker(runs, failures, bool(fields["replaced"]))
     except (DiskError, KeyError, ValueError, TypeError) as error:
-        return Marker(failures=(f"the dirty marker cannot be read: {error}",))
+        return Marker(failures=(f"the dirty marker cannot be read: {error_text(error)}",))
 
 
 def begin_run(files: Files, disk: Path, run: Incarnation) -> Marker | None:
-    """Add a run durably and return what was there before it (None = clean).
+    """Add an incarnation durably and return the marker before it (None = clean).
 
-    Of runs that differ in their ids alone the last one stays: a bookie that never gets as far as ``settle`` may be
-    started without end.
+    Of incarnations that differ in their ids alone the last one stays: a bookie that never gets as far as ``settle``
+    may be restarted without end.
     """
     before = read_marker(files, disk)
     marker = before or Marker()
@@ -105,15 +105,15 @@ def begin_run(files: Files, disk: Path, run: Incarnation) -> Marker | None:
 
 
 def record_failure(files: Files, disk: Path, reason: str) -> None:
-    """Note that the disk cannot be trusted to hold what was not synced, so that the next start
-    treats it so.
-    """
+    """Record that the disk cannot be trusted to hold unsynced data, so that the next start treats it so."""
     marker = read_marker(files, disk) or Marker()
     _write(files, disk, replace(marker, failures=(*marker.failures, reason)))
 
 
 def carry_failure(files: Files, disk: Path, before: Marker | None, reason: str) -> Marker:
-    """Note a failure of before this run that the marker has not heard of; what was there ``before``, with it."""
+    """Record an earlier incarnation's failure that the marker does not have; returns it with the
+    contents ``before``.
+    """
     found = before or Marker()
     if reason in found.failures:
         return found
@@ -125,16 +125,12 @@ def carry_failure(files: Files, disk: Path, before: Marker | None, reason: str) 
 
 
 def mark_replaced(files: Files, disk: Path) -> None:
-    """Note that this disk stands in for a lost one: nothing that the lost one had acknowledged is
-    on it.
-    """
+    """Record that this disk replaces a lost one: it has nothing that the lost one had acknowledged."""
     _write(files, disk, replace(read_marker(files, disk) or Marker(), replaced=True))
 
 
 def settle(files: Files, disk: Path, run: Incarnation, before: Marker | None) -> None:
-    """Phase one is durable: drop what was there ``before`` this run; its own failures, if any,
-    stay.
-    """
+    """Phase one is durable: drop the incarnations ``before`` this one; its own failures, if any, stay."""
     marker = read_marker(files, disk) or Marker()
     own = marker.failures[len(before.failures) if before else 0 :]
     settled = Marker(runs=(run,), failures=own)
@@ -143,10 +139,10 @@ def settle(files: Files, disk: Path, run: Incarnation, before: Marker | None) ->
 
 
 def clear(files: Files, disk: Path, run: Incarnation) -> bool:
-    """The last act of a clean stop, once the disk holds, synced, all that was acknowledged.
+    """The last act of a clean stop, once the disk holds everything acknowledged, synced.
 
-    False, and the marker stays, where it says more than this run: unsettled earlier runs, a
-    failure, a replaced disk.
+    False, and the marker stays, if it has more than this incarnation: unsettled earlier ones, a failure, a replaced
+    disk.
     """
     if read_marker(files, disk) not in (None, Marker(runs=(run,))):
         return False

@@ -24,7 +24,7 @@ Contract:
 - A replay that is not ``trusted`` holds the checkpoint back, so that every later start finds the same data missing,
   until the caller has made limbo durable and calls ``settle``.
 - An idle disk proves its own end: ``prove`` and a sync, then a tail mark (tail.py). Both follow soon after the last
-  append. So a start can tell rot, and a log that was cut short, from a write that a host crash interrupted.
+  append. So a start can distinguish rot, and a truncated log, from a write that a host crash interrupted.
 - Under ``write`` a ledger is marked *active*, synced, before its first entry that is acknowledged without a sync, and
   unmarked after a sync (bookie/active.py). So after a host crash only active ledgers can lack entries, as long as the
   log is ``intact``.
@@ -89,10 +89,10 @@ HELD = "what an earlier start found missing has not been dealt with"
 class ReplayReport:
     """The result of a replay.
 
-    ``damaged``: data that had been durable and cannot be read, in words. ``dropped_entries``: entries that the index
-    knew and the log does not have. ``intact``: nothing that had been durable is missing. ``trusted``: nothing that was
-    acknowledged can be missing, if all runs since the last clean moment had the present ``ack_after``. ``synced_ms``:
-    everything acknowledged before this time was durable, ms since 1970; 0 if not known.
+    ``damaged``: data that had been durable and cannot be read, as text. ``dropped_entries``: entries that the index
+    knew and the log does not have. ``intact``: nothing that had been durable is missing. ``trusted``: nothing that
+    was acknowledged can be missing, if all incarnations since the last clean moment had the present ``ack_after``.
+    ``synced_ms``: everything acknowledged before this time was durable, ms since 1970; 0 if not known.
     """
 
     records: int
@@ -138,7 +138,7 @@ class DiskStore:
         self._failed: str | None = None
         self._failing = _Failing(self._fail)
         self._journal_in_use = journal if ack_after is AckAfter.JOURNAL else None
-        """The journal, if this run acknowledges by it; a journal may also exist only to be replayed."""
+        """The journal, if this start acknowledges by it; a journal may also exist only to be replayed."""
         self._generation = generation
         self._is_settled = True
         self._tail = TailFile(files, disk)
@@ -160,8 +160,8 @@ class DiskStore:
         open_index: OpenIndex = open_level_store,
         generation: int = 0,
     ) -> DiskStore:
-        """The store of a prepared disk, not replayed yet. ``generation``: that of this start of the bookie. BootError,
-        DamagedError, FormatVersionError, DiskError.
+        """The store of a prepared disk, not replayed yet. ``generation``: that of this start of the bookie. Raises
+        BootError, DamagedError, FormatVersionError, DiskError.
         """
         identity = read_identity(files, disk)
         if identity is None:
@@ -191,11 +191,11 @@ class DiskStore:
     def replay(
         self, host_crash: bool, *, is_clean: bool = False, seen: tuple[int, int, int] = (0, 0, 0)
     ) -> ReplayReport:
-        """Bring the index up to the logs after a clean stop (``is_clean``), a process crash or a host crash, and report
-        what is missing. ``seen``: an earlier value of ``durable``, as recorded elsewhere.
+        """Bring the index up to the logs after a clean stop (``is_clean``), a process crash or a host crash, and
+        report missing data. ``seen``: an earlier value of ``durable``, as recorded elsewhere.
 
-        Raises IndexDamagedError if the index must be rebuilt, DiskFullError, DiskFailedError, DiskError, and BootError
-        if the last run kept a journal that the configuration does not name.
+        Raises IndexDamagedError if the index must be rebuilt, DiskFullError, DiskFailedError, DiskError, and
+        BootError if the last incarnation kept a journal that the configuration does not name.
         """
         if self._opened_index is not None:
             raise BugError("a disk is replayed once")
@@ -267,8 +267,9 @@ class DiskStore:
         )
 
     def _bring_to_device(self) -> str:
-        """Sync the file system after a process crash, when all that was written is in the kernel. Returns why the
-        device did not take it, empty if it did."""
+        """Sync the file system after a process crash, when everything written is in the kernel. Returns the reason
+        that the device did not take it, empty if it did.
+        """
         try:
             self._files.sync_file_system(self._disk)
         except DiskFailedError as error:
@@ -276,7 +277,7 @@ class DiskStore:
         return ""
 
     def _begin(self, journal_first: int | None, tail: TailMark | None, *, trusted: bool) -> None:
-        """Start the journal of this run. Take a checkpoint unless something forbids it or the last one covers
+        """Start the journal of this incarnation. Take a checkpoint unless something forbids it or the last one covers
         everything.
         """
         journal = self._journal_in_use
@@ -289,14 +290,14 @@ class DiskStore:
         if trusted:
             if self._checkpoints.is_here(None if journal is None else journal.segment):
                 return
-            with suppress(DiskFullError):  # # it only makes the next start read less
+            with suppress(DiskFullError):  # it only shortens the next start
                 self.checkpoint()
                 return
         checkpoints = self._checkpoints
         checkpoints.held = not trusted
         if made and checkpoints.last.journal is None:
-            # From here on the journal counts, though the log's position stays where it is. The checkpoint that found no
-            # space may have left the segment that was made, and have made no other.
+            # From here on the journal counts, though the log's position stays the same. The checkpoint that found no
+            # space may have left the segment that was created, and have created no other.
             checkpoints.write(replace(checkpoints.last, journal=made))
 
     # ---- writing ---------------------------------------------------------------
@@ -688,7 +689,7 @@ class DiskStore:
             self.log.sync()
             return
         if self.index.is_frozen:
-            self.checkpoint()  # # one that failed before; the next one covers the rest
+            self.checkpoint()  # an earlier one that failed; the next one covers the rest
         self.checkpoint()
         if self._checkpoints.last.journal is not None:
             # The log holds everything: the next start does not need the journal.
@@ -708,12 +709,12 @@ class DiskStore:
 
     @property
     def failed_reason(self) -> str | None:
-        """Why the disk takes no more writes, None while it does."""
+        """The reason that the disk takes no more writes, None while it does."""
         return self._failed
 
     @property
     def index_damage(self) -> str:
-        """The part of the index that was found unreadable, in words; empty if none was."""
+        """The part of the index that was found unreadable, as text; empty if none was."""
         return self._opened_index.damage if self._opened_index is not None else ""
 
     def set_index_aside(self) -> None:
@@ -732,7 +733,7 @@ class DiskStore:
 
     def _fail(self, error: DiskFailedError) -> None:
         self._failed = str(error)
-        with suppress(DiskError):  # # the disk may be beyond that; the caller has the error
+        with suppress(DiskError):  # the disk may not allow it; the caller has the error
             dirty_marker.record_failure(self._files, self._disk, self._failed)
 
 

@@ -14,16 +14,14 @@ from bkbox.storage.index.ordered_store import INDEX_DIR, LevelStore, OrderedStor
 from bkbox.storage.log.segment import SEGMENT_HEADER_BYTES
 
 OpenIndex = Callable[[Files, Path, bool], OrderedStore]
-"""Opens the index of a disk; the flag says that only what was flushed can be relied on."""
+"""Opens the index of a disk; the flag says that only flushed data can be relied on."""
 
 CreateIndex = Callable[[Files, Path], None]
 """Makes the empty index of a disk."""
 
 
 def open_level_store(files: Files, disk: Path, host_crash: bool) -> OrderedStore:
-    """The LevelDB index of a disk. DamagedError where it is missing or broken: it has to be
-    rebuilt.
-    """
+    """The LevelDB index of a disk. DamagedError if it is missing or broken: it has to be rebuilt."""
     path = disk / INDEX_DIR
     if host_crash and files.exists(path):
         discard_unsynced(files, path)
@@ -31,7 +29,7 @@ def open_level_store(files: Files, disk: Path, host_crash: bool) -> OrderedStore
 
 
 def create_level_store(files: Files, disk: Path) -> None:
-    """Make an empty LevelDB index; what an earlier attempt left is removed."""
+    """Create an empty LevelDB index; the remains of an earlier attempt are removed."""
     path = disk / INDEX_DIR
     remove_flat_dir(files, path)
     store = LevelStore(path, create=True)
@@ -47,7 +45,7 @@ def format_disk(
     *,
     create_index: CreateIndex = create_level_store,
 ) -> None:
-    """Prepare an empty disk; one whose preparation was cut short is finished.
+    """Prepare an empty disk; an interrupted preparation is completed.
 
     BootError for a disk that is in use, DiskError.
     """

@@ -1,9 +1,8 @@
 """One bookie at a time on a disk: ``<disk>/LOCK``, a flock that holds the pid of its owner.
 
-The lock belongs to the open file, not to the process: a child that inherits ``fileno`` holds it as
-well, so a disk is not free before the last process that can write to it is gone. LevelDB's own
-LOCK is not enough: it is a POSIX record lock, which vanishes as soon as its owner closes any
-descriptor of that file.
+The lock belongs to the open file, not to the process: a child that inherits ``fileno`` holds it as well, so a disk is
+not free before the last process that can write to it is gone. LevelDB's own LOCK is not enough: it is a POSIX record
+lock, which vanishes as soon as its owner closes any descriptor of that file.
 """
 
 from __future__ import annotations
@@ -19,13 +18,11 @@ LOCK_NAME = "LOCK"
 
 
 class DiskLock:
-    """An exclusive lock on a disk, held from construction to ``release`` (or the end of all its
-    holders).
-    """
+    """An exclusive lock on a disk, held from construction to ``release`` (or the end of all its holders)."""
 
     def __init__(self, disk: Path) -> None:
-        """Raises BookieRunningError naming disk and pid where another holds it, DiskError if it
-        cannot be tried.
+        """Raises BookieRunningError naming disk and pid if another process holds it, DiskError if
+        it cannot be tried.
         """
         self._path = disk / LOCK_NAME
         try:
@@ -48,7 +45,7 @@ class DiskLock:
             raise DiskError(f"lock {self._path}: {error.strerror}") from error
 
     def _note_owner(self) -> None:
-        """For people; over the blocks that are there, as the disk may be full."""
+        """Write the pid, for operators; over the allocated blocks, as the disk may be full."""
         note = b"%d\n" % os.getpid()
         with suppress(OSError):
             os.ftruncate(self._fd, os.pwrite(self._fd, note, 0))
@@ -58,7 +55,7 @@ class DiskLock:
         return self._fd
 
     def release(self) -> None:
-        """Give up this process's hold; holders that inherited it keep theirs."""
+        """Release this process's lock; holders that inherited it keep theirs."""
         if self._fd >= 0:
             with suppress(OSError):
                 os.close(self._fd)

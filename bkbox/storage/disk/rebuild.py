@@ -1,12 +1,12 @@
-"""A new index from the entry log alone: what a start does whose index is missing or broken, and ``bkbox index rebuild``
-while the bookie is stopped.
+"""Builds a new index from the entry log alone: for a start whose index is missing or broken, and for
+``bkbox index rebuild`` while the bookie is stopped.
 
-The new index is built beside the old one and takes its place in the end, so that an interrupted rebuild changes
-nothing. The checkpoint stays true, because the new index holds all that the log holds, and the log is synced first.
+The new index is built beside the old one and replaces it at the end, so that an interrupted rebuild changes nothing.
+The checkpoint stays true, because the new index holds everything that the log holds, and the log is synced first.
 
-What cannot be read and had been durable, be it a part of a segment or a whole one, is in no index any more. So that it
-is not denied, the checkpoint is then *held*, before the new index takes its place: every start finds that something is
-missing, until phase one has dealt with it.
+Data that had been durable and cannot be read, part of a segment or a whole one, is in no index any more. So that it
+is not denied, the checkpoint is then *held*, before the new index replaces the old one: every start finds that data
+is missing, until phase one has dealt with it.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, slots=True)
 class RebuildReport:
-    """What a rebuild read. ``unreadable``: parts of the log that it could not read, in words."""
+    """The result of a rebuild. ``unreadable``: parts of the log that it could not read, as text."""
 
     records: int
     entries: int
@@ -57,8 +57,8 @@ def rebuild_index(
 ) -> RebuildReport:
     """Rebuild the index of a disk that the caller has locked.
 
-    Raises DamagedError, with the old index in place, where a part of the log cannot be read,
-    unless ``keep_going``; BootError for a disk that was never prepared; DiskError.
+    Raises DamagedError, with the old index in place, if a part of the log cannot be read, unless ``keep_going``;
+    BootError for a disk that was never prepared; DiskError.
     """
     fresh = disk / (INDEX_DIR + ".new")
     remove_flat_dir(files, fresh)
@@ -83,7 +83,7 @@ def rebuild_index(
 
 
 def set_aside(files: Files, disk: Path) -> None:
-    """Take the index from its place, if there is one: the next start makes it anew. DiskError."""
+    """Move the index away, if there is one: the next start rebuilds it. DiskError."""
     current, old = disk / INDEX_DIR, disk / _OLD
     if files.exists(current):
         remove_flat_dir(files, old)
@@ -92,7 +92,7 @@ def set_aside(files: Files, disk: Path) -> None:
 
 
 def _checkpoint_of(files: Files, disk: Path) -> Checkpoint | None:
-    """The checkpoint, None if it is lost: the next start reads the whole log then, and sees by itself what is bad."""
+    """The checkpoint, None if it is lost: the next start reads the whole log then, and detects the damage itself."""
     try:
         return read_checkpoint(files, disk)
     except DamagedError:
@@ -100,7 +100,7 @@ def _checkpoint_of(files: Files, disk: Path) -> Checkpoint | None:
 
 
 def _retired_of(files: Files, disk: Path) -> Retired:
-    """What was removed on purpose; where that is not known, every hole is taken for a loss."""
+    """The segments that were removed on purpose; if unknown, every gap counts as a loss."""
     try:
         return read_retired(files, disk)
     except DamagedError:
@@ -135,13 +135,13 @@ class _Rebuild:
         segments = [segment for segment in found if segment not in retired]
         sizes = {segment: self._size_of(segment) for segment in segments}
         while segments and sizes[segments[-1]] <= SEGMENT_HEADER_BYTES:
-            segments.pop()  # made ahead of its use
+            segments.pop()  # created ahead of its use
         total, done = sum(sizes.values()), 0
         indexer = LogIndexer(self._files, self._index, lambda: None)
         read = []
         for segment in segments:
             if segment >= self._durable[0]:
-                sync_segment(self._files, self._path_of(segment))  # the index may not know more
+                sync_segment(self._files, self._path_of(segment))  # the index may not be ahead
             name = SegmentName(ENTRY_LOG_MAGIC, identity.uuid, segment)
             read.append(indexer.read(self._path_of(segment), name, 0))
             done += sizes[segment]
@@ -171,9 +171,7 @@ class _Rebuild:
             file.close()
 
     def _note(self, findings: SegmentFindings, following: list[SegmentFindings]) -> None:
-        """Take down what cannot be read and is not accounted for by a GAP; the next start judges what was merely
-        written.
-        """
+        """Record unreadable regions that no GAP accounts for; the next start judges those that were never synced."""
         path = self._path_of(findings.segment)
         segment, offset = self._durable
         proven = findings.segment < segment or any(later.proves for later in following)

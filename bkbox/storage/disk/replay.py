@@ -1,23 +1,24 @@
-"""Bringing the index up to the entry log after a start, and finding out what a crash took.
+"""Brings the index up to the entry log after a start, and finds the losses of a crash.
 
 From the checkpoint on, every good record is put into the index again, in order; doing it twice changes nothing. Bad
 regions are judged by scan.py, once all segments have been read. Then every segment that is not known to be durable is
-made so, in order, because what is written from now on will say that it is:
+made durable, in order, because later records will claim it:
 
-- the last segment goes on where its torn tail begins, which becomes filler again (elsewhere it is cut off): what had
-  been filled stays so, and a later start can tell what a write that was cut leaves from rot;
-- any other bad region stays where it is, because good records follow it or because what is there had been durable: the
-  segment notes it in a GAP record. Good data is never cut;
+- the last segment goes on where its torn tail begins, which becomes filler again (elsewhere it is cut off). The
+  filled part stays filled, and a later start can tell an interrupted write from rot;
+- any other bad region stays where it is, because good records follow it or because it had been durable: the segment
+  notes it in a GAP record. Good data is never cut;
 - a segment without a seal that has a successor, or that has a GAP, is sealed.
 
-Segments without a single record, at the end of the log, were made ahead of their use and are removed.
+Segments without a single record, at the end of the log, were created ahead of their use and are removed.
 
-A log that was cut off at a record looks whole. So its end is compared with what saw it longer: the tail mark (tail.py),
-the stamp of the index, and, where there is no dirty marker, the checkpoint, behind which a clean stop leaves nothing.
+A log that was cut off at a record looks whole. So its end is compared with the witnesses of a longer log: the tail
+mark (tail.py), the stamp of the index, and, if there is no dirty marker, the checkpoint, behind which a clean stop
+leaves nothing.
 
-Entries of the stored index whose records are gone (in a bad region, past the end, in a missing segment) are taken out
-of it, so that repair sees that they are missing. That is only right where the ledgers then go to limbo: it happens
-together with ``lost`` not being empty or ``dropped`` not being 0, which the caller has to act on.
+Entries of the stored index whose records are gone (in a bad region, past the end, in a missing segment) are removed
+from it, so that repair sees that they are missing. That is only right if the ledgers then go to limbo: it happens
+together with a non-empty ``lost`` or a ``dropped`` other than 0, which the caller has to act on.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ _ENDLESS = 1 << 63
 
 @frozen_struct
 class Witnesses:
-    """What saw how far the log reached: the tail mark, the stamp of the index, others (segment and offset), and whether
-    the last run stopped clean.
+    """Witnesses of the log's length: the tail mark, the stamp of the index, others (segment and offset), and whether
+    the last incarnation stopped clean.
     """
 
     tail: TailMark | None = None
@@ -58,8 +59,8 @@ NO_WITNESSES = Witnesses()
 
 @dataclass(slots=True)
 class LogReplay:
-    """What a replay read, cut and missed. ``lost`` says, in words, what had been durable and cannot be read;
-    ``synced_ms``: all that was appended before was durable then, ms since 1970 (0: not known).
+    """The result of a replay: what it read, cut and missed. ``lost``: data that had been durable and cannot be read,
+    as text; ``synced_ms``: everything appended before was durable then, ms since 1970 (0: not known).
     """
 
     records: int = 0
@@ -73,7 +74,7 @@ class LogReplay:
 
 @dataclass(slots=True)
 class _Segment:
-    """One segment that was read: its last footer, what came after that, and its bad regions."""
+    """One segment that was read: its last footer, the records after it, and its bad regions."""
 
     findings: SegmentFindings
     footer: int
@@ -83,12 +84,12 @@ class _Segment:
 
 
 def _written(segment: int, offset: int) -> int:
-    """The last segment with a record, where the log ends at this place."""
+    """The last segment with a record, if the log ends at this location."""
     return segment if offset > SEGMENT_HEADER_BYTES else segment - 1
 
 
 class LogReplayer:
-    """One replay of an entry log; ``run`` leaves the log ready for appends, and all before them durable."""
+    """One replay of an entry log; ``run`` leaves the log ready for appends, and everything before them durable."""
 
     def __init__(
         self,
@@ -100,7 +101,7 @@ class LogReplayer:
         is_journaled: bool = False,
         witnesses: Witnesses = NO_WITNESSES,
     ) -> None:
-        """``is_journaled``: all that nothing proves to be durable in the log is in a journal that is replayed next."""
+        """``is_journaled``: everything that the log does not prove durable is in a journal that is replayed next."""
         self._files = files
         self._log = log
         self._index = index
@@ -120,9 +121,9 @@ class LogReplayer:
     def run(
         self, checkpoint: Checkpoint | None, before_change: Callable[[LogReplay], None]
     ) -> LogReplay:
-        """Replay from the checkpoint, or from the first segment where there is none.
+        """Replay from the checkpoint, or from the first segment without one.
 
-        ``before_change`` is called with what was found before anything is changed in the log or taken out of the index
+        ``before_change`` is called with the findings before anything is changed in the log or removed from the index
         so that a later start could not find it missing any more. DiskError, DiskFullError.
         """
         self._log.clear_retired()
@@ -166,7 +167,7 @@ class LogReplayer:
         return self._found
 
     def _is_unused(self, number: int) -> bool:
-        """Whether there is no record in a segment at the end of the log, and none that the checkpoint knows of."""
+        """True if a segment at the end of the log has no record, and none that the checkpoint knows of."""
         if number < self._first or (number == self._first and self._start > SEGMENT_HEADER_BYTES):
             return False
         file = self._files.open_read(self._log.path_of(number))
@@ -191,7 +192,7 @@ class LogReplayer:
         at_checkpoint = number == self._first
         start = self._start if at_checkpoint else SEGMENT_HEADER_BYTES
         segment = _Segment(SegmentFindings(number, start, start), footer if at_checkpoint else 0)
-        self._read.append(segment)  # before it is read: the index may want to be stored meanwhile
+        self._read.append(segment)  # before it is read: the index may be stored meanwhile
         path = self._log.path_of(number)
         if self._host_crash:
             distrust_memory(self._files, path)
@@ -201,14 +202,14 @@ class LogReplayer:
         self._found.bytes_read += max(0, segment.findings.size - start)
 
     def _sync_what_was_read(self) -> None:
-        """The index may be stored only as far as the log is durable."""
+        """Sync the segments read: the index may be stored only as far as the log is durable."""
         for segment in self._read:
             sync_segment(self._files, self._log.path_of(segment.findings.segment))
 
     # ---- judging ---------------------------------------------------------------
 
     def _hear_witnesses(self, checkpoint: Checkpoint | None) -> None:
-        """Compare the end of the log with what saw it longer."""
+        """Compare the end of the log with the witnesses of a longer one."""
         tail, stamp = self._witnesses.tail, self._witnesses.stamp
         last = self._read[-1].findings if self._read else None
         end = (self._first, self._start) if last is None else (last.segment, last.size)
@@ -264,10 +265,12 @@ class LogReplayer:
         if following and not findings.is_sealed and (is_proven or not self._host_crash):
             self._found.lost.append(f"{path} ends at {findings.size} without a seal")
 
-    # ---- mending ---------------------------------------------------------------
+    # ---- repairing -------------------------------------------------------------
 
     def _mend(self, segment: _Segment, *, is_last: bool) -> bool:
-        """Leave a segment durable, and whole but for what it says is not; whether the log goes on in it."""
+        """Leave a segment durable, and whole but for the regions that it notes as lost; True if the log goes on in
+        it.
+        """
         if segment.is_short:
             return False
         findings, regions = segment.findings, segment.regions
@@ -284,7 +287,7 @@ class LogReplayer:
             self._log.sync()
             return True
         if size < findings.file_bytes:
-            cut_segment(self._files, path, size)  # filler, and what a write that was cut has left
+            cut_segment(self._files, path, size)  # filler, and the rest of an interrupted write
         if findings.is_sealed and not unnoted:
             sync_segment(self._files, path)
         else:
@@ -299,7 +302,7 @@ class LogReplayer:
             )
         return False
 
-    # ---- what the index must not point to ------------------------------------------------------
+    # ---- missing data --------------------------------------------------------------------------
 
     def _is_gone(self, segment: int, start: int, end: int) -> bool:
         if segment not in self._existing:

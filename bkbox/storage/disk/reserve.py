@@ -1,7 +1,8 @@
-"""``<disk>/RESERVE``: room that is kept back, so that a disk that is full to the last byte can still be tidied.
+"""``<disk>/RESERVE``: space that is kept back, so that space can still be reclaimed on a completely full disk.
 
-Nothing is ever read from it. It is made a piece at a time, while there is room. A start on a full disk takes a part of
-it, so that the next one has some, too; a checkpoint, a collection or a compaction without room all of it, at once.
+Nothing is ever read from it. It is allocated a piece at a time, while there is space. A start on a full disk uses a
+part of it, so that the next start has some, too; a checkpoint, a collection or a compaction without space uses all of
+it, at once.
 """
 
 from __future__ import annotations
@@ -15,17 +16,18 @@ RESERVE_NAME = "RESERVE"
 _PIECE_BYTES = 1 << 20
 
 START_BYTES = 8 << 20
-"""A start with less free space spends at most so much of the reserve, and at most a quarter: the rest is for the next
-starts."""
+"""A start with less free space uses at most this much of the reserve, and at most a quarter: the rest is for the next
+starts.
+"""
 
 _START_BYTES_MIN = 64 << 10
 
 
 class Reserve:
-    """That of one disk. ``bytes_max``: how large it is to be."""
+    """The reserve of one disk. ``bytes_max``: its full size."""
 
     def __init__(self, files: Files, disk: Path, bytes_max: int) -> None:
-        """DiskError."""
+        """Raises DiskError."""
         self._files = files
         self._path = disk / RESERVE_NAME
         self.bytes_max = bytes_max
@@ -36,7 +38,7 @@ class Reserve:
         return self.bytes >= self.bytes_max
 
     def grow(self, free: int) -> None:
-        """Make one more piece, if as much as the whole stays free beside it. DiskError."""
+        """Allocate one more piece, if as much as the whole reserve stays free beside it. DiskError."""
         piece = min(_PIECE_BYTES, self.bytes_max - self.bytes)
         if piece <= 0 or free < self.bytes_max + piece:
             return
@@ -48,7 +50,7 @@ class Reserve:
         self.bytes += piece
 
     def spend(self) -> bool:
-        """Give its room to whoever needs it now; False where there is none. DiskError."""
+        """Free the reserve; False if there is none. DiskError."""
         spent = self.bytes > 0
         if spent:
             unlink_durably(self._files, self._path)
@@ -57,7 +59,7 @@ class Reserve:
 
 
 def make_room(files: Files, disk: Path) -> None:
-    """Before a start writes anything: spend some of the reserve where there is hardly any room. DiskError."""
+    """Before a start writes anything: free some of the reserve if there is hardly any space. DiskError."""
     path = disk / RESERVE_NAME
     if not files.exists(path) or files.space(disk).free >= START_BYTES:
         return

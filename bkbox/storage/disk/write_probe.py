@@ -1,4 +1,4 @@
-"""Whether a disk still takes and gives back what is written to it: tried out with a small file of its own."""
+"""Tests that a disk stores and returns written data, with a small file of its own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PROBE_NAME = "PROBE"
 def probe(files: Files, disk: Path, content: bytes) -> None:
     """Write a file, make it durable, read it from the disk and remove it. Raises DiskError.
 
-    ``content`` should be another each time, so that what an earlier probe left cannot pass for it.
+    ``content`` should differ each time, so that the file of an earlier probe cannot pass for it.
     """
     path = disk / PROBE_NAME
     written = files.open_append(path)
@@ -25,7 +25,7 @@ def probe(files: Files, disk: Path, content: bytes) -> None:
         written.close()
     found = files.open_read(path)
     try:
-        found.release(0, len(content))  # else it would come from the system's memory
+        found.release(0, len(content))  # else it would come from the page cache
         if found.pread(0, len(content)) != content:
             raise DamagedError(f"{path} does not hold what was written to it just now")
     finally:

@@ -63,11 +63,11 @@ class EntryBatch(RecordBatch, Protocol):
     """Entries that are appended together (bookie/add_group.py)."""
 
     def index(self, memtable: Memtable, counts: LedgerCounts, segment: int, /) -> None:
-        """Put what was packed last, and is in ``segment`` now, into the index, and count it for the footer."""
+        """Put the entries packed last, which are in ``segment`` now, into the index, and count them for the footer."""
 
 
 Part = Record | EntryBatch
-"""What is appended: a record, or a batch of entries."""
+"""The unit of an append: a record, or a batch of entries."""
 
 
 def _retired(files: Files, disk: Path) -> Retired:
@@ -112,7 +112,7 @@ class EntryLog:
 
     @property
     def footer(self) -> int:
-        """Offset of the last footer of the segment, 0 where it has none."""
+        """Offset of the last footer of the segment, 0 if it has none."""
         return self._footer
 
     @property
@@ -137,7 +137,7 @@ class EntryLog:
     def continue_in(
         self, segment: int, end: int, torn_end: int, footer: int, tally: LedgerCounts
     ) -> None:
-        """Append to an existing segment, see SegmentLog; ``tally`` counts what came after its last footer."""
+        """Append to an existing segment, see SegmentLog; ``tally`` counts the records after its last footer."""
         self._log.continue_in(segment, end, torn_end)
         self._tally = tally
         self._footer = footer
@@ -302,7 +302,7 @@ class EntryLog:
     # ---- removing ---------------------------------------------------------------
 
     def clear_retired(self) -> None:
-        """Remove what a crash left of segments that were being removed. DiskError."""
+        """Remove the remains of segments whose removal a crash interrupted. DiskError."""
         left = [
             each for each in list_segments(self._files, self._directory) if each in self.retired
         ]
@@ -320,14 +320,14 @@ class EntryLog:
         self._left_open.append(segment)
         if self._await_lock.acquire(
             blocking=False
-        ):  # # otherwise the thread that holds it closes the file
+        ):  # otherwise the thread that uses it closes the file
             self._awaiting.leave(self._left_open.pop())
             self._await_lock.release()
         self._files.unlink(self.path_of(segment))
         self._files.fsync_dir(self._directory)
 
     def close(self) -> None:
-        """Close all files; syncs nothing."""
+        """Close all files, without a sync."""
         self._log.close()
         self.reader.close()
         self._awaiting.close()

@@ -1,11 +1,12 @@
-"""Entries on their way from the log to their places in an answer slot.
+"""Copies entries from the log to their places in a response slot.
 
-Many are fetched together: they are put in the order in which they lie in the log, and records that are neighbours or
-nearly so are read with one call, into a buffer that stays in the processor's cache. The checksum is computed while the
-entry is copied to its place, so the one copy costs nothing. A read of the disk thus serves as many requests as
-possible, whoever asked and in whatever order.
+Many are fetched together. They are sorted by their position in the log, and records that are adjacent or nearly so
+are read with one call, into a buffer that stays in the processor's cache. The checksum is computed while the entry is
+copied to its place, so the one copy costs nothing. A read of the disk thus serves as many requests as possible, of
+any connection and in any order.
 
-What is in memory is read first; what is not is asked for all at once, and waited for then, or left to be fetched later.
+Data in the page cache is read first. The rest is requested all at once, and then waited for, or left to be fetched
+later (a cold read).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ TOGETHER_MAX = 1_024
 """Entries that are fetched together."""
 
 BROKEN, FETCHED, LATE = range(3)
-"""What may come of a fetch."""
+"""Outcomes of a fetch."""
 
 Range = tuple[int, int, int]
 """Bytes of a segment: its id, offset, length."""
@@ -34,45 +35,47 @@ _ENTRY_IDS_BYTES = 16
 _TOGETHER_MAX = TOGETHER_MAX
 
 _STAGE_BYTES = 256 << 10
-"""The buffer, and so the most that one call reads for several entries; it should fit into a core's cache."""
+"""Size of the buffer, and so of one call that reads several entries; it should fit into a core's cache."""
 
 _HOLE_BYTES = 8 << 10
-"""What may lie between two records that are read with one call: reading this much costs less than another call."""
+"""Largest gap between two records that are read with one call: reading this much costs less than another call."""
 
 
 class Source(Protocol):
     """The segments of a log; all raise DiskError."""
 
     def seed_of(self, segment: int) -> int:
-        """What the checksums of a segment's records begin with."""
+        """The seed of the checksums of a segment's records."""
 
     def read_cached(self, segment: int, offset: int, room: memoryview) -> int:
-        """Fill ``room`` as far as that needs no waiting for the disk; the number of bytes."""
+        """Fill ``room`` as far as no wait for the disk is needed; returns the number of bytes."""
 
     def read_into(self, segment: int, offset: int, room: memoryview) -> int:
-        """Fill ``room``; fewer bytes only where the segment ends."""
+        """Fill ``room``; fewer bytes only if the segment ends."""
 
 
 class ReadaheadState(Protocol):
-    """Whoever wants to know what is read, so that it is there when it is asked for: storage/entries/readahead.py."""
+    """Observes reads, to read ahead: storage/entries/readahead.py."""
 
     following: bool
-    """Whether it wants to know of reads that did not have to wait for the disk, too."""
+    """True if reads that did not wait for the disk are to be reported, too."""
 
     def missed(self, segment: int, offset: int, size: int) -> None:
-        """These bytes are not in memory, and will be read at once. DiskError."""
+        """These bytes are not in the page cache, and will be read at once. DiskError."""
 
     def read(
         self, ledger: int, first: int, last: int, segment: int, start: int, end: int, waited: bool
     ) -> None:
-        """Entries from ``first`` to ``last`` of a ledger, perhaps not all of them, were read in bytes [start, end) of a
-        segment; ``waited``: for the disk."""
+        """Entries from ``first`` to ``last`` of a ledger, perhaps not all of them, were read in bytes [start, end) of
+        a segment; ``waited``: the read waited for the disk.
+        """
 
 
 class Fetch:
     """Gathers up to TOGETHER_MAX entries (``count`` so far), and fetches them.
 
-    ``fetched``: how many were, since the start; ``waited``: what is to be fetched now was waited for before.
+    ``fetched``: the number of entries fetched since the start; ``waited``: the entries of this fetch were waited for
+    before.
     """
 
     __slots__ = (
@@ -122,7 +125,7 @@ class Fetch:
         self._spare = _column()
 
     def add(self, ledger: int, entry: int, place: EntryLocation, at: int) -> None:
-        """An entry, where its record lies, and where in the slot it has to be. There is room for one more."""
+        """Add an entry: the location of its record, and its place in the slot. There must be space for one more."""
         index = self.count
         self._ledger[index] = ledger
         self._entry[index] = entry
@@ -135,11 +138,11 @@ class Fetch:
         self.count = index + 1
 
     def fetch(self, slot: memoryview, late: list[Range] | None = None) -> int:
-        """Fetch what was added: FETCHED; BROKEN where a record cannot be read or is not the one that it should be;
-        LATE, unless ``late`` is None, where something is not in memory: ``late`` has got where it lies, and ``is_late``
-        says what it is.
+        """Fetch the added entries: FETCHED; BROKEN if a record cannot be read or is not the expected one; LATE,
+        unless ``late`` is None, if something is not in the page cache: ``late`` then has the ranges, and ``is_late``
+        identifies the entries.
 
-        Whatever comes out, nothing is left to be fetched.
+        Whatever the outcome, nothing is left to be fetched.
         """
         self._sort()
         done = self._load(slot, late)
@@ -149,7 +152,7 @@ class Fetch:
         return done
 
     def is_late(self, number: int) -> bool:
-        """Whether the entry that was added as this one has to be fetched later; right after a fetch said LATE."""
+        """True if the entry with this number has to be fetched later; right after a fetch returned LATE."""
         return self._at[number] < 0
 
     # ---- reading ------------------------------------------------------------------------------------
@@ -186,7 +189,9 @@ class Fetch:
             self._at[self._order[number]] = -1
 
     def _run_end(self, start: int) -> int:
-        """Up to where, in the order of the log, records are read with one call; ``_run_bytes`` is how much that is."""
+        """The end, in the order of the log, of the records that are read with one call;
+        ``_run_bytes`` is their size.
+        """
         index = self._order[start]
         segment = self._segment[index]
         first = self._offset[index]
@@ -207,9 +212,9 @@ class Fetch:
         return self.count
 
     def _read_run(self, start: int, wait: bool) -> bool:
-        """Read the run that begins at ``start`` of the order into the buffer; False where there is less of it.
+        """Read the span that begins at ``start`` of the order into the buffer; False if it is incomplete.
 
-        What is not in memory is asked for unless ``wait``.
+        Data that is not in the page cache is requested unless ``wait``.
         """
         size = self._run_bytes
         index = self._order[start]
@@ -228,7 +233,7 @@ class Fetch:
         return False
 
     def _check_run(self, room: memoryview, start: int, end: int) -> bool:
-        """Check the records that lie in the buffer, and copy their entries to their places."""
+        """Verify the records in the buffer, and copy their entries to their places."""
         index = self._order[start]
         segment = self._segment[index]
         first = self._offset[index]
@@ -242,7 +247,7 @@ class Fetch:
         return True
 
     def _copy(self, room: memoryview, index: int, at: int) -> bool:
-        """Check the record at ``at`` of the buffer (storage/log/segment.py has its layout) and copy its entry."""
+        """Verify the record at ``at`` of the buffer (storage/log/segment.py has its layout) and copy its entry."""
         stage = self._stage
         length = self._length[index]
         to = self._at[index]
@@ -267,7 +272,7 @@ class Fetch:
         )
 
     def _tell(self, start: int, end: int, waited: bool) -> None:
-        """Tell the follower of a run that was read, a stretch of one ledger at a time."""
+        """Report a span that was read to the ReadaheadState, one ledger at a time."""
         number = start
         while number < end:
             index = self._order[number]
@@ -287,7 +292,7 @@ class Fetch:
     # ---- the order of the log -----------------------------------------------------------------------
 
     def _sort(self) -> None:
-        """Put the order of arrival into that of the log: a merge sort, which costs nothing where it is that already."""
+        """Sort by position in the log: a merge sort, which costs nothing if the order is right already."""
         count = self.count
         width = 1
         for number in range(1, count):

@@ -1,4 +1,4 @@
-"""Putting what was journaled into the entry log again, after a lost host."""
+"""Puts journaled records into the entry log again, after a host crash."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _REAPPLY_RECORDS = 8_192
 
 
 class Reapply:
-    """Appends what was journaled to the entry log again, and indexes it."""
+    """Appends journaled records to the entry log again, and indexes them."""
 
     def __init__(self, log: EntryLog, index: LedgerIndex) -> None:
         self._log = log
@@ -25,7 +25,7 @@ class Reapply:
     def __call__(self, scanned: ScannedRecord) -> None:
         if scanned.kind is not Kind.ENTRY and scanned.kind not in STATE_KINDS:
             return
-        alone = scanned.kind is Kind.FORGET  # which voids what comes before it and not what follows
+        alone = scanned.kind is Kind.FORGET  # which voids only the records before it
         if alone or self._bytes >= _REAPPLY_BYTES or len(self._batch) >= _REAPPLY_RECORDS:
             self.flush()
         self._batch.append(Record(scanned.kind, scanned.body))
@@ -34,7 +34,7 @@ class Reapply:
             self.flush()
 
     def flush(self) -> None:
-        """Append what waits."""
+        """Append the buffered records."""
         if self._batch:
             locations = self._log.append(self._batch, record_bytes(self._batch))
             self._log.index(self._batch, locations, self._index.finder.active)

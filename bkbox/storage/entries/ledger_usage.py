@@ -1,8 +1,8 @@
-"""What each ledger takes in the entry log of a disk, from the footers of its segments: nothing else is read.
+"""The bytes of each ledger in the entry log of a disk, from the footers of its segments: nothing else is read.
 
-Counted are the records of entries, also those that something newer has replaced, and no states. What was copied out of
-a segment by a compaction counts where it was copied to. A segment whose footers cannot be read counts nothing. What is
-counted of ledgers that the disk has forgotten goes with the segments.
+Counted are the records of entries, including superseded ones, and no states. Entries that a compaction copied count
+where they were copied to. A segment whose footers cannot be read counts nothing. The counts of ledgers that the disk
+has forgotten go with the segments.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from bkbox.storage.entries.entry_log import EntryLog
 from bkbox.storage.log.segment import RECORD_HEADER_BYTES
 
 _STEP_SEGMENTS = 16
-"""What one step reads the footers of."""
+"""Bytes of segments whose footers one step reads."""
 
 _Counts = Mapping[int, tuple[int, int]]
 
 
 class LedgerBytes:
-    """Nothing is counted before somebody asks."""
+    """The counts of one disk; nothing is counted before the first call."""
 
     def __init__(self, log: EntryLog) -> None:
         self._log = log
@@ -30,7 +30,7 @@ class LedgerBytes:
         self._latest: dict[int, int] = {}
 
     def count(self) -> bool:
-        """Go on; True: all is counted as it is now. DiskError."""
+        """Count some more; True: the counts are complete as of now. DiskError."""
         segments, present = self._log.segments(), self._log.position.segment
         self._left.intersection_update(segments)
         new = [
@@ -50,11 +50,11 @@ class LedgerBytes:
         return True
 
     def of(self, ledger: int) -> int:
-        """Bytes of a ledger when ``count`` came to its end."""
+        """Bytes of a ledger when ``count`` was last complete."""
         return self._bytes.get(ledger, 0) + self._latest.get(ledger, 0)
 
     def leave(self, segment: int) -> None:
-        """All that counts in a segment was copied out of it. DiskError."""
+        """Everything that counts in a segment was copied out of it. DiskError."""
         self._left.add(segment)
         if segment in self._counted:
             self._counted.remove(segment)

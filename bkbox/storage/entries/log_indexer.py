@@ -1,4 +1,4 @@
-"""Putting a log back into the index, segment by segment: what a replay and a rebuild have in common."""
+"""Reads a log into the index, segment by segment: the common part of replay and rebuild."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from bkbox.storage.log.segment import ScannedRecord, SegmentName
 
 
 class LogIndexer:
-    """Reads segments into an index; counts what it read."""
+    """Reads segments into an index, and counts its reads."""
 
     def __init__(self, files: Files, index: LedgerIndex, before_flush: Callable[[], None]) -> None:
-        """``before_flush``: called before the index, full, stores what it was given so far."""
+        """``before_flush``: called before a full index stores the records it was given so far."""
         self._files = files
         self._index = index
         self._before_flush = before_flush
         self.records = 0
         self.entries = 0
         self.tally = LedgerCounts()
-        """Of the last segment: what came after its last footer."""
+        """The records of the last segment after its last footer."""
 
     def read(self, path: Path, name: SegmentName, start: int) -> SegmentFindings:
         """Index one segment from ``start`` on. Raises FormatVersionError, DiskError; DamagedError for a good record
-        that cannot have been written.
+        that cannot have been written by bkbox.
         """
         self.tally = LedgerCounts()
         scan = LogScan(name.seed, name.segment)
@@ -46,7 +46,7 @@ class LogIndexer:
 
         def on_record(record: ScannedRecord) -> None:
             if record.kind is Kind.FOOTER:
-                self.tally.clear()  # what came before is counted in it
+                self.tally.clear()  # the footer counts the records before it
             elif record.kind in STATE_KINDS:
                 self.tally.count(decode_ledger_id(record.body), 0, 0)
             self._index.apply(Record(record.kind, record.body))

@@ -1,8 +1,8 @@
-"""Reading a log back: the entries of a chunk of a segment straight into the index. storage/log/segment.py has the
+"""Scans a log: reads the entries of a chunk of a segment straight into the index. storage/log/segment.py has the
 layout.
 
-Entries and SYNCED records, which are nearly all that a log consists of, are dealt with here; records of other kinds are
-handed on. At anything else the walk stops, and leaves to Python what it is.
+Entries and SYNCED records, which are nearly all of a log, are handled here; records of other kinds are handed on. At
+anything else the walk stops, and leaves it to Python.
 """
 
 from __future__ import annotations
@@ -41,21 +41,22 @@ class LogScan:
     )
 
     def __init__(self, seed: int, segment: int) -> None:
-        """``seed``: what the checksums of the segment begin with."""
+        """``seed``: that of the checksums of the segment."""
         self._seed = seed
         self._segment = segment
         self._scratch = bytearray(8)
         self.entries = 0
         self.records = 0
-        """How many were taken."""
+        """The number of records taken."""
         self.bound = 0
-        """The highest offset of the SYNCED records that were taken."""
+        """The highest offset of the SYNCED records taken."""
         self.filled = 0
         self.synced_ms = 0
-        """What the last SYNCED record that was taken says beside it; 0 where it is of format 1."""
+        """The other fields of the last SYNCED record taken; 0 if it is of format 1."""
         self.wanted = 0
-        """If the last walk stopped at a record that is not whole in the chunk: how many bytes of it a chunk has to have
-        for more to be known. Otherwise 0."""
+        """If the last walk stopped at a record that is not whole in the chunk: the bytes of it that a chunk has to
+        have for the walk to go on. Otherwise 0.
+        """
 
     def walk(
         self,

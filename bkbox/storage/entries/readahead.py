@@ -1,20 +1,20 @@
-"""Readers that are behind: what they need next is there when they ask for it, and leaves memory again after them.
+"""Read-ahead for catch-up readers: their next entries are in the page cache when requested, and leave it afterwards.
 
-Readers that keep up with the writers find everything in the system's page cache, and nobody is here. A ledger is
-followed from the first read of it that had to wait for the disk until its reader has not waited for long.
+Readers that keep up with the writers find everything in the page cache, and are not tracked. A reader of a ledger is
+tracked from the first read that had to wait for the disk until it has not waited for long.
 
-- *Ahead.* Where all of a log is read the system reads ahead by itself, and better. Where one ledger is, of which a part
-  lies here and a part there, it cannot know; so if waits come close to one another, the next entries of the ledger are
-  looked up in the index, and the ranges in which they lie are asked for, further and further ahead up to
-  READ_AHEAD_STREAM_BYTES. Not where they lie in crumbs: to ask for each costs more than to wait for as many as a
-  request needs, at once. And a jump (a random read) asks for nothing. The whole disk has at most READ_AHEAD_BYTES
-  asked for and not read; where they are used up, who has read nothing for longest gives his share back.
-- *Behind.* What followed readers have read leaves memory in the order in which it was read, in chunks, once it is
-  CATCH_UP_CACHE_BYTES. So a backlog that is larger than memory does not push out what the writers and the other
-  readers use, and readers that go through a backlog one after the other at less than that distance (the usual case:
-  several subscriptions of one topic) cost one read of the disk. Who reads the end of a ledger is not affected: a reader
-  who found everything in memory for _CAUGHT_UP_BYTES is not followed any more, and the segment that is being written
-  is left alone.
+- *Ahead.* When all of a log is read the system reads ahead by itself, and better. It cannot when a single ledger is
+  read that is scattered over the log. So if waits come close to one another, the next entries of the ledger are
+  looked up in the index, and their ranges are requested, further and further ahead up to READ_AHEAD_STREAM_BYTES. Not
+  if the ranges are tiny: requesting each costs more than one wait for all that a read request needs. A jump (a random
+  read) requests nothing. The whole disk has at most READ_AHEAD_BYTES requested and not read; when they are used up,
+  the least recently used reader's budget is evicted.
+- *Behind.* The bytes that tracked readers have read leave memory in the order in which they were read, in chunks,
+  once they reach CATCH_UP_CACHE_BYTES. So a backlog larger than memory does not evict the data that the writers and
+  the other readers use. Readers that go through a backlog one after the other at less than that distance (the usual
+  case: several subscriptions of one topic) cost one read of the disk. A reader of the end of a ledger is not
+  affected: one that found everything in memory for _CAUGHT_UP_BYTES is no longer tracked, and the segment that is
+  being written is left alone.
 """
 
 from __future__ import annotations
@@ -35,39 +35,39 @@ from bkbox.storage.index.readahead_lookup import GAP_MAX, stretch
 from bkbox.storage.log.log_reader import LogReader
 
 _FIRST_BYTES = 256 << 10
-"""How far ahead of a reader at first."""
+"""Read-ahead distance of a reader at first."""
 
 _OFTEN = 4
 _OFTEN_BYTES = 256 << 10
-"""A reader waits often if he has waited so many times with less than that read in between."""
+"""A reader waits often if it has waited this many times with less than this read in between."""
 
 _CAUGHT_UP_BYTES = 16 << 20
 
 _BEHIND_ENTRIES = 1_024
-"""How far behind the furthest one another reader may be and still be taken for the same."""
+"""Distance behind the furthest reader at which another one still counts as the same."""
 
 _READERS_MAX = 4
-"""Readers of one ledger at different places."""
+"""Tracked readers of one ledger at different positions."""
 
 _ASK_BYTES = 512 << 10
 _ENTRIES_MAX = 4_096
-"""What is looked up and asked for at once, bytes and entries: bounds the time it takes."""
+"""Bytes and entries that are looked up and requested at once; bounds the time that it takes."""
 
 _CRUMB_BYTES = 16 << 10
 _LATER = 256
-"""Where ranges are smaller than that on average, they are looked at again after so many more waits."""
+"""If ranges are smaller than this on average, they are checked again after this many more waits."""
 
 _CHUNK_BITS = 20
 _CHUNKS_MAX = 16_384
-"""What leaves memory at once is a chunk of a segment, with all that others read in it."""
+"""The unit of eviction: a chunk of a segment, with the data that all readers read in it."""
 
 
 class _Stream:
-    """A reader of a ledger who goes from entry to entry.
+    """A sequential reader of a ledger.
 
-    ``next``: the entry after the last one that was read; ``since_wait``: bytes read since the disk was waited for, or
-    would have been; ``waits``: how many times that came soon after the time before; ``ahead``: the entry after the last
-    one that was asked for; ``waiting``: (id after the last entry, bytes) for each time that was done, ascending;
+    ``next``: the entry after the last one read; ``since_wait``: bytes read since the last wait for the disk, or since
+    one would have come; ``waits``: number of waits that came soon after the one before; ``ahead``: the entry after
+    the last one requested; ``waiting``: (id after the last entry, bytes) of each outstanding request, ascending;
     ``asked``: bytes of them all.
     """
 
@@ -83,31 +83,31 @@ class _Stream:
 
 
 class ReadAhead:
-    """Follows the readers of one disk. A Follower of storage/entries/entry_reader.py."""
+    """Tracks the readers of one disk. A ReadaheadState of storage/entries/entry_reader.py."""
 
     def __init__(self, finder: EntryLookup, log: LogReader, writing: Callable[[], int]) -> None:
         """``writing``: the segment that is being written."""
         self.following = False
         self.asked = 0
-        """Bytes asked for ahead of readers and not read yet."""
+        """Bytes requested ahead of readers and not read yet."""
         self.kept = 0
-        """Bytes that readers were followed through and that were not let go of."""
+        """Bytes that tracked readers have read and that were not evicted."""
         self._finder = finder
         self._log = log
         self._writing = writing
         self._streams: OrderedDict[int, list[_Stream]] = OrderedDict()
         self._chunks: dict[tuple[int, int], int] = {}
 
-    # ---- following ----------------------------------------------------------------------------------
+    # ---- tracking -----------------------------------------------------------------------------------
 
     def missed(self, segment: int, offset: int, size: int) -> None:
-        """Ask for what will be waited for. DiskError."""
+        """Request the bytes that will be waited for. DiskError."""
         self._log.want(segment, offset, size)
 
     def read(
         self, ledger: int, first: int, last: int, segment: int, start: int, end: int, waited: bool
     ) -> None:
-        """See Follower: entries of a ledger were read, which lie in a part of a segment."""
+        """See ReadaheadState: entries of a ledger were read, which lie in a part of a segment."""
         streams = self._streams.get(ledger)
         if streams is None:
             if waited:
@@ -176,10 +176,10 @@ class ReadAhead:
                 stream.waits = -_LATER
                 return
             if ranges and not self._log.is_cached(ranges[-1][0], ranges[-1][2] - 1):
-                stream.since_wait = 0  # he would have
+                stream.since_wait = 0  # it would have waited
             for segment, start, end in ranges:
                 self._log.want(segment, start, end - start)
-        except DiskError:  # whoever reads it will be told
+        except DiskError:  # the read itself will fail
             self._end(ledger, stream)
             return
         stream.waiting.append((stream.ahead, size))
@@ -187,7 +187,7 @@ class ReadAhead:
         self.asked += size
         stream.window = min(2 * stream.window, READ_AHEAD_STREAM_BYTES)
         if size < wanted and stream.ahead + GAP_MAX <= last:
-            self._end(ledger, stream)  # there is no more; where there is, he will wait again
+            self._end(ledger, stream)  # there is no more; if there is, it will wait again
 
     def _end(self, ledger: int, stream: _Stream) -> None:
         self.asked -= stream.asked
@@ -201,7 +201,7 @@ class ReadAhead:
         self.asked -= sum(stream.asked for stream in streams)
         self.following = bool(self._streams)
 
-    # ---- leaving memory -----------------------------------------------------------------------------
+    # ---- eviction -----------------------------------------------------------------------------------
 
     def _read_through(self, segment: int, start: int, end: int) -> None:
         chunk = segment, start >> _CHUNK_BITS
@@ -218,4 +218,4 @@ class ReadAhead:
         try:
             self._log.release(segment, number << _CHUNK_BITS, 1 << _CHUNK_BITS)
         except DiskError:
-            return  # it was advice
+            return  # it is only advice

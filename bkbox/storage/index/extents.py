@@ -1,11 +1,12 @@
-"""A run: where up to EXTENT_ENTRIES_MAX entries of one ledger lie in one segment. The value of an index key.
+"""An extent: the locations of up to EXTENT_ENTRIES_MAX entries of one ledger in one segment. The value of an index
+key.
 
-An entry is found in the value as it stands. Integers are big-endian:
+An entry is found in the value without decoding it. Integers are big-endian:
 
     version u8 (2) | columns u8 | count u16 | segment u32 | offset u64 | length u32 | columns, count u32 each
 
-The id of the first entry is in the key, ``offset`` is that of its record. Entries ascend. A column is there only where
-it says something; in this order:
+The id of the first entry is in the key, ``offset`` is that of its record. Entries ascend. A column is present only if
+it is needed; in this order:
 
 ========  ==  ==================================================================================================
 ids        1  entry id less that of the first entry. Without it the ids are consecutive
@@ -13,8 +14,8 @@ offsets    2  offset of the record less ``offset``. Without it each record begin
 lengths    4  bytes of the entry. Without it all have ``length``, which is 0 otherwise
 ========  ==  ==================================================================================================
 
-So a run of equally long entries that lie together is 20 bytes, one of a ledger whose entries are striped over bookies
-and lie among those of other ledgers 12 bytes per entry.
+So an extent of equally long, adjacent entries is 20 bytes. One of a ledger whose entries are striped over bookies and
+lie among those of other ledgers is 12 bytes per entry.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ _ID_MAX = 2**63 - 1
 
 
 class Extent:
-    """Entries ``first`` to ``last`` of a ledger, not always all of them, as ``value`` says."""
+    """Entries ``first`` to ``last`` of a ledger, not always all of them, as encoded in ``value``."""
 
     __slots__ = (
         "_columns",
@@ -56,7 +57,7 @@ class Extent:
     )
 
     def __init__(self, ledger: int, first: int, value: bytes) -> None:
-        """Raises DamagedError where ``value`` is no run of this version."""
+        """Raises DamagedError if ``value`` is no extent of this version."""
         self.ledger = ledger
         self.first = first
         self.value = value
@@ -85,7 +86,7 @@ class Extent:
         self.last = first + self._id(self.count - 1)
 
     def _is_plausible(self) -> bool:
-        """Whether ids ascend from that of the key and no length, by which room is made, is more than a record's."""
+        """True if ids ascend from that of the key and no length, which sizes buffers, exceeds a record's."""
         at = _HEAD_BYTES
         if self._columns & _IDS:
             if _u32(self._data, at) != 0:
@@ -108,7 +109,7 @@ class Extent:
         return index
 
     def index_of(self, entry: int) -> int:
-        """Which of the entries of the run it is, counted from 0; -1 if none."""
+        """The index of an entry in the extent, from 0; -1 if it has no such entry."""
         if entry < self.first or entry > self.last:
             return -1
         wanted = entry - self.first
@@ -187,7 +188,7 @@ def _u32(data: bytes, at: int) -> int:
 
 
 class ExtentEncoder:
-    """Makes runs of entries that are given to it in ascending order; used again and again."""
+    """Encodes extents from entries in ascending order; reusable."""
 
     __slots__ = (
         "_columns",
@@ -205,7 +206,7 @@ class ExtentEncoder:
 
     def __init__(self) -> None:
         self.count = 0
-        """Entries of the run so far."""
+        """Number of entries of the extent so far."""
         self._columns = 0
         self._segment = self._offset = self._length = 0
         self._first = self._last = self._end = 0
@@ -214,7 +215,7 @@ class ExtentEncoder:
         self._lengths = memoryview(array("I", bytes(4 * _ENTRIES_MAX)))
 
     def add(self, entry: int, segment: int, offset: int, length: int) -> bool:
-        """Take one more entry of the same ledger; False if it has to begin the next run."""
+        """Add one more entry of the same ledger; False if it has to begin the next extent."""
         index = self.count
         if index == 0:
             self._columns = 0
@@ -246,7 +247,7 @@ class ExtentEncoder:
         return True
 
     def end(self, ledger: int) -> Extent:
-        """The run of what was added, at least one entry; the next ``add`` begins another one."""
+        """The extent of the added entries, at least one; the next ``add`` begins another one."""
         columns = self._columns
         wide = (columns & 1) + (columns >> 1 & 1) + (columns >> 2 & 1)
         value = bytearray(_HEAD_BYTES + 4 * self.count * wide)

@@ -1,15 +1,15 @@
 """The index of a disk: the location of each entry, and the state of each ledger. Derived from the entry log, see
 rebuild.py.
 
-It has three layers. The active layer, in memory, has what was appended since the last checkpoint. A checkpoint freezes
-it (``freeze``) under a new active layer, writes it to the store (``write_frozen``, on any thread) and drops it
-(``drop_frozen``). Look-ups go from the newest layer to the oldest, and stop at the layer in which the ledger was
-forgotten. The log is synced before ``write_frozen``, so the store names only records that are durable in the log. After
-a crash a replay of the log restores the layers in memory.
+It has three layers. The active layer, in memory, has what was appended since the last checkpoint. A checkpoint
+freezes it (``freeze``) under a new active layer, writes it to the store (``write_frozen``, on any thread) and drops
+it (``drop_frozen``). Look-ups go from the newest layer to the oldest, and stop at the layer in which the ledger was
+forgotten. The log is synced before ``write_frozen``, so the store names only records that are durable in the log.
+After a crash a replay of the log restores the layers in memory.
 
-All methods but ``write_frozen`` belong to one thread. ``write_frozen`` changes a ledger's runs in the store while they
-are being read. What is cached of them (the last entries, runs) therefore changes only in ``drop_frozen``; until then
-the frozen layer answers for everything that changed.
+All methods but ``write_frozen`` belong to one thread. ``write_frozen`` changes a ledger's extents in the store while
+they are being read. The caches (last entries, extents) therefore change only in ``drop_frozen``; until then the
+frozen layer answers for everything that changed.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class LedgerIndex:
             ledger, state = decode_ledger(body)
             if state.emptied:
                 self._active.forget(ledger)
-            complete = state.fenced and state.master_key is not None  # # nothing can be added to it
+            complete = state.fenced and state.master_key is not None  # nothing can be added to it
             old = None if complete else self.ledger_state(ledger)
             if old is not None:
                 key = old.master_key if state.master_key is None else state.master_key
@@ -111,8 +111,8 @@ class LedgerIndex:
         return ranges
 
     def runs(self, ledger: int) -> Iterator[Extent]:
-        """Runs with all entries of a ledger, as of the first step; they overlap. Concurrent appends, checkpoints and
-        copies take none of them away.
+        """Extents with all entries of a ledger, as of the first step; they overlap. Concurrent appends, checkpoints
+        and copies remove none of them.
         """
         encoder = ExtentEncoder()
         for layer in self._layers():
@@ -122,8 +122,8 @@ class LedgerIndex:
         yield from self._stored.runs(ledger)
 
     def stored_runs(self, ledger: int, first: int) -> Iterator[Extent]:
-        """The runs of the store, starting after the run of a ledger that begins with entry ``first``; (-1, -1): all.
-        Newer layers may supersede them.
+        """The extents of the store, starting after the extent of a ledger that begins with entry ``first``; (-1, -1):
+        all. Newer layers may supersede them.
         """
         return self._stored.runs_after(ledger, first)
 
@@ -250,7 +250,7 @@ class LedgerIndex:
 
     @property
     def damage(self) -> str:
-        """The part of the stored index that was found unreadable, in words; empty if none was."""
+        """The part of the stored index that was found unreadable, as text; empty if none was."""
         return self._stored.damage
 
     # ---- after a crash ---------------------------------------------------------------

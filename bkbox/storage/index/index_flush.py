@@ -1,12 +1,12 @@
 """The flush of a frozen index layer into the stored index.
 
-A run beyond the last stored entry of its ledger, as nearly all are, is one put and needs no read. If its span meets
-that of stored runs, they are merged. Entries inside a stored span are added to that run, which may become several;
-those between two spans become runs of their own. The newer entry wins.
+An extent beyond the last stored entry of its ledger, as nearly all are, is one put and needs no read. If its span
+meets that of stored extents, they are merged. Entries inside a stored span are added to that extent, which may become
+several; those between two spans become extents of their own. The newer entry wins.
 
-The flush may run on another thread while the disk's thread goes on reading and appending. It touches only the store and
-the frozen layer, which no thread changes. It writes in slices, so that the disk's thread never waits long. A flush
-repeated after it failed half-way has the same result.
+The flush may run on another thread while the disk's thread goes on reading and appending. It touches only the store
+and the frozen layer, which no thread changes. It writes in slices, so that the disk's thread never waits long. A
+flush repeated after it failed half-way has the same result.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STATE_BYTES = 400
 
 @dataclass(slots=True)
 class Layer:
-    """What was recorded since some moment: entries, ledger states, explicit LACs. ``entries`` also has the ledgers that
+    """The changes since some moment: entries, ledger states, explicit LACs. ``entries`` also has the ledgers that
     were forgotten since; older data about those does not count.
     """
 
@@ -74,7 +74,7 @@ class IndexFlush:
         self.lasts: dict[int, int] = {}
         """The last stored entry of the ledgers that the flush touched."""
         self.merged: set[int] = set()
-        """The ledgers whose stored runs were changed."""
+        """The ledgers whose stored extents were changed."""
 
     def run(self, stamp: Stamp | None) -> None:
         """Write the layer, with the stamp of its checkpoint, and make it durable. DiskError."""
@@ -112,8 +112,8 @@ class IndexFlush:
         self.lasts[run.ledger] = max(last, run.last)
 
     def _merge(self, run: Extent) -> None:
-        """Merge a run into the stored ones."""
-        self._write()  # # the run before this one may have been merged with the same stored one
+        """Merge an extent into the stored ones."""
+        self._write()  # the extent before this one may have been merged with the same stored one
         ledger, segment = run.ledger, run.segment
         entries = run.entries()
         at = 0

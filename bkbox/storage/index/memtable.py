@@ -1,12 +1,13 @@
-"""Where the entries lie that the stored index does not know yet, and the one look-up for all entries of a disk.
+"""The memtable: locations of the entries that the stored index does not have yet; and the look-up for all entries of
+a disk.
 
-``Memtable`` holds what was appended since a checkpoint. Per ledger, entries that came in ascending order, as nearly all
-do, are rows of Recent-wide columns, in pages: 24 bytes each, and found by their number where the ids are consecutive.
-What comes out of order goes into a dict of the ledger, and what comes again takes the place of what was there. The
-columns are anonymous memory, of which the system gives only what is written to, and keep it for the next use.
+``Memtable`` holds the entries appended since a checkpoint. Per ledger, entries that came in ascending order, as
+nearly all do, are rows of memtable-wide columns, in pages: 24 bytes each, and found by their number if the ids are
+consecutive. An entry out of order goes into a dict of the ledger, and a repeated entry replaces the former one. The
+columns are anonymous memory, of which the system allocates only the written part; it is kept for the next use.
 
-``EntryLookup`` asks the active Recent, the frozen one while a checkpoint writes it out, and then the stored runs, of
-which it keeps those used lately. A ledger that was forgotten ends the search: nothing older counts.
+``EntryLookup`` asks the active memtable, the frozen one while a checkpoint writes it out, and then the stored
+extents, of which it caches the recently used ones. A ledger that was forgotten ends the search: nothing older counts.
 """
 
 from __future__ import annotations
@@ -19,13 +20,13 @@ from bkbox.storage.index.extents import Extent, ExtentEncoder
 NOT_HERE = 0
 FOUND = 1
 TOMBSTONE = -1
-"""Outcomes of a look-up: not here, here, and certainly nowhere else either."""
+"""Outcomes of a look-up: NOT_HERE, FOUND, TOMBSTONE (stop searching)."""
 
 OUT_OF_ORDER_BYTES = 320
-"""Memory of an entry that came out of order."""
+"""Memory of an entry that came out of order, in bytes."""
 
 LEDGER_BYTES = 240
-"""Memory of a ledger without its rows."""
+"""Memory of a ledger without its rows, in bytes."""
 
 ROW_BYTES = 24
 
@@ -38,11 +39,11 @@ _PAGE_SHIFT = 4
 _ROWS = 1 << 19
 
 _RUN_BYTES = 256
-"""Memory of a cached run without its value."""
+"""Memory of a cached extent without its value, in bytes."""
 
 
 class EntryLocation:
-    """Where an entry lies: segment, offset of the record's header, bytes of the entry. Filled by look-ups."""
+    """The location of an entry: segment, offset of the record's header, bytes of the entry. Filled by look-ups."""
 
     __slots__ = ("length", "offset", "segment")
 
@@ -60,20 +61,20 @@ class _Ledger:
     def __init__(self) -> None:
         self.first = self.last = -1
         self.count = 0
-        """Of rows; ``first`` and ``last`` are the ids of the first and the last one."""
+        """Number of rows; ``first`` and ``last`` are the ids of the first and the last one."""
         self.head = 0
         self.pages: list[int] | None = None
         self.tail = 0
         self.room = 0
-        """The next row, and how many are left in its page."""
+        """The next row, and the number of rows left in its page."""
         self.odd: dict[int, tuple[int, int, int]] | None = None
-        """Entries below the last row that have none; (segment, offset, length) by id."""
+        """Entries below the last row that have no row; (segment, offset, length) by id."""
         self.void = False
-        """Whether the ledger was forgotten before what is here."""
+        """True if the ledger was forgotten before the present entries."""
 
 
 class Memtable:
-    """Places of entries by ledger and id; what was put last counts. One thread writes; others read when none does."""
+    """Locations of entries by ledger and id; the last put counts. One thread writes; others read while none does."""
 
     __slots__ = (
         "_capacity",
@@ -91,9 +92,9 @@ class Memtable:
     )
 
     def __init__(self, rows: int = _ROWS) -> None:
-        """``rows``: how many are expected; more of them cost a copy."""
+        """``rows``: the expected number; more of them cost a copy."""
         self.entries = 0
-        """How many it holds, those of forgotten ledgers included."""
+        """Number of entries, those of forgotten ledgers included."""
         self._ledgers: dict[int, _Ledger] = {}
         self._odd = 0
         self._voids = 0
@@ -116,7 +117,7 @@ class Memtable:
         )
 
     def clear(self) -> None:
-        """Forget everything; the memory of the columns is kept."""
+        """Remove everything; the memory of the columns is kept."""
         self.entries = 0
         self._ledgers = {}
         self._odd = self._voids = self._rows = 0
@@ -126,7 +127,7 @@ class Memtable:
     # ---- putting ------------------------------------------------------------------------------------
 
     def put(self, ledger: int, entry: int, segment: int, offset: int, length: int) -> None:
-        """An entry lies there now. Ids are not negative."""
+        """Record the location of an entry. Ids are not negative."""
         if ledger != self._current_id:
             self._enter(ledger)
         found = self._current
@@ -156,7 +157,7 @@ class Memtable:
         found.odd[entry] = (segment, offset, length)
 
     def forget(self, ledger: int) -> None:
-        """Everything so far about a ledger is void, here and in whatever is older."""
+        """Void everything so far about a ledger, here and in older layers."""
         found = self._ledgers.get(ledger)
         if found is None or not found.void:
             self._voids += 1
@@ -204,11 +205,11 @@ class Memtable:
     # ---- looking up ---------------------------------------------------------------------------------
 
     def find(self, ledger: int, entry: int, place: EntryLocation) -> bool:
-        """Whether an entry is here; if so, where it lies."""
+        """True if an entry is here; ``place`` then has its location."""
         return self.look(ledger, entry, place) == _FOUND
 
     def look(self, ledger: int, entry: int, place: EntryLocation) -> int:
-        """FOUND, MISSING or VOID, the last for entries of a ledger that was forgotten since."""
+        """NOT_HERE, FOUND or TOMBSTONE, the last for entries of a ledger that was forgotten since."""
         found = self._ledgers.get(ledger)
         if found is None:
             return _MISSING
@@ -227,7 +228,7 @@ class Memtable:
         return _VOID if found.void else _MISSING
 
     def forgets(self, ledger: int) -> bool:
-        """Whether what is older about a ledger is void."""
+        """True if older data about a ledger is void."""
         if self._voids == 0:
             return False
         found = self._ledgers.get(ledger)
@@ -271,14 +272,14 @@ class Memtable:
                 high = middle
         return low
 
-    # ---- all of it ----------------------------------------------------------------------------------
+    # ---- iteration ----------------------------------------------------------------------------------
 
     def ledgers(self) -> list[int]:
-        """All ledgers that something is here of, ascending."""
+        """All ledgers with entries here, ascending."""
         return sorted(self._ledgers)
 
     def forgotten(self) -> list[int]:
-        """The ledgers of which everything older is void, ascending."""
+        """The ledgers whose older data is void, ascending."""
         found = []
         if self._voids:
             for ledger in self.ledgers():
@@ -287,13 +288,13 @@ class Memtable:
         return found
 
     def runs(self) -> Iterator[Extent]:
-        """All entries as runs, by ledger and id; nothing may be put meanwhile."""
+        """All entries as extents, by ledger and id; nothing may be put meanwhile."""
         encoder = ExtentEncoder()
         for ledger in self.ledgers():
             yield from self.runs_of(ledger, encoder)
 
     def runs_of(self, ledger: int, encoder: ExtentEncoder) -> list[Extent]:
-        """The entries of a ledger as runs, ascending, not overlapping; made with an encoder of the caller."""
+        """The entries of a ledger as extents, ascending, not overlapping; made with an encoder of the caller."""
         found = self._ledgers.get(ledger)
         runs: list[Extent] = []
         if found is None:
@@ -319,7 +320,7 @@ class Memtable:
         return runs
 
     def _encode(self, encoder: ExtentEncoder, found: _Ledger, number: int, end: int) -> int:
-        """Add rows from ``number`` on until the run is full; the number of the first that was not added."""
+        """Add rows from ``number`` on until the extent is full; returns the number of the first that was not added."""
         while number < end:
             row = self._at(found, number)
             if not encoder.add(
@@ -341,25 +342,25 @@ def _wider(column: memoryview, kind: str, width: int, rows: int) -> memoryview:
 
 
 class EntryLookup:
-    """Where any entry of a disk lies."""
+    """The location of any entry of a disk."""
 
     __slots__ = ("_bytes", "_bytes_max", "_load", "_runs", "active", "frozen")
 
     def __init__(self, load: Callable[[int, int], Extent | None], bytes_max: int) -> None:
-        """``load``: the stored run whose span, of this ledger, an entry is in; None if there is none. DiskError.
+        """``load``: the stored extent of this ledger whose span includes an entry; None if there is none. DiskError.
 
-        ``bytes_max``: memory for stored runs.
+        ``bytes_max``: memory for stored extents.
         """
         self.active = Memtable()
         self.frozen: Memtable | None = None
         self._load = load
         self._runs: dict[int, list[Extent]] = {}
-        """Of each ledger ascending; ledgers in the order of their last load."""
+        """By ledger, ascending; ledgers in the order of their last load."""
         self._bytes = 0
         self._bytes_max = bytes_max
 
     def find(self, ledger: int, entry: int, place: EntryLocation) -> bool:
-        """Whether the disk has an entry; if so, where it lies. Raises what ``load`` raises."""
+        """True if the disk has an entry; ``place`` then has its location. Raises what ``load`` raises."""
         outcome = self.active.look(ledger, entry, place)
         if outcome == _MISSING and self.frozen is not None:
             outcome = self.frozen.look(ledger, entry, place)
@@ -390,7 +391,7 @@ class EntryLookup:
         return _find_in(loaded, entry, place)
 
     def _keep(self, run: Extent, at: int) -> None:
-        """Keep a run, at its place among those of its ledger, and drop ledgers as memory demands."""
+        """Cache an extent, in its order among those of its ledger, and evict ledgers as memory demands."""
         runs = self._runs.pop(run.ledger, None)
         if runs is None:
             runs = []
@@ -404,14 +405,14 @@ class EntryLookup:
             self._bytes = len(run.value) + _RUN_BYTES
 
     def drop(self, ledger: int) -> None:
-        """Keep no stored run of a ledger: they have changed."""
+        """Evict the stored extents of a ledger: they have changed."""
         runs = self._runs.pop(ledger, None)
         if runs is not None:
             for run in runs:
                 self._bytes -= len(run.value) + _RUN_BYTES
 
     def drop_all(self) -> None:
-        """Keep no stored run."""
+        """Evict all stored extents."""
         self._runs = {}
         self._bytes = 0
 

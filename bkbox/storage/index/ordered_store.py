@@ -1,17 +1,15 @@
-"""An ordered map of bytes to bytes that survives a crash: LevelDB, and the same in memory for
-simulator and tests.
+"""An ordered map of bytes to bytes that survives a crash: LevelDB, and the same in memory for simulator and tests.
 
-What the index needs of it, and no more:
+The index needs exactly this of it:
 
-- ``write`` is atomic, and survives the process once it has returned. Only what was written before
-  the last ``flush`` survives the host.
-- LevelDB that found no room takes no write any more, room or not, before it is opened anew (``renew``).
-- LevelDB flushes its memory table into a synced table when an empty range is compacted; that call
-  swallows its errors, so an empty synced write follows, which LevelDB refuses after a failure in
-  the background.
+- ``write`` is atomic, and survives the process once it has returned. Only the writes before the last ``flush``
+  survive the host.
+- LevelDB that found no space takes no write any more, even with space, until it is reopened (``renew``).
+- LevelDB flushes its memory table into a synced table when an empty range is compacted; that call swallows its
+  errors, so an empty synced write follows, which LevelDB refuses after a failure in the background.
 - After a host crash the write-ahead log of LevelDB may hold some writes without those before them.
-  ``discard_unsynced`` removes it: the tables then hold a prefix of all writes, at least up to the
-  last flush. The entry log's replay, which starts at that flush, does the rest.
+  ``discard_unsynced`` removes it: the tables then hold a prefix of all writes, at least up to the last flush. The
+  entry log's replay, which starts at that flush, does the rest.
 """
 
 from __future__ import annotations
@@ -36,19 +34,19 @@ _FLUSHED = b"!flushed"
 """Sorts before all keys of the index."""
 _TABLES = b"leveldb.sstables"
 _TABLE = re.compile(rb"^ (\d+):(\d+)\[", re.MULTILINE)
-"""Number and size of a table in what LevelDB says of its tables."""
+"""Number and size of a table in LevelDB's list of its tables."""
 
 
 class OrderedStore(Protocol):
     """An ordered, crash-safe map; see above."""
 
     damage: str
-    """What was seen of it that cannot be read, in words; empty while nothing was."""
+    """The part that was found unreadable, as text; empty if none was."""
 
     def get(self, key: bytes) -> bytes | None: ...
 
     def write(self, changes: Mapping[bytes, bytes | None]) -> None:
-        """Put values, delete where the value is None; all or nothing."""
+        """Put values, delete if the value is None; all or nothing."""
 
     def iterate(
         self, start: bytes, stop: bytes, *, reverse: bool = False
@@ -59,8 +57,8 @@ class OrderedStore(Protocol):
         """Make everything written durable."""
 
     def renew(self) -> None:
-        """After a write or a flush that found no room, and before the next one; nothing else may be under way.
-        DiskFullError: there is none yet, and what is read meanwhile is a DiskError.
+        """Reopen after a write or a flush that found no space, and before the next one; nothing else may be in
+        flight. DiskFullError: there is none yet, and reads raise DiskError meanwhile.
         """
 
     def close(self) -> None: ...
@@ -94,30 +92,28 @@ class MemoryStore:
         return iter(pairs[::-1] if reverse else pairs)
 
     def flush(self) -> None:
-        """Nothing: memory is as durable as it gets."""
+        """Does nothing: memory has no durability."""
 
     def renew(self) -> None:
-        """Nothing: it goes on by itself."""
+        """Does nothing: it needs no reopening."""
 
     def close(self) -> None:
-        """Nothing to close."""
+        """Does nothing."""
 
 
 class LevelStore:
     """``OrderedStore`` in a LevelDB folder."""
 
     def __init__(self, path: Path, *, create: bool = False) -> None:
-        """Open the folder, or make it. IndexDamagedError where it is missing or broken, DiskError
-        otherwise.
-        """
+        """Open the folder, or create it. IndexDamagedError if it is missing or broken, DiskError otherwise."""
         self.damage = ""
         self._path = path
         self._db: Any = None
         self._open(create=create)
 
     def _open(self, *, create: bool) -> None:
-        # LevelDB makes its folder and files for everybody to read, as far as the umask of a command lets it.
-        with suppress(OSError):  # which LevelDB says in its own words
+        # LevelDB creates its folder and files readable for every user, as far as the umask of a command allows.
+        with suppress(OSError):  # LevelDB reports it itself
             if create:
                 self._path.mkdir(mode=0o700, exist_ok=True)
             self._path.chmod(0o700)
@@ -135,9 +131,9 @@ class LevelStore:
             self._check_tables()
 
     def _check_tables(self) -> None:
-        """LevelDB opens a table when something in it is asked for: one that was cut is seen here.
+        """Detect tables that were cut short: LevelDB opens a table only when something in it is read.
 
-        One that is missing LevelDB has seen, or has itself replaced since.
+        A missing table LevelDB has detected, or has itself replaced since.
         """
         for number, size in _TABLE.findall(self._db.get_property(_TABLES)):
             table = self._path / f"{int(number):06}.ldb"
@@ -185,7 +181,7 @@ class LevelStore:
                     if pair[0] < start:
                         return
                     yield pair
-            except RuntimeError as error:  # what plyvel says of an iterator whose store was closed
+            except RuntimeError as error:  # plyvel's error for an iterator whose store was closed
                 raise DiskError(f"{self._path}: it was opened anew meanwhile") from error
 
     def flush(self) -> None:
@@ -213,7 +209,7 @@ class LevelStore:
     def _error_of(self, error: Exception, kind: type[DiskError]) -> DiskError:
         said = error.args[0] if error.args else b""
         text = said.decode(errors="replace") if isinstance(said, bytes) else str(said)
-        # "Invalid argument" is what LevelDB says about a table that is shorter than it should be.
+        # "Invalid argument" is LevelDB's error for a table that is shorter than it should be.
         missing = "does not exist" in text or "Invalid argument" in text
         if isinstance(error, plyvel.CorruptionError) or missing:
             self.damage = f"{self._path}: {text}"

@@ -1,4 +1,4 @@
-"""Where the next entries of a ledger lie: what storage/entries/readahead.py asks the disk for."""
+"""Looks up the locations of the next entries of a ledger, for storage/entries/readahead.py."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from bkbox.storage.index.memtable import EntryLocation, EntryLookup
 _RECORD_HEADER_BYTES = 16
 
 GAP_MAX = 16
-"""Entries in a row that may be missing: other bookies have them, if the ledger is striped."""
+"""Consecutive entries that may be missing: other bookies have them, if the ledger is striped."""
 
 _GAP_MAX = GAP_MAX
 _HOLE_BYTES = 32 << 10
-"""What may lie between two records of a range: for a disk it is less work to read it than to look for the next."""
+"""Largest gap between two records of a range: for a disk it is less work to read it than to seek the next record."""
 
 
 def stretch(
@@ -19,8 +19,8 @@ def stretch(
 ) -> tuple[int, int, list[tuple[int, int, int]]]:
     """The records of a ledger from ``entry`` to ``last``, of ``size`` bytes or a little more if there are as many.
 
-    The entry id after the last one (``entry`` if there is none), bytes of the records, ranges (segment, start, end) in
-    which they lie. Raises DiskError.
+    Returns the entry id after the last one (``entry`` if there is none), bytes of the records, and their ranges
+    (segment, start, end). Raises DiskError.
     """
     place = EntryLocation()
     ranges: list[tuple[int, int, int]] = []

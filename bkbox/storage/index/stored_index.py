@@ -1,14 +1,14 @@
-"""The stored part of the index: where entries lie that a checkpoint has covered, and the states of ledgers.
+"""The stored part of the index: the locations of entries that a checkpoint has covered, and the states of ledgers.
 
 Keys (ids big-endian, so that order is numeric) and values, whose first byte is their version:
 
     L ledger u64               1 | flags u8 | master key    state of a ledger
-    R ledger u64 | first u64   a run (storage/index/extents.py)
+    R ledger u64 | first u64   an extent (storage/index/extents.py)
     X ledger u64               1 | the packet               explicit LAC of a ledger
     !stamp                     1 | number u64 | segment u64 | offset u64: the checkpoint that it was flushed for last
 
-Invariant: the spans (first to last entry) of the runs of one ledger never overlap. So a look-up is one seek: the last
-run that begins at or before the entry.
+Invariant: the spans (first to last entry) of the extents of one ledger never overlap. So a look-up is one seek: the
+last extent that begins at or before the entry.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _END = b"\xff" * 17
 
 @values.frozen_struct
 class Stamp:
-    """The checkpoint that an index was flushed for: its number, and where in the log it stands."""
+    """The checkpoint that an index was flushed for: its number, and its position in the log."""
 
     number: int = 0
     segment: int = 0
@@ -63,7 +63,7 @@ def put_lac(changes: Changes, ledger: int, packet: bytes) -> None:
 
 
 def encode_runs(ledger: int, places: Iterable[tuple[int, int, int, int]]) -> Iterator[Extent]:
-    """Runs of (entry, segment, offset, length), ascending."""
+    """Extents of (entry, segment, offset, length), ascending."""
     encoder = ExtentEncoder()
     for place in places:
         if not encoder.add(*place):
@@ -74,7 +74,7 @@ def encode_runs(ledger: int, places: Iterable[tuple[int, int, int, int]]) -> Ite
 
 
 class StoredIndex:
-    """What is in the store. Everything raises DiskError, and IndexDamagedError where a value cannot be decoded."""
+    """The contents of the store. Every method raises DiskError, and IndexDamagedError if a value cannot be decoded."""
 
     def __init__(self, store: OrderedStore) -> None:
         """Raises IndexDamagedError for an index of another version; the store stays open."""
@@ -86,22 +86,22 @@ class StoredIndex:
 
     @property
     def damage(self) -> str:
-        """What cannot be read, in words; empty while nothing was seen."""
+        """The part that was found unreadable, as text; empty if none was."""
         return self._store.damage
 
     # ---- entries ---------------------------------------------------------------
 
     def run_before(self, ledger: int, entry: int) -> Extent | None:
-        """The last run that begins at or before an entry."""
+        """The last extent that begins at or before an entry."""
         return next(self._runs(ledger, entry, reverse=True), None)
 
     def run_with(self, ledger: int, entry: int) -> Extent | None:
-        """The run whose span an entry is in."""
+        """The extent whose span includes an entry."""
         run = self.run_before(ledger, entry)
         return run if run is not None and entry <= run.last else None
 
     def first_after(self, ledger: int, entry: int) -> int | None:
-        """The first entry of the first run that begins after an entry."""
+        """The first entry of the first extent that begins after an entry."""
         start = _RUN_KEY.pack(_RUN, ledger, entry + 1)
         stop = _RUN + _ID.pack(ledger) + _END
         for key, _ in self._store.iterate(start, stop):
@@ -110,11 +110,11 @@ class StoredIndex:
         return None
 
     def runs(self, ledger: int) -> Iterator[Extent]:
-        """The runs of a ledger, ascending."""
+        """The extents of a ledger, ascending."""
         return self._runs(ledger, None)
 
     def runs_after(self, ledger: int, first: int) -> Iterator[Extent]:
-        """All runs, by ledger and first entry, after the one that begins there; (-1, -1): from the first one on."""
+        """All extents, by ledger and first entry, after the one that begins there; (-1, -1): from the first one on."""
         start = _RUN if ledger < 0 else _RUN_KEY.pack(_RUN, ledger, first) + b"\0"
         for key, value in self._store.iterate(start, _RUN + _END):
             yield self._decode_run(key, value)
@@ -125,7 +125,7 @@ class StoredIndex:
         return -1 if run is None else run.last
 
     def _runs(self, ledger: int, until: int | None, *, reverse: bool = False) -> Iterator[Extent]:
-        """Runs that begin at or before ``until``."""
+        """Extents that begin at or before ``until``."""
         prefix = _RUN + _ID.pack(ledger)
         stop = prefix + (_END if until is None else _ID.pack(until) + b"\0")
         for key, value in self._store.iterate(prefix, stop, reverse=reverse):
@@ -136,8 +136,8 @@ class StoredIndex:
         is_gone: Callable[[int, int, int], bool],
         is_superseded: Callable[[int, int], bool],
     ) -> tuple[Changes, int]:
-        """What takes out the entries whose records, at [start, end) of a segment, are gone; and how many of them are
-        not superseded.
+        """The changes that remove the entries whose records, at [start, end) of a segment, are gone; and the number
+        of them that are not superseded.
         """
         changes: Changes = {}
         gone = 0
@@ -178,7 +178,7 @@ class StoredIndex:
         return value[1:]
 
     def stamp(self) -> Stamp:
-        """The checkpoint that it was flushed for last; number 0 where it does not say."""
+        """The checkpoint that it was flushed for last; number 0 if unknown."""
         value = self._store.get(_STAMP_KEY)
         if value is None:
             return Stamp()
@@ -187,7 +187,7 @@ class StoredIndex:
         return Stamp(*_STAMP.unpack_from(value, 1))
 
     def forget(self, changes: Changes, ledger: int) -> None:
-        """What removes a ledger."""
+        """Add the changes that remove a ledger."""
         prefix = _RUN + _ID.pack(ledger)
         changes.update((key, None) for key, _ in self._store.iterate(prefix, prefix + _END))
         changes[_STATE + _ID.pack(ledger)] = None

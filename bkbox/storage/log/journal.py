@@ -55,7 +55,7 @@ class Journal:
     def start(self, first: int) -> None:
         """Start the segment after all existing ones, and not before ``first``."""
         existing = self.segments()
-        self._files.fsync_dir(self._directory)  # # a segment whose maker was killed leaves no hole
+        self._files.fsync_dir(self._directory)  # a segment whose creator was killed leaves no gap
         self._start(max(first, existing[-1] + 1 if existing else 1))
 
     def next_segment(self) -> None:
@@ -111,7 +111,7 @@ class Journal:
         tail: TailMark | None = None,
     ) -> list[str]:
         """Hand on all records from segment ``first``, in order. Returns the data that was durable and cannot be read,
-        in words. ``tail``: how far the journal was known to be durable.
+        as text. ``tail``: how far the journal was known to be durable.
         """
         lost: list[str] = []
         existing = [segment for segment in self.segments() if segment >= first]
@@ -134,7 +134,7 @@ class Journal:
             path = self._log.path_of(findings.segment)
             if findings.segment == seen[0]:
                 findings.bound = max(findings.bound, seen[1])
-            # The last batch of a run need not have been synced, whichever segment it is in.
+            # The last batch of an incarnation need not have been synced, whichever segment it is in.
             is_proven = any(later.proves for later in read[place + 1 :])
             is_proven = is_proven or findings.segment < seen[0]
             for start, end, was_durable in findings.judge(

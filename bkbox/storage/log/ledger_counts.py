@@ -12,7 +12,7 @@ class _Count:
 
 
 class LedgerCounts:
-    """What was counted since the last ``clear``."""
+    """The counts since the last ``clear``."""
 
     __slots__ = ("_counts",)
 
@@ -24,7 +24,7 @@ class LedgerCounts:
         return len(self._counts)
 
     def count(self, ledger: int, entries: int, size: int) -> None:
-        """So many entries of a ledger, with so many bytes in all."""
+        """Add entries of a ledger, and their total size in bytes."""
         found = self._counts.get(ledger)
         if found is None:
             found = _Count()

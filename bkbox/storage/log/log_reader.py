@@ -1,7 +1,7 @@
 """The reading side of a log: single records of its segments, by location.
 
-Segments stay open, OPEN_SEGMENTS_MAX of them. Nobody reads ahead of what was asked for but those who know the index
-(readahead.py): the next bytes of a segment are as a rule another ledger's.
+Segments stay open, OPEN_SEGMENTS_MAX of them. Only readahead.py reads ahead, because it knows the index: the next
+bytes of a segment are as a rule another ledger's.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ROOM_BYTES = 64 << 10
 
 
 class LogReader:
-    """The segments of one log. What reads raises DiskError; DamagedError where the segment is missing."""
+    """The segments of one log. Reads raise DiskError; DamagedError if the segment is missing."""
 
     def __init__(
         self, files: Files, path_of: Callable[[int], Path], name_of: Callable[[int], SegmentName]
@@ -46,24 +46,24 @@ class LogReader:
         return record
 
     def length_at(self, segment: int, offset: int) -> int:
-        """What the header of a record says of the length of its body; not verified."""
+        """The length of a record's body, as its header gives it; not verified."""
         file, _ = self._segment(segment)
         return int.from_bytes(file.pread(offset, RECORD_HEADER_BYTES)[4:8], "big")
 
     def seed_of(self, segment: int) -> int:
-        """What the checksums of a segment's records begin with."""
+        """The seed of the checksums of a segment's records."""
         return self._segment(segment)[1]
 
     def read_into(self, segment: int, offset: int, room: memoryview) -> int:
-        """Fill ``room``; the number of bytes, fewer only where the segment ends."""
+        """Fill ``room``; returns the number of bytes, fewer only if the segment ends."""
         return self._segment(segment)[0].read_into(offset, room)
 
     def read_cached(self, segment: int, offset: int, room: memoryview) -> int:
-        """As read_into, but only as far as that needs no waiting for the disk."""
+        """As read_into, but only as far as no wait for the disk is needed."""
         return self._segment(segment)[0].read_cached(offset, room)
 
     def await_read(self, segment: int, offset: int, size: int) -> None:
-        """Wait until bytes are in memory. An error is for those to find who read them."""
+        """Wait until bytes are in memory. Errors are left to the later read of them."""
         end = offset + size
         with suppress(DiskError):
             while offset < end:
@@ -72,15 +72,15 @@ class LogReader:
                 offset += len(room)
 
     def is_cached(self, segment: int, offset: int) -> bool:
-        """Whether a byte is in memory."""
+        """True if a byte is in memory."""
         return self._segment(segment)[0].read_cached(offset, self._probe) > 0
 
     def want(self, segment: int, offset: int, size: int) -> None:
-        """Have bytes read into memory, without waiting."""
+        """Start reading bytes into memory, without waiting."""
         self._segment(segment)[0].want(offset, size)
 
     def release(self, segment: int, offset: int, size: int) -> None:
-        """Bytes that need not stay in memory."""
+        """Let bytes leave memory."""
         self._segment(segment)[0].release(offset, size)
 
     def _segment(self, segment: int) -> tuple[ReadFile, int]:

@@ -1,5 +1,4 @@
-"""What the entry log and the journal hold: records, by kind, and the layout of their bodies
-(big-endian).
+"""The records of the entry log and the journal, by kind, and the layout of their bodies (big-endian).
 
 =========  ==  ================================================================================
 ENTRY       1  an entry as on the wire: ledger i64 | entry i64 | LAC i64 | length i64 |
@@ -20,12 +19,11 @@ GAP         7  start u64 | end u64 | lost u8: this part of the segment could not
 LAC         8  an explicit LAC packet as on the wire: ledger i64 | LAC i64 | digest
 =========  ==  ================================================================================
 
-The kinds of ``STATE_KINDS`` change what the bookie answers about a ledger: they are synced before
-anything is said, in every mode. A fence is one-way: a LEDGER record without it does not lift an
-earlier one, only FORGET does. One that says *emptied* voids everything before it about the ledger:
-it is a FORGET that leaves a state, which is fenced. An explicit LAC only grows; it is among them because nobody repairs
-one: after a lost host the entries come back from the peers, but a LAC that readers have seen and
-acted upon would be gone for good.
+The kinds of ``STATE_KINDS`` change the bookie's responses about a ledger: they are synced before any response, in
+every mode. A fence is one-way: a LEDGER record without it does not lift an earlier one, only FORGET does. One with
+*emptied* voids everything before it about the ledger: it is a FORGET that leaves a state, which is fenced. An
+explicit LAC only grows. It is among them because no peer can repair it: after a lost host the entries come back from
+the peers, but a LAC that readers have seen and acted upon would be gone for good.
 """
 
 from __future__ import annotations
@@ -41,9 +39,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class AckAfter(StrEnum):
-    """When an entry is acknowledged: after a sync of the entry log, a write to it, or a sync of
-    the journal.
-    """
+    """When an entry is acknowledged: after a sync of the entry log, a write to it, or a sync of the journal."""
 
     SYNC = "sync"
     WRITE = "write"
@@ -66,13 +62,11 @@ class Kind(IntEnum):
 STATE_KINDS = frozenset({Kind.LEDGER, Kind.FORGET, Kind.LAC})
 
 ENTRY_IDS = struct.Struct(">QQ")
-"""Ledger and entry id at the start of an ENTRY body (unsigned: what is 2**63 or more is a negative
-id).
-"""
+"""Ledger and entry id at the start of an ENTRY body (unsigned: 2**63 or more is a negative id)."""
 
 OFFSET = struct.Struct(">Q")
 SYNCED_BODY = struct.Struct(">QQQQ")
-"""Of a SYNCED record: offset, filled, ms since 1970, generation."""
+"""Fields of a SYNCED record: offset, filled, ms since 1970, generation."""
 
 GAP_BODY = struct.Struct(">QQB")
 FOOTER_ITEM = struct.Struct(">qQQ")
@@ -106,7 +100,7 @@ _OF_LEDGERS = frozenset({Kind.ENTRY, Kind.LEDGER, Kind.FORGET, Kind.LAC})
 
 
 def is_sound(kind: Kind, body: Buffer) -> bool:
-    """Whether a body is one that its kind can have. A record that verifies and is not sound is not bkbox's."""
+    """True if a body is valid for its kind. A record that verifies and is not sound is not bkbox's."""
     more = len(body) - _BODY_BYTES[kind]
     if kind is Kind.SYNCED:
         return len(body) in (OFFSET.size, SYNCED_BODY.size)
@@ -122,7 +116,7 @@ def is_sound(kind: Kind, body: Buffer) -> bool:
 
 
 class Location(NamedTuple):
-    """Where a record lies: segment id, offset of its header, length of its body in bytes."""
+    """The location of a record: segment id, offset of its header, length of its body in bytes."""
 
     segment: int
     offset: int
@@ -131,10 +125,10 @@ class Location(NamedTuple):
 
 @frozen_struct
 class LedgerRecord:
-    """State of a ledger on this disk. ``master_key`` is None where only fencing or limbo made the
-    ledger known. ``deleted_ms``: since when the ledger is in the trash, ms since 1970, 0 where it is
-    not; it is fenced then. ``emptied``: it was in the trash, and its entries are gone. ``active``: it may have
-    entries that were acknowledged before a sync (``ack_after = write``); without it all of them are durable.
+    """State of a ledger on this disk. ``master_key`` is None if only fencing or limbo made the ledger known.
+    ``deleted_ms``: since when the ledger is in the trash, ms since 1970, 0 if it is not; it is fenced then.
+    ``emptied``: it was in the trash, and its entries are gone. ``active``: it may have entries that were acknowledged
+    before a sync (``ack_after = write``); without it all of them are durable.
     """
 
     master_key: bytes | None = None
@@ -184,7 +178,7 @@ def encode_state(state: LedgerRecord) -> bytes:
 
 
 def is_state(data: Buffer) -> bool:
-    """Whether data is as long as its flags demand, and so can be decoded."""
+    """True if data is as long as its flags demand, and so can be decoded."""
     return len(data) > (_DELETED_AT.size if len(data) and data[0] & _DELETED else 0)
 
 

@@ -1,13 +1,13 @@
-"""``<disk>/RETIRED``: which segments of the entry log were removed on purpose, because nothing in them counted.
+"""``<disk>/RETIRED``: the segments of the entry log that were removed on purpose, because they had no live records.
 
 Rules:
 
-- It is written, durably, before a segment is removed. A start removes what a crash left behind of such segments, and
-  nobody reads them any more.
-- Segment ids count up without holes but for these, and none is used again. So a segment that is missing and not in
-  here is a loss.
+- It is written, durably, before a segment is removed. A start removes the remains of such segments after a crash, and
+  never reads them.
+- Segment ids count up without gaps but for these, and none is used again. So a missing segment that is not in here is
+  a loss.
 - Losing this file loses no data: a start then only knows as missing what the index names, and a rebuild of the index
-  takes every hole for a loss.
+  counts every gap as a loss.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Retired:
 
     @property
     def last(self) -> int:
-        """The highest of them, 0 where there is none."""
+        """The highest removed segment, 0 if there is none."""
         return self.ranges[-1][1] if self.ranges else 0
 
     def with_segment(self, segment: int) -> Retired:
-        """One more of them."""
+        """The list with one more segment."""
         joined: list[tuple[int, int]] = []
         for first, last in sorted((*self.ranges, (segment, segment))):
             if joined and first <= joined[-1][1] + 1:

@@ -1,20 +1,20 @@
-"""Reading back a segment after a start: its records, and which of its bad regions had been durable.
+"""Reads back a segment after a start: its records, and which of its bad regions had been durable.
 
-What a bad region means depends on what SYNCED records prove and on how the last run ended:
+The meaning of a bad region depends on the SYNCED records and on how the last incarnation ended:
 
-- A SYNCED record in a segment proves that all before the offset that it names was durable, and that every segment
-  before this one was, as a whole: a bad region there is *lost*.
-- After a host crash, what nothing proves to have been durable need not have reached the disk, in any order: a bad
-  region there is merely *torn*, if its first record can be: some sector of it holds what was there before, filler,
-  zeros (where the file had not been filled), or lies beyond the end of the file. Then the sync that it waited for never
-  ended, and nothing that was promised after a sync is in it. A record that was written whole, and is wrong, is *lost*.
-- After a process crash all that write(2) took is there: only a tail of the last segment that ends inside a record, as a
-  killed write leaves it, is torn, or one that begins with filler, as a start leaves it that was killed while it made
-  filler of a torn tail.
+- A SYNCED record in a segment proves that everything before the offset that it names was durable, and that every
+  segment before this one was, as a whole: a bad region there is *lost*.
+- After a host crash, data not proven durable need not have reached the disk, in any order: a bad region there is
+  merely *torn*, if its first record can be: some sector of it holds its previous content, filler, zeros (where the
+  file had not been filled), or lies beyond the end of the file. Then the sync that it waited for never ended, and
+  nothing that was promised after a sync is in it. A record that was written whole, and is wrong, is *lost*.
+- After a process crash everything that write(2) took is there. Only a tail of the last segment is torn: one that ends
+  inside a record, as a killed write leaves it, or one that begins with filler, as a start leaves it that was killed
+  while it turned a torn tail into filler.
 - A GAP record repeats the judgement of an earlier start.
 
-A SEAL says that a segment was left for the next one. It proves nothing by itself, but where it is missing from a
-segment of which all was durable, the end of that segment is lost.
+A SEAL says that a segment was left for the next one. It proves nothing by itself, but if it is missing from a segment
+of which everything was durable, the end of that segment is lost.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from bkbox.storage.log.segment import (
 OnRecord = Callable[[ScannedRecord], None]
 
 TakeEntries = Callable[[bytes, int, int, OnRecord], tuple[int, int]]
-"""As segment.Take, with a place to give the records to that are not to be kept."""
+"""As segment.Take, with a consumer for the records that are not kept."""
 
 
 class Region(NamedTuple):
@@ -54,13 +54,14 @@ class Region(NamedTuple):
 
 @dataclass(slots=True)
 class SegmentFindings:
-    """What a scan of one segment found.
+    """The result of a scan of one segment.
 
-    ``format`` of the segment, 0 where its header is bad; ``size`` of the file without filler, ``file_bytes`` with it;
-    ``bound`` up to which its SYNCED records prove it durable (0: there is none), and what the last of them says beside
-    that: ``filled`` up to which the file was durably filled, ``synced_ms`` when (0 not known); ``footer`` = offset of
-    the last footer seen (0 none); ``seal_end`` = where the last SEAL ends; ``bad`` = (start, end) of bad regions, each
-    with what of its first record may never have been written; ``tail`` = the last of them if only filler follows.
+    ``format`` of the segment, 0 if its header is bad; ``size`` of the file without filler, ``file_bytes`` with it;
+    ``bound`` up to which its SYNCED records prove it durable (0: there is none), and the other fields of the last of
+    them: ``filled`` up to which the file was durably filled, ``synced_ms`` when (0 not known); ``footer`` = offset of
+    the last footer seen (0 none); ``seal_end`` = end of the last SEAL; ``bad`` = (start, end) of bad regions, each
+    with the part of its first record that may never have been written; ``tail`` = the last of them if only filler
+    follows.
     """
 
     segment: int
@@ -79,21 +80,21 @@ class SegmentFindings:
 
     @property
     def is_sealed(self) -> bool:
-        """Whether it ends with a SEAL."""
+        """True if it ends with a SEAL."""
         return self.seal_end == self.size
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is no byte of a record in it: the crash came when it was made, or soon after."""
+        """True if it has no byte of a record: the crash came when it was created, or soon after."""
         return self.size <= SEGMENT_HEADER_BYTES
 
     @property
     def proves(self) -> bool:
-        """Whether it says that all segments before it are durable."""
+        """True if it proves that all segments before it are durable."""
         return self.bound > 0
 
     def note(self, record: ScannedRecord) -> None:
-        """Take in what a record says about its segment."""
+        """Update the findings by a record about its segment."""
         if record.kind is Kind.SYNCED:
             self.bound = max(self.bound, OFFSET.unpack_from(record.body)[0])
             if len(record.body) == SYNCED_BODY.size:
@@ -109,8 +110,9 @@ class SegmentFindings:
     def judge(
         self, *, is_last: bool, is_proven: bool, host_crash: bool, may_rot: bool = False
     ) -> list[Region]:
-        """The bad regions, each with whether it had been durable. ``is_proven``: something later says that all of this
-        segment was. ``may_rot``: what nothing proves may be rotten, because all of it is somewhere else as well.
+        """The bad regions, each with whether it had been durable. ``is_proven``: a later record proves all of this
+        segment durable. ``may_rot``: data not proven durable may be rotten, because all of it is somewhere else as
+        well.
         """
         regions = []
         for (start, end), untouched in self.bad.items():
@@ -126,9 +128,9 @@ class SegmentFindings:
 
 
 def distrust_memory(files: Files, path: Path) -> None:
-    """Have what is read next of a segment come from the disk. After a failed sync the system may take for written what
-    it has in memory and could not write: later syncs would not write it either, and the next loss of the host takes it.
-    DiskError."""
+    """Have the next reads of a segment come from the disk. After a failed sync the system may treat pages as written
+    that it could not write: later syncs would not write them either, and the next host crash loses them. DiskError.
+    """
     file = files.open_read(path)
     file.release(0, 0)
     file.close()
@@ -144,7 +146,7 @@ def read_segment(
 ) -> SegmentFindings:
     """Scan a segment from ``start``, and hand on its good records in order, but for those that ``take`` keeps.
 
-    These do not get into the findings. Raises FormatVersionError for a newer format, DiskError where the file cannot be
+    These do not get into the findings. Raises FormatVersionError for a newer format, DiskError if the file cannot be
     read, DamagedError for a good record that cannot have been written. A wrong header is noted, and does not keep the
     records from being read: they do not depend on it.
     """

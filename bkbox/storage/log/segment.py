@@ -1,5 +1,4 @@
-"""One segment of a log: the layout of its bytes, and reading it from any state that a crash may
-have left.
+"""One segment of a log: the layout of its bytes, and reading it from any state that a crash may have left.
 
 Segment header, 64 bytes, big-endian, written and synced before any record:
 
@@ -10,25 +9,24 @@ Record: header of 16 bytes, then the body:
 
     crc32c u32 | body length u32 | segment id u32 | mark u8 (0xb5) | kind u8 | header check u16
 
-The header check is the low half of the CRC32C of magic, disk uuid, segment id, offset of the
-record (of these only the segment id is in the record), length, segment id, mark and kind; the
-checksum continues that CRC over the body. So a record verifies at the one place it was written
-for, and a search for the next good record after a bad one does not take the payload of an entry,
-or what a block held before, for a record. The header check tells a record that was cut short from
-one whose length is wrong.
+The header check is the low half of the CRC32C of magic, disk uuid, segment id, offset of the record (of these only
+the segment id is in the record), length, segment id, mark and kind; the checksum continues that CRC over the body. So
+a record verifies only at the position it was written for, and a search for the next good record after a bad one does
+not take the payload of an entry, or a block's previous content, for a record. The header check distinguishes a record
+that was cut short from one whose length is wrong.
 
-After the last record there may be filler: a pattern of 8 bytes that depends on the segment and lies at multiples of 8.
-It is what a segment was filled with ahead of its records (segmented_log.py), and no part of it: the segment ends where
-its filler begins. Behind a SEAL, where nothing was ever written, zeros up to the end of a page are taken for filler.
+After the last record there may be filler: a pattern of 8 bytes that depends on the segment and lies at multiples of
+8. A segment was filled with it ahead of its records (segmented_log.py). It is no part of the segment, which ends
+where its filler begins. Behind a SEAL, where nothing was ever written, zeros up to the end of a page count as filler.
 
 A scan finds, in order: good records, ``Damage`` (a bad region with a good record after it), at most one ``TornTail``
-(a bad region that reaches the end of the file or its filler) and at most one ``Unwritten`` (filler). It judges nothing:
-whether a region may be cut or has lost something that was promised depends on what was synced, see scan.py. To that end
-it says of each bad region what in it may never have been written (``Untouched``): a write that was cut by a lost host
-leaves whole sectors of what was there before, and rot does not.
+(a bad region that reaches the end of the file or its filler) and at most one ``Unwritten`` (filler). It judges
+nothing: whether a region may be cut or has lost something that was promised depends on what was synced, see scan.py.
+To that end it reports of each bad region which part may never have been written (``Untouched``): a write interrupted
+by a host crash leaves whole sectors of previous content, and rot does not.
 
-Format 2 differs from format 1 in what a SYNCED record holds (records.py). Segments of format 1 are read, and never
-appended to.
+Format 2 differs from format 1 in the SYNCED record (records.py). Segments of format 1 are read, and never appended
+to.
 """
 
 from __future__ import annotations
@@ -61,7 +59,7 @@ _KINDS = frozenset(int(kind) for kind in Kind)
 _SEGMENT_AT = 8  # offset of the segment id in a record header
 
 FILLED_BYTES_MAX = 512 << 10
-"""How far a segment may be filled ahead of its records."""
+"""Largest distance that a segment is filled ahead of its records."""
 
 _CHUNK_BYTES = 1 << 20
 _FILLER_BYTES = 8
@@ -71,9 +69,7 @@ _PAGE_BYTES = 4_096
 
 @frozen_struct
 class SegmentName:
-    """Which segment: log (magic), disk, id. Everything a checksum depends on besides offset and
-    content.
-    """
+    """Identity of a segment: log (magic), disk, id. Everything a checksum depends on besides offset and content."""
 
     magic: bytes
     disk: UUID
@@ -90,7 +86,7 @@ def segment_file_name(segment: int) -> str:
 
 
 def parse_segment_file_name(name: str) -> int | None:
-    """The id in a file name, None for files that are no segments."""
+    """The id in a file name, None for other files."""
     stem, dot, suffix = name.partition(".")
     if dot and suffix == "log" and len(stem) == 10 and stem.isdecimal() and stem.isascii():
         return int(stem)
@@ -104,7 +100,7 @@ def encode_segment_header(name: SegmentName, created_ms: int) -> bytes:
 
 
 def check_segment_header(data: bytes, name: SegmentName, path: Path) -> int:
-    """The format of the segment. Raises DamagedError where the header is short, wrong or of another segment,
+    """The format of the segment. Raises DamagedError if the header is short, wrong or of another segment,
     FormatVersionError if it is newer.
     """
     if len(data) < SEGMENT_HEADER_BYTES:
@@ -122,9 +118,10 @@ def check_segment_header(data: bytes, name: SegmentName, path: Path) -> int:
 
 
 def filler(seed: int, start: int, end: int) -> bytes:
-    """What a segment with this seed holds from ``start`` to ``end`` where it is filled and not written.
+    """The filler of a segment with this seed from ``start`` to ``end``.
 
-    Not zeros, which a lost write leaves, too, and nothing that an entry can hold unless it knows the disk's uuid.
+    Not zeros, which a lost write leaves, too, and nothing that an entry can hold unless its writer knows the disk's
+    uuid.
     """
     unit = crc32c(b"filler", seed).to_bytes(4, "big") + crc32c(b"unwritten", seed).to_bytes(
         4, "big"
@@ -136,7 +133,7 @@ def filler(seed: int, start: int, end: int) -> bytes:
 def put_record(
     room: bytearray, at: int, record: Record, seed: int, segment: int, offset: int
 ) -> int:
-    """Write a record to ``room`` from ``at`` on, as it lies at ``offset`` of a segment; its end.
+    """Write a record to ``room`` from ``at`` on, as it lies at ``offset`` of a segment; returns its end.
 
     Batches of entries do the same for each of theirs (bookie/add_group.py).
     """
@@ -199,10 +196,10 @@ class ScannedRecord:
 
 @frozen_struct
 class Untouched:
-    """Which sectors of a record that does not verify may hold what was there before it was written.
+    """The sectors of an invalid record that may still hold their previous content.
 
     ``filler``: one is filler, or lies beyond the end of the file. ``zeros_at``: offset of the last one that is zeros,
-    -1 where none is; zeros are what was there before only where the file had not been filled.
+    -1 if none is; zeros are previous content only where the file had not been filled.
     """
 
     filler: bool = False
@@ -222,8 +219,8 @@ class Damage:
 class TornTail:
     """Bytes [start, end) hold no good record, and nothing but filler follows.
 
-    ``short``: what is there may be the beginning of a record, as a write that was cut leaves it;
-    otherwise the bytes of a whole record are there and wrong.
+    ``short``: they may be the beginning of a record, as an interrupted write leaves it; otherwise they are a whole,
+    wrong record.
     """
 
     start: int
@@ -241,15 +238,17 @@ class Unwritten:
 
 Take = Callable[[bytes, int, int], tuple[int, int]]
 """Takes records out of a chunk: called with its bytes, the offset of the first of them, and the offset where a record
-begins. Returns the offset of the first record that it did not take; and, if that is not whole in the chunk, how many
-bytes of it a chunk has to have for it to go on, otherwise 0.
+begins. Returns the offset of the first record that it did not take; and, if that is not whole in the chunk, the bytes
+of it that a chunk has to have for it to go on, otherwise 0.
 """
 
 
 def scan(
     file: ReadFile, name: SegmentName, start: int, take: Take | None = None
 ) -> Iterator[ScannedRecord | Damage | TornTail | Unwritten]:
-    """All of a segment from ``start``, where a record begins, to its end, but for what is taken. Raises DiskError."""
+    """All of a segment from ``start``, where a record begins, to its end, but for the taken records. Raises
+    DiskError.
+    """
     reader = _Reader(file, name)
     offset = max(start, SEGMENT_HEADER_BYTES)
     while offset < reader.size:
@@ -290,7 +289,7 @@ class _Reader:
         self._window = b""
 
     def _bytes(self, offset: int, length: int) -> bytes:
-        """Up to ``length`` bytes from offset; fewer only at the end of the file."""
+        """Up to ``length`` bytes from ``offset``; fewer only at the end of the file."""
         if offset < self._base or offset + length > self._base + len(self._window):
             self._base = offset
             self._window = self._file.pread(offset, max(length, _CHUNK_BYTES))
@@ -321,11 +320,11 @@ class _Reader:
         return None if record is None else ScannedRecord(offset, record.kind, bytes(record.body))
 
     def filled_from(self, offset: int) -> int:
-        """From where on, not before ``offset``, all is filler; the end of the file if nothing is."""
+        """The offset, not before ``offset``, from which on everything is filler; the end of the file if nothing is."""
         start = max(offset, self.size - FILLED_BYTES_MAX)
         data = self._bytes(start, self.size - start)
         expected = filler(self._seed, start, self.size)
-        # Halves of what is not decided yet, so that each byte is compared about twice.
+        # Halves the undecided part, so that each byte is compared about twice.
         other, filled = 0, len(data)
         while other < filled:
             middle = (other + filled) // 2
@@ -336,22 +335,23 @@ class _Reader:
         return start + filled
 
     def is_sealed_at(self, end: int) -> bool:
-        """Whether a SEAL ends there."""
+        """True if a SEAL ends there."""
         start = end - RECORD_HEADER_BYTES - OFFSET.size
         record = self.record_at(start) if start >= SEGMENT_HEADER_BYTES else None
         return record is not None and record.kind is Kind.SEAL
 
     def is_cleared(self, start: int, end: int) -> bool:
-        """Whether it is zeros to the end of a page at most. A file that is cut has the rest of its last page cleared,
+        """True if it is zeros to the end of a page at most. A file that is cut has the rest of its last page cleared,
         and that may be durable before the cut is.
         """
         page_end = start - start % -_PAGE_BYTES
         return end <= page_end and not any(self._bytes(start, end - start))
 
     def is_cut_at(self, offset: int, end: int) -> bool:
-        """Whether a record that may begin at offset is not whole at ``end``, where the file ends or its filler begins.
+        """True if a record that may begin at ``offset`` is not whole at ``end``, where the file ends or its filler
+        begins.
 
-        A whole record may end with a few bytes that are filler by chance, but a write that is cut ends with a page.
+        A whole record may end with a few bytes that are filler by chance, but an interrupted write ends with a page.
         """
         if offset + RECORD_HEADER_BYTES > end:
             return True
@@ -363,7 +363,7 @@ class _Reader:
         return missing >= (1 if at_page else _FILLER_BYTES)
 
     def untouched(self, offset: int) -> Untouched:
-        """What of the record at an offset, which does not verify, may never have been written. A sector is written as a
+        """The part of the invalid record at an offset that may never have been written. A sector is written as a
         whole or not at all; of a record whose header is bad no more than the header is known.
         """
         header = self._header(offset)

@@ -1,6 +1,6 @@
-"""What a replay does to segments that nobody will append to any more, or not before something is cut off.
+"""Repairs of a replay to segments that are complete, or that must be cut before the next append.
 
-Both calls leave the segment durable as it is then.
+Both calls leave the segment durable.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def finish_segment(
     footer: int,
     tally: LedgerCounts,
 ) -> None:
-    """Note gaps, count what came after the last footer, at ``footer``, and seal a segment of ``size`` bytes.
+    """Note gaps, count the records after the last footer, at ``footer``, and seal a segment of ``size`` bytes.
 
     DiskFullError: nothing has changed.
     """

@@ -1,27 +1,25 @@
-"""Appending to a log made of segments: what the entry log and the journal have in common.
+"""Appends to a log made of segments: the common part of the entry log and the journal.
 
 Rules:
 
 - A segment exists, with its header and its name synced, before the first record goes into it.
-- An append is one write. If it fails, the segment is cut back to where it was. No room alone
-  leaves the log usable; any other failure, or a cut that fails, ends it: ``failed`` says why and
-  every later call raises DiskFailedError.
-- A sync is begun and ended on the log's thread and may run on another one, while more is appended;
-  one at a time. What was appended before it began is durable once it has ended.
-- A failed sync ends the log too. It is never tried again: the kernel reports it once and may have
-  dropped the pages.
-- The first append after a sync starts with a SYNCED record that says how far the segment is
-  durable, so that a later start knows what must be intact and what may be torn. Where no append
-  follows, ``prove`` writes one: a log that rests proves its own end, once that record is synced.
-- A full segment gets a last record, SEAL (entry log only), and is left for the next one without
-  waiting. The next sync syncs it before anything else. So a SYNCED record in a segment proves that
-  all segments before it are whole; a SEAL proves nothing. Ids count from 1 without holes.
-- While syncs are small, the segment is filled ahead of its records: to sync what overwrites blocks that are there takes
-  a file system half as long as to sync what it has to find new blocks for. It costs another write of each byte, which
-  is why large syncs do without. Filler is cut off behind a SEAL, or by the next start (segment.py): elsewhere a lost
-  host could leave zeros of the cut where a record may have been.
-- A sync also makes the segment after the present one, once that is nearly full, so that no append
-  waits for it.
+- An append is one write. If it fails, the segment is cut back to where it was. Lack of space alone leaves the log
+  usable. Any other failure, or a cut that fails, ends it: ``failed`` gives the reason and every later call raises
+  DiskFailedError.
+- A sync is begun and ended on the log's thread and may run on another one, while more is appended; one at a time.
+  Data appended before it began is durable once it has ended.
+- A failed sync ends the log too. It is never retried: the kernel reports it once and may have dropped the pages.
+- The first append after a sync starts with a SYNCED record that says how far the segment is durable, so that a later
+  start knows what must be intact and what may be torn. If no append follows, ``prove`` writes one: an idle log proves
+  its own end, once that record is synced.
+- A full segment gets a last record, SEAL (entry log only), and is left for the next one without waiting. The next
+  sync syncs it before anything else. So a SYNCED record in a segment proves that all segments before it are whole; a
+  SEAL proves nothing. Ids count from 1 without gaps.
+- While syncs are small, the segment is filled ahead of its records: a file system takes half as long to sync
+  overwritten blocks as to sync newly allocated ones. It costs another write of each byte, which is why large syncs do
+  without. Filler is cut off behind a SEAL, or by the next start (segment.py): elsewhere a lost host could leave zeros
+  of the cut where a record may have been.
+- A sync also creates the segment after the present one, once that is nearly full, so that no append waits for it.
 """
 
 from __future__ import annotations
@@ -61,11 +59,11 @@ class RecordBatch(Protocol):
 
 
 Part = Record | RecordBatch
-"""What is appended: a record, or a batch of entries."""
+"""The unit of an append: a record, or a batch of entries."""
 
 _SYNCED_BYTES = RECORD_HEADER_BYTES + SYNCED_BODY.size
 _ROOM_KEPT_BYTES = 4 << 20
-"""A larger buffer for an append is given back after it."""
+"""Size, in bytes, from which the buffer of an append is freed after it."""
 
 _SMALL_SYNC_BYTES = 96 << 10
 _FILL_BYTES = 256 << 10
@@ -92,8 +90,8 @@ def record_bytes(parts: Sequence[Part]) -> int:
 
 @dataclass(slots=True)
 class LogSync:
-    """One sync under way; ``run`` may be called on another thread, once. ``filled``: up to where the file was filled
-    when it began, at ``begun_ms`` since 1970.
+    """One sync in flight; ``run`` may be called on another thread, once. ``filled``: end of the filled part of the
+    file when it began, at ``begun_ms`` since 1970.
     """
 
     segment: int
@@ -125,13 +123,13 @@ class LogSync:
                 try:
                     self._made = self.make_next()
                 except DiskFullError:
-                    pass  # the append that needs the segment will say so
+                    pass  # the append that needs the segment will report it
                 except DiskError as error:
                     self.error = error
                 self.make_next = None
 
     def take_next(self) -> AppendFile | None:
-        """The next segment, if this has made it; it will not make it any more."""
+        """The next segment, if this sync has created it; it will not create it any more."""
         with self._making:
             made, self._made, self.make_next = self._made, None, None
             return made
@@ -166,11 +164,11 @@ class SegmentLog:
         self._synced = self._announced = SEGMENT_HEADER_BYTES
         self._synced_filled = self._synced_ms = 0
         self._unproven = 0
-        """Where the last record ends that a SYNCED record has to prove; 0 where the present segment has none."""
+        """End of the last record that a SYNCED record has to prove; 0 if the present segment has none."""
         self._left_unproven = False
         self._durable_end = 0, 0, 0
         self.generation = 0
-        """Of the start that appends; SYNCED records say it."""
+        """The generation of the start that appends; stored in SYNCED records."""
         self.segment = 1
         self.offset = SEGMENT_HEADER_BYTES
         self.failed: str | None = None
@@ -184,12 +182,12 @@ class SegmentLog:
     # ---- which segment ---------------------------------------------------------------
 
     def continue_in(self, segment: int, end: int, torn_end: int) -> None:
-        """Append to an existing segment behind its last record, at ``end``; how much of it is durable is not
-        known. What a write that was cut has left, up to ``torn_end``, becomes filler again; filler stays. DiskError.
+        """Append to an existing segment behind its last record, at ``end``; how much of it is durable is not known.
+        The rest of an interrupted write, up to ``torn_end``, becomes filler again; filler stays. DiskError.
         """
         self.close()
         file = self._file = self._files.open_append(self.path_of(segment))
-        self._files.fsync_dir(self._directory)  # its maker may have been killed before it did
+        self._files.fsync_dir(self._directory)  # its creator may have been killed before it did
         self._enter(segment, end)
         self._synced, self._announced = 0, end
         if file.size() - end > FILLED_BYTES_MAX:
@@ -201,13 +199,13 @@ class SegmentLog:
         self._filled = file.size()
 
     def start_at(self, segment: int) -> None:
-        """The next append makes this segment."""
+        """Set the segment that the next append creates."""
         self.close()
         self._enter(segment, SEGMENT_HEADER_BYTES)
         self._synced = self._announced = SEGMENT_HEADER_BYTES
 
     def create(self) -> None:
-        """Make the segment that comes now, header and name synced, unless a sync has made it."""
+        """Create the next segment, header and name synced, unless a sync has created it."""
         self.require_healthy()
         file, self._next = self._next, None
         if file is None and self._syncing is not None:
@@ -223,13 +221,13 @@ class SegmentLog:
         self._synced = self._announced = SEGMENT_HEADER_BYTES
 
     def _make(self, segment: int) -> AppendFile:
-        """A new segment; what is left of it where that fails is no segment."""
+        """Create a segment; after a failure the rest of it is no segment."""
         path = self.path_of(segment)
         file = self._files.open_append(path)
         try:
             if file.size() > SEGMENT_HEADER_BYTES:
                 raise BugError(f"{path} exists already")
-            file.truncate(0)  # what an attempt on a full disk may have left
+            file.truncate(0)  # the rest of an attempt on a full disk
             file.append(encode_segment_header(self.name_of(segment), self._now_ms()))
             file.fdatasync()
             self._files.fsync_dir(self._directory)
@@ -250,12 +248,12 @@ class SegmentLog:
     # ---- writing ---------------------------------------------------------------
 
     def is_full_for(self, size: int) -> bool:
-        """Whether parts of this size belong into the next segment."""
+        """True if parts of this size belong into the next segment."""
         return self.offset > SEGMENT_HEADER_BYTES and self.offset + size > self._segment_bytes_max
 
     def append(self, parts: Sequence[Part], size: int) -> list[Location]:
-        """Write parts, of ``size`` bytes, unsynced, in one piece; where each begins. DiskFullError:
-        nothing of them is there; DiskFailedError.
+        """Write parts, of ``size`` bytes, unsynced, in one piece; returns the location of each. DiskFullError: none
+        of them was written; DiskFailedError.
         """
         if self.failed is not None:
             self.require_healthy()
@@ -287,19 +285,19 @@ class SegmentLog:
         return locations
 
     def _put_synced(self) -> int:
-        """Pack a SYNCED record about the last sync; bytes of it."""
+        """Pack a SYNCED record about the last sync; returns its bytes."""
         body = SYNCED_BODY.pack(self._synced, self._synced_filled, self._synced_ms, self.generation)
         record = Record(Kind.SYNCED, body)
         return put_record(self._room, 0, record, self._seed, self.segment, self.offset)
 
     @property
     def is_proven(self) -> bool:
-        """Whether SYNCED records say of all that was appended that it is durable."""
+        """True if SYNCED records prove everything appended durable."""
         return self._unproven <= self._announced and not self._left_unproven
 
     def prove(self) -> None:
-        """Append, unsynced, the SYNCED record that the next append would begin with. All that was appended has to be
-        durable. DiskFullError: it is not there; DiskFailedError.
+        """Append, unsynced, the SYNCED record that the next append would begin with. Everything appended has to be
+        durable. DiskFullError: it was not written; DiskFailedError.
         """
         self.require_healthy()
         if not self.is_durable:
@@ -327,7 +325,7 @@ class SegmentLog:
         self.offset += size
 
     def _cut(self, file: AppendFile) -> None:
-        """Take off what lies beyond the last record."""
+        """Cut off everything beyond the last record."""
         try:
             file.truncate(self.offset)
         except DiskError as error:
@@ -335,7 +333,7 @@ class SegmentLog:
         self._filled = self.offset
 
     def _fill(self, file: AppendFile) -> None:
-        """Fill ahead, if there is little left of what was filled before."""
+        """Fill ahead, if little is left of the filled part."""
         if self._filled - self.offset >= _SMALL_SYNC_BYTES:
             return
         start = max(self._filled, self.offset)
@@ -351,8 +349,8 @@ class SegmentLog:
                 self._fail(error)
 
     def roll(self, footer: int | None) -> None:
-        """Leave the segment, whose last footer lies at ``footer`` (0 none, None: it is a journal's,
-        gets no seal and keeps its filler); the next append goes into the next one. DiskFullError: it goes on.
+        """Leave the segment, whose last footer lies at ``footer`` (0 none, None: it is a journal's, gets no seal and
+        keeps its filler); the next append goes into the next one. DiskFullError: the log stays in this segment.
         """
         self.require_healthy()
         if footer is not None:
@@ -378,11 +376,11 @@ class SegmentLog:
 
     @property
     def is_durable(self) -> bool:
-        """Whether all that was appended is."""
+        """True if everything appended is durable."""
         return self._syncing is None and not self._left and self._synced == self.offset
 
     def begin_sync(self) -> LogSync:
-        """Everything appended so far; ``run`` it, then ``end_sync``. One at a time."""
+        """Begin a sync of everything appended so far; ``run`` it, then ``end_sync``. One at a time."""
         self.require_healthy()
         if self._syncing is not None:
             raise BugError("two syncs of a log at once")
@@ -391,7 +389,7 @@ class SegmentLog:
             try:
                 self._fill(self._file)
             except DiskFailedError as error:
-                failure = error  # of this sync: those who wait for it have to hear of it
+                failure = error  # of this sync: its callers have to get it
         nearly_full = self.offset > self._segment_bytes_max // 4 * 3
         following = self.segment + 1
         self._syncing = LogSync(
@@ -408,11 +406,11 @@ class SegmentLog:
         return self._syncing
 
     def end_sync(self, sync: LogSync) -> None:
-        """It has run. DiskFailedError ends the log."""
+        """End a sync that has run. DiskFailedError ends the log."""
         self._syncing = None
         made = sync.take_next()
         if made is not None:
-            # Of this segment or the next one: whoever enters a segment before takes what a sync has made of it.
+            # Of this segment or the next one: a new segment takes over what an earlier sync has created of it.
             self._next = made
         if sync.error is not None:
             self._fail(sync.error)
@@ -428,8 +426,8 @@ class SegmentLog:
         return self._durable_end
 
     def begin_writeback(self, size: int) -> Callable[[], None] | None:
-        """If ``size`` bytes of the segment were not written back yet: what has them written back, on
-        any thread.
+        """If ``size`` bytes of the segment were not written back yet: a call, for any thread, that starts their
+        write-back.
         """
         if self._file is None or self.offset - self._written_back < size:
             return None

@@ -1,8 +1,8 @@
-"""``<disk>/TAIL``: how far the log was durable, written beside the log, so that a log that was cut short is noticed.
+"""``<disk>/TAIL``: how far the log was durable, written beside the log, so that a truncated log is noticed.
 
-A log proves with SYNCED records that what lies before them was durable. Cut off behind one, it looks like a log that
-was never longer. The tail mark is the witness: at most a second after a sync, and when the log rests, a mark is
-appended here and synced. A start that finds the log, or the journal, to end before the last mark has lost something.
+A log proves with SYNCED records that the bytes before them were durable. Cut off behind one, it looks like a log that
+was never longer. The tail mark is the witness: at most a second after a sync, and when the log is idle, a mark is
+appended here and synced. If a start finds that the log, or the journal, ends before the last mark, data was lost.
 
 Marks are appended, 48 bytes each; the last good one counts. Losing this file costs the witness, never data.
 """
@@ -28,9 +28,8 @@ _MARK_BYTES = _MARK.size + _CRC.size
 
 @frozen_struct
 class TailMark:
-    """The entry log was durable up to (segment, offset), and the journal, in use or not (0), up to
-    (journal_segment, journal_offset), by a sync that began at ``ms`` since 1970; ``generation`` of the start that wrote
-    it.
+    """The entry log was durable up to (segment, offset), and the journal, in use or not (0), up to (journal_segment,
+    journal_offset), by a sync that began at ``ms`` since 1970; ``generation`` of the start that wrote it.
     """
 
     segment: int
@@ -41,12 +40,12 @@ class TailMark:
     generation: int
 
     def reaches(self, segment: int) -> int:
-        """Up to which offset a segment of the entry log has to be there: 0 where the mark says nothing of it."""
+        """The offset up to which a segment of the entry log has to be there: 0 if the mark says nothing of it."""
         return self.offset if segment == self.segment else 0
 
 
 def read_tail(files: Files, disk: Path) -> TailMark | None:
-    """The last mark, None where there is none that can be read. DiskError."""
+    """The last mark, None if there is none that can be read. DiskError."""
     data = files.read_bytes(disk / TAIL_NAME) or b""
     for end in range(len(data) - len(data) % _MARK_BYTES, 0, -_MARK_BYTES):
         mark = _decoded(data[end - _MARK_BYTES : end])
@@ -66,7 +65,7 @@ class TailFile:
         self.last: TailMark | None = None
 
     def replace(self, mark: TailMark) -> None:
-        """Make this the only mark, durably: of a log that begins anew behind a loss, too. DiskError."""
+        """Make this the only mark, durably: also for a log that begins anew behind a loss. DiskError."""
         self.close()
         write_atomic(self._files, self._path, _encoded(mark))
         self._bytes = _MARK_BYTES

@@ -5,18 +5,18 @@ Live in a segment are:
 - entries that the index locates there. They are appended again, and the index follows;
 - the states of ledgers. For every ledger that the segment's footers name, its present state and its explicit LAC are
   appended again: a state only ever adds to the one before it, so the newest is enough;
-- that a ledger was forgotten, as long as an older segment holds records about it: a replay of the rest would bring them
-  back. A FORGET is appended again if the disk does not know the ledger. If it does, because the ledger came back later,
-  a FORGET would void the ledger's new data; the segment then stays until the older ones are gone.
+- that a ledger was forgotten, as long as an older segment holds records about it: a replay of the rest would bring
+  them back. A FORGET is appended again if the disk does not know the ledger. If it does, because the ledger came back
+  later, a FORGET would void the ledger's new data; the segment then stays until the older ones are gone.
 
-Compaction runs in steps, each of which reads and copies a bounded amount, so that other work gets its turn in between.
-One step finds and copies live records together: an entry that is overwritten meanwhile is newer in the log, too. A
-crash leaves records twice, the newer ones last, and never loses one. The segment is removed (``remove_segment``) only
-when a checkpoint covers all copies, and a survey of the index that began after that checkpoint found no entry in the
-segment.
+Compaction runs in steps, each of which reads and copies a bounded amount, so that other work gets its turn in
+between. One step finds and copies live records together: an entry that is overwritten meanwhile is newer in the log,
+too. A crash leaves records twice, the newer ones last, and never loses one. The segment is removed
+(``remove_segment``) only when a checkpoint covers all copies, and an index scan that began after that checkpoint
+found no entry in the segment.
 
-A bad region is skipped. If the index has entries there, the survey finds them, and the segment stays until repair has
-refilled them.
+A bad region is skipped. If the index has entries there, the index scan finds them, and the segment stays until repair
+has refilled them.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ STEP_RECORDS = 1_024
 _STEP_FOOTERS = 4
 
 STATE_BYTES = 80
-"""Approximate size, in bytes, of a ledger state in a segment: it is live, though no survey finds it."""
+"""Approximate size, in bytes, of a ledger state in a segment: it is live, though no index scan finds it."""
 
 StateOf = Callable[[int], LedgerRecord | None]
 """Returns the newest state written for a ledger, durable or not, visible or not; None if there is none."""
@@ -68,8 +68,8 @@ class Step:
 class Compaction:
     """The compaction of one segment.
 
-    ``bad``: regions [start, end) of it that cannot be read. ``needs``: once all is copied, the location that a
-    checkpoint must cover. ``kept``: why the segment must stay even then, in words.
+    ``bad``: regions [start, end) of it that cannot be read. ``needs``: once everything is copied, the location that a
+    checkpoint must cover. ``kept``: the reason that the segment must stay even then, as text.
     """
 
     def __init__(self, store: DiskStore, state_of: StateOf, segment: int) -> None:
@@ -159,7 +159,7 @@ class Compaction:
             self._copy(records)
             yield Step()
 
-    # ---- what was forgotten -----------------------------------------------------------------
+    # ---- forgotten ledgers ------------------------------------------------------------------
 
     def _keep_voids(self) -> Iterator[Step]:
         wanted = self._unknown | self._revived
@@ -197,7 +197,7 @@ class Compaction:
 
 
 def remove_segment(store: DiskStore, compaction: Compaction, survey: IndexScan) -> str:
-    """Remove a segment that was compacted. Returns empty once it is removed, else why not, in words. DiskError."""
+    """Remove a segment that was compacted. Returns empty once it is removed, else the reason, as text. DiskError."""
     segment = compaction.segment
     if compaction.needs is None:
         return "it is not copied yet"

@@ -1,9 +1,8 @@
-"""Looking through the stored index, a little at a time: how much of each segment it names, and which entries lie where
-nothing can be read.
+"""Scans the stored index in small steps: the live bytes of each segment, and the entries in unreadable regions.
 
-The index may change meanwhile. A run that is split or merged keeps its place in the order of the keys, and nothing is
-added to a segment that was left; so what was stored before a survey began is counted at least once. It may be
-counted twice, or be superseded by something newer: a survey finds too much rather than too little.
+The index may change meanwhile. An extent that is split or merged keeps its place in the order of the keys, and
+nothing is added to a segment that was left. So everything stored before a scan began is counted at least once. It may
+be counted twice, or be superseded by newer data: a scan finds too much rather than too little.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from bkbox.storage.log.segment import RECORD_HEADER_BYTES
 
 _STEP_RUNS = 512
 _STEP_ENTRIES = 4_096
-"""What a step looks at, runs, and entries of runs that may lie in a bad region."""
+"""Extents, and entries of extents that may lie in a bad region, that one step reads."""
 
 _LENGTHS = 4
 
@@ -29,7 +28,7 @@ Regions = Mapping[int, Sequence[tuple[int, int]]]
 
 @dataclass(slots=True)
 class Live:
-    """What the index names of a segment: entries, and bytes of their records."""
+    """Live data of a segment: entries that the index names, and bytes of their records."""
 
     entries: int = 0
     bytes: int = 0
@@ -42,7 +41,7 @@ class IndexScan:
     """
 
     def __init__(self, store: DiskStore, bad: Regions) -> None:
-        """``bad``: where nothing can be read, beside segments that are missing."""
+        """``bad``: unreadable regions, beside missing segments."""
         self.began: Checkpoint = store.last_checkpoint
         self.live: dict[int, Live] = {}
         self.is_complete = False
@@ -51,7 +50,7 @@ class IndexScan:
         self._after = (-1, -1)
 
     def step(self) -> list[tuple[int, int]]:
-        """Go on; entries (ledger, id) that cannot be read are returned. DiskError."""
+        """Scan some more; returns unreadable entries (ledger, id). DiskError."""
         bad: list[tuple[int, int]] = []
         existing = set(self._store.log.segments())
         entries = 0
@@ -82,7 +81,7 @@ class IndexScan:
 
 
 def _bytes_of(run: Extent) -> int:
-    """Bytes of the records of a run (storage/index/extents.py has its layout; lengths are its last column)."""
+    """Bytes of the records of an extent (storage/index/extents.py has its layout; lengths are its last column)."""
     headers = RECORD_HEADER_BYTES * run.count
     if not run.value[1] & _LENGTHS:
         return headers + run.count * run.length_of(0)

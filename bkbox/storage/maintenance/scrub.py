@@ -1,7 +1,7 @@
-"""Reading every record of a disk once in a while, before somebody needs one that has gone bad.
+"""Scrub: reads and verifies every record of a disk periodically, so that damage is found before a read needs it.
 
-``<disk>/SCRUB`` has how far the present pass has come, when the last one ended that came to its end, and which parts of
-segments were found bad and not removed since. Losing it costs a pass.
+``<disk>/SCRUB`` stores the progress of the present pass, the end of the last complete one, and the regions of segments
+that were found bad and not removed since. Losing it costs a pass.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ SCRUB_NAME = "SCRUB"
 _FORMAT = 1
 
 _STEP_RECORDS = 256
-"""What one step looks at, at most; SCRUB_STEP_BYTES bounds it as well."""
+"""Bounds of one step; SCRUB_STEP_BYTES bounds it as well."""
 
 
 @frozen_struct
 class ScrubState:
-    """``segment``: all before it were dealt with in the present pass, 0 where none is under way; ``began_ms`` and
+    """``segment``: all before it were checked in the present pass, 0 if none is in progress; ``began_ms`` and
     ``completed_ms``: when it began and when the last one ended, ms since 1970, 0 for never; ``bad``: (segment, start,
     end); ``ledger``: all before it were compared with those of other bookies.
     """
@@ -40,7 +40,7 @@ class ScrubState:
 
 
 def read_scrub(files: Files, disk: Path) -> ScrubState:
-    """What is noted; what cannot be read was never noted. FormatVersionError, DiskError."""
+    """The stored state; an unreadable one counts as none. FormatVersionError, DiskError."""
     try:
         fields = read_document(files, disk / SCRUB_NAME, _FORMAT)
         if fields is None:
@@ -57,7 +57,7 @@ def read_scrub(files: Files, disk: Path) -> ScrubState:
 
 
 def write_scrub(files: Files, disk: Path, state: ScrubState) -> None:
-    """Note it durably. DiskError."""
+    """Store it durably. DiskError."""
     fields = {
         "segment": state.segment,
         "began_ms": state.began_ms,
@@ -70,8 +70,8 @@ def write_scrub(files: Files, disk: Path, state: ScrubState) -> None:
 
 @frozen_struct
 class Verified:
-    """What one step found: where to go on, and whether there is more; bytes and records read; bad regions, as (segment,
-    start, end); entries (ledger, id) whose records are good and that the index does not name.
+    """The result of one step: where to go on, and whether there is more; bytes and records read; bad regions, as
+    (segment, start, end); entries (ledger, id) whose records are good and that the index does not name.
     """
 
     offset: int
@@ -83,7 +83,7 @@ class Verified:
 
 
 def verify(store: DiskStore, segment: int, offset: int) -> Verified:
-    """Read records of a segment from ``offset`` on, where one begins, as far as a checkpoint covers it. DiskError."""
+    """Verify records of a segment from ``offset`` on, where one begins, as far as a checkpoint covers it. DiskError."""
     begun = at = max(offset, SEGMENT_HEADER_BYTES)
     covered = store.last_checkpoint
     end = covered.offset if segment == covered.segment else 1 << 63
@@ -112,6 +112,6 @@ def verify(store: DiskStore, segment: int, offset: int) -> Verified:
 
 
 def _is_wanted(store: DiskStore, ledger: int) -> bool:
-    """Whether the disk knows a ledger, and its entries are not to be gone."""
+    """True if the disk knows a ledger whose entries are not to be deleted."""
     state = store.ledger_state(ledger)
     return state is not None and not state.emptied

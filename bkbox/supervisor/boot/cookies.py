@@ -78,7 +78,7 @@ class CookieReport:
 
 @dataclass(frozen=True, slots=True)
 class RepairPlan:
-    """What a repair would do, in words; ``refusal`` says why it must not be done."""
+    """The plan of a repair, as text; ``refusal`` says why it must not be done."""
 
     steps: list[str] = field(default_factory=list)
     refusal: str | None = None

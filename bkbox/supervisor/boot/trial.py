@@ -1,7 +1,7 @@
-"""Tries what a start opens, with the code of the start, and lets go of it: files of secrets and certificates, folders,
+"""Tries what a start opens, with the code of the start, and releases it: files of secrets and certificates, folders,
 addresses, scripts, an embedded metadata store.
 
-What is on the disks, and what a cluster says, is no matter of the configuration: `bkbox doctor` looks at that.
+The content of the disks and the state of the cluster are not part of the configuration: `bkbox doctor` checks those.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ from bkbox.supervisor.boot.other_writers import other_writers
 
 
 class Failed(NamedTuple):
-    """``key``: of the configuration; ``text``: what a start would say."""
+    """A refusal. ``key``: of the configuration; ``text``: the message of a start."""
 
     key: str
     text: str
 
 
 def problems(config: Config, running: Mapping[str, object]) -> list[Problem]:
-    """The same as ``failures``, each with the place of its key, and what others than this user may write."""
+    """The same as ``failures``, each with the place of its key, and the files that other users may write."""
     found = [Problem(*text.split(": ", 1)) for text in other_writers(config, os.geteuid())]
     for key, text in failures(config, running):
         place = config.provenance[key]
@@ -51,8 +51,8 @@ def problems(config: Config, running: Mapping[str, object]) -> list[Problem]:
 
 
 def failures(config: Config, running: Mapping[str, object]) -> list[Failed]:
-    """All that a start with this configuration would refuse. ``running``: what the bookie runs with, by key, if it
-    does: an address that it has in use is not tried."""
+    """Everything that a start with this configuration would refuse. ``running``: the running configuration by key, if
+    the bookie runs: an address that it has in use is not tried."""
     values = config.values()
     in_use = {key for key in ("listen", "http_listen") if running.get(key) == values[key]}
     found: list[Failed] = []
@@ -89,7 +89,7 @@ def _attempts(config: Config) -> Iterator[tuple[str, Callable[[], object]]]:
 
 
 def _require_folder(path: Path) -> None:
-    """Raises BootError."""
+    """Raises BootError if the path is no usable folder."""
     if not path.is_dir():
         what = "is not a folder" if os.path.lexists(path) else "is not there"
         raise BootError(f"{path} {what}: mount it, make it, or correct the path")
@@ -110,7 +110,7 @@ async def _listen_for_http(config: Config) -> None:
 
 
 async def _open_metadata(uri: str) -> None:
-    """An embedded store is opened; of a cluster the files are read that it is to be shown."""
+    """Opens an embedded store; for a cluster, reads the credential files that it needs."""
     parsed = parse(uri)
     if isinstance(parsed, SqliteUri):
         async with await connect(uri):
@@ -121,7 +121,7 @@ async def _open_metadata(uri: str) -> None:
 
 
 def _key_of(config: Config, text: str, tried: str) -> str:
-    """The key whose file, by its path, the text is about; else the one that was tried."""
+    """The configuration key whose file the text names; otherwise the key that was tried."""
     for name, item in SCHEMA.items():
         value = getattr(config, name)
         if isinstance(kind_of(item), File) and value is not None and str(value) in text:

@@ -1,4 +1,4 @@
-"""Reading and writing what witness.py describes: at a start, while the bookie is up, when a disk fails, at a stop."""
+"""Reads and writes the witnesses of witness.py: at a start, while the bookie is up, when a disk fails, at a stop."""
 
 from __future__ import annotations
 
@@ -30,19 +30,19 @@ from bkbox.supervisor.disks.witness import (
 log = logging.getLogger(__name__)
 
 FAILED_NAME = "failed-disks.json"
-"""In the run directory: failures of disks, by uuid."""
+"""File in the run directory with the failures of disks, by uuid."""
 
 _FORMAT = 1
 _NOTE_EVERY_S = 5.0
 _LOOK_EVERY_S = 1.0
 _AGAIN_S = 15.0
-"""A store that does not answer is left alone for so long: a client of ZooKeeper that goes on sending requests does not
-find out that its connection is dead.
-"""
+"""Back-off, in seconds, after a store has not responded: a ZooKeeper client that keeps sending requests does not detect
+that its connection is dead."""
 
 
 def read_witness(files: Files, disk: Path) -> DiskWitness | None:
-    """What a disk has; None where it has nothing that can be read: as old as can be. DiskError where looking failed."""
+    """The witness on a disk; None if there is none that can be read, which counts as the oldest. Raises DiskError if
+    reading failed."""
     try:
         fields = read_document(files, disk / WITNESS_NAME, _FORMAT)
         if fields is None:
@@ -54,8 +54,8 @@ def read_witness(files: Files, disk: Path) -> DiskWitness | None:
 
 
 def checkpoint_number(files: Files, disk: Path) -> int:
-    """Of the last checkpoint of a disk, 0 where there is none that can be read. A lost checkpoint costs no data and the
-    replay looks at the whole log then, so it does not make a disk one from the past."""
+    """The number of a disk's last checkpoint, 0 if there is none that can be read. A lost checkpoint costs no data, and
+    the replay then scans the whole log, so it does not make a disk an older copy of itself."""
     try:
         found = read_checkpoint(files, disk)
     except DamagedError:
@@ -64,7 +64,7 @@ def checkpoint_number(files: Files, disk: Path) -> int:
 
 
 async def read_record(store: MetadataStore, bookie: BookieId) -> tuple[BookieRecord, int | None]:
-    """What the metadata store has of a bookie, and its version, None where it has nothing. Raises MetadataError."""
+    """The metadata store's record of a bookie, and its version, None if there is no record. Raises MetadataError."""
     found = await store.read_disk_record(bookie)
     if found is None:
         return NOTHING, None
@@ -75,7 +75,7 @@ async def read_record(store: MetadataStore, bookie: BookieId) -> tuple[BookieRec
 
 
 class Witnessing:
-    """Of one bookie, from its start to its stop."""
+    """The witnesses of one bookie, from its start to its stop."""
 
     def __init__(self, files: Files, bookie: BookieId, run_dir: Path | None) -> None:
         self._files = files
@@ -84,16 +84,16 @@ class Witnessing:
         self._record = NOTHING
         self._version: int | None = None
         self._failed: dict[str, str] = {}
-        """Disks that failed and were not found whole since, by uuid."""
+        """Disks that failed and were not found whole since: the reason by uuid."""
         self._is_noted = True
-        """Whether the metadata store has all of ``_failed``, and nothing beyond."""
+        """True if the metadata store has all of ``_failed``, and nothing beyond."""
         self.generation = 0
 
     # ---- a start ------------------------------------------------------------------------------------
 
     async def begin(self, store: MetadataStore, disks: Iterable[Disk]) -> None:
-        """Take the next generation, and gather what others noted of each disk (``failures_of``). Nothing has been
-        written to a disk so far. Raises MetadataError, DiskError."""
+        """Takes the next generation, and gathers what other witnesses noted of each disk (``failures_of``). Nothing has
+        been written to a disk so far. Raises MetadataError, DiskError."""
         self._record, self._version = await read_record(store, self._bookie)
         found = {disk.uuid: read_witness(self._files, disk.path) for disk in disks}
         newest = [each.generation for each in found.values() if each is not None]
@@ -108,38 +108,38 @@ class Witnessing:
         await self._write(store, witness.with_begun(self._record, self.generation))
 
     def failure_of(self, disk: Disk) -> str:
-        """Why a disk failed since it was last known to be whole, as others have it; empty if it did not."""
+        """Why a disk failed since it was last known to be whole, by the other witnesses; empty if it did not."""
         return self._failed.get(disk.uuid, "")
 
     def seen(self, disk: Disk) -> list[int]:
-        """What the record has of a disk: its last checkpoint, and how far its log was durable."""
+        """The record's view of a disk: its last checkpoint, and the position up to which its log was durable."""
         noted = self._record.disks.get(disk.uuid, DiskRecord(0))
         return [noted.checkpoint, noted.segment, noted.offset]
 
     def join(self, disk: Disk) -> None:
-        """Give this generation to a disk, whose dirty marker is there. DiskError."""
+        """Writes this generation to a disk, whose dirty marker is written already. Raises DiskError."""
         self._write_disk(disk)
 
     # ---- while it is up -----------------------------------------------------------------------------
 
     async def keep(self, store: MetadataStore, disks: list[Disk]) -> None:
-        """Note what the disks have come to, for ever. ``disks`` may change."""
+        """Records the state of the disks periodically, until cancelled. ``disks`` may change."""
         while True:
             if not await self.note(store, disks):
                 await asyncio.sleep(_AGAIN_S)
                 continue
             wait_s = _NOTE_EVERY_S
-            while wait_s > 0 and self._is_noted:  # a failure is noted at once
+            while wait_s > 0 and self._is_noted:  # a failure is recorded at once
                 await asyncio.sleep(_LOOK_EVERY_S)
                 wait_s -= _LOOK_EVERY_S
 
     async def commit(self, store: MetadataStore, disks: Iterable[Disk]) -> None:
-        """The disks of this start are about to be used. Raises MetadataError."""
+        """Records that the disks of this start are about to be used. Raises MetadataError."""
         now = {disk.uuid: self._record_of(disk) for disk in disks}
         await self._write(store, witness.with_disks(self._record, self.generation, now))
 
     async def note(self, store: MetadataStore, disks: Iterable[Disk]) -> bool:
-        """Note what the disks have come to, if that has changed; whether the metadata store has it."""
+        """Records the state of the disks if it has changed. Returns True if the metadata store has it."""
         disks = list(disks)
         now = {disk.uuid: self._record_of(disk) for disk in disks}
         if now == self._record.disks and not self._record.begun and self._is_noted:
@@ -157,7 +157,7 @@ class Witnessing:
         return True
 
     def fail(self, disk: Disk, disks: Iterable[Disk], reason: str) -> None:
-        """A disk has failed: noted at once where that is local, in the metadata store by ``keep``."""
+        """A disk has failed: recorded at once on local disks, and by ``keep`` in the metadata store."""
         if self._failed.get(disk.uuid) == reason:
             return
         self._failed[disk.uuid] = reason
@@ -165,7 +165,7 @@ class Witnessing:
         self._note_failures([other for other in disks if other is not disk])
 
     def settle(self, disk: Disk, disks: Iterable[Disk]) -> None:
-        """A disk is whole, as far as limbo says: its failures of before are dealt with, durably."""
+        """A disk is whole, as far as limbo shows: its earlier failures are accounted for, durably."""
         if self._failed.pop(disk.uuid, None) is not None:
             self._is_noted = False
             self._note_failures(disks)
@@ -188,7 +188,7 @@ class Witnessing:
             found, version = await read_record(store, self._bookie)
             if max(found.generation, found.begun) > self.generation:
                 raise  # of a later start: another process has this id
-            # A write of this start has taken effect, and its answer was lost: this one, or one before.
+            # A write of this start has taken effect although its response was lost: this write, or an earlier one.
             if found == record:
                 stored = Versioned(b"", version or 0)
             else:
@@ -224,7 +224,7 @@ class Witnessing:
                 unlink_durably(self._files, self._failed_path)
 
     def _read_run_dir(self) -> dict[str, str]:
-        """What is noted there; what cannot be read says nothing."""
+        """The failures noted in the run directory; empty if the file cannot be read."""
         if self._failed_path is None:
             return {}
         try:

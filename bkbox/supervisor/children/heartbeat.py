@@ -66,7 +66,7 @@ class Pulse:
         if not self.child.running or self._question is None or self._question.done():
             self.unanswered_s = self.silent_s = self.idle_s = 0.0
             self._ticks = processor_ticks(self.child.pid) if self.child.running else 0
-            if self.child.running:  # an ended child is its keeper's
+            if self.child.running:  # an ended child is restarted by the ChildSupervisor
                 self._question = asyncio.ensure_future(self._ask())
             return
         before, self._ticks = self._ticks, processor_ticks(self.child.pid)

@@ -1,11 +1,11 @@
-"""Disks that cannot be opened do not keep the others from serving.
+"""Sidelines disks that cannot be opened, so that the other disks can serve.
 
-A disk whose dirty marker cannot be written, or whose worker cannot open it, is out of service: what it holds is
-unknown (EIO), never denied, because the front-end has no list of it; for the same reason the bookie takes no new
-ledgers meanwhile. It is tried again with back-off.
+A disk whose dirty marker cannot be written, or whose worker cannot open it, is out of service. Its content is unknown:
+the front-end has no list of it, so requests get EIO and no ledger is denied. For the same reason the bookie takes no
+new ledgers meanwhile. Opening the disk is retried with back-off.
 
 A disk that may have lost something needs the lists of all others for phase one: a ledger on no list may be one that it
-lost, or one of the disk that is away. So it waits, open, and is accounted for together with the disk that comes back.
+lost, or one of the absent disk. So it waits, open, and is accounted for together with the disk that comes back.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @contextmanager
 def guarded(disk: Disk) -> Iterator[None]:
-    """A step that may fail for this disk alone: what it met is the disk's trouble, and its worker ends."""
+    """A step that may fail for this disk alone: the error is recorded as the disk's, and its worker ends."""
     try:
         yield
     except (BkboxError, OSError) as error:
@@ -31,14 +31,14 @@ def guarded(disk: Disk) -> Iterator[None]:
 
 
 def fail(disk: Disk, error: BkboxError | OSError) -> None:
-    """What was begun with the disk has failed."""
+    """Records the error of a step that failed for this disk, and kills its worker."""
     disk.trouble, disk.error = str(error), error
     if disk.child is not None:
         disk.child.kill()
 
 
 def require_one(disks: Sequence[Disk], there: Sequence[Disk]) -> None:
-    """Raises where no disk is ``there`` to serve: what the only disk met, or BootError with the trouble of each."""
+    """Raises if no disk is ``there`` to serve: the only disk's error, or BootError with the error of each."""
     if there:
         return
     if len(disks) == 1 and isinstance(disks[0].error, BkboxError):
@@ -47,12 +47,12 @@ def require_one(disks: Sequence[Disk], there: Sequence[Disk]) -> None:
 
 
 def is_full(disk: Disk) -> bool:
-    """Whether its trouble is that it has no room."""
+    """True if the disk's error is that it is full."""
     return isinstance(disk.error, DiskFullError)
 
 
 def remedy(disk: Disk) -> str:
-    """The command that begins with what mends a full disk."""
+    """The first command for an operator to run on a full disk."""
     return f"df -h {disk.path}"
 
 
@@ -61,7 +61,7 @@ def _advice(disk: Disk) -> str:
 
 
 def waiting(opened: Sequence[Disk], absent: Sequence[Disk]) -> list[Disk]:
-    """Which of the disks just opened cannot be accounted for while others are ``absent``."""
+    """The disks just opened that cannot be accounted for while others are ``absent``."""
     found = [disk for disk in opened if disk.may_have_lost] if absent else []
     names = ", ".join(str(disk.path) for disk in absent)
     for disk in found:

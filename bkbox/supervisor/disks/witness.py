@@ -1,18 +1,19 @@
-"""Witnesses of the disks of a bookie: how a disk, or a metadata store, from the past is noticed.
+"""Witnesses of the disks of a bookie: detect a disk, or a metadata store, that is an older copy of itself.
 
-An older copy of a disk is in order in itself, and knows nothing of what came after it. So what a disk has come to is
-also noted where an older copy of that disk cannot take it back: in the metadata store (*record*), and on every disk
+An older copy of a disk is consistent in itself, and has no trace of later changes. So the state of a disk is also
+recorded where an older copy of that disk cannot revert it: in the metadata store (*record*), and on every disk
 (``WITNESS``), which has the record as it was stored last.
 
 - A *generation* counts the starts of the bookie. Each start takes the next one: the record says that it has *begun*,
-  then the disks get it, then the record has it. A disk whose generation is behind that of the record was not there when
+  then the disks get it, then the record has it. A disk whose generation is behind that of the record was absent when
   the bookie last used it, unless the start that took it never came to use it.
-- With each disk goes the number of its last checkpoint and how far its log was durable, five seconds ago at most.
+- The record of each disk has the number of its last checkpoint and the position up to which its log was durable, at
+  most five seconds old.
 - A record that is behind what a disk has seen of it comes from an older copy of the metadata store.
-- A disk that failed since it last was known to be whole is noted on all others, in the run directory and in the record:
-  its own dirty marker may never have reached it.
+- A disk that failed since it was last known to be whole is noted on all others, in the run directory and in the record:
+  its own dirty marker may never have been written to it.
 
-Pure functions; who reads and writes is in witnessing.py.
+Pure functions; witnessing.py reads and writes.
 """
 
 from __future__ import annotations
@@ -30,9 +31,8 @@ WITNESS_NAME = "WITNESS"
 
 @frozen_struct
 class DiskRecord:
-    """What was noted of one disk: the generation that used it last, the number of its last checkpoint, up to where its
-    log was durable, and why it failed since it was last known to be whole (empty: it did not).
-    """
+    """The record of one disk: the generation that used it last, the number of its last checkpoint, the position up to
+    which its log was durable, and why it failed since it was last known to be whole (empty: it did not)."""
 
     generation: int
     checkpoint: int = 0
@@ -43,9 +43,8 @@ class DiskRecord:
 
 @frozen_struct
 class BookieRecord:
-    """What the metadata store has of a bookie. ``sequence`` counts its writes; ``begun``: the generation of a start
-    that may have got to some of the disks, 0 where there is none. ``disks`` by uuid.
-    """
+    """The metadata store's record of a bookie. ``sequence`` counts its writes; ``begun``: the generation of a start
+    that may have reached some of the disks, 0 if there is none. ``disks`` by uuid."""
 
     sequence: int
     generation: int
@@ -58,7 +57,8 @@ NOTHING = BookieRecord(0, 0, 0, {})
 
 @frozen_struct
 class DiskWitness:
-    """What one disk has: its own generation, the record as it was stored last, and failures of other disks, by uuid."""
+    """The witness on one disk: its own generation, the record as it was stored last, and failures of other disks, by
+    uuid."""
 
     generation: int
     record: BookieRecord
@@ -116,7 +116,7 @@ def record_of(fields: dict[str, Any]) -> BookieRecord:
 
 
 def store_behind(record: BookieRecord, witnesses: Mapping[str, DiskWitness | None]) -> str:
-    """Why the metadata store is an older copy of itself; empty where nothing says so. ``witnesses``: by uuid."""
+    """Why the metadata store is an older copy of itself; empty without evidence. ``witnesses``: by uuid."""
     for witness in witnesses.values():
         if witness is None:
             continue
@@ -131,7 +131,7 @@ def store_behind(record: BookieRecord, witnesses: Mapping[str, DiskWitness | Non
 def disk_behind(
     record: BookieRecord, uuid: str, witness: DiskWitness | None, checkpoint: int
 ) -> str:
-    """Why a disk is an older copy of itself; empty where nothing says so. ``checkpoint``: number of its last one."""
+    """Why a disk is an older copy of itself; empty without evidence. ``checkpoint``: number of its last one."""
     noted = record.disks.get(uuid)
     if noted is None:
         return ""
@@ -147,7 +147,7 @@ def disk_behind(
 def failures(
     record: BookieRecord, witnesses: Mapping[str, DiskWitness | None], uuid: str
 ) -> list[str]:
-    """Why a disk failed since it was last known to be whole, as all others have it."""
+    """Why a disk failed since it was last known to be whole, by all other witnesses."""
     found = [record.disks[uuid].failed] if uuid in record.disks else []
     for other, witness in witnesses.items():
         if other != uuid and witness is not None:
@@ -156,12 +156,12 @@ def failures(
 
 
 def with_begun(record: BookieRecord, generation: int) -> BookieRecord:
-    """A start is about to give this generation to the disks."""
+    """The record before a start writes this generation to the disks."""
     return replaced(record, sequence=record.sequence + 1, begun=generation)
 
 
 def with_disks(
     record: BookieRecord, generation: int, disks: Mapping[str, DiskRecord]
 ) -> BookieRecord:
-    """All of these disks are as they are here; those that are not named are not in use any more."""
+    """The record with these disks; disks that are not named are no longer in use."""
     return BookieRecord(record.sequence + 1, generation, 0, dict(disks))

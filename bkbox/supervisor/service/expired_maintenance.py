@@ -1,6 +1,5 @@
-"""Looks after rests that are over (metadata/maintenance.py): nobody else may be there to put the delay of Java's
-auditors back. Every bookie does this for the whole cluster.
-"""
+"""Ends maintenance windows that have expired (metadata/maintenance.py): there may be no operator's command left to
+restore the delay of Java's auditors. Every bookie does this for the whole cluster."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ _LOOK_EVERY_S = 60.0
 
 
 async def end_rests(store: MetadataStore) -> None:
-    """For ever."""
+    """Ends expired windows periodically, until cancelled."""
     while True:
         try:
             await end_those_over(store.rests, time.time_ns() // 1_000_000)

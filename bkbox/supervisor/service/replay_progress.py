@@ -1,8 +1,8 @@
-"""How long the replays of a start will still take, judged from outside.
+"""Estimates the time that the replays of a start still take, from outside the workers.
 
-A worker that replays its log answers nothing until it is done. How much it has to read is known from its checkpoint and
-the sizes of the segments, how much it has read from the kernel's count. Both are good to some MiB, which is
-enough for whoever waits.
+A worker that replays its log answers nothing until it is done. The bytes to read are known from its checkpoint and the
+sizes of the segments, the bytes read from the kernel's count. Both are accurate to some MiB, which is enough for an
+estimate.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from bkbox.storage.files import Files
 from bkbox.storage.log.segment import parse_segment_file_name
 
 _KNOWN_AFTER_S = 2.0
-"""Before that a rate means nothing."""
+"""Seconds before a rate is meaningful."""
 
 
 @dataclass(slots=True)
 class _Replay:
-    """One worker: bytes that it has to read, and what it had read of anything when it was first looked at."""
+    """One worker: the bytes that it has to read, and its count of bytes read at the first poll."""
 
     expected: int
     began_s: float
@@ -31,7 +31,7 @@ class _Replay:
 
 
 class Replays:
-    """The estimate; ``now_s``: seconds that only go on."""
+    """The estimate; ``now_s``: a monotonic clock."""
 
     def __init__(self, files: Files, now_s: Callable[[], float]) -> None:
         self._files = files
@@ -39,7 +39,7 @@ class Replays:
         self._seen: dict[int, _Replay] = {}
 
     def eta_s(self, replaying: Iterable[tuple[Path, int]]) -> float | None:
-        """Seconds until the last of these disks is done, each with its worker's pid; None: not known yet."""
+        """Seconds until the last of these disks is done, each given with its worker's pid; None: not known yet."""
         return max((self._one(disk, pid) or 0.0 for disk, pid in replaying), default=0.0) or None
 
     def _one(self, disk: Path, pid: int) -> float | None:
@@ -54,7 +54,7 @@ class Replays:
 
 
 def bytes_to_replay(files: Files, disk: Path) -> int:
-    """What lies in the entry log after the checkpoint; 0 where that cannot be told."""
+    """Bytes in the entry log after the checkpoint; 0 if not known."""
     try:
         checkpoint = read_checkpoint(files, disk)
         sizes = {
@@ -71,7 +71,7 @@ def bytes_to_replay(files: Files, disk: Path) -> int:
 
 
 def bytes_read(pid: int) -> int:
-    """What the process has read from files, from memory of the system or not; 0 where that cannot be told."""
+    """Bytes that the process has read from files, page cache included; 0 if not known."""
     try:
         lines = Path(f"/proc/{pid}/io").read_text().splitlines()
     except OSError:

@@ -1,17 +1,17 @@
-"""What a service manager hears of a bookie: how the start goes, that it serves, that it lives, how the stop goes.
+"""Reports a bookie's state to the service manager: progress of the start, readiness, liveness, the stop.
 
 =========  ==========================================================================================
 while it   it is told
 =========  ==========================================================================================
 starts     STATUS with the phase and the time left; more time (EXTEND_TIMEOUT_USEC), as long as every child
-           that has begun shows life
-runs       READY once the port answers; WATCHDOG as long as this loop turns and every child lives
-stops      STOPPING; more time, as the stop bounds itself (stop_timeout_s)
+           that has been started shows progress
+runs       READY once the port answers; WATCHDOG as long as this event loop turns and every child makes progress
+stops      STOPPING; more time, as the stop has its own time-outs (stop_timeout_s)
 =========  ==========================================================================================
 
-A child that has *ended* does not end the signs of life: the keeper brings it back, and everything else serves
-on meanwhile. One that runs and shows no life (child_progress.py) for half of the manager's time does, unless it was
-killed and started again before.
+A child that has *ended* does not end the signs of life: it is restarted (restart_policy.py), and all others serve
+meanwhile. A child that runs without progress (child_progress.py) for half of the manager's time does, unless it was
+killed and restarted before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from bkbox.supervisor.service.replay_progress import Replays
 
     class AttendedBookie(ParentOfChildren, Protocol):
-        """What a service manager is told of."""
+        """The part of the supervisor that the notifier reads."""
 
         phase: str
         listen: str
@@ -47,14 +47,14 @@ log = logging.getLogger(__name__)
 
 _EXTEND_EVERY_S = 5.0
 _EXTENSION_S = 30
-"""How much longer a start or stop may take from each time on that the manager is told so."""
+"""Extra seconds for a start or stop, granted by each notification."""
 _LOOKS_PER_QUIET = 8
 _LONG_S = 3.0
-"""A phase that takes longer is worth an estimate."""
+"""Seconds after which a phase is reported with an estimate."""
 
 
 class WatchdogNotifier:
-    """One bookie and the manager that watches it. A context: inside it the manager is told."""
+    """Notifies the service manager of one bookie, as long as its context is open."""
 
     def __init__(
         self, bookie: AttendedBookie, manager: ServiceManager, files: Files, progress: Progress
@@ -90,7 +90,7 @@ class WatchdogNotifier:
             await asyncio.sleep(self._look_every_s)
 
     def look(self) -> None:
-        """Tell what is new now; the state has changed, or it is time for a sign of life."""
+        """Sends what is new: a changed state, or a sign of life that is due."""
         if not self._manager.listens:
             return
         now = time.monotonic()
@@ -98,7 +98,7 @@ class WatchdogNotifier:
         if self._bookie.phase != self._phase:
             self._phase, self._phase_s = self._bookie.phase, now
         if state == "stopping" or (state == "running" and self._manager.watchdog_s is None):
-            silent = []  # nobody wants to know
+            silent = []  # not used in this state
         else:
             silent = self._silent()
         self._tell_status(now, silent)
@@ -118,7 +118,7 @@ class WatchdogNotifier:
             self._said.add(name)
 
     def _ping(self, now: float) -> None:
-        # A look that comes a little early counts: the next one would come a whole look late.
+        # A tick that comes a little early counts: otherwise the notification would be a whole tick late.
         if now - self._pinged_s >= self._ping_every_s - self._look_every_s / 2:
             self._pinged_s = now
             self._manager.tell(WATCHDOG=1)
@@ -126,7 +126,7 @@ class WatchdogNotifier:
     # ---- children -----------------------------------------------------------------------------------
 
     def _silent(self) -> list[str]:
-        """Children that have shown no life for too long, in words; also in the log, once each."""
+        """Children without progress for too long, as text; also logged, once each."""
         found = []
         for what, child, _serves in children_of(self._bookie):
             seconds = self._progress.silent_s(child)
@@ -139,7 +139,7 @@ class WatchdogNotifier:
                 self._said.discard(f"silent {child.pid}")
         return found
 
-    # ---- words --------------------------------------------------------------------------------------
+    # ---- text ---------------------------------------------------------------------------------------
 
     def _tell_status(self, now: float, silent: list[str]) -> None:
         status = "; ".join(silent) or self._words(now)
@@ -168,7 +168,7 @@ class WatchdogNotifier:
             return None
         if self._replays is None:
             from bkbox.supervisor.service.replay_progress import (
-                Replays,  # most starts are over before
+                Replays,  # most starts are done before
             )
 
             self._replays = Replays(self._files, time.monotonic)
@@ -180,23 +180,23 @@ class WatchdogNotifier:
 
 
 def quiet_s(manager: ServiceManager) -> float:
-    """For how many seconds a child may show no life before the manager hears nothing more."""
+    """Seconds that a child may be without progress before the watchdog is no longer notified."""
     return float(_EXTENSION_S) if manager.watchdog_s is None else manager.watchdog_s / 2
 
 
 def look_every_s(manager: ServiceManager) -> float:
-    """How often children have to be looked at for that."""
+    """Interval, in seconds, at which children have to be polled for that."""
     return min(LOOK_EVERY_S, quiet_s(manager) / _LOOKS_PER_QUIET)
 
 
 def _log_failure(task: asyncio.Task[None]) -> None:
-    """The manager hears nothing more and is going to kill: the log has to say why."""
+    """Logs why the manager gets no more notifications and is going to kill."""
     if not task.cancelled() and (error := task.exception()) is not None:
         log.error("the service manager is told nothing any more", exc_info=error)
 
 
 def duration(seconds: float) -> str:
-    """For people, in steps that do not change with every look: '40 s', '3 min', '2 h'."""
+    """A duration as text, in steps that do not change with every tick: '40 s', '3 min', '2 h'."""
     if seconds < 90:
         return f"{max(5, round(seconds / 5) * 5)} s"
     if seconds < 5400:

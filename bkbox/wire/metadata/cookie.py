@@ -1,14 +1,12 @@
 """Cookies: the identity of a bookie, in the metadata store and as ``VERSION`` on each of its disks.
 
-Layout 5 is written: ``5`` on a line, then CookieFormat as text. Layouts 4 and above are read like
-that, layout 3 as three plain lines, anything older as an empty cookie. Directories are the
-strings of the configuration: journal directories joined by commas, ledger and index directories
-as their count and then each one, all tab-separated.
+Layout 5 is written: ``5`` on a line, then CookieFormat as text. Layouts 4 and above are read like that, layout 3 as
+three plain lines, anything older as an empty cookie. Directories are the strings of the configuration: journal
+directories joined by commas, ledger and index directories as their count and then each one, all tab-separated.
 
-Compared are the cookie made from the configuration and one that is stored. An absent list of
-index directories stands for the ledger directories. Storage may grow only where the caller asks
-for the superset rule: then ledger and index directories may have been added, journal directories
-never. Source: Cookie.java, DataFormats.proto.
+The cookie made from the configuration is compared with a stored one. An absent list of index directories stands for
+the ledger directories. Storage may grow only if the caller asks for the superset rule: then ledger and index
+directories may have been added, journal directories never. Source: Cookie.java, DataFormats.proto.
 """
 
 from __future__ import annotations
@@ -49,7 +47,7 @@ class Cookie:
 
 
 class Difference(NamedTuple):
-    """A field, named as in the stored cookie, whose two values do not agree."""
+    """A field, named as in the stored cookie, whose two values differ."""
 
     field: str
     config: str
@@ -129,12 +127,12 @@ def decode(data: bytes) -> Cookie:
 
 
 def differences(config: Cookie, stored: Cookie) -> list[Difference]:
-    """The fields in which the cookies disagree, where nothing may have changed."""
+    """The fields in which the cookies differ, if no change is allowed."""
     return _differences(config, stored, _equal)
 
 
 def superset_differences(config: Cookie, stored: Cookie) -> list[Difference]:
-    """The fields in which the cookies disagree, where directories may have been added."""
+    """The fields in which the cookies differ, if directories may have been added."""
     return _differences(config, stored, _covers)
 
 
@@ -144,7 +142,7 @@ def verify(config: Cookie, stored: Cookie) -> None:
 
 
 def verify_superset(config: Cookie, stored: Cookie) -> None:
-    """Raise CookieMismatchError unless nothing has changed but for directories that were added."""
+    """Raise CookieMismatchError unless nothing has changed except that directories were added."""
     _raise_on(superset_differences(config, stored))
 
 

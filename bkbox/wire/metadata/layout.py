@@ -1,7 +1,7 @@
-"""The LAYOUT node: which ledger manager a cluster uses, that is, how ledger ids become paths.
+"""The LAYOUT node: the ledger manager of a cluster, that is, the mapping of ledger ids to paths.
 
-``<format version>``, newline, ``<factory class>:<manager version>``. Format 1 carries a short
-name in place of the class. Source: LedgerLayout.java.
+``<format version>``, newline, ``<factory class>:<manager version>``. Format 1 carries a short name in place of the
+class. Source: LedgerLayout.java.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def encode(layout: LedgerLayout) -> bytes:
 
 
 def decode(data: bytes) -> LedgerLayout:
-    """The layout in stored bytes; what follows the second line is ignored. Raises EncodingError."""
+    """The layout in stored bytes; bytes after the second line are ignored. Raises EncodingError."""
     lines = text_of(data).split("\n")
     match = re.fullmatch(r"([^:]*):([+-]?[0-9]{1,9}):*", lines[1]) if len(lines) > 1 else None
     if lines[0] not in ("1", "2") or match is None:

@@ -1,4 +1,4 @@
-"""The metadata of one ledger as a value. How it is written is in ledger_metadata.py.
+"""The metadata of one ledger as a value. The stored form is in ledger_metadata.py.
 
 Source: LedgerMetadata.java, DataFormats.proto (LedgerMetadataFormat).
 """
@@ -12,7 +12,7 @@ from bkbox.base.ids import NO_ENTRY, BookieId, EntryId, LedgerId
 
 
 class LedgerState(IntEnum):
-    """Life of a ledger; the numbers are those of the metadata."""
+    """States of a ledger; the numbers are those of the metadata."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -20,7 +20,7 @@ class LedgerState(IntEnum):
 
 
 class DigestType(IntEnum):
-    """How entries are protected, by their numbers in metadata; Java's client calls HMAC MAC."""
+    """Digests of entries, by their numbers in metadata; Java's client calls HMAC MAC."""
 
     CRC32 = 1
     HMAC = 2
@@ -29,9 +29,10 @@ class DigestType(IntEnum):
 
 
 ACK_AFTER = "bkbox.ack_after"
-"""Key of the custom metadata that says how durable the ledger has to be. Its one value is ``sync``: every bookie syncs
-an entry before it acknowledges it, also one with ``ack_after = write``. Writers and recoveries of bkbox ask for that
-with each add, since bookies never see the metadata; Java's writers do not."""
+"""Key of the custom metadata for a ledger's durability. Its one value is ``sync``: every bookie syncs an entry before
+it acknowledges it, also one with ``ack_after = write``. Writers and recoveries of bkbox request that with each add,
+since bookies never see the metadata; Java's writers do not.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,10 +49,10 @@ class Fragment:
 
 @dataclass(frozen=True, slots=True)
 class LedgerMetadata:
-    """One ledger. ``last_entry`` and ``length`` (payload bytes) mean something only if CLOSED.
+    """One ledger. ``last_entry`` and ``length`` (payload bytes) are meaningful only if CLOSED.
 
-    ``unknown``: fields that a newer BookKeeper wrote, in the form of ``format_version``; whoever changes
-    a ledger leaves them in place. Likewise ``custom_unknown``, by the key of the custom metadata.
+    ``unknown``: fields that a newer BookKeeper wrote, in the form of ``format_version``; an update of the ledger
+    keeps them. Likewise ``custom_unknown``, by the key of the custom metadata.
     """
 
     ledger_id: LedgerId
@@ -89,8 +90,9 @@ class LedgerMetadata:
 
     @property
     def synced(self) -> bool:
-        """Whether entries are to be on disk before they are acknowledged, whatever the bookies' ``ack_after``. A value
-        that is not known asks for the same: it is the strongest there is."""
+        """True if entries are to be on disk before they are acknowledged, whatever the bookies' ``ack_after``. An
+        unknown value counts as the same: it is the strongest there is.
+        """
         return any(key == ACK_AFTER for key, _value in self.custom)
 
     def with_state(self, state: LedgerState) -> LedgerMetadata:

@@ -1,4 +1,4 @@
-"""Ledger metadata as it is stored, versions 1, 2 and 3.
+"""Ledger metadata in its stored form, versions 1, 2 and 3.
 
 All begin with ``BookieMetadataFormatVersion``, a tab, the version and a newline. Then:
 
@@ -6,13 +6,12 @@ All begin with ``BookieMetadataFormatVersion``, a tab, the version and a newline
    bookies, tab-separated; at the end ``-102 CLOSED`` if in recovery, ``<last entry> CLOSED`` if
    closed. Holds no ack quorum, password, digest or times.
 2  LedgerMetadataFormat as text, without the creator token
-3  a varint with the length, then LedgerMetadataFormat in binary: what is written for new ledgers
+3  a varint with the length, then LedgerMetadataFormat in binary: written for new ledgers
 
-An update keeps the version that a ledger was created with, and what a newer BookKeeper added:
-fields that are not known here come back where they were, behind the known ones of the ledger, of a
-fragment or of a pair of custom metadata. A state, digest type or version that is not known is an
-error: nothing could be done with such a ledger that is sure to be right. Source: LedgerMetadataSerDe.java,
-DataFormats.proto.
+An update keeps the version that a ledger was created with, and the additions of a newer BookKeeper: unknown fields
+are written back where they were, behind the known ones of the ledger, of a fragment or of a pair of custom metadata.
+An unknown state, digest type or version is an error: no operation on such a ledger is sure to be right. Source:
+LedgerMetadataSerDe.java, DataFormats.proto.
 """
 
 from __future__ import annotations
@@ -121,7 +120,7 @@ def _values(metadata: LedgerMetadata) -> Values:
 
 
 def _end(metadata: LedgerMetadata) -> tuple[int, int]:
-    """(last entry, length) as they are written: both mean something only for a closed ledger."""
+    """(last entry, length) in the stored form: both are meaningful only for a closed ledger."""
     if metadata.state is LedgerState.CLOSED:
         return metadata.last_entry, metadata.length
     return NO_ENTRY, 0
@@ -143,7 +142,7 @@ def _v1_text(metadata: LedgerMetadata) -> str:
 
 
 def decode(ledger_id: LedgerId, data: bytes, ctime_ms: int = -1) -> LedgerMetadata:
-    """The metadata in stored bytes; ``ctime_ms`` is taken where no creation time is stored.
+    """The metadata in stored bytes; ``ctime_ms`` is used if no creation time is stored.
 
     Raises EncodingError.
     """
@@ -254,7 +253,7 @@ def _bookies(names: list[str]) -> tuple[BookieId, ...]:
 
 
 def _checked(metadata: LedgerMetadata) -> LedgerMetadata:
-    """What every ledger fulfils; what comes later relies on it."""
+    """Checks the invariants of every ledger, on which later code relies."""
     where = f"ledger {metadata.ledger_id}"
     sizes = (metadata.ensemble_size, metadata.write_quorum, metadata.ack_quorum)
     if not sizes[0] >= sizes[1] >= sizes[2] >= 1:

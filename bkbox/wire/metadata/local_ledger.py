@@ -1,5 +1,4 @@
-"""What a Java bookie's DbLedgerStorage keeps per ledger; read and written for migration and
-comparison.
+"""The per-ledger record of a Java bookie's DbLedgerStorage; read and written for migration and comparison.
 
 Source: DbLedgerStorageDataFormats.proto (LedgerData).
 """

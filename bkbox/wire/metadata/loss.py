@@ -1,8 +1,8 @@
 """The record of a ledger that an operator ended with loss accepted: JSON in its custom metadata.
 
-It says what was given up as far as that could be known, never more: where it could not be known up to which entry the
-ledger was acknowledged, ``unknown_after`` says so. A ledger that is ended again, as when holes are plugged later, has
-one record for each time. Java's clients see the value as bytes of custom metadata and keep it.
+It records the loss as far as it could be known, never more. If the last acknowledged entry of the ledger could not be
+known, ``unknown_after`` says so. A ledger that is ended again, as when holes are filled later, has one record for
+each time. Java's clients see the value as bytes of custom metadata and keep it.
 
 ``bkbox.ended`` = ``{"at_ms": …, …}``, of the first record, with the later ones under ``later``.
 """
@@ -25,14 +25,14 @@ _YEAR_10000_MS = 253_402_300_800_000
 
 @dataclass(frozen=True, slots=True)
 class LossRecord:
-    """What one ending gave up. Ranges of entry ids are text, as ``3-5, 9``.
+    """The loss of one forced end. Ranges of entry ids are text, as ``3-5, 9``.
 
     ``at_ms``: wall-clock ms since 1970; ``by``: user and host; ``run``: an id that all ledgers ended by one command
-    share. ``end``: the last entry then. ``last_add_confirmed``: the highest one that anything proved. ``lost``:
-    acknowledged, and given by no bookie; ``lost_entries`` of them. ``doubtful``: given by no bookie, and perhaps
-    acknowledged. ``dropped``: found behind the end. ``plugged``: ids that got an entry without a payload.
-    ``unknown_after``: entries after this one may have been acknowledged and lost; None: there were none. ``silent``:
-    the bookies that could not tell, each with why.
+    share. ``end``: the last entry then. ``last_add_confirmed``: the highest one proven. ``lost``: acknowledged, and
+    given by no bookie; ``lost_entries`` of them. ``doubtful``: given by no bookie, and perhaps acknowledged.
+    ``dropped``: found behind the end. ``plugged``: ids that got an entry without a payload. ``unknown_after``:
+    entries after this one may have been acknowledged and lost; None: there were none. ``silent``: the bookies that
+    could not tell, each with the reason.
     """
 
     at_ms: int
@@ -50,14 +50,14 @@ class LossRecord:
 
     @property
     def when(self) -> str:
-        """In UTC."""
+        """The time of the end, in UTC."""
         if not 0 <= self.at_ms < _YEAR_10000_MS:
             return "at a time that is not known"
         return datetime.fromtimestamp(self.at_ms / 1000, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
 
     @property
     def losses(self) -> str:
-        """What is lost, in one line; never empty."""
+        """The loss, in one line; never empty."""
         found = []
         if self.lost:
             found.append(f"lost: entries {self.lost}")
@@ -71,7 +71,7 @@ class LossRecord:
 
     @property
     def text(self) -> str:
-        """The whole of it in one line."""
+        """The whole record in one line."""
         by = f" by {self.by}" if self.by else ""
         run = f" (run {self.run})" if self.run else ""
         plugged = f"; no-op entries at {self.plugged}" if self.plugged else ""
@@ -79,7 +79,7 @@ class LossRecord:
 
 
 def unknown_beyond(entry: int) -> str:
-    """For people: that entries after this one may be lost."""
+    """The sentence that entries after this one may be lost."""
     if entry < 0:
         return "unknown from entry 0 on: nothing tells whether any entry was acknowledged"
     return f"unknown beyond entry {entry}"
@@ -88,7 +88,7 @@ def unknown_beyond(entry: int) -> str:
 def losses_of(metadata: LedgerMetadata) -> tuple[LossRecord, ...]:
     """The records of a ledger, oldest first; none: it was never ended with loss accepted.
 
-    A value that cannot be read counts as a record that knows nothing.
+    An unreadable value counts as a record that knows nothing.
     """
     stored = dict(metadata.custom).get(ENDED)
     if stored is None:
@@ -113,6 +113,6 @@ def with_loss(metadata: LedgerMetadata, record: LossRecord) -> LedgerMetadata:
 def _record(value: object) -> LossRecord:
     found = from_document(LossRecord, value, ENDED)
     if isinstance(value, dict) and "unknown_after" not in value:
-        # Written before this was recorded: an empty ``lost`` did not say that nothing was lost.
+        # Written before this was recorded: an empty ``lost`` did not prove that nothing was lost.
         return replace(found, unknown_after=found.end)
     return found

@@ -1,17 +1,17 @@
-"""Who a ledger belongs to, as its custom metadata say it."""
+"""The owner of a ledger, as named in its custom metadata."""
 
 from __future__ import annotations
 
 from bkbox.wire.metadata.ledger import LedgerMetadata
 
 OWNER_KEYS = ("owner", "application")
-"""Custom metadata that name an owner; the second is what Pulsar writes."""
+"""Keys of the custom metadata that name an owner; Pulsar writes the second."""
 
 NO_OWNER = "(none)"
 
 
 def owner_of(metadata: LedgerMetadata) -> str:
-    """Who the custom metadata say that a ledger belongs to."""
+    """The owner in the custom metadata."""
     custom = dict(metadata.custom)
     for key in OWNER_KEYS:
         if key in custom:

@@ -49,7 +49,7 @@ class PathLayout(Enum):
 
     @property
     def factory_class(self) -> str:
-        """The class that the LAYOUT node names."""
+        """The class in the LAYOUT node."""
         return f"org.apache.bookkeeper.meta.{_FACTORIES[self]}LedgerManagerFactory"
 
 
@@ -100,12 +100,12 @@ def ledger_of_path(root: str, layout: PathLayout, path: str) -> LedgerId:
 
 
 def is_ledger_parent(layout: PathLayout, name: str) -> bool:
-    """Whether a child of the root begins the path of a ledger; long flat ids are not recognised."""
+    """True if a child of the root begins the path of a ledger; long flat ids are not recognised."""
     return _PARENTS[layout].fullmatch(name) is not None
 
 
 def is_special(name: str) -> bool:
-    """Whether a child of the root belongs to the cluster itself."""
+    """True if a child of the root belongs to the cluster itself."""
     return name in _SPECIAL or name.startswith("ID-")
 
 
@@ -146,7 +146,7 @@ def long_id_prefix(root: str, high: int) -> str:
 
 
 def generated_id(created: str) -> LedgerId | None:
-    """The id that a created sequential node stands for.
+    """The id of a created sequential node.
 
     None: the generator overflowed and the next one has to be used. Raises EncodingError.
     """

@@ -1,8 +1,7 @@
-"""How a bookie can be reached: the payload of its registration.
+"""The addresses of a bookie: the payload of its registration.
 
-An empty payload is the old form, one ``bookie-rpc`` endpoint that is split from the bookie id.
-Source: DataFormats.proto (BookieServiceInfoFormat), BookieServiceInfoUtils.java,
-BookieSocketAddress.java.
+An empty payload is the old form, one ``bookie-rpc`` endpoint that is split from the bookie id. Source:
+DataFormats.proto (BookieServiceInfoFormat), BookieServiceInfoUtils.java, BookieSocketAddress.java.
 """
 
 from __future__ import annotations
@@ -19,9 +18,9 @@ from bkbox.wire.protobuf import Field, Kind, Label, Message
 RPC_PROTOCOL = "bookie-rpc"
 RPC_ENDPOINT_ID = "bookie"
 ADMIN_ENDPOINT_ID = "httpserver"
-"""Of its HTTP server, as Java's bookie names it (HttpService.java)."""
+"""Id of the HTTP server's endpoint, as Java's bookie names it (HttpService.java)."""
 VERSION_PROPERTY = "version"
-"""What bkbox says of itself; Java's bookie has no such property."""
+"""Property of bkbox's bookies; Java's bookie has none."""
 
 _ENDPOINT = Message(
     "BookieServiceInfoFormat.Endpoint",
@@ -53,7 +52,7 @@ class HostPort(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One address of a bookie and what is spoken there."""
+    """One address of a bookie and its protocol."""
 
     id: str
     port: int
@@ -72,7 +71,7 @@ class ServiceInfo:
 
     @property
     def rpc(self) -> HostPort | None:
-        """Where clients connect to; None if the bookie cannot be reached."""
+        """The address for clients; None if the bookie cannot be reached."""
         for endpoint in self.endpoints:
             if endpoint.protocol == RPC_PROTOCOL:
                 return HostPort(endpoint.host, endpoint.port)
@@ -80,7 +79,7 @@ class ServiceInfo:
 
 
 def rpc_service_info(host: str, port: int) -> ServiceInfo:
-    """What a bookie with nothing but its wire protocol registers."""
+    """The registration of a bookie with nothing but its wire protocol."""
     return ServiceInfo((Endpoint(RPC_ENDPOINT_ID, port, host, RPC_PROTOCOL),))
 
 
@@ -93,7 +92,7 @@ def split_bookie_id(bookie: str) -> HostPort | None:
 
 
 def encode(info: ServiceInfo) -> bytes:
-    """The bytes; empty if there is nothing to say."""
+    """The bytes; empty for an empty info."""
     return protobuf.encode(
         _FORMAT,
         {

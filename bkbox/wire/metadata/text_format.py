@@ -1,14 +1,13 @@
 """The text form of protobuf messages, as Java 4.17 writes it and as 4.17 and 4.18 read it.
 
-Written: one field per line in ascending order of the numbers, enums by name, strings and bytes in
-double quotes with every byte outside 0x20..0x7e escaped, messages as ``name {``, two blanks of
-indent and ``}``.
+Written: one field per line in ascending order of the numbers, enums by name, strings and bytes in double quotes with
+every byte outside 0x20..0x7e escaped, messages as ``name {``, two blanks of indent and ``}``.
 
-Read more widely: any order, all on one line, ``<`` ``>`` for braces, ``,`` and ``;`` between
-fields, ``#`` comments, single quotes, adjacent literals, short lists in brackets, enums by
-number, unknown fields. Of the two readers in the field one refuses unknown fields and the other
-numbers for enums, so neither is ever made up here. Where a message keeps unknown fields
-(protobuf.UNKNOWN), those that were read are written back behind the known ones, letter by letter.
+Read more widely: any order, all on one line, ``<`` ``>`` for braces, ``,`` and ``;`` between fields, ``#`` comments,
+single quotes, adjacent literals, short lists in brackets, enums by number, unknown fields. Of the two readers in the
+field one refuses unknown fields and the other numbers for enums, so neither is ever written here on its own. If a
+message keeps unknown fields (protobuf.UNKNOWN), those that were read are written back behind the known ones, letter
+by letter.
 """
 
 from __future__ import annotations
@@ -98,12 +97,12 @@ def _escape(data: bytes) -> str:
 
 
 def decode(message: Message, text: str) -> Values:
-    """The values of a message; repeated fields are always there, as lists. Raises EncodingError."""
+    """The values of a message; repeated fields are always present, as lists. Raises EncodingError."""
     return _Reader(text).message(message, "", 0)
 
 
 class _Token(NamedTuple):
-    """One token, and where in the text it lies."""
+    """One token, and its position in the text."""
 
     kind: str
     text: str
@@ -129,7 +128,7 @@ class _Reader:
         return token
 
     def _take(self, *marks: str) -> str:
-        """The mark that comes next if it is one of these, else nothing."""
+        """Consume and return the next mark if it is one of these, else return an empty text."""
         token = self._peek()
         if token.kind == "mark" and token.text in marks:
             self._at += 1
@@ -209,7 +208,7 @@ class _Reader:
         return data
 
     def _skip_value(self, depth: int) -> None:
-        """What follows the name of an unknown field."""
+        """Skip the value of an unknown field."""
         colon = self._take(":")
         opening = self._take("{", "<")
         if opening:

@@ -1,4 +1,4 @@
-"""Small nodes of the re-replication machinery, most of them protobuf as text.
+"""Small nodes of re-replication, most of them protobuf as text.
 
 The three check times are binary, the recovery delay is plain decimal. Source: DataFormats.proto,
 ZkLedgerUnderreplicationManager.java, ZkLedgerAuditorManager.java.
@@ -34,9 +34,9 @@ _CHECK_TIME = Message("CheckAllLedgersFormat", Field(1, "ctime", Kind.INT64))
 
 @dataclass(frozen=True, slots=True)
 class UnderreplicatedLedger:
-    """The mark of a ledger with missing replicas; ``ctime_ms`` is None where no time was stored.
+    """The mark of a ledger with missing replicas; ``ctime_ms`` is None if no time was stored.
 
-    ``unknown``: fields that a newer BookKeeper wrote; they stay where the mark is changed.
+    ``unknown``: fields that a newer BookKeeper wrote; a change of the mark keeps them.
     """
 
     replicas: tuple[str, ...]
@@ -44,7 +44,7 @@ class UnderreplicatedLedger:
     unknown: bytes = b""
 
     def marked_again(self, replicas: Iterable[str], ctime_ms: int | None) -> UnderreplicatedLedger:
-        """The mark with these replicas too, and this time; itself if all of them were there."""
+        """The mark with these replicas too, and this time; itself if it has all of them."""
         new = tuple(name for name in dict.fromkeys(replicas) if name not in self.replicas)
         return replace(self, replicas=self.replicas + new, ctime_ms=ctime_ms) if new else self
 

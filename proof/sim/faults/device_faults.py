@@ -1,7 +1,7 @@
 """Devices that fail and come back, and mounts that change, while the kernel's boot id stays as it is.
 
-Each takes the ``Faults`` that carries it out, the host that the fault is about, and a random generator; it returns
-whether it was done.
+Each function takes the fault injector, the target host and a random generator, and returns True if it injected the
+fault.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ADDS = 200
 
 
 def lose_device(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """It is gone with what was not synced, and back soon; the bookie is killed and the disk mounted anew."""
+    """The device is gone with all unsynced data, and back soon; the bookie is killed and the disk mounted again."""
     if not faults.may_lose(host):
         return False
     host.kill("the device of a disk is gone")
@@ -29,7 +29,7 @@ def lose_device(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def lose_device_at_add(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The device of the next bookie that answers an add, and has not synced what is on it, is gone, or fails."""
+    """When a bookie next acknowledges an add and has not synced it, the device is gone, or fails."""
     faults.cluster.traps[ADDED] = partial(_strike_unsynced, faults, rng, _ADDS)
     return True
 
@@ -60,8 +60,8 @@ def _lose_these(faults: Faults, host: Host, rng: random.Random, disks: Sequence[
 
 
 def fail_device(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """It takes no writes for a while. Then the bookie is stopped, or killed, and the disk mounted anew; or the device
-    works again by itself, with the bookie killed, or none the wiser."""
+    """The device takes no writes for a while. Then the bookie is stopped, or killed, and the disk mounted again; or the
+    device works again by itself, and the bookie is killed, or does not notice."""
     if not faults.may_lose(host):
         return False
     disks = _some(host, rng)
@@ -104,8 +104,8 @@ def _heal(faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk])
 
 
 def _heal_and_kill(faults: Faults, host: Host, rng: random.Random, disks: Sequence[Disk]) -> None:
-    """What a bookie has heard of the failure it has noted where it could; in some cases another program has then asked
-    the kernel, which says it once."""
+    """The bookie has noted the failure, if it saw it, where it could. In some cases another program has then received
+    the error from the kernel, which reports it once."""
     told = {path for path, worker in host.workers.items() if worker.has_told_trouble}
     faults.cluster.counts["devices that came back"] += 1
     faults.cluster.counts["devices that came back after trouble"] += bool(told)
@@ -124,7 +124,7 @@ def _heal_and_kill(faults: Faults, host: Host, rng: random.Random, disks: Sequen
 
 
 def remount_in_order(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The operator stops the bookie, and mounts its disks anew: nothing is lost."""
+    """The operator stops the bookie, and mounts its disks again: nothing is lost."""
     if not host.is_up:
         return False
     host.stop()

@@ -1,8 +1,8 @@
-"""Trouble with single disks that stay where they are: syncs, writes and reads that fail, no room, bits that flip,
-writes that go to other places, slowness.
+"""Faults of single disks that stay in place: failing syncs, writes and reads, no space, flipped bits, misdirected
+writes, slowness.
 
-Each takes the ``Faults`` that carries it out, the host that the fault is about, and a random generator; it returns
-whether it was done.
+Each function takes the fault injector, the target host and a random generator, and returns True if it injected the
+fault.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def fail_sync(faults: Faults, host: Host, rng: random.Random) -> bool:
         return False
     disk = rng.choice(host.disks)
     disk.fail_syncs = 1
-    if rng.random() < 0.5:  # a disk that fails often takes the host with it
+    if rng.random() < 0.5:  # a disk that fails often brings its host down
         after = rng.choice((0.0, 0.001, 0.1, 1.0)) * rng.random()
         disk.on_failed_sync = lambda: faults.later(after, faults.lose_host, host, rng)
     faults.later(rng.uniform(5.0, 60.0), faults.restart, host)
@@ -35,7 +35,7 @@ def fail_write(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def fail_reads(faults: Faults, host: Host, rng: random.Random) -> bool:
-    if not faults.may_lose(host):  # a marker that cannot be read puts everything into limbo
+    if not faults.may_lose(host):  # an unreadable marker puts everything into limbo
         return False
     rng.choice(host.disks).fail_reads = rng.randint(1, 5)
     return True
@@ -49,9 +49,8 @@ def fill_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def flip_bit(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """Some bits of a disk. What is wrong is found when it is read: often the bookie starts again at once, and
-    always where a repair is under way, which may have looked there already.
-    """
+    """Flips some bits of a disk. Damage is detected when it is read: often the bookie is restarted at once, and
+    always during a repair, which may have read that place already."""
     if not faults.may_lose(host, for_good=True):
         return False
     suffix = rng.choice((LOG_SUFFIX, LOG_SUFFIX, "CHECKPOINT"))
@@ -64,7 +63,7 @@ def flip_bit(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def misdirect_write(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """What was written to one place is in another one as well, instead of what was there."""
+    """A write also goes to a wrong place, over what was there."""
     if not faults.may_lose(host, for_good=True):
         return False
     for _ in range(rng.choice((1, 3))):
@@ -81,7 +80,7 @@ def _look_at_damage(faults: Faults, host: Host, rng: random.Random) -> None:
 
 
 def slow_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """Syncs take ten or a thousand times as long, until the workers are started again or it is over."""
+    """Syncs take ten or a thousand times as long, until the workers are restarted or the fault is over."""
     for worker in host.workers.values():
         worker.slowness = rng.choice((10, 1000))
         faults.later(rng.uniform(5.0, 60.0), setattr, worker, "slowness", 1)

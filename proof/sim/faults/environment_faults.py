@@ -1,7 +1,7 @@
-"""Faults of what lies between bookies and clients: the network, the metadata store, clocks. Nothing is lost by them.
+"""Faults of the environment of bookies and clients: the network, the metadata store, clocks. They lose no data.
 
-Each takes the ``Faults`` that carries it out, the host that the fault is about, and a random generator; it returns
-whether it was done.
+Each function takes the fault injector, the target host and a random generator, and returns True if it injected the
+fault.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def cut_one_way(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def cut_link(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """Between the host and one other."""
+    """Cuts the link between the host and one other."""
     clients = [name for name in faults.names if name not in faults.cluster.hosts]
     other = rng.choice([*(name for name in faults.names if name != host.name), *clients * 3])
     _cut(faults, {(host.name, other), (other, host.name)}, rng)
@@ -36,7 +36,7 @@ def cut_link(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def leak(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """Some ways to and from the host lose much."""
+    """Some routes to and from the host lose many messages."""
     for name in rng.sample(faults.names, rng.randint(1, len(faults.names))):
         way = (name, host.name) if rng.random() < 0.7 else (host.name, name)
         network = faults.cluster.network
@@ -45,7 +45,7 @@ def leak(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def garble(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """What the bookie reads gets wrong on the way."""
+    """The network corrupts entries that the bookie reads."""
     garbling = faults.cluster.network.garbling
     garbling[host.name] = rng.choice((0.1, 0.5))
     faults.later(rng.uniform(5.0, 60.0), garbling.pop, host.name, None)
@@ -85,7 +85,7 @@ def jump_clock(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def slow_links(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """Some ways to and from the host are much slower than others."""
+    """Some routes to and from the host are much slower than others."""
     for name in rng.sample(faults.names, rng.randint(1, len(faults.names))):
         way = (name, host.name) if rng.random() < 0.7 else (host.name, name)
         network = faults.cluster.network

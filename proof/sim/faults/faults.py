@@ -1,11 +1,11 @@
-"""Carries out what goes wrong in the simulated cluster, and puts it right again.
+"""Injects the faults of the simulated cluster, and undoes them.
 
-What may lose acknowledged data, or put ledgers into limbo, is done only while so few bookies are in that state that the
-protocol promises to survive it (``Plan.lossy``): a bookie is *suspect* from such a fault until it has started again,
-accounted for it and has no ledger in limbo any more.
+A fault that may lose acknowledged data, or put ledgers into limbo, is injected only while so few bookies are affected
+that the protocol promises to survive it (``Plan.lossy``): a bookie is *suspect* from such a fault until it has started
+again, accounted for it and has no ledger in limbo any more.
 
-What a bookie does about a loss is as likely to be cut short as anything else: losses, and crashes, may come with an
-ambush for the start that follows (``haunt``), which kills the bookie or loses its host once more.
+A bookie's handling of a loss is as likely to be interrupted as anything else: losses, and crashes, may come with a
+trigger for the following start (``haunt``), which kills the bookie or loses its host once more.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from proof.sim.world.host import Cluster, Host
 from proof.sim.world.loop import Process
 
 Fault = Callable[["Faults", Host, random.Random], bool]
-"""A kind of fault, about a host; whether it was done."""
+"""Injects a fault of one kind into a host; returns True if it did."""
 
 
 class Faults:
-    """Carries out faults; ``heal`` ends all of them. ``names``: hosts and clients; ``kinds``: see kinds.py."""
+    """Injects faults; ``heal`` ends all of them. ``names``: hosts and clients; ``kinds``: see kinds.py."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Faults:
         self._profile = PROFILES[plan.profile]
         self.machine = machine
         self.at_last: list[Callable[[], None]] = []
-        """What puts right what came from the past, at the end."""
+        """Calls that put back newer copies at the end."""
         self.names = names
         self._suspects: dict[str, float] = {}
         self._for_good: set[str] = set()
@@ -68,11 +68,11 @@ class Faults:
         if not self._over:
             call(*args)
 
-    # ---- who may lose ---------------------------------------------------------------------------
+    # ---- bookies that may lose data -------------------------------------------------------------
 
     def may_lose(self, host: Host, *, for_good: bool = False) -> bool:
-        """Whether one more bookie may lose something; it is suspect from now on. Not while it has a disk of another:
-        that would lose it."""
+        """True if one more bookie may lose something; it is suspect from now on. False while it has another bookie's
+        disk: the fault would affect that one."""
         if self._has_strange_disk(host):
             return False
         self._review()
@@ -90,7 +90,7 @@ class Faults:
         return len(early | self._suspects.keys()) <= self._plan.lossy
 
     def is_suspect(self, host: Host) -> bool:
-        """Whether it may have lost something that it has not accounted for."""
+        """True if it may have lost something that it has not accounted for."""
         self._review()
         return host.name in self._suspects
 
@@ -103,12 +103,13 @@ class Faults:
                 del self._suspects[name]
 
     def crash_is_fine(self, host: Host) -> bool:
-        """Whether a kill may be done: with strict_unclean_shutdown it counts as a loss where acks are early."""
+        """True if a kill is permitted: with strict_unclean_shutdown it counts as a loss if acks come before syncs."""
         early = host.plan.ack_after == "write"
         return not (host.plan.strict and early) or self.may_lose(host)
 
     def restart(self, host: Host) -> None:
-        """After trouble with a disk; it may be a loss itself for a bookie that has got over that trouble since."""
+        """Restarts a bookie after a disk fault. The restart may itself be a loss if the bookie has recovered from the
+        fault since."""
         if self.crash_is_fine(host):
             host.kill("to restart it after trouble with a disk")
 
@@ -130,7 +131,7 @@ class Faults:
         return True
 
     def haunt(self, host: Host, rng: random.Random) -> None:
-        """In some cases the next start, or what follows it, is cut short: at one of its changes of files, or at a time
+        """In some cases interrupts the next start, or what follows it: at one of its changes of files, or some time
         after its begin, its end, or when it has found that something may be lost."""
         if rng.random() >= self._plan.haunted:
             return
@@ -206,7 +207,7 @@ class Faults:
     # ---- the end --------------------------------------------------------------------------------
 
     def heal(self) -> None:
-        """No fault acts any more, and whatever broke was replaced."""
+        """Ends all faults; everything that broke is replaced."""
         self._over = True
         cluster = self.cluster
         cluster.network.heal()
@@ -243,7 +244,7 @@ class Faults:
 
 
 def is_settled(host: Host) -> bool:
-    """Whether it runs, with all its disks, no fault is about to act and nothing is in limbo."""
+    """True if it runs, with all its disks, without a pending fault and with nothing in limbo."""
     return (
         host.is_up
         and len(host.workers) == len(host.config.disks)

@@ -1,7 +1,7 @@
 """Logs that are cut off, and rot in what was synced last.
 
-Each takes the ``Faults`` that carries it out, the host that the fault is about, and a random generator; it returns
-whether it was done.
+Each function takes the fault injector, the target host and a random generator, and returns True if it injected the
+fault.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from proof.sim.world.host import Host
 from proof.sim.world.worker import RESTED_S
 
 _LAST_BYTES = 600
-"""Where rot in the last batch strikes: so far from its end at most."""
+"""Maximum distance, in bytes, from the end of the last batch at which it rots."""
 
 _LOOKS = 60
 
 
 def cut_log(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The end of an entry log is gone, from a record on, or its last segment as a whole; it had been durable."""
+    """The end of an entry log is gone, from a record on, or its whole last segment, although it was durable."""
     disk = rng.choice(host.data_disks)
     if not disk.mounted or not faults.may_lose(host):
         return False
@@ -93,7 +93,7 @@ def _tail_of(faults: Faults, host: Host, disk: Disk) -> tuple[TailMark, UUID] | 
 
 
 def rot_at_rest(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The last that was synced rots, once nothing has come for a while; then the host is lost."""
+    """The last synced bytes rot, after a while without appends; then the host is lost."""
     if not faults.may_lose(host):
         return False
     faults.later(0.0, _rot, faults, host, rng, _LOOKS)
@@ -124,14 +124,14 @@ def _rot(faults: Faults, host: Host, rng: random.Random, looks: int) -> None:
 
 
 def _rested(faults: Faults, host: Host) -> list[tuple[str, File, int]]:
-    """The ends of logs that nothing has been appended to for a while, of disks that were up all the time: path, file,
-    and from where on the next start reads it, and finds what is wrong."""
+    """The ends of logs without appends for a while, on disks that were up all the time: path, file, and the offset from
+    which the next start reads it, and so detects the damage."""
     now = faults.cluster.scheduler.now
     disks = host.data_disks
     workers = [host.workers.get(disk.root) for disk in disks]
     if (
         host.plan.ack_after == "journal"
-    ):  # what is acknowledged is in it, and the entry logs wait for checkpoints
+    ):  # it has the acknowledged entries; the entry logs wait for checkpoints
         if not all(worker is not None and worker.is_resting(now) for worker in workers):
             return []
         found = [disk.last_batch(now, RESTED_S) for disk in host.disks[len(disks) :]]

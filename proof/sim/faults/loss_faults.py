@@ -1,7 +1,7 @@
 """Hosts and disks that are lost, replaced or swapped.
 
-Each takes the ``Faults`` that carries it out, the host that the fault is about, and a random generator; it returns
-whether it was done.
+Each function takes the fault injector, the target host and a random generator, and returns True if it injected the
+fault.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def lose_all(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def lose_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """It fails while it is used; somebody puts an empty one in its place later."""
+    """A disk fails while it is used; the operator replaces it by an empty one later."""
     if not faults.may_lose(host):
         return False
     disk = rng.choice(host.disks)
@@ -46,7 +46,7 @@ def replace_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def replace_disks(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """All of them: nothing is left."""
+    """Replaces all disks: nothing is left."""
     if not faults.may_lose(host):
         return False
     host.kill("to replace its disks")
@@ -57,8 +57,8 @@ def replace_disks(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def swap_disks(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """Two disks of the bookie, or one of it and one of another, until somebody notices. Not while one of them waits
-    to be replaced: what came back after that would be a disk of before, which no bookie takes."""
+    """Swaps two disks of the bookie, or one of it and one of another, until an operator notices. Not while one of
+    them waits to be replaced: what came back after that would be an older disk, which a bookie refuses."""
     if faults.swapped:
         return False
     other = rng.choice(sorted(faults.cluster.hosts))

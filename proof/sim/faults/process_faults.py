@@ -1,7 +1,7 @@
 """Processes that are killed or stopped.
 
-Each takes the ``Faults`` that carries it out, the host that the fault is about, and a random generator; it returns
-whether it was done.
+Each function takes the fault injector, the target host and a random generator, and returns True if it injected the
+fault.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from proof.sim.world.host import KILLED, Host
 
 
 def keep_away(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """Its operator lets it be for a while: long enough for others to take its place."""
+    """The operator does not restart it for a while: long enough for other bookies to replace it."""
     if not faults.crash_is_fine(host):
         return False
     host.wanted = False
@@ -45,7 +45,7 @@ def kill_repair(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def kill_in_write(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """A worker's, or the supervisor's, n-th change from now."""
+    """Kills at the n-th change from now, of a worker or of the supervisor."""
     if host.supervisor is None or not faults.crash_is_fine(host):
         return False
     workers = list(host.workers.values())

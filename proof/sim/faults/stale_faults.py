@@ -1,7 +1,7 @@
 """Disks, indexes and records of the metadata store that are replaced by copies from the past.
 
-Each takes the ``Faults`` that carries it out, the host that the fault is about, and a random generator; it returns
-whether it was done.
+Each function takes the fault injector, the target host and a random generator, and returns True if it injected the
+fault.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from proof.sim.world.host import Host
 
 
 def older_index(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """Only the index of a disk comes from a copy: it can be made anew from the log, so that nothing is lost."""
+    """Only the index of a disk is an older copy: it can be rebuilt from the log, so nothing is lost."""
     disk = rng.choice(host.data_disks)
     if not disk.mounted or disk.root not in host.indexes:
         return False
@@ -36,8 +36,8 @@ def older_index(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def older_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """A disk comes from a snapshot: of before the last start, or of before the last checkpoint that is noted. In some
-    cases the metadata store has its record of the disks from then, too, for a while."""
+    """A disk is replaced by an older snapshot: from before the last start, or before the last checkpoint that is
+    recorded. In some cases the metadata store's record of the disks is as old, too, for a while."""
     disk = rng.choice(host.data_disks)
     if not host.is_up or not disk.mounted or disk.root not in host.indexes:
         return False
@@ -77,7 +77,7 @@ def older_disk(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def older_store(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The metadata store has its record of the disks from a copy, until the newest one is put back."""
+    """The metadata store's record of the disks is an older copy, until the newest one is put back."""
     record = faults.cluster.truth.disk_records.get(BookieId(host.name))
     if record is None:
         return False
@@ -111,7 +111,7 @@ def _record_of(faults: Faults, host: Host) -> BookieRecord:
 
 
 def _is_same_epoch(disk: Disk, copy: Disk) -> bool:
-    """Whether no repair of the cookies came in between: no bookie takes a disk of before that."""
+    """True if no repair of the cookies came in between: a bookie refuses a disk from before one."""
     root = str(disk.root)
 
     def of(one: Disk) -> list[bytes | None]:

@@ -1,7 +1,7 @@
 """Faults that wait for a step of the protocol, and befall the bookie that takes it.
 
-Each takes the ``Faults`` that carries it out, the host that the fault is about, and a random generator; it returns
-whether it was done.
+Each function takes the fault injector, the target host and a random generator, and returns True if it injected the
+fault.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _AT_STEPS = (
 
 
 def strike_at_step(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """What befalls the next bookie that takes a certain step of the protocol, just then."""
+    """Sets a trap for the next bookie that takes a certain step of the protocol."""
     kind = rng.choice(_AT_STEPS)
     after_s = rng.expovariate(1.0) * rng.choice((0.0, 0.01, 0.3))
     faults.cluster.traps[rng.choice(STEPS)] = partial(faults.strike, after_s, kind, rng)
@@ -35,15 +35,15 @@ def strike_at_step(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def lose_at_add(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """The host of the next bookie that answers an add is lost, mostly before anything can have been synced."""
+    """The host of the next bookie that responds to an add is lost, mostly before anything can have been synced."""
     after_s = rng.choice((0.0, 0.0, 0.001, 0.1)) * rng.random()
     faults.cluster.traps[ADDED] = partial(faults.strike, after_s, "lose a host", rng)
     return True
 
 
 def lose_all_at_add(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """All hosts are lost soon after a bookie has answered an add: what was added with deferred sync is gone, unless
-    it was forced meanwhile."""
+    """All hosts are lost soon after a bookie has responded to an add: adds with deferred sync are lost, unless they
+    were forced meanwhile."""
     after_s = rng.choice((0.03, 0.3, 3.0)) * rng.random()
     faults.cluster.traps[ADDED] = partial(faults.strike, after_s, "lose all hosts", rng)
     return True
@@ -57,7 +57,7 @@ def lose_at_copy(faults: Faults, host: Host, rng: random.Random) -> bool:
 
 
 def replace_at_takeover(faults: Faults, host: Host, rng: random.Random) -> bool:
-    """A bookie that a recovery has just begun to use in the place of another loses its disks."""
+    """A bookie that a recovery has just taken as a replacement loses its disks."""
     after_s = rng.choice((0.0, 0.01, 0.1)) * rng.random()
     kind = "replace all disks by empty ones"
     faults.cluster.traps[ADDED_BY_REPLACEMENT] = partial(faults.strike, after_s, kind, rng)

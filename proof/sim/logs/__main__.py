@@ -7,7 +7,5 @@ import sys
 
 from proof.sim.logs.simulation import main
 
-logging.getLogger("bkbox").setLevel(
-    logging.CRITICAL + 1
-)  # writers report faults, which are no news here
+logging.getLogger("bkbox").setLevel(logging.CRITICAL + 1)  # writers' warnings are expected here
 sys.exit(main())

@@ -1,10 +1,10 @@
-"""Ledgers and lists of logs as a log sees them, with all the freedom that they have: for simulation.py.
+"""Ledgers and lists of logs as a log sees them, with all behaviour that they permit: for simulation.py.
 
-What is true of ledgers is proved elsewhere, and is assumed here at its weakest. An entry that is sent may be in the
-ledger from then on; it is in it once it was acknowledged. A recovery fences the writer and settles the end anywhere
-from the last acknowledged entry to the last one sent; all recoveries come to the same. A reader knows a LAC that is
-late. The metadata store loses answers of writes that were carried out, and calls that were not. A writer's window is
-full from some bytes on, and stays so a while after all was acknowledged, as some bookies answer late.
+The properties of ledgers are proved elsewhere, and are assumed here at their weakest. An entry that was sent may be in
+the ledger from then on; it certainly is once it was acknowledged. A recovery fences the writer and sets the end
+anywhere from the last acknowledged entry to the last one sent; all recoveries agree. A reader's LAC is late. The
+metadata store loses responses to writes that were executed, and calls that were not. A writer's window is full from
+some number of bytes on, and stays so a while after all was acknowledged, as some bookies respond late.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ INSTANCE_ID = "8d9c3a58-6a0c-4b52-9d0e-0a2f3c4d5e6f"
 
 @dataclass
 class SimLedger:
-    """``entries``: all that were sent; the first ``acked`` of them are acknowledged, or will be. ``end``: settled by a
-    recovery or by closing; ``closed``: everybody may know it."""
+    """``entries``: all that were sent; the first ``acked`` of them are acknowledged, or will be. ``end``: set by a
+    recovery or by closing; ``closed``: every client may know it."""
 
     entries: list[bytes] = field(default_factory=list)
     acked: int = 0
@@ -53,15 +53,15 @@ class SimLedger:
 
 
 class World:
-    """What is stored. ``trouble``: how likely a call of the metadata store fails; ``delay_s``: the mean of one way;
-    ``window_bytes``: of writers of ledgers."""
+    """The stored state. ``trouble``: probability that a call of the metadata store fails; ``delay_s``: mean delay of
+    one way; ``window_bytes``: of writers of ledgers."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self.rng = scheduler.rng
         self.ledgers: dict[int, SimLedger] = {}
         self.listed: set[int] = set()
-        """Ledgers that were ever in a list that was stored."""
+        """Ledgers that were ever in a stored list."""
         self.next_ledger = 0
         self.lists: dict[str, Versioned[bytes]] = {}
         self.watchers: list[asyncio.Event] = []
@@ -85,7 +85,7 @@ class World:
 
 
 class SimLists:
-    """Stands in for LogLists."""
+    """Replaces LogLists."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -108,11 +108,11 @@ class SimLists:
         for event in world.watchers:
             event.set()
         if world.rng.random() < world.trouble:
-            # The answer is lost, so the write is repeated as it was: if it is refused, what is there decides.
+            # The response is lost, so the write is repeated unchanged: if it is refused, the stored list decides.
             await asyncio.sleep(world.rng.expovariate(1.0))
             if world.lists[name] != Versioned(data, version):
                 raise VersionConflictError("somebody else was faster")
-        await world.to_store()  # or nobody learns it at all
+        await world.to_store()  # or the caller never learns it
         return version
 
     def fits(self, found: Versioned[bytes] | None, expected_version: int | None) -> bool:
@@ -139,7 +139,7 @@ class SimLists:
 
 
 class SimStore:
-    """Stands in for MetadataStore."""
+    """Replaces MetadataStore."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -162,7 +162,7 @@ class SimStore:
 
 
 class SimClient:
-    """Stands in for Client, in one process."""
+    """Replaces Client, in one process."""
 
     def __init__(self, world: World, process: Process, rng: random.Random) -> None:
         self.world = world
@@ -179,7 +179,7 @@ class SimClient:
         return SimWriter(self.world, LedgerId(number))
 
     def leave(self, work: Coroutine[Any, Any, None]) -> None:
-        """A process is cancelled where a real one would be killed: it cleans nothing up."""
+        """A process is cancelled where a real one would be killed: no clean-up runs."""
         work.close()
 
     async def delete_ledger(self, number: int) -> None:
@@ -212,7 +212,7 @@ class SimClient:
 
 
 class SimWriter:
-    """Stands in for LedgerWriter."""
+    """Replaces LedgerWriter."""
 
     payload_bytes_max = 1_000
 
@@ -244,7 +244,7 @@ class SimWriter:
         self._pending.append((future, len(payload)))
         self._held_bytes += len(payload)
         if self._ledger.end is None:
-            # To some bookies it gets, perhaps, fenced or not: whether a recovery finds it, it decides.
+            # It reaches some bookies, perhaps, fenced or not: a recovery decides if it finds the entry.
             self._ledger.entries.append(payload)
         self.length += len(payload)
         if self._moving is None:
@@ -261,12 +261,12 @@ class SimWriter:
         return is_full and self._failure is None and not self._was_left
 
     def _answered(self, size: int) -> None:
-        """By the last bookie."""
+        """The last bookie has responded."""
         self._held_bytes -= size
         self._room.set()
 
     async def _move(self) -> None:
-        """Acknowledge in order, until a fence is found."""
+        """Acknowledges in order, until a fence is found."""
         ledger, world = self._ledger, self._world
         while self._pending:
             await world.way()
@@ -319,7 +319,7 @@ class SimWriter:
 
 
 class SimReader:
-    """Stands in for LedgerReader."""
+    """Replaces LedgerReader."""
 
     def __init__(self, world: World, number: LedgerId, ledger: SimLedger) -> None:
         self.ledger_id = number

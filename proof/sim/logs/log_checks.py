@@ -1,16 +1,16 @@
-"""What has to hold of a log, whatever happens:
+"""Properties of a log that must always hold:
 
-- *total order*: every reader sees positions ascend, and the very records that are in the log, in its order;
-- *no hole*: between two records that a reader sees one after the other there is none in the log; and of what one
-  opening of the log appended a first part is in it, in order;
-- *no loss*: what was acknowledged is where it was said to be, unless it was truncated since;
+- *total order*: every reader sees positions ascend, and exactly the records in the log, in its order;
+- *no hole*: between two consecutive records of a reader there is none in the log; and of the appends of one
+  opening of the log a prefix is in it, in order;
+- *no loss*: an acknowledged record is at its acknowledged position, unless it was truncated since;
 - *no duplicate*: of a writer id and sequence number there is one record in the log;
-- *one writer at a time*: the records of an opening lie behind those of all openings before it;
-- a ledger that somebody deleted by hand, and an operator took out of the log, is lost with its records, and all of
-  this holds of the rest;
-- *no end of its own*: what ends a writer, or keeps somebody from becoming it, is another writer, the metadata store, a
+- *one writer at a time*: the records of an opening are after those of all openings before it;
+- a ledger that was deleted by hand, and that an operator took out of the log, is lost with its records, and all of
+  this holds for the rest;
+- *no end of its own*: a writer ends, or an opening fails, only because of another writer, the metadata store, a
   bookie or a ledger that is gone;
-- *an end*: when the trouble is over somebody can open the log and read all that is left.
+- *an end*: once the faults are over a client can open the log and read all that is left.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from proof.sim.logs.fake_ledgers import World
 Records = list[tuple[Position, bytes]]
 
 FROM_OUTSIDE = NotLeaderError, MetadataError, RecoveryAbortedError, LogLedgerLostError
-"""What may end a writer."""
+"""Errors by which a writer may end."""
 
 PRODUCERS = 3
-"""Writer ids, whose numbers go on wherever the log is opened."""
+"""Writer ids, whose sequence numbers continue across openings of the log."""
 
 
 @dataclass
 class History:
-    """What the actors saw. ``appended``: by opening, payloads in the order of the calls."""
+    """The observations of the actors. ``appended``: by opening, payloads in the order of the calls."""
 
     appended: dict[int, list[bytes]] = field(default_factory=dict)
     acked: dict[Position, bytes] = field(default_factory=dict)
@@ -50,11 +50,11 @@ class History:
     lost: set[int] = field(default_factory=set)
     """Ledgers that were deleted by hand."""
     ends: list[BkboxError] = field(default_factory=list)
-    """What openings of the log, and their writers, ended with."""
+    """Errors with which openings of the log, and their writers, ended."""
 
 
 def check(world: World, history: History, left: Records, stored: LedgerList) -> str | None:
-    """What does not hold, None for nothing. ``left``: what is read at the end."""
+    """The violated property, None if all hold. ``left``: the records read at the end."""
     history = _without_lost(world, history)
     whole = _whole(world, stored, history.lost)
     return (
@@ -68,7 +68,7 @@ def check(world: World, history: History, left: Records, stored: LedgerList) -> 
 
 
 def _without_lost(world: World, history: History) -> History:
-    """What the actors saw but for what was lost by hand."""
+    """The observations without what was deleted by hand."""
     if not history.lost:
         return history
     gone = {
@@ -96,7 +96,7 @@ def _without_lost(world: World, history: History) -> History:
 
 
 def _whole(world: World, stored: LedgerList, lost: set[int]) -> Records:
-    """The log as it ever was, with what was truncated, for which ledgers are deleted as well."""
+    """The whole log ever, with truncated records, for which ledgers are deleted as well."""
     found = []
     for number, ledger in sorted(world.ledgers.items()):
         is_gone = ledger.deleted and number < stored.start.ledger_id and number not in lost
@@ -123,7 +123,7 @@ def _acknowledged(whole: Records, history: History) -> str | None:
 
 
 def _once(whole: Records, history: History, stored: LedgerList) -> str | None:
-    """Also of what was truncated; but which of that there was may have been known to a lost ledger alone."""
+    """Also covers truncated records; but that one of them existed may have been known to a lost ledger alone."""
     seen = set()
     for position, payload in whole:
         if history.lost and position < stored.start:

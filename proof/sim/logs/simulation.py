@@ -1,8 +1,8 @@
 """Logs under duelling writers, crashes, truncations, ledgers deleted by hand and a metadata store that loses answers.
 
 The real code of bkbox/client/log runs on simulated time over fake_ledgers.py. ``python -m proof.sim.logs --seeds N``
-runs so many seeds and says what broke; ``--break NAME`` takes one safeguard away, which has to be found. What has to
-hold is in log_checks.py.
+runs N seeds and reports violations; ``--break NAME`` removes one safeguard, which must be detected. The properties are
+in log_checks.py.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ from proof.sim.world.loop import Process, Scheduler
 
 NAME = "log"
 TROUBLE_S = (5.0, 20.0)
-"""How long there is trouble; one of them."""
+"""Durations of the phase with faults, in seconds; one of them is drawn."""
 REST_S = 600.0
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """``problem``: what does not hold, None for nothing; the rest says how much happened."""
+    """``problem``: the violated property, None if all hold; the other fields count events."""
 
     problem: str | None
     openings: int
@@ -75,7 +75,7 @@ class _Run:
     # ---- actors -----------------------------------------------------------------------------------
 
     def start(self, name: str, act: Callable[[Log, Process], Any]) -> None:
-        """An actor in a process of its own, which may die, and comes back."""
+        """Starts an actor in a process of its own, which may die, and is restarted."""
         process = Process(self.scheduler, name)
         client = SimClient(self.world, process, self.rng)
         log = Log(cast(Client, client), NAME)
@@ -125,7 +125,7 @@ class _Run:
             self.history.acked[done.result()] = payload
 
     async def _append_once(self, opened: writer.LogWriter) -> None:
-        """Again and again until it is acknowledged, here or in another opening."""
+        """Repeats the append until it is acknowledged, in this opening or another."""
         producer = self.rng.randrange(PRODUCERS)
         sequence = self.history.sequences[producer]
         payload = b"once %d %d" % (producer, sequence)
@@ -170,7 +170,7 @@ class _Run:
                     continue
 
     async def spoil(self, log: Log, process: Process) -> None:
-        """Somebody deletes ledgers by hand, and an operator takes them out, late."""
+        """Deletes ledgers by hand; an operator takes them out later."""
         rng, world = self.rng, self.world
         while self.scheduler.now < self._trouble_s:
             await asyncio.sleep(rng.expovariate(1.0) * 2.0)
@@ -183,7 +183,7 @@ class _Run:
                 if stored is not None and stored.ledgers:
                     number = rng.choice(stored.ledgers)
                     if rng.random() < 0.3:
-                        await log.forget(number)  # which is there
+                        await log.forget(number)  # a ledger that exists
                         continue
                     self.history.lost.add(number)
                     world.ledgers[number].deleted = True
@@ -192,7 +192,7 @@ class _Run:
                 continue
 
     async def _forget(self, log: Log) -> None:
-        """What was deleted by hand, and nothing that is missing without that."""
+        """Takes out ledgers that were deleted by hand, and none that are missing for another reason."""
         for lost in await log.lost() if self.history.lost else ():
             if lost.ledger_id in self.history.lost:
                 await log.forget(lost.ledger_id)
@@ -251,11 +251,11 @@ class _Run:
         return check(world, self.history, left, ledger_list.decode(found.value))
 
 
-# ---- safeguards that are taken away -------------------------------------------------------------------
+# ---- removed safeguards -------------------------------------------------------------------------------
 
 
 async def _nothing(*_: object) -> None:
-    """Instead of waiting."""
+    """Replaces a wait."""
 
 
 async def _at_once(*_: object) -> bool:
@@ -315,21 +315,21 @@ BREAKS: dict[str, tuple[tuple[object, str, object], ...]] = {
     "reader-goes-on-too-early": ((SimReader, "is_closed", property(lambda _: True)),),
     "room-is-not-waited-for": ((writer.LogWriter, "_may_send", _regardless),),
 }
-"""What each is taken for: the owner, the name, and what stands there instead."""
+"""The patches of each safeguard: the owner, the name, and the replacement."""
 
 
 @contextmanager
 def broken(name: str | None) -> Iterator[None]:
-    """With one of BREAKS."""
+    """Applies one of BREAKS inside the context."""
     with replaced(*(BREAKS[name] if name is not None else ())):
         yield
 
 
 def run(seed: int, *, without: str | None = None) -> Verdict:
-    """One world. ``without``: one of BREAKS."""
+    """Runs one world. ``without``: one of BREAKS."""
     if not gc.get_freeze_count():
         gc.collect()
-        gc.freeze()  # what is there for good need not be looked at after every run
+        gc.freeze()  # permanent objects need no collection after every run
     with warnings.catch_warnings(), broken(without):
         warnings.simplefilter("ignore")
         world = _Run(seed)
@@ -338,7 +338,7 @@ def run(seed: int, *, without: str | None = None) -> Verdict:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """0: all holds, or what was broken was found."""
+    """Returns 0 if all properties hold, or if the removed safeguard was detected."""
     parser = argparse.ArgumentParser(
         prog="python -m proof.sim.logs", description=__doc__.splitlines()[0]
     )

@@ -1,4 +1,4 @@
-"""Which seed notices which break: every safety measure is switched off in turn, and seeds are run until one fails."""
+"""Mutation coverage: every safety measure is switched off in turn, and seeds are run until one fails."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ from proof.sim.run.simulation import run
 
 @dataclass(frozen=True, slots=True)
 class Catch:
-    """``seeds``: how many were run; ``seed``: the last of them, which failed, and how; ``cpu_s``: processor time."""
+    """``seeds``: how many were run; ``seed``: the last of them, which failed, and its failure; ``cpu_s``: processor
+    time."""
 
     name: str
     seeds: int
@@ -26,7 +27,8 @@ class Catch:
 
 
 def catches(names: Iterable[str], first: int, seeds: int, jobs: int) -> Iterator[Catch]:
-    """One for each name, in their order: with that measure switched off, at most so many seeds from ``first`` on."""
+    """One result for each name, in their order: with that measure switched off, at most ``seeds`` seeds from ``first``
+    on."""
     orders = [(name, first, seeds) for name in names]
     if jobs == 1:
         yield from map(_catch, orders)

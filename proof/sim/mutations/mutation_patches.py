@@ -1,7 +1,6 @@
-"""How each safety measure is switched off: patches of the one function or constant of the real code that is the
-measure, in this process only; the real code has no switch for it. (The compare-and-set is the metadata store's, which
-is simulated.)
-"""
+"""Patches that switch off one safety measure each: they replace the one function or constant of the real code that is
+the measure, in this process only; the real code has no switch for it. (The compare-and-set is the metadata store's,
+which is simulated.)"""
 
 from __future__ import annotations
 
@@ -78,7 +77,7 @@ def polls_do_not_fence() -> tuple[Change, ...]:
 
 
 def no_lac_floor() -> tuple[Change, ...]:
-    """The LAC of a recovery begins at nothing instead of at the last fragment."""
+    """A recovery's LAC starts at -1 instead of at the last fragment."""
 
     def change(real: Callable[..., None]) -> Callable[..., None]:
         def init(self: Any, *values: Any, **named: Any) -> None:
@@ -103,7 +102,7 @@ def must_sync(
 
 
 def acks_before_write() -> tuple[Change, ...]:
-    """A write that fails is answered as one that did not."""
+    """A write that fails is acknowledged."""
 
     def changed(real: Callable[..., None]) -> Callable[..., None]:
         def write(self: Any, work: Any) -> None:
@@ -159,7 +158,7 @@ def unclean_unnoticed() -> tuple[Change, ...]:
 
 
 def marker_forgotten() -> tuple[Change, ...]:
-    """A start writes itself over what earlier runs left in the marker."""
+    """A start overwrites earlier runs in the marker."""
 
     def begin_run(files: Any, disk: Any, run: Any) -> Any:
         before = dirty_marker.read_marker(files, disk)
@@ -170,7 +169,7 @@ def marker_forgotten() -> tuple[Change, ...]:
 
 
 def no_marker() -> tuple[Change, ...]:
-    """Neither the beginning of a run nor its being settled is written."""
+    """Neither the beginning of a run nor its settling is written."""
     return (
         (dirty_marker, "begin_run", lambda files, disk, run: dirty_marker.read_marker(files, disk)),
         (dirty_marker, "settle", lambda files, disk, run, before: None),
@@ -178,7 +177,7 @@ def no_marker() -> tuple[Change, ...]:
 
 
 def cookie_before_limbo() -> tuple[Change, ...]:
-    """A disk in the place of a lost one is stamped when it is prepared, as a new one is."""
+    """A disk that replaces a lost one is stamped when it is prepared, as a new one is."""
     return ((cookie_repair, "_replacements", lambda evidence, stored: []),)
 
 
@@ -227,7 +226,7 @@ def unknown_is_no() -> tuple[Change, ...]:
 
 
 def no_write_back() -> tuple[Change, ...]:
-    """What a recovery found counts as written back."""
+    """Entries found by a recovery count as written back."""
 
     def changed(_real: Callable[..., Any]) -> Callable[..., Any]:
         def judge_one(self: Any, poll: Any, outcome: Any) -> Any:
@@ -249,7 +248,7 @@ def forgets_nothing() -> tuple[Change, ...]:
 
 
 def acks_during_change() -> tuple[Change, ...]:
-    """LAC moves on while the write of a new ensemble is under way."""
+    """LAC advances while the write of a new ensemble is in flight."""
 
     def changed(real: Callable[..., Any]) -> Callable[..., Any]:
         def go_on(self: Any) -> Any:
@@ -271,7 +270,7 @@ def two_homes() -> tuple[Change, ...]:
 
 
 def damage_ignored() -> tuple[Change, ...]:
-    """What had been durable and cannot be read is taken for a torn end."""
+    """Durable bytes that cannot be read count as a torn end."""
 
     def changed(real: Callable[..., Any]) -> Callable[..., Any]:
         def judge(self: Any, **named: Any) -> Any:
@@ -299,7 +298,7 @@ def force_without_sync() -> tuple[Change, ...]:
 
 
 def any_connection() -> tuple[Change, ...]:
-    """A force counts whatever became of the bookie since it answered the adds."""
+    """A force counts whatever happened to the bookie since it responded to the adds."""
 
     def changed(real: Callable[..., Any]) -> Callable[..., Any]:
         def answered(self: Any, event: Any, adds: Any) -> Any:
@@ -316,7 +315,7 @@ def any_connection() -> tuple[Change, ...]:
 
 
 def fence_can_be_lifted() -> tuple[Change, ...]:
-    """A record without the fence takes it away, as one of a creation that is replayed does."""
+    """A record without the fence removes it, as the record of a replayed creation does."""
 
     def changed(real: Callable[..., None]) -> Callable[..., None]:
         def show(self: Any, record: Any) -> None:
@@ -343,7 +342,7 @@ def digests_ignored() -> tuple[Change, ...]:
 
 
 def checkpoint_before_sync() -> tuple[Change, ...]:
-    """A checkpoint says that the log is durable before it is."""
+    """A checkpoint records the log as durable before it is."""
 
     def changed(real: Callable[..., Any]) -> Callable[..., Any]:
         def begin_sync(self: Any) -> Any:

@@ -1,4 +1,4 @@
-"""How the safety measures of repair, re-replication and collection are switched off; see mutation_patches.py."""
+"""Patches that switch off the safety measures of repair, re-replication and collection; see mutation_patches.py."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def repair_trusts_index() -> tuple[Change, ...]:
 
 def named_without_copies() -> tuple[Change, ...]:
     async def copy(_self: Any, _new: Any) -> None:
-        """Nothing is copied."""
+        """Copies nothing."""
 
     return ((FragmentCopier, "copy", copy),)
 
 
 def collects_named() -> tuple[Change, ...]:
-    """A closed ledger is collected whoever is to hold it."""
+    """A closed ledger is collected although metadata name the bookie."""
 
     def changed(real: Callable[..., Any]) -> Callable[..., Any]:
         async def look(self: Any, only: set[int] | None) -> Any:

@@ -1,4 +1,4 @@
-"""Safety measures that can be switched off, one at a time, to see that the simulation notices (mutation_patches.py)."""
+"""Safety measures that can be switched off, one at a time: the simulation must detect it (mutation_patches.py)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from proof.sim.patching import Change, replaced
 
 @frozen_struct
 class Break:
-    """One measure: its name, what is switched off, and the patch."""
+    """One safety measure: its name, what is switched off, and the patch."""
 
     name: str
     words: str

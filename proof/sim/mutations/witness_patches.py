@@ -1,5 +1,5 @@
-"""How the safety measures against devices that fail and come back, and against what comes from the past, are switched
-off; see mutation_patches.py."""
+"""Patches that switch off the safety measures against devices that fail and come back, and against older copies; see
+mutation_patches.py."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def kernel_not_asked() -> tuple[Change, ...]:
 
 
 def torn_for_granted() -> tuple[Change, ...]:
-    """What nothing proves to have been durable is taken for torn, whatever is there."""
+    """Bytes without a proof that they were durable count as torn, whatever they are."""
 
     def changed(real: Callable[..., Any]) -> Callable[..., Any]:
         def judge(self: Any, **named: Any) -> Any:

@@ -1,9 +1,8 @@
 """Profiles of seeds: the profile of a seed says how frequent each kind of operation and fault is in it.
 
 Within a profile all is drawn, and some kinds are left out altogether ("swarm"), so that each class of situation is
-dense in some share of the seeds: crashes during starts, losses one after the other, recoveries of ledgers whose writer
-lives, damage just before it is looked for. Profiles take turns, so that a few dozen seeds in a row have seen all of
-them.
+dense in some share of the seeds: crashes during starts, consecutive losses, recoveries of ledgers with a live writer,
+damage just before it is read. Profiles take turns, so that a few dozen consecutive seeds cover all of them.
 """
 
 from __future__ import annotations
@@ -14,15 +13,16 @@ from dataclasses import dataclass
 Weights = Mapping[str, float]
 
 AT_A_CHANGE, AFTER_ITS_BEGIN, AFTER_A_LOSS_IS_SEEN, AFTER_ITS_END = range(4)
-"""When a start is cut short: at a change of a file of the host; so long after the start has begun, has found that
-something may be lost, or has ended."""
+"""When a start is interrupted: at a change of a file of the host; or some time after the start has begun, has found
+that something may be lost, or has ended."""
 
 Count = tuple[int, int]
-"""At least, at most."""
+"""Minimum, maximum."""
 
 HIDDEN, HALF_HIDDEN, FENCE_LOST = "hidden", "half hidden", "fence lost"
-"""What is between the client that attacks and one of the bookies: all that they say is lost; half of what the bookie is
-told is lost; or only the first request, which fences. With the last two, what the writer tells it comes late."""
+"""Network faults between the attacking client and one of the bookies: all messages are lost; half of the client's
+requests are lost; or only the first request, which fences. With the last two, the writer's messages to the bookie are
+delayed."""
 
 OPERATIONS: Weights = {
     "write": 12.0,
@@ -196,13 +196,12 @@ _NETWORK: Weights = {
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """``share``: in so many of all seeds of one round. ``lossy``, ``ack_after``, ``again_s``, ``delay_s``, ``haunted``,
+    """``share``: number of seeds of one round. ``lossy``, ``ack_after``, ``again_s``, ``delay_s``, ``haunted``,
     ``bare``, ``absent_s``, ``handicaps``: see Plan and HostPlan; one of them is drawn. ``haunts``, ``haunt_s``: when
-    starts are cut short. ``background_jobs``: whether bookies audit, re-replicate and collect. ``at_any_time``: whether
-    faults come at any time, and not only when there is something to hurt. ``duels``: writers that are recovered while
-    they write; ``besieged``: so many faults around each of them, of the kinds of ``siege``, so long after its
-    beginning.
-    """
+    starts are interrupted. ``background_jobs``: True if bookies audit, re-replicate and collect. ``at_any_time``: if
+    faults come at any time, and not only when they can do harm. ``duels``: writers whose ledgers are recovered while
+    they write; ``besieged``: number of faults around each of them, of the kinds of ``siege``, ``besieged_s`` after its
+    beginning."""
 
     share: int
     bookies: Count = (3, 6)
@@ -373,7 +372,7 @@ PROFILES: dict[str, Profile] = {
 
 
 NEWER = ("devices", "the past", "copies by hand")
-"""Profiles of every fifth seed, so that the others kept theirs when these came."""
+"""Profiles of every fifth seed, so that earlier seeds kept their profiles when these were added."""
 
 
 def _turns() -> Iterator[str]:

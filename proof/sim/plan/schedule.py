@@ -1,8 +1,7 @@
-"""What a seed means: the cluster, what clients do, and what goes wrong, drawn before anything happens.
+"""The plan of a seed: the cluster, the clients' actions and the faults, all drawn before the run begins.
 
-Every action has a random generator of its own, so that leaving one out changes nothing about the others: that is what
-makes a failing schedule shorter, action by action (run/shrink.py). The profile of the seed (profiles.py) says how
-frequent each kind is.
+Every action has a random generator of its own, so that leaving one out does not change the others: so a failing
+schedule can be shortened, action by action (run/shrink.py). The seed's profile sets the amounts (profiles.py).
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ FAULTS_S = 3600.0
 """Simulated seconds with faults; then they cease."""
 
 _EPISODE_S = 60.0
-"""Actions come in episodes, so that they meet each other; in between the cluster rests."""
+"""Length of an episode: actions come in episodes, so that they overlap; in between the cluster is idle."""
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """Something done at a time: by a client (``run/workload.py``) or to the cluster (``faults``)."""
+    """An action at a time: by a client (``run/workload.py``) or on the cluster (``faults``)."""
 
     at: float
     kind: str
@@ -45,10 +44,10 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """All of one run. ``lossy``: so many bookies at a time may lose what they acknowledged; every ack quorum is
-    larger. ``haunted``: how often a start after a crash or a loss is cut short. ``absent_s``: for how long writers of
-    duels do nothing once they are attacked; ``handicaps``: what may be between who attacks and one of the bookies;
-    ``background_jobs``: None where nobody audits, re-replicates and collects."""
+    """The plan of one run. ``lossy``: maximum number of bookies that may lose acknowledged data at a time; every ack
+    quorum is larger. ``haunted``: probability that a start after a crash or a loss is interrupted. ``absent_s``:
+    seconds for which writers of duels do nothing once they are attacked; ``handicaps``: network faults between the
+    attacking client and one of the bookies; ``background_jobs``: None without audit, re-replication and collection."""
 
     seed: int
     profile: str
@@ -159,7 +158,7 @@ def _actions(
 
 
 def _kinds(rng: random.Random, weights: Weights, count: Count) -> list[str]:
-    """So many kinds, of which some are left out, and others are more frequent."""
+    """``count`` kinds, of which some are left out, and others are more frequent."""
     swarm = {kind: weight * rng.choice((0, 1, 1, 4)) for kind, weight in weights.items()}
     if not any(swarm.values()):
         swarm = dict(weights)

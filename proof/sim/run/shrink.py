@@ -1,8 +1,6 @@
-"""The shortest schedule that still fails: actions are left out, in halves, quarters, and one by one, as long as the
-same property is violated (delta debugging). Every action has its own random generator (plan/schedule.py), so that the
-others stay what they are; the network draws from the seed all the same, and so a shorter schedule may fail at
-another time.
-"""
+"""Shortens a failing schedule: actions are left out, in halves, quarters, and one by one, as long as the
+same property is violated (delta debugging). Every action has its own random generator (plan/schedule.py), so the others
+do not change; the network still draws from the seed, and so a shorter schedule may fail at another time."""
 
 from __future__ import annotations
 
@@ -14,11 +12,11 @@ from proof.sim.run.simulation import Outcome, run
 
 Fails = Callable[[Sequence[Action]], bool]
 GoesOn = Callable[[int], bool]
-"""Whether to try once more, after so many tries."""
+"""True to try once more, after this many tries."""
 
 
 def shortened(actions: Sequence[Action], fails: Fails, goes_on: GoesOn) -> tuple[Action, ...]:
-    """A subsequence that fails and from which, if ``goes_on`` allows for it, no action can be left out."""
+    """A subsequence that fails and from which, if ``goes_on`` permits enough tries, no action can be left out."""
     kept = list(actions)
     pieces = 2
     tries = 0
@@ -41,7 +39,7 @@ def shortened(actions: Sequence[Action], fails: Fails, goes_on: GoesOn) -> tuple
 
 
 def shrink(plan: Plan, violated: str, goes_on: GoesOn) -> Plan:
-    """The plan with as few actions as will violate the property of this name."""
+    """The plan with as few actions as still violate the property of this name."""
 
     def fails(actions: Sequence[Action]) -> bool:
         return _violates(run(plan.with_actions(tuple(actions))), violated)
@@ -54,5 +52,5 @@ def _violates(outcome: Outcome, name: str) -> bool:
 
 
 def fresh_seed() -> int:
-    """For whoever does not name one."""
+    """A random seed, for callers without one."""
     return random.SystemRandom().getrandbits(40)

@@ -1,8 +1,8 @@
 """One simulation, from the plan to the verdict.
 
-Faults act for FAULTS_S simulated seconds. Then they cease, and the cluster has REST_S to come to rest: every bookie
-runs, nothing is in limbo and nothing is marked for re-replication. At last a judge closes and reads every ledger, and
-the checks say whether all is there.
+Faults act for FAULTS_S simulated seconds. Then they cease, and the cluster has REST_S to settle: every bookie
+runs, nothing is in limbo and nothing is marked for re-replication. At last a client, the judge, closes and reads every
+ledger, and the checks tell if all is there.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ Trace = list[tuple[float, str, str]]
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """How a run ended; ``seconds`` are simulated ones."""
+    """The result of a run; ``seconds`` are simulated ones."""
 
     violation: Violation | None
     seconds: float
@@ -49,10 +49,10 @@ class Outcome:
 
 
 def run(plan: Plan, *, traced: bool = False) -> Outcome:
-    """Carry out a plan."""
+    """Executes a plan."""
     if not gc.get_freeze_count():
         gc.collect()
-        gc.freeze()  # what is there for good need not be looked at after every run
+        gc.freeze()  # permanent objects need no collection after every run
     gc.disable()
     try:
         with warnings.catch_warnings():
@@ -138,7 +138,7 @@ class _Run:
             self._sweep()
 
     def _sweep(self) -> None:
-        """Give back the memory of the dead, now and then."""
+        """Frees the memory of dead processes, now and then."""
         died = self._cluster.counts["processes that died"]
         if died - self._died > _SWEEP_DEATHS:
             self._died = died
@@ -177,7 +177,7 @@ class _Run:
 
     @property
     def _marked(self) -> list[int]:
-        """Ledgers that somebody is still to make whole."""
+        """Ledgers still marked as under-replicated."""
         return sorted(self._cluster.truth.marks.marks)
 
     def _judge(self) -> None:

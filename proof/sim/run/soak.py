@@ -1,4 +1,4 @@
-"""Many seeds one after the other, and what they came to."""
+"""Runs many seeds one after the other, and sums their results."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Tally:
     counts: Counter[str] = field(default_factory=Counter)
 
     def join(self, other: Tally) -> None:
-        """That of another process."""
+        """Adds the sums of another process."""
         self.seeds += other.seeds
         self.cpu_s += other.cpu_s
         self.seconds += other.seconds
@@ -41,11 +41,11 @@ class Tally:
 
     @property
     def crashes(self) -> int:
-        """Processes and hosts that were made to die, and their starts."""
+        """Deaths of processes and hosts, and starts."""
         return self.counts["crashes"]
 
     def rows(self) -> Iterator[tuple[str, str]]:
-        """For people."""
+        """The sums as text for output."""
         cpu_s = max(self.cpu_s, 1e-9)
         yield "seeds", f"{self.seeds:,}"
         yield "simulated hours", f"{self.seconds / 3600:,.1f}"
@@ -70,7 +70,8 @@ class Failure:
 
 
 def soak(first: int, goes_on: Callable[[int], bool], tally: Tally, step: int = 1) -> Failure | None:
-    """Run the seeds from ``first`` on, in steps, as long as ``goes_on`` says so (it is told how many have been run)."""
+    """Runs the seeds from ``first`` on, in steps, while ``goes_on`` returns True; its argument is the number of seeds
+    run."""
     seed = first
     while goes_on(tally.seeds):
         plan = plan_of(seed)
@@ -86,9 +87,8 @@ def soak(first: int, goes_on: Callable[[int], bool], tally: Tally, step: int = 1
 def soak_together(
     first: int, seeds: int | None, minutes: float | None, jobs: int
 ) -> tuple[Tally, Failure | None]:
-    """The same in several processes, which share out the seeds. All of them come to their end; the failure is that of
-    the lowest seed that any of them found.
-    """
+    """The same in several processes, which share out the seeds. All of them run to their end; the failure is that of
+    the lowest seed that any of them found."""
     context = multiprocessing.get_context("spawn")
     orders = [
         (first + job, None if seeds is None else -(-(seeds - job) // jobs), minutes, jobs)
@@ -113,7 +113,7 @@ def _one_of_several(
 def soak_for(
     first: int, seeds: int | None, minutes: float | None, step: int = 1
 ) -> tuple[Tally, Failure | None]:
-    """So many seeds, and as many as fit into so many minutes; None: no bound."""
+    """Runs ``seeds`` seeds, or as many as fit into ``minutes``; None: no bound."""
     tally = Tally()
     end = None if minutes is None else time.monotonic() + minutes * 60
 

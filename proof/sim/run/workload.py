@@ -1,7 +1,7 @@
-"""What clients of the simulated cluster do, with the real client: each kind of action is a small program.
+"""The actions of clients of the simulated cluster, with the real client: each kind of action is a small program.
 
-Everything that a program is told goes to the checks. It ends by itself, with an error of bkbox where that is what came
-of it: errors are no violations, false answers are.
+All results of a program go to the checks. It may end with an error of bkbox: errors are no violations, false results
+are.
 """
 
 from __future__ import annotations
@@ -37,9 +37,8 @@ _PASSWORD = b"secret"
 
 
 class Ledgers:
-    """What clients share. ``all``: in the order in which they were made; ``written``: those whose writer has not left
-    them yet; ``clients``: by name.
-    """
+    """Ledgers that clients share. ``all``: in the order in which they were created; ``written``: those with an active
+    writer; ``clients``: by name."""
 
     def __init__(self) -> None:
         self.all: list[int] = []
@@ -48,7 +47,7 @@ class Ledgers:
 
 
 class SimClient:
-    """One client machine; killed, it comes back as a new process."""
+    """One client machine; after a kill it runs a new process."""
 
     def __init__(self, cluster: Cluster, plan: Plan, name: str) -> None:
         self.name = name
@@ -76,7 +75,7 @@ class SimClient:
             explicit_lac_interval_s=self._rng.choice((0.0, 0.0, 5.0)),
         )
         self.tasks: list[asyncio.Task[None]] = []
-        """That of the action that was begun last."""
+        """The task of the last action that was started."""
 
     def kill(self) -> None:
         self.process.die("it was killed")
@@ -85,14 +84,14 @@ class SimClient:
 
     @property
     def client(self) -> Client:
-        """Made by the first who asks, in the process."""
+        """The client, made at the first use, in the process."""
         if self._client is None:
             store = StaleView(self._cluster.truth, self.process, is_late=True)
             self._client = Client(store, self._options, self._rng)
         return self._client
 
     def do(self, action: Action, ledgers: Ledgers) -> None:
-        """Begin an action."""
+        """Starts an action."""
         self.begin(action.kind, action.seed, ledgers)
 
     def begin(self, kind: str, seed: int, ledgers: Ledgers) -> None:
@@ -104,7 +103,7 @@ class SimClient:
 
 
 class Program:
-    """One action under way."""
+    """One action in progress."""
 
     def __init__(
         self,
@@ -129,7 +128,7 @@ class Program:
             self.process.say("%s: %s: %s", kind, type(error).__name__, error)
 
     def pick(self) -> int | None:
-        """One of the last ledgers, rather than of all; one that is being written, rather than any."""
+        """Picks a recent ledger rather than any; one that is being written rather than another."""
         written = list(self.ledgers.written)
         if written and self.rng.random() < 0.6:
             return self.rng.choice(written)
@@ -234,7 +233,7 @@ class Program:
             await writer.abort()
 
     def _hinder(self, handicap: str, writer: LedgerWriter, other: SimClient) -> None:
-        """Put something between who attacks and one of the bookies, for a while."""
+        """Injects a network fault between the attacking client and one of the bookies, for a while."""
         if not handicap:
             return
         rng, network = self.rng, self.cluster.network
@@ -250,10 +249,10 @@ class Program:
             network.slow_for(seconds, (self.sim.name, bookie), rng.choice((0.3, 1.0, 3.0)))
 
     def attack(self, ledger: int) -> None:
-        """Recover a ledger, from this client: by a task of its own process, as its client is made there."""
+        """Recovers a ledger, from this client: by a task of its own process, as its client is made there."""
         self.process.run_task(self.carry_out("duel", partial(self._recover_here, ledger)))
 
-    # ---- ending ---------------------------------------------------------------------------------
+    # ---- closing --------------------------------------------------------------------------------
 
     async def recover(self) -> None:
         ledger = self.pick()
@@ -268,7 +267,7 @@ class Program:
         self.observer.ended(self.process.name, ledger, metadata.last_entry)
 
     async def recover_together(self) -> None:
-        """Several clients at once."""
+        """Several clients recover a ledger at once."""
         ledger = self.pick()
         if ledger is None:
             return
@@ -299,8 +298,8 @@ class Program:
             await self.sim.client.delete_ledger(ledger)
 
     async def copy_by_hand(self) -> None:
-        """What Java's recoverBookieData does: it copies a fragment of a closed ledger to another bookie, and names that
-        in the metadata then. Nothing says meanwhile that it is under way."""
+        """Does what Java's recoverBookieData does: copies a fragment of a closed ledger to another bookie, and then
+        names that in the metadata. Nothing records meanwhile that the copy is in progress."""
         rng, client, truth = self.rng, self.sim.client, self.cluster.truth
         closed = [
             found
@@ -341,7 +340,7 @@ class Program:
                 self.cluster.counts["copies named by hand"] += 1
                 pool, ledger = client.pool, metadata.ledger_id
                 bookie = BookieId(target.name)
-                for entry in entries:  # the observer hears what it says
+                for entry in entries:  # the observer is told of each result
                     await pool.read(bookie, ledger, EntryId(entry), None)
         finally:
             self.cluster.copying[target.name] -= 1
@@ -404,7 +403,7 @@ class Program:
     # ---- the end --------------------------------------------------------------------------------
 
     async def judge(self) -> None:
-        """Close and read everything that there is; try again what fails."""
+        """Closes and reads every ledger; retries what fails."""
         client = self.sim.client
         for ledger in sorted(self.cluster.truth.ledgers):
             while True:

@@ -1,6 +1,5 @@
-"""The background jobs of a bookie's repair process beside ending limbo: it audits, re-replicates, collects and
-compacts, with the real jobs (bkbox/repair).
-"""
+"""The background jobs of a bookie's repair process in addition to limbo: audit, re-replication, collection and
+compaction, with the real jobs (bkbox/repair)."""
 
 from __future__ import annotations
 
@@ -25,8 +24,8 @@ NEVER_S = 1e9
 
 @dataclass(frozen=True, slots=True)
 class BackgroundJobs:
-    """How it is done in one cluster, as OpenRepair says it. A ledger that was deleted is remembered for good: what its
-    fence is good for outlives every writer of a simulation then."""
+    """Parameters for one cluster, as OpenRepair names them. A deleted ledger is remembered for good: so its fence
+    outlives every writer of a simulation."""
 
     lost_bookie_delay_s: int
     open_ledger_grace_s: float
@@ -60,7 +59,7 @@ class BackgroundJobs:
 
 
 def start_background_jobs(process: Process, environment: Environment, runner: LimboRepair) -> None:
-    """Begin all of it, in this process."""
+    """Starts all of it, in this process."""
     for name, job in (
         ("audit", partial(watch_over, SimJobContext(), environment, {})),
         ("re-replication", partial(replicate, SimJobContext(), environment, {})),
@@ -77,8 +76,8 @@ async def _carry_out(process: Process, name: str, job: Callable[[], Awaitable[No
 
 
 async def _collect(process: Process, environment: Environment, runner: LimboRepair) -> None:
-    """Again and again, and compact in some cases; a run that fails says so. What comes back after it was removed is in
-    limbo, which the supervisor sees to elsewhere."""
+    """Collects repeatedly, and compacts in some cases; a failed run is traced. What comes back after it was removed is
+    in limbo, which the supervisor handles elsewhere."""
     while True:
         await asyncio.sleep(environment.order.gc_interval_s * environment.rng.uniform(0.5, 1.0))
         arguments = {"compact": ""} if environment.rng.random() < 0.5 else {}

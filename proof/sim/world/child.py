@@ -15,11 +15,11 @@ from proof.sim.world.loop import Process
 
 _WAY_S = 0.0002
 _DEATH_SEEN_S = 0.005
-"""How long until a parent hears that a child is gone."""
+"""Seconds until a parent sees that a child is gone."""
 
 
 class Callee(Protocol):
-    """A process that takes control messages."""
+    """A process that accepts control messages."""
 
     @property
     def process(self) -> Process: ...
@@ -28,7 +28,7 @@ class Callee(Protocol):
 
 
 class SimChannel:
-    """One end of a control channel, in the place of AsyncChannel: that of the process that is running."""
+    """One end of a control channel, replacing AsyncChannel: the end of the process that is running."""
 
     def __init__(self, callee: Callee) -> None:
         self._callee = callee
@@ -81,7 +81,7 @@ class SimChannel:
 
 
 class SimChild:
-    """In the place of Child."""
+    """Replaces Child."""
 
     def __init__(self, begun: Any, name: str, on_message: Handler | None = None) -> None:
         callee: Callee = begun
@@ -96,7 +96,7 @@ class SimChild:
             callee.process.tell = partial(self._tell, on_message)  # type: ignore[attr-defined]
 
     def _tell(self, on_message: Handler, message: Message) -> None:
-        """The child says something by itself."""
+        """Delivers a message that the child sends unasked."""
         self._loop.after(_WAY_S, on_message, message, [])
 
     @property
@@ -128,7 +128,7 @@ Make = Callable[[str], Callee]
 
 
 class SimNursery:
-    """In the place of Nursery: makes processes of the host by role."""
+    """Replaces Nursery: makes processes of the host by role."""
 
     def __init__(self, makers: dict[str, Make]) -> None:
         self._makers = makers

@@ -40,8 +40,8 @@ class Listener(Protocol):
 
 
 class Connection:
-    """One established connection, seen from both ends. ``broken``: the client's end knows; ``deferred``: entries of
-    ledgers whose adds with deferred sync were answered on it."""
+    """One established connection, seen from both ends. ``broken``: the client's end has noticed; ``deferred``: entries
+    of ledgers whose adds with deferred sync got their response on it."""
 
     __slots__ = (
         "back",

@@ -1,12 +1,12 @@
-"""A disk in memory: what is on it, what of that is durable, and what a lost host does with the rest.
+"""A disk in memory: its content, the durable part of it, and the effect of a lost host on the rest.
 
-- The bytes of a file are durable as of its last fdatasync. Of what was appended since any prefix stays; within it any
-  sector of 512 bytes may be zeros, in any order. What was written over something durable (filler) is there, or what it
-  replaced is, sector by sector. A truncate that was not synced may not have happened.
-- A name is durable as of the last fsync_dir of its folder. Each creation, rename and removal since may be there or not,
-  each for itself. Folders are durable at once.
-- A failed sync makes nothing durable, and a later one that succeeds does not make durable what the failed one left: the
-  pages are taken for clean. That part is gone with the host.
+- The bytes of a file are durable as of its last fdatasync. Of later appends any prefix stays; within it any sector of
+  512 bytes may be zeros, in any order. Where durable bytes (filler) were overwritten, each sector has either the old or
+  the new content. A truncate that was not synced may not have happened.
+- A name is durable as of the last fsync_dir of its folder. Each creation, rename and removal since may survive or not,
+  independently. Folders are durable at once.
+- A failed sync makes nothing durable, and a later successful one does not make durable what the failed one left: the
+  kernel counts those pages as clean. That part is gone with the host.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ LOG_SUFFIX = ".log"
 
 
 class File:
-    """An inode. ``data``: what a read sees; ``synced``: durable up to there, but for ``undo``.
+    """An inode. ``data``: what a read returns; ``synced``: durable up to there, except ``undo``.
 
-    ``end``: of what was appended, filler apart; ``ended``: what of it was synced; ``confirmed``: what was synced when
-    a later sync began, of more that was appended, which has ended: so who wrote it has said durably that it was.
-    ``before``: what was synced by the sync before the last. What is appended while a sync is under way becomes durable
-    with it, but who began it cannot know that.
+    ``end``: end of the appended bytes, without filler; ``ended``: their end at the last sync; ``before``: at the sync
+    before that. ``confirmed``: synced when a later sync, of further appended bytes, began, and that one has ended: so
+    the writer has durably recorded that they were. Bytes appended while a sync is in progress become durable with it,
+    but the caller of the sync cannot know that.
     """
 
     __slots__ = (
@@ -46,13 +46,13 @@ class File:
         self.synced = len(data)
         self.end = self.ended = self.before = self.confirmed = 0
         self.undo: list[tuple[int, bytes]] = []
-        """What was durable and was overwritten or cut off since, oldest first."""
+        """Durable bytes that were overwritten or truncated since, oldest first."""
         self.lost: list[tuple[int, int, bytes]] = []
-        """What a failed sync left behind, and what is on the disk there: clean to the system, until it is written
-        again."""
+        """Ranges that a failed sync left behind, and the disk's content there: clean to the kernel, until they are
+        written again."""
         self.appended_at = 0.0
         self.unheard = False
-        """Whether the next sync tells that something before it could not be written."""
+        """True if the next sync reports that earlier bytes could not be written."""
 
     def write(self, offset: int, data: bytes | bytearray | memoryview) -> None:
         end = offset + len(data)
@@ -76,7 +76,7 @@ class File:
         self.seek(size)
 
     def seek(self, end: int) -> None:
-        """What was appended ends here."""
+        """Moves the end of the appended bytes back."""
         self.end = min(self.end, end)
         self.ended = min(self.ended, end)
         self.before = min(self.before, end)
@@ -95,7 +95,7 @@ class File:
         self.sync()
 
     def release(self, start: int, end: int) -> None:
-        """What the system has in memory of these bytes goes; what it could not write is not on the disk."""
+        """Drops these bytes from the page cache; bytes that could not be written are then lost."""
         for low, high, old in self.lost:
             if low < end and start < high:
                 stop = min(high, len(self.data))
@@ -103,7 +103,7 @@ class File:
         self.lost = [each for each in self.lost if not (each[0] < end and start < each[1])]
 
     def _touch(self, start: int, end: int) -> None:
-        """These bytes are written, or cut off: their sectors are as dirty as others, and are written whole."""
+        """These bytes are written, or truncated: their sectors become dirty, and are written as a whole."""
         start -= start % SECTOR_BYTES
         end += -end % SECTOR_BYTES
         left = []
@@ -115,13 +115,13 @@ class File:
         self.lost = left
 
     def fail_writeback(self) -> None:
-        """The system could not write what was not synced, and nobody has asked for it yet."""
+        """Writeback of unsynced bytes has failed, and no sync has reported it yet."""
         if self.synced != len(self.data) or self.undo:
             self.fail_sync()
             self.unheard = True
 
     def copy(self) -> File:
-        """Of what is durable."""
+        """A copy of the durable content."""
         made = File(self.durable() if self.undo or self.synced != len(self.data) else self.data)
         for start, end, old in self.lost:
             end = min(end, len(made.data))
@@ -136,7 +136,7 @@ class File:
         return self.synced == len(self.data) and not self.undo and not self.lost
 
     def durable(self) -> bytearray:
-        """The bytes that nothing can take away, but for what a failed sync left behind."""
+        """The bytes that survive any fault, except those that a failed sync left behind."""
         image = self.data[: self.synced]
         for offset, old in reversed(self.undo):
             end = offset + len(old)
@@ -146,7 +146,7 @@ class File:
         return image
 
     def after_loss(self, rng: random.Random, *, bare: bool = False) -> File:
-        """What is there after the host was lost; ``bare``: nothing but what was synced."""
+        """The file after the host was lost; ``bare``: only the synced bytes."""
         left = File(self.torn(rng, bare=bare))
         size = len(left.data)
         left.end = left.ended = min(self.ended, size)
@@ -156,7 +156,7 @@ class File:
         return left
 
     def torn(self, rng: random.Random, *, bare: bool = False) -> bytes:
-        """What a lost host leaves."""
+        """The bytes after the host was lost."""
         if self.is_clean:
             return bytes(self.data)
         data = self.durable() if bare else self._torn(rng)
@@ -193,7 +193,7 @@ class File:
 def _changed(
     durable: bytearray, current: bytearray, both: int, end: int, undo: list[tuple[int, bytes]]
 ) -> Iterator[int]:
-    """Sectors that are not as they were when they were last durable."""
+    """Sectors that changed since they were last durable."""
     seen = set()
     for offset, old in undo:
         for start in range(
@@ -207,7 +207,7 @@ def _changed(
 
 
 class Disk:
-    """What lies below one folder of a host, and how it fails. ``files``: by path below it, as is and as is durable."""
+    """Everything below one folder of a host, and its faults. ``files``: by path below it, present and durable state."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -218,22 +218,22 @@ class Disk:
         self.mounts = 1
         """How often it was mounted."""
         self.left_behind = False
-        """Whether a sync has failed, so that the system holds for written what is not."""
+        """True if a sync has failed, so that the kernel counts pages as written that are not."""
         self.is_failing = False
-        """Its device takes nothing; the system goes on with what it has in memory."""
+        """True if its device accepts no writes; the kernel serves from memory."""
         self.contents = object()
-        """Another one after it was exchanged for another disk, or replaced by one."""
+        """Changes when the disk is exchanged for another, or replaced by one."""
         self.fail_syncs = 0
         self.fail_appends = 0
         self.fail_reads = 0
         self.good_reads = 0
-        """So many succeed before those that fail."""
+        """Number of reads that succeed before those that fail."""
         self.room: int | None = None
         self.on_failed_sync: Callable[[], None] | None = None
-        """What comes of the next sync that fails, once."""
+        """Called at the next sync that fails, once."""
 
     def lose_host(self, rng: random.Random, *, bare: bool = False) -> None:
-        """Only what is durable stays, and a part of the rest, unless ``bare``."""
+        """Only the durable content stays, and a part of the rest, unless ``bare``."""
         for folder in sorted(self.names):
             now, before = self.names[folder], self.durable_names.setdefault(folder, {})
             after: dict[str, File] = {}
@@ -249,17 +249,17 @@ class Disk:
         self.on_failed_sync = None
 
     def remount(self, rng: random.Random, *, bare: bool = False) -> None:
-        """Its device was away: mounted anew, it has what had been written to it."""
+        """The device was away: mounted again, it has the content written to it before."""
         self.lose_host(rng, bare=bare)
         self.mounts += 1
 
     def remount_in_order(self) -> None:
-        """All was written to it before."""
+        """Everything was written to it before."""
         self.sync_all()
         self.mounts += 1
 
     def come_back(self) -> None:
-        """The device takes writes again; what it did not take is gone, and in memory it looks clean."""
+        """The device accepts writes again; failed writes are lost, and their pages are clean in memory."""
         self.is_failing = False
         for names in self.names.values():
             for file in names.values():
@@ -267,7 +267,7 @@ class Disk:
         self.left_behind = True
 
     def drop_caches(self) -> None:
-        """Memory is short: what looks clean is read from the device again, and a file tells of no error any more; the
+        """Memory is short: clean pages are read from the device again, and files no longer report an earlier error; the
         file system does."""
         for names in self.names.values():
             for file in names.values():
@@ -275,7 +275,7 @@ class Disk:
                 file.unheard = False
 
     def copy(self) -> Disk:
-        """What a snapshot of its device has."""
+        """A snapshot of its device."""
         made = Disk(self.root)
         made.folders = set(self.folders)
         for folder in self.names:
@@ -285,7 +285,7 @@ class Disk:
         return made
 
     def put_back(self, other: Disk) -> None:
-        """A copy of it is in its place."""
+        """Replaces the disk by a copy."""
         self.folders, self.names, self.durable_names = (
             other.folders,
             other.names,
@@ -294,11 +294,11 @@ class Disk:
         self.mounts += 1
 
     def sync_all(self) -> bool:
-        """Everything is durable, but for what a failed sync left behind; whether something is, and this was not said
-        before."""
+        """Makes everything durable, except what a failed sync left behind; True if there is some, and this was not
+        reported before."""
         was_left, self.left_behind = self.left_behind, False
         if self.sync_fails():
-            self.left_behind = False  # told
+            self.left_behind = False  # reported
             for names in self.names.values():
                 for file in names.values():
                     file.fail_sync()
@@ -310,7 +310,7 @@ class Disk:
         return was_left
 
     def sync_fails(self) -> bool:
-        """Whether the sync that is asked for fails."""
+        """True if the sync in progress fails."""
         if self.is_failing:
             self.left_behind = True
             return True
@@ -324,7 +324,7 @@ class Disk:
         return True
 
     def read_fails(self) -> bool:
-        """Whether the read that is asked for fails."""
+        """True if the read in progress fails."""
         if not self.fail_reads:
             return False
         if self.good_reads:
@@ -334,7 +334,7 @@ class Disk:
         return True
 
     def empty(self) -> None:
-        """Another disk, with nothing on it, is in its place."""
+        """Replaces the disk by an empty one."""
         fresh = Disk(self.root)
         self.folders, self.names, self.durable_names = (
             fresh.folders,
@@ -344,7 +344,7 @@ class Disk:
         self.contents = object()
 
     def exchange(self, other: Disk) -> None:
-        """Each is where the other was."""
+        """Exchanges two disks."""
         mine, theirs = self._moved(other.root), other._moved(self.root)
         self.folders, self.names, self.durable_names = theirs
         other.folders, other.names, other.durable_names = mine
@@ -363,10 +363,10 @@ class Disk:
         )
 
     def flip(self, rng: random.Random, suffix: str) -> str | None:
-        """Flip a bit of a file with this suffix; its name, None where there is none.
+        """Flips a bit of a file with this suffix; returns its name, None if there is none.
 
-        Of a log only a bit of what is ``confirmed``: if the host is lost, nobody can tell damage to the rest from a
-        sync that never was.
+        In a log only a bit of the ``confirmed`` part: after the loss of a host damage to the rest cannot be
+        distinguished from a sync that never was.
         """
         is_log = suffix == LOG_SUFFIX
         found = self._files(
@@ -384,7 +384,7 @@ class Disk:
         return f"{folder}/{name} byte {at}"
 
     def misdirect(self, rng: random.Random) -> str | None:
-        """Some sectors of a log lie where others should; their place, None where there are not enough that are
+        """Writes some sectors of a log where others should be; returns their place, None if not enough are
         ``confirmed``."""
         found = self._files(
             lambda name, file: name.endswith(LOG_SUFFIX) and file.confirmed >= 2 * SECTOR_BYTES
@@ -402,12 +402,11 @@ class Disk:
 
     @property
     def has_unsynced_log(self) -> bool:
-        """Whether something was appended to a log that is not synced."""
+        """True if a log has unsynced appends."""
         return bool(self._files(lambda name, file: file.end > file.ended))
 
     def last_batch(self, now: float, quiet_s: float) -> tuple[str, File] | None:
-        """The log that was appended to last, and its path, if all of it is synced and nothing was appended for so
-        long."""
+        """The log with the last append, and its path, if all of it is synced and nothing was appended for this time."""
         found = self._files(lambda name, file: name.endswith(LOG_SUFFIX) and file.ended > 0)
         files = [(self.names[folder][name], f"{folder}/{name}") for folder, name in found]
         if not files or max(file.appended_at for file, _ in files) > now - quiet_s:
@@ -416,7 +415,7 @@ class Disk:
         return (path, file) if file.end == file.ended else None
 
     def _files(self, chosen: Callable[[str, File], bool]) -> list[tuple[str, str]]:
-        """Folder and name of each that is chosen, in order."""
+        """Folder and name of each chosen file, in order."""
         return [
             (folder, name)
             for folder in sorted(self.names)

@@ -1,8 +1,8 @@
-"""What stands between bkbox and the machine, replaced while a simulation runs.
+"""The interfaces between bkbox and the machine, replaced while a simulation runs.
 
-The code that is tested is not changed and knows nothing of this. Replaced are the doors to sockets, processes, locks,
-the wall clock and random ids, and a few things that would only cost time: how far segments are filled ahead, how
-often figures are asked for, that the same cookie is decoded again and again.
+The code under test is not changed. Replaced are the modules' access to sockets, processes, locks, the wall clock and
+random ids, and a few things that would only cost time: the size to which segments are filled ahead, the interval of
+statistics, the repeated decoding of the same cookie.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from proof.sim.world.metadata import StaleView
 
 
 class SimLock:
-    """Nobody else is on the host."""
+    """Replaces the disk lock: no other process is on the host."""
 
     def __init__(self, _disk: Path) -> None:
-        """Taken."""
+        """Acquires the lock."""
 
     def fileno(self) -> int:
         return 0
 
     def release(self) -> None:
-        """Given back."""
+        """Releases the lock."""
 
 
 class _Port:
@@ -63,14 +63,14 @@ class _Port:
         return 0
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 class _Admin:
-    """An admin socket that nobody asks."""
+    """An admin socket without clients."""
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 def _host() -> Host:
@@ -98,7 +98,7 @@ def _create_index(files: Files, disk: Path) -> None:
 
 
 class _Uuids:
-    """uuid4 of the seed."""
+    """uuid4 drawn from the seed."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -108,7 +108,7 @@ class _Uuids:
 
 
 class _Lines(logging.Handler):
-    """What bkbox logs is a part of the trace."""
+    """Adds bkbox's log to the trace."""
 
     def __init__(self, cluster: Cluster) -> None:
         super().__init__()
@@ -122,7 +122,8 @@ class _Lines(logging.Handler):
 
 @contextmanager
 def installed(cluster: Cluster, *, syncs_at_once: bool) -> Iterator[None]:
-    """The world of one cluster. ``syncs_at_once``: syncs take no time, else all of them overlap with what follows."""
+    """Installs the environment of one cluster. ``syncs_at_once``: syncs take no time; otherwise all of them overlap
+    with what follows."""
     package = logging.getLogger("bkbox")
     level, propagates = package.level, package.propagate
     handler = _Lines(cluster)

@@ -1,7 +1,7 @@
 """A file system in memory that fails as real ones may: the ``Files`` of a simulated process.
 
-Faults belong to a disk (disk.py), which is all below one folder: the next n syncs or appends fail, reads fail, room is
-bounded, bytes are flipped. A process dies in the middle of its n-th change with ``Process.die`` (``crash_at``), a host
+Faults belong to a disk (disk.py), which is all below one folder: the next n syncs or appends fail, reads fail, space is
+limited, bits are flipped. A process dies in the middle of its n-th change with ``Process.die`` (``crash_at``), a host
 in the middle of the n-th change that any of its processes makes (``FaultTrigger``).
 """
 
@@ -25,15 +25,15 @@ _NOTHING: Mapping[str, File] = {}
 
 
 def split(path: Path) -> tuple[str, str]:
-    """Folder and name, as strings; this is asked at every call."""
+    """Folder and name, as strings; called for every operation."""
     folder, _, name = str(path).rpartition("/")
     return folder, name
 
 
 class FaultTrigger:
-    """What happens to a host in the middle of the n-th change of its files from now, whichever process makes it.
+    """A fault of a host in the middle of the n-th change of its files from now, by any process.
 
-    ``strike``: kills all its processes, or says that it does not.
+    ``strike``: kills all its processes, or returns that it does not.
     """
 
     __slots__ = ("changes", "strike")
@@ -73,7 +73,7 @@ class SimFiles:
 
     @property
     def will_crash(self) -> bool:
-        """At a change that is still to come."""
+        """True if a crash at a later change is pending."""
         return self._crash_in > 0
 
     def disk_of(self, folder: str) -> Disk:
@@ -92,7 +92,7 @@ class SimFiles:
 
     @contextmanager
     def reads_succeed(self) -> Iterator[None]:
-        """For a look at what is there: reads do not fail by themselves."""
+        """For inspections by the simulator: reads do not fail by themselves."""
         before = [disk.fail_reads for disk in self._disks]
         for disk in self._disks:
             disk.fail_reads = 0
@@ -103,7 +103,7 @@ class SimFiles:
                 disk.fail_reads = fail_reads
 
     def change(self, part: Callable[[float], None] | None = None) -> None:
-        """Something is about to be changed; ``part``: makes a part of it, as a process that is killed does."""
+        """Called before each change; ``part``: makes a part of it, as a process that is killed does."""
         if self._process.dead:
             raise Crash
         if self._crash_in:
@@ -212,7 +212,7 @@ class SimFiles:
         except DiskFailedError:
             raise
         except DiskError:
-            return  # the folder that disks are mounted in
+            return  # the folder in which disks are mounted
         if disk.sync_fails():
             raise DiskFailedError(f"sync {path}: an error of the disk")
         disk.durable_names[text] = dict(disk.names[text])
@@ -254,7 +254,7 @@ class _Appended:
 
         def part(share: float) -> None:
             written = int(share * len(data))
-            if offset < len(file.data):  # over filler the system writes whole sectors of its own
+            if offset < len(file.data):  # over filler the kernel writes whole sectors of its own
                 written = max(0, written - (offset + written) % SECTOR_BYTES)
             file.write(offset, data[:written])
 
@@ -300,7 +300,7 @@ class _Appended:
         return lambda: None
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 class _Read:
@@ -333,4 +333,4 @@ class _Read:
         return len(self._file.data)
 
     def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""

@@ -1,4 +1,4 @@
-"""What requests and answers of both versions say, as far as the simulated front-end, client and checks care."""
+"""Parses requests and responses of both versions, as far as the simulated front-end, client and checks need it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from proof.sim.world.connection import Connection
 ADD, READ, FORCE, OTHER = range(4)
 
 _ENTRY_AT = 4 + 4 + 4 + 8 + 8
-"""Where the entry begins in the frame of an answer to a read of version 2: length, header, code, ledger, entry id."""
+"""Offset of the entry in a version 2 response to a read: length, header, code, ledger, entry id."""
 
 _plain_request = PlainV3()
 _plain_answer = PlainAnswerV3()
 
 
 class FrameRequest:
-    """What a request was. ``is_plain``: the front-end need not look at it twice where it knows the ledger;
+    """A parsed request. ``is_plain``: it takes the front-end's fast path if the ledger is known;
     ``forced``: the entries that a force is about."""
 
     __slots__ = (
@@ -81,7 +81,7 @@ class FrameRequest:
 
 
 def code_of(body: memoryview) -> Code:
-    """The code in an answer."""
+    """The code in a response."""
     if body[0] < v3.FIRST_BYTE_MIN:
         return code_from_v2(int.from_bytes(body[4:8], "big", signed=True)) or Code.EIO
     if _plain_answer.parse(body, 0, len(body)):
@@ -95,7 +95,7 @@ def code_of(body: memoryview) -> Code:
 
 
 def garbled(frame: bytes) -> bytes:
-    """An answer to a read of version 2 with a wrong bit in the last byte of its entry; any other as it is."""
+    """A version 2 response to a read with a wrong bit in the last byte of its entry; any other frame unchanged."""
     if len(frame) <= _ENTRY_AT or frame[4] >= v3.FIRST_BYTE_MIN:
         return frame
     return b"%b%c" % (frame[:-1], frame[-1] ^ 1)

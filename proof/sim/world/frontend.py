@@ -1,8 +1,9 @@
-"""The front-end process of a simulated bookie: real routing and intake, messages instead of sockets and slots.
+"""The front-end process of a simulated bookie: real ledger directory and request router, messages instead of sockets
+and slots.
 
-A request goes to the worker of its ledger's disk with the number of its message in the place of a connection's, so that
-its answer finds the way back. What a worker leaves unanswered is answered as the real front-end does. Every answer that
-leaves is shown to the checks.
+A request goes to the worker of its ledger's disk with the number of its message in place of a connection's, by which
+the response finds its way back. Requests that a worker leaves without a response are answered as the real front-end
+does. Every response that leaves is shown to the checks.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ ADDED, ADDED_BY_RECOVERY, FENCED, READ_BY_RECOVERY, DENIED = (
     "a read of a recovery",
     "a denial",
 )
-"""What the bookie has just answered, for faults that come with it."""
+"""The kinds of responses with which faults may come."""
 
 
 class RequestQueue(Protocol):
@@ -48,7 +49,7 @@ class RequestQueue(Protocol):
 
 
 class SimLane:
-    """The link to one disk's worker, in the place of DiskLink."""
+    """The link to one disk's worker, replacing DiskLink."""
 
     def __init__(self, worker: RequestQueue) -> None:
         self.worker = worker
@@ -88,7 +89,7 @@ class Frontend:
         return RequestRouter(self)
 
     def _broken(self) -> None:
-        """Its connections break, and clients hear of it unless they are cut off."""
+        """Its connections break, and clients notice unless they are cut off."""
         for connection in self.connections:
             link = connection.link
             if not connection.broken:
@@ -118,7 +119,7 @@ class Frontend:
         return lane
 
     def listed(self, lane: SimLane, ledgers: Iterable[int]) -> None:
-        """The worker's list: its disk is in service."""
+        """Takes the worker's list: its disk is in service."""
         for place, known in self._lanes.items():
             if known is lane:
                 self._places.record(place, ledgers)
@@ -127,7 +128,7 @@ class Frontend:
                 self.listens = True
 
     def lost(self, lane: SimLane) -> None:
-        """The worker is gone: EIO for all that it has not answered."""
+        """The worker is gone: EIO for all requests in flight to it."""
         lane.in_service = False
         waiting, lane.waiting = lane.waiting, {}
         requests = [
@@ -140,7 +141,7 @@ class Frontend:
     # ---- clients --------------------------------------------------------------------------------
 
     def take(self, connection: Connection, frames: list[tuple[int, bytes]]) -> None:
-        """Requests that have arrived."""
+        """Processes requests that have arrived."""
         if connection.frontend is not self or connection.broken:
             return
         workers: dict[RequestQueue, None] = {}
@@ -168,7 +169,7 @@ class Frontend:
             worker.wake()
 
     def _lane_of(self, ledger: int) -> SimLane | None:
-        """Where ordinary requests of a known ledger go without being looked at (frontend/loop/connection.py)."""
+        """The disk of a known ledger, for the fast path of ordinary requests (frontend/loop/connection.py)."""
         place = self._places.find(ledger)
         lane = None if place is None else self._lanes.get(place)
         return lane if lane is not None and lane.in_service else None
@@ -183,10 +184,10 @@ class Frontend:
     def space(self) -> Space:
         return Space(1 << 39, 1 << 40)
 
-    # ---- answers --------------------------------------------------------------------------------
+    # ---- responses --------------------------------------------------------------------------------
 
     def answered(self, lane: SimLane, number: int, frames: bytes) -> None:
-        """A worker has answered a request."""
+        """Takes a worker's response to a request."""
         asked = lane.waiting.pop(number, None)
         if asked is not None:
             self._answer(asked, frames)
@@ -210,7 +211,7 @@ class Frontend:
             self._network.send(connection.back, link.process, link.answered, connection, answers)
 
     def _show(self, asked: FrameRequest, frame: bytes) -> None:
-        """To the checks."""
+        """Passes the response to the checks."""
         if asked.kind == OTHER:
             return
         code = code_of(memoryview(frame)[4:])

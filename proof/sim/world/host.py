@@ -1,7 +1,7 @@
 """A host of the simulated cluster: disks, and the bookie that runs on it, started by the real supervisor.
 
-``Host`` outlives its processes, as a machine does: it has the disks, the kernel's boot id, and an operator, who starts
-the bookie again and repairs cookies where the supervisor asks for it.
+``Host`` outlives its processes, as a machine does: it has the disks, the kernel's boot id, and an operator, who
+restarts the bookie and repairs cookies where the supervisor asks for it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from proof.sim.world.worker import Worker
 ADDED_BY_REPLACEMENT = "an add of a recovery, to a bookie that metadata does not name yet"
 
 STEPS = (ADDED, ADDED_BY_RECOVERY, ADDED_BY_REPLACEMENT, FENCED, READ_BY_RECOVERY, DENIED)
-"""Steps of the protocol that faults may wait for."""
+"""Steps of the protocol at which faults may be triggered."""
 
 COPIED = "a copy of a closed ledger that metadata does not name yet"
 
@@ -53,7 +53,7 @@ _ORPHANS = "their supervisor is gone"
 
 
 class Cluster:
-    """What all hosts and clients share."""
+    """The state that all hosts and clients share."""
 
     def __init__(
         self, scheduler: Scheduler, network: Network, truth: StoreState, observer: Observer
@@ -65,11 +65,11 @@ class Cluster:
         self.counts: Counter[str] = Counter()
         self.hosts: dict[str, Host] = {}
         self.background_jobs: BackgroundJobs | None = None
-        """How repair processes audit, re-replicate and collect; None: they do not."""
+        """Parameters of audit, re-replication and collection by repair processes; None: they do none of these."""
         self.traps: dict[str, Callable[[Host], None]] = {}
-        """What befalls the next bookie that takes a step of the protocol, once; by the step."""
+        """By step of the protocol, the fault for the next bookie that takes it; used once."""
         self.copying: Counter[str] = Counter()
-        """Bookies that closed ledgers are copied to, and that metadata is to name next."""
+        """Bookies to which closed ledgers are copied, and which metadata will name next."""
 
     def frontend_of(self, bookie: BookieId) -> Frontend | None:
         """The front-end of a bookie, if one listens."""
@@ -99,7 +99,7 @@ class Host:
         paths = [*self.config.disks, *([self.config.journal] if self.config.journal else [])]
         self.disks = [DiskFiles(path) for path in paths]
         self.memory = DiskFiles(root / "run")
-        """The run directory: gone with the host."""
+        """The run directory, in memory: gone with the host."""
         self.indexes: dict[Path, SimIndex] = {}
         self.boot = 1
         self.wall_offset_ms = 0
@@ -108,23 +108,23 @@ class Host:
         self.workers: dict[Path, Worker] = {}
         self.is_up = False
         self.wanted = True
-        """Whether its operator wants it to run."""
+        """True if its operator wants it to run."""
         self.accounted_at = 0.0
-        """When the supervisor last accounted for what disks may have lost."""
+        """When the supervisor last accounted for possible losses of disks."""
         self.crash_next_start = 0
-        """At which change of its the next supervisor dies."""
+        """The change of files at which the next supervisor dies."""
         self.ambush = FaultTrigger()
         self.on_start: Callable[[], None] | None = None
-        """What comes with the next start, once; ``on_loss``: when it finds that something may be lost; ``on_up``: when
-        it has ended well."""
+        """Called at the next start, once; ``on_loss``: when it finds that something may be lost; ``on_up``: when it has
+        succeeded."""
         self.on_loss: Callable[[], None] | None = None
         self.on_up: Callable[[], None] | None = None
         self.on_down: Callable[[], None] | None = None
-        """What is done to the machine once the bookie is down, once."""
+        """Called once the bookie is down, once."""
         self.left_clean = False
-        """Whether the last supervisor stopped in order, and left all disks clean."""
+        """True if the last supervisor stopped in order, and left all disks clean."""
         self.must_be_clean = False
-        """Whether the next start may find no loss."""
+        """True if the next start must not find a loss."""
         self.processes: list[Process] = []
         self._machine = machine
         self._make_supervisor = make_supervisor
@@ -152,13 +152,13 @@ class Host:
         return SimFiles([*self.disks, self.memory], process, self.rng, self.ambush)
 
     def mount_identity(self, folder: Path) -> str:
-        """Of the file system that a disk is mounted from."""
+        """The identity of the file system on which a disk is mounted."""
         disk = next(each for each in self.disks if each.root == folder)
         return f"mount-{disk.mounts}"
 
     def open_index(self, disk: Path, host_crash: bool, process: Process) -> SimIndex:
         index = self.indexes[disk]
-        if host_crash:  # what discard_unsynced does
+        if host_crash:  # as discard_unsynced does
             index = self.indexes[disk] = index.lose_host(self.rng)
         index.process = process
         return index
@@ -166,7 +166,7 @@ class Host:
     # ---- processes ------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the bookie, unless it runs."""
+        """Starts the bookie, unless it runs."""
         self._starting = None
         if self.supervisor is not None or not self.wanted:
             return
@@ -179,7 +179,7 @@ class Host:
         process.run_task(self._live(process))
 
     async def _live(self, process: Process) -> None:
-        """The life of one supervisor; the operator does what its end asks for."""
+        """Runs one supervisor; afterwards the operator does what its exit requires."""
         files = self.files(process)
         files.crash_at(self.crash_next_start)
         self.crash_next_start = 0
@@ -199,7 +199,7 @@ class Host:
         process.die("it has ended")
 
     async def _repair_cookies(self, process: Process, files: SimFiles) -> None:
-        """`bkbox cookie repair`."""
+        """Does what `bkbox cookie repair` does."""
         store = StaleView(self.cluster.truth, process)
         try:
             evidence = await cookies.gather(self.config, store, files)
@@ -212,13 +212,13 @@ class Host:
             process.say("cookie repair: %s", error)
 
     def _count_death(self, process: Process) -> None:
-        """A crash is the death of one process, or of all of them at once."""
+        """Counts a crash: the death of one process, or of all of them at once."""
         self.cluster.counts["processes that died"] += 1
         if process.why_dead in (KILLED, KILLED_IN_WRITE):
             self.cluster.counts["crashes"] += 1
 
     def _supervisor_died(self) -> None:
-        """Its children die with it; the operator starts it again after a while."""
+        """Its children die with it; the operator restarts it after a while."""
         self.supervisor = None
         self.is_up = False
         self.kill(_ORPHANS)
@@ -232,7 +232,7 @@ class Host:
             self._starting = self._machine.after(delay, self.start)
 
     def kill(self, why: str) -> None:
-        """SIGKILL to all processes."""
+        """Sends SIGKILL to all processes."""
         if why != _ORPHANS:
             self.must_be_clean = False
         processes, self.processes = self.processes, []
@@ -255,26 +255,26 @@ class Host:
             self.indexes[path] = self.indexes[path].lose_host(self.rng, bare=bare)
 
     def remount(self, disk: DiskFiles) -> None:
-        """The device of a disk was away and is back, with what it had; no process runs."""
+        """The device of a disk was away and is back, with its content; no process runs."""
         bare = self.plan.bare > 0.0 and self.rng.random() < self.plan.bare
         disk.remount(self.rng, bare=bare)
         if disk.root in self.indexes:
             self.indexes[disk.root] = self.indexes[disk.root].lose_host(self.rng, bare=bare)
 
     def once_down(self, call: Callable[[], None]) -> None:
-        """Do something to the machine as soon as no supervisor runs."""
+        """Calls as soon as no supervisor runs."""
         if self.supervisor is None:
             call()
         else:
             self.on_down = call
 
     def stop(self) -> None:
-        """SIGTERM to the supervisor."""
+        """Sends SIGTERM to the supervisor."""
         if self.supervisor is not None:
             self.supervisor._stopping.set()
 
     async def initialise(self, process: Process) -> None:
-        """`bkbox init`."""
+        """Does what `bkbox init` does."""
         store = StaleView(self.cluster.truth, process)
         files = self.files(process)
         evidence = await cookies.gather(self.config, store, files)
@@ -332,10 +332,10 @@ class Host:
         if trap is not None:
             trap(self)
 
-    # ---- what is known of it ---------------------------------------------------------------------
+    # ---- inspection -------------------------------------------------------------------------------
 
     def vouches(self, ledger: int) -> set[int] | None:
-        """The entries of a ledger that any worker that runs has; None where one has the ledger in limbo."""
+        """The entries of a ledger on any running worker; None if one has the ledger in limbo."""
         held: set[int] = set()
         for worker in self.workers.values():
             if worker.store is None:
@@ -348,7 +348,7 @@ class Host:
         return held
 
     def keeps_fence(self, ledger: int) -> bool:
-        """Whether any worker that runs has a ledger fenced."""
+        """True if any running worker has the ledger fenced."""
         states = (
             None if worker.store is None else worker.store.ledger_state(ledger)
             for worker in self.workers.values()
@@ -356,7 +356,7 @@ class Host:
         return any(state is not None and state.fenced for state in states)
 
     def limbo(self) -> list[int]:
-        """Ledgers in limbo on the disks whose workers run, but for copies that wait to be named or collected."""
+        """Ledgers in limbo on the disks of running workers, except copies that wait to be named or collected."""
         return [
             ledger
             for worker in self.workers.values()
@@ -366,7 +366,7 @@ class Host:
         ]
 
     def _is_unnamed_copy(self, store: DiskStore, ledger: int) -> bool:
-        """Whether the metadata does not name this bookie, which has a copy: in limbo until it does, or until the copy
+        """True if the metadata do not name this bookie, which has a copy: in limbo until they do, or until the copy
         is collected."""
         found = self.cluster.truth.newest(ledger)
         if found is None or self.name in found.value.bookies():

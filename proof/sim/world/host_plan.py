@@ -12,9 +12,9 @@ from bkbox.config.schema import SCHEMA, Config
 
 @dataclass(frozen=True, slots=True)
 class HostPlan:
-    """How a bookie of the cluster is set up. ``again_s``: within which time its operator starts it again; ``list_s``:
-    how long it takes a disk to list its ledgers to the front-end, on average; ``bare``: how often nothing is left of
-    what was not synced when the host is lost."""
+    """The setup of a bookie. ``again_s``: maximum seconds until its operator restarts it; ``list_s``: mean seconds in
+    which a disk lists its ledgers to the front-end; ``bare``: probability that no unsynced data survives the loss of
+    the host."""
 
     name: str
     disks: int
@@ -31,7 +31,7 @@ class HostPlan:
 
 
 def config_of(plan: HostPlan, root: Path) -> Config:
-    """The schema's defaults, but for what the plan says and what would only take time."""
+    """The schema's defaults, except what the plan sets and what would only take time."""
     values: dict[str, Any] = {name: item.metadata["default"] for name, item in SCHEMA.items()}
     values |= {
         "listen": plan.name,

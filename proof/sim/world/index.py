@@ -12,7 +12,7 @@ from proof.sim.world.loop import Crash, Process
 
 
 class SimIndex(MemoryStore):
-    """Of one disk, over all its processes; ``process``: the one that has it open."""
+    """The index of one disk, over all its processes; ``process``: the one that has it open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -34,14 +34,14 @@ class SimIndex(MemoryStore):
         self._since.clear()
 
     def copy(self) -> SimIndex:
-        """What a copy of its files has: what was flushed."""
+        """A copy of its files: what was flushed."""
         made = SimIndex()
         made._flushed = dict(self._flushed)
         MemoryStore.write(made, made._flushed)
         return made
 
     def lose_host(self, rng: random.Random, *, bare: bool = False) -> SimIndex:
-        """What is left; ``bare``: nothing of what was not flushed."""
+        """The index after the loss of its host; ``bare``: nothing unflushed survives."""
         left = SimIndex()
         kept = dict(self._flushed)
         for changes in self._since[: 0 if bare else rng.randint(0, len(self._since))]:

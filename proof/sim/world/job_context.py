@@ -1,4 +1,4 @@
-"""The ``JobContext`` of repair in a simulated cluster: it never waits and keeps no progress: the trace has it."""
+"""The ``JobContext`` of repair in a simulated cluster: it never waits, and reports no progress; the trace has it."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The client's ways to bookies over the simulated network, in the place of connections over sockets.
+"""The client's connections to bookies over the simulated network, replacing those over sockets.
 
-The real pool makes the requests and the real decoders read the answers (bkbox/client). Here every request has a number,
-by which its answer finds it, whatever the order in which they come. A connection belongs to one front-end process: it
-breaks with it, which the client hears of unless it is cut off; what a broken connection still carries is dropped at
-both ends. A message that the network loses is never sent again: its request times out.
+The real pool makes the requests and the real decoders read the responses (bkbox/client). Here every request has a
+number, by which its response is matched, whatever the order in which they come. A connection belongs to one front-end
+process: it breaks with it, which the client notices unless it is cut off; messages that a broken connection still
+carries are dropped at both ends. A message that the network loses is never sent again: its request times out.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Find = Callable[[BookieId], Listener | None]
 
 
 class Reachability:
-    """What a process needs to reach bookies; ``host``: where it runs."""
+    """The means by which a process reaches bookies; ``host``: where it runs."""
 
     def __init__(self, host: str, network: Network, find: Find) -> None:
         self.host = host
@@ -40,7 +40,7 @@ class Reachability:
 
 
 class _Left:
-    """Which frames of a sending have no answer; stands in for what the kernel keeps."""
+    """The frames of a sending without a response; replaces what the kernel keeps."""
 
     def __init__(self) -> None:
         self.answered: set[int] = set()
@@ -165,12 +165,12 @@ class SimLink:
             self._post(self._connection, item)
 
     def broken(self, connection: Connection) -> None:
-        """The other end is gone."""
+        """The other end has broken the connection."""
         if connection is self._connection:
             self.lose(connection)
 
     def lose(self, connection: Connection | None) -> None:
-        """Answer all that is outstanding on the connection, and forget it."""
+        """Fails all requests in flight on the connection, and drops it."""
         connection = connection or self._connection
         if connection is None:
             return
@@ -180,7 +180,7 @@ class SimLink:
         for item in dict.fromkeys(item for item, _ in waiting.values()):
             self._end(item, NoAnswer.CONNECTION_LOST)
 
-    # ---- requests and answers -------------------------------------------------------------------
+    # ---- requests and responses -------------------------------------------------------------------
 
     def _post(self, connection: Connection, item: Request | AddSend) -> None:
         if item.is_over:
@@ -200,19 +200,19 @@ class SimLink:
             frames.append((self._next, bytes(item.frame)))
         reach, frontend = self._reach, connection.frontend
         if frontend.process.dead:
-            # It died and the client has not heard of it: the host's kernel says so now.
+            # It died and the client has not noticed: the host's kernel resets the connection now.
             reach.network.send(connection.back, self._process, self.broken, connection)
             return
         reach.network.send(connection.there, frontend.process, frontend.take, connection, frames)
 
     def answered(self, connection: Connection, answers: list[tuple[int, bytes]]) -> None:
-        """What came over a connection."""
+        """Takes responses from a connection."""
         if connection is not self._connection:
             return
         for number, frame in answers:
             found = self._waiting.pop(number, None)
             if found is None:
-                continue  # answered before, or given up
+                continue  # answered before, or timed out
             item, index = found
             body = memoryview(frame)[4:]
             if isinstance(item, AddSend):

@@ -1,12 +1,12 @@
-"""Virtual time: one heap of what is to happen, and a process as something that can be killed.
+"""Virtual time: one heap of future calls, and processes that can be killed.
 
 Rules:
 
-- Everything that happens is a callback of a ``Process``, run one at a time, in the order of time and, at the same
-  time, in the order in which it was asked for. Nothing else decides, so that a seed decides everything.
-- A process is an event loop of asyncio: what bkbox writes with tasks runs on it unchanged. Its time is virtual, and
-  passes only where nothing is ready.
-- A process that was killed runs nothing any more. Its tasks stay where they were until ``discard``, so that no
+- Every event is a callback of a ``Process``, run one at a time, in the order of time and, at the same
+  time, in the order in which it was scheduled. Nothing else decides, so a seed decides everything.
+- A process is an event loop of asyncio: bkbox's tasks run on it unchanged. Its time is virtual, and
+  passes only when nothing is ready.
+- A killed process runs nothing any more. Its tasks stay where they were until ``discard``, so that no
   ``finally`` of theirs runs while the simulation does.
 - ``Crash`` is raised where a process dies in the middle of a call.
 """
@@ -33,7 +33,7 @@ class Crash(BaseException):
 
 
 class Call:
-    """What is to be called, and when; the TimerHandle and the Handle of asyncio."""
+    """A callback and its time; the TimerHandle and the Handle of asyncio."""
 
     __slots__ = ("_when", "args", "callback", "process")
 
@@ -57,7 +57,7 @@ class Call:
 
 
 class Scheduler:
-    """``now`` in seconds; ``events`` counts what was run; ``trace``: (when, who, what), None: nobody wants it."""
+    """``now`` in seconds; ``events`` counts callbacks run; ``trace``: (time, process, text), None: not recorded."""
 
     def __init__(self, seed: int, *, traced: bool) -> None:
         self.now = 0.0
@@ -65,7 +65,7 @@ class Scheduler:
         self.events = 0
         self.stopped = False
         self.failures: list[str] = []
-        """What ended with an error that nobody expected."""
+        """Unexpected errors that ended a task or callback."""
         self.trace: list[tuple[float, str, str]] | None = [] if traced else None
         self.ready: deque[Call] = deque()
         self.processes: list[Process] = []
@@ -80,7 +80,7 @@ class Scheduler:
         return call
 
     def run(self, until: float, done: Callable[[], bool] | None = None) -> None:
-        """Until the time is ``until``, ``done`` says so or somebody has set ``stopped``."""
+        """Runs until the time is ``until``, ``done`` returns True or ``stopped`` was set."""
         ready, heap = self.ready, self._heap
         running: Process | None = None
         try:
@@ -117,7 +117,7 @@ class Scheduler:
             events._set_running_loop(None)
 
     def say(self, who: str, what: str, *args: object) -> None:
-        """For the trace; ``what`` is formatted with ``args``."""
+        """Adds a line to the trace; ``what`` is formatted with ``args``."""
         if self.trace is not None:
             self.trace.append((self.now, who, what % args if args else what))
 
@@ -127,9 +127,9 @@ class Scheduler:
             self._tasks = [task for task in self._tasks if not task.done()]
 
     def discard(self) -> None:
-        """Let go of all tasks; what they still do while that happens changes nothing.
+        """Drops all tasks; what they still do while that happens has no effect.
 
-        That includes tasks which a ``finally`` begins: without a loop that runs, asyncio would make one of its own for
+        That includes tasks which a ``finally`` begins: without a running loop, asyncio would make one of its own for
         them, and keep it.
         """
         for process in self.processes:
@@ -160,7 +160,7 @@ def _close(task: asyncio.Task[Any]) -> None:
 
 
 class Process:
-    """Something that runs, and may be killed. ``on_death``: what is told of it, once."""
+    """An event loop that may be killed. ``on_death``: called at its death, once."""
 
     def __init__(self, scheduler: Scheduler, name: str) -> None:
         self.scheduler = scheduler
@@ -185,7 +185,7 @@ class Process:
         return scheduler.at(scheduler.now + delay, self, callback, args)
 
     def run_task(self, coroutine: Coroutine[Any, Any, _T]) -> asyncio.Task[_T]:
-        """Start a task from outside of the process."""
+        """Starts a task from outside of the process."""
         task = asyncio.Task(coroutine, loop=self._as_loop)
         self.scheduler.keep(task)
         return task
@@ -193,7 +193,7 @@ class Process:
     def say(self, what: str, *args: object) -> None:
         self.scheduler.say(self.name, what, *args)
 
-    # ---- what asyncio asks of a loop ------------------------------------------------------------
+    # ---- asyncio's interface of an event loop -----------------------------------------------------
 
     def time(self) -> float:
         return self.scheduler.now
@@ -222,7 +222,7 @@ class Process:
         return task
 
     def add_signal_handler(self, sig: int, callback: Any, *args: Any) -> None:
-        """Signals come from the simulation."""
+        """Ignored: signals come from the simulation."""
 
     def get_debug(self) -> bool:
         return False
@@ -234,7 +234,7 @@ class Process:
         return False
 
     def call_exception_handler(self, context: dict[str, Any]) -> None:
-        """A task ended with an error that nobody took, or a callback raised."""
+        """A task ended with an error that was not retrieved, or a callback raised."""
         error = context.get("exception")
         if self.dead or error is None or isinstance(error, Crash):
             return

@@ -1,10 +1,10 @@
-"""A metadata store for the simulated cluster: compare-and-set, outages, answers that never arrive, reads that are late.
+"""A metadata store for the simulated cluster: compare-and-set, outages, lost responses, stale reads.
 
-``StoreState`` is what is stored; each process has a ``StaleView`` of it, with a session of its own. What a view
-promises is what bkbox/metadata/base.py says, no more:
+``StoreState`` is the stored data; each process has a ``StaleView`` of it, with a session of its own. A view
+promises what bkbox/metadata/base.py says, no more:
 
-- an outage, or a lost answer, is MetadataUnavailableError; a write may have taken effect all the same;
-- a read of a view that is late may be as old as ``stale_s``, but never older than what this session has read or written
+- an outage, or a lost response, is MetadataUnavailableError; a write may have taken effect all the same;
+- a read of a stale view may be ``stale_s`` old, but never older than what this session has read or written
   before, nor than the beginning of its last list of ledgers;
 - a registration ends with its process, or with its session.
 """
@@ -39,11 +39,11 @@ from proof.sim.world.underreplication import Marks, SimRests, SimUnderReplicatio
 INSTANCE_ID = "8d9c3a58-6a0c-4b52-9d0e-0a2f3c4d5e6f"
 
 _OUTAGE_S = 2.0
-"""How long a call waits before it gives up."""
+"""Time-out of a call, in seconds."""
 
 
 class StoreState:
-    """What is stored, and how the store behaves. ``ledgers``: every version of each, the newest last, with its time."""
+    """The stored data, and the store's faults. ``ledgers``: every version of each, the newest last, with its time."""
 
     def __init__(self, scheduler: Scheduler, observer: Observer) -> None:
         self.scheduler = scheduler
@@ -70,7 +70,7 @@ class StoreState:
         return found[-1][1] if found else None
 
     def compare(self, found: Versioned[LedgerMetadata], expected_version: int) -> bool:
-        """Whether a write that names this version may be done."""
+        """True if a write that expects this version may be executed."""
         return found.version == expected_version
 
     def put(self, metadata: LedgerMetadata, version: int) -> Versioned[LedgerMetadata]:
@@ -106,7 +106,7 @@ class StoreState:
 
 
 class _SeenState:
-    """For the trace, which is not always wanted."""
+    """Formats metadata for the trace, only if that is recorded."""
 
     __slots__ = ("_metadata",)
 
@@ -127,7 +127,7 @@ class StaleView(MetadataStore):
     """One process's connection."""
 
     def __init__(self, truth: StoreState, process: Process, *, is_late: bool = False) -> None:
-        """``is_late``: its reads may be as old as ``stale_s``."""
+        """``is_late``: its reads may be ``stale_s`` old."""
         self._truth = truth
         self._is_late = is_late
         self._process = process
@@ -136,7 +136,7 @@ class StaleView(MetadataStore):
         self._registration: SimRegistration | None = None
 
     async def _way(self) -> None:
-        """One way to the store or back."""
+        """The delay of one way to the store or back."""
         truth = self._truth
         if truth.is_down:
             await asyncio.sleep(_OUTAGE_S)
@@ -145,7 +145,7 @@ class StaleView(MetadataStore):
         await asyncio.sleep(least + truth.scheduler.rng.expovariate(1.0) * mean)
 
     async def _answer(self) -> None:
-        """The way back of a write."""
+        """The way back of a write's response."""
         truth = self._truth
         if truth.lose_answers:
             truth.lose_answers -= 1
@@ -183,7 +183,7 @@ class StaleView(MetadataStore):
             raise NoSuchLedgerError(f"there is no ledger {ledger}")
         found = versions[-1][1]
         if self._is_late and not latest and truth.stale_s and len(versions) > 1:
-            # As it was at any time since then; a version that was seen is a bound as well.
+            # As it was at any time since then; a version seen before is a bound as well.
             since = max(self._fresh_from, truth.scheduler.now - truth.stale_s)
             at_least = self._seen.get(ledger, 0)
             first = max((n for n, (when, _) in enumerate(versions) if when <= since), default=0)
@@ -324,11 +324,11 @@ class StaleView(MetadataStore):
         yield await self.bookies()
 
     async def close(self) -> None:
-        """Nothing is held."""
+        """Nothing to release."""
 
 
 class SimRegistration(Registration):
-    """``lost_until``: its session has expired, and it comes back then."""
+    """``lost_until``: its session has expired, and is renewed then."""
 
     def __init__(
         self,

@@ -1,8 +1,8 @@
-"""The network between processes: messages that are late, lost, doubled, out of order or cut off.
+"""The network between processes: messages that are late, lost, duplicated, reordered or cut off.
 
-A message is a call on the process at the other end. Names are those of hosts, so that a partition cuts off all
-processes of a host, in one direction or both. Connections are the ends' own business (link.py), but for their two
-directions (``Route``), within which messages may have to keep their order: what is lost here is lost without a word.
+A message is a call on the receiving process. Names are those of hosts, so that a partition cuts off all
+processes of a host, in one direction or both. Connections are managed by their ends (link.py), except for their two
+directions (``Route``), within which messages may have to keep their order. A loss is silent.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Route:
 
 
 class Network:
-    """``loss``, ``double``: probabilities; ``delay_s``: the least, and the mean of what comes on top of it.
+    """``loss``, ``double``: probabilities; ``delay_s``: the minimum, and the mean of the additional delay.
 
     ``in_order``: messages of one direction of a connection never overtake each other.
     """
@@ -42,13 +42,13 @@ class Network:
         self.in_order = True
         self.cut: set[tuple[str, str]] = set()
         self.slow: dict[tuple[str, str], float] = {}
-        """What is added to the mean of the delay from one host to another."""
+        """Addition to the mean delay from one host to another."""
         self.leaky: dict[tuple[str, str], float] = {}
-        """How probable a loss is from one host to another, in the place of ``loss``."""
+        """Probability of a loss from one host to another, instead of ``loss``."""
         self.next_lost: set[tuple[str, str]] = set()
-        """From which host to which other the next message is lost."""
+        """Pairs of hosts, from and to, between which the next message is lost."""
         self.garbling: dict[str, float] = {}
-        """How probable it is that a host sends an entry with a wrong bit in it."""
+        """Probability that a host sends an entry with a wrong bit."""
 
     def send(self, way: Route, process: Process, call: Callable[..., object], *args: Any) -> None:
         hosts = way.hosts
@@ -80,31 +80,31 @@ class Network:
         self._scheduler.at(when, process, call, args)
 
     def cut_for(self, seconds: float, ways: set[tuple[str, str]]) -> None:
-        """Nothing gets through from the one host to the other of each pair, for a while."""
+        """Cuts these directions, pairs of from and to, for a while."""
         self.cut |= ways
         self._process.after(seconds, self.cut.difference_update, ways)
 
     def lose_for(self, seconds: float, way: tuple[str, str], probability: float) -> None:
-        """So much of what one host sends to another is lost, for a while."""
+        """One direction loses messages with this probability, for a while."""
         self.leaky[way] = probability
         self._process.after(seconds, self.leaky.pop, way, None)
 
     def lose_next(self, way: tuple[str, str]) -> None:
-        """The next message that one host sends to another is lost."""
+        """The next message in this direction is lost."""
         self.next_lost.add(way)
 
     def slow_for(self, seconds: float, way: tuple[str, str], mean_s: float) -> None:
-        """What one host sends to another comes later, for a while."""
+        """Messages in this direction are delayed, for a while."""
         self.slow[way] = mean_s
         self._process.after(seconds, self.slow.pop, way, None)
 
     def garbles(self, host: str) -> bool:
-        """Whether the entry that a host is about to send gets a wrong bit."""
+        """True if the entry that a host is about to send gets a wrong bit."""
         probability = self.garbling.get(host, 0.0) if self.garbling else 0.0
         return probability > 0.0 and self._random() < probability
 
     def is_cut(self, one: str, other: str) -> bool:
-        """Whether messages are lost in either direction."""
+        """True if messages are lost in either direction."""
         return (one, other) in self.cut or (other, one) in self.cut
 
     def heal(self) -> None:

@@ -1,6 +1,5 @@
-"""The supervisor and the repair worker of a simulated bookie: the real ones, with objects in the place of sockets and
-descriptors.
-"""
+"""The supervisor and the repair worker of a simulated bookie: the real ones, with objects that replace sockets and
+descriptors."""
 
 from __future__ import annotations
 
@@ -103,14 +102,14 @@ class Repair:
 
 
 class _NoStalls(Progress):
-    """Processes here run or are dead: there is nothing in /proc to judge them by."""
+    """Processes here run or are dead: there is no /proc to detect stalls."""
 
     async def run(self) -> None:
         """Nothing."""
 
 
 class SimSupervisor(Supervisor):
-    """The real supervisor; what it does with sockets and descriptors is done with objects here."""
+    """The real supervisor; sockets and descriptors are replaced by objects."""
 
     def __init__(self, host: Host, files: SimFiles, nursery: Nursery) -> None:
         super().__init__(host.config, files, nursery, self._ready)
@@ -185,7 +184,7 @@ class SimSupervisor(Supervisor):
         disk.in_service = disk.listed = True
 
     async def _run_jobs(self, base: StartupResources) -> None:
-        """Repair is given the disks as they come: see ``Repair``."""
+        """Repair is given the disks as they are opened: see ``Repair``."""
 
     def _start_repair(self) -> None:
         self.repair = cast(Child, SimChild(Repair(self._host), self.config.bookie_id))

@@ -1,8 +1,8 @@
-"""Marks, locks, election and rests of the simulated metadata store (bkbox/metadata/underreplication.py).
+"""Marks, locks, election and maintenance windows of the simulated metadata store (bkbox/metadata/underreplication.py).
 
-A lock, and a vote, ends with its process or with that one's session, of which the process hears nothing. A change whose
-answer is lost has taken effect all the same; what the store's own clients see to behind a lost answer, that a lock is
-not kept by somebody who does not know of it, is seen to here as well.
+A lock, and a vote, ends with its process or with the process's session, whose end the process does not notice. A change
+whose response is lost has taken effect all the same. As the real clients of the store do after a lost response, it is
+ensured here that a lock is not kept by a process that does not know of it.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from bkbox.wire.metadata.underreplication import UnderreplicatedLedger
 from proof.sim.world.loop import Process, Scheduler
 
 Way = Callable[[], Awaitable[None]]
-"""One way to the store or back; raises MetadataUnavailableError."""
+"""The delay of one way to the store or back; raises MetadataUnavailableError."""
 
 
 class Held:
-    """A lock or a vote. ``name``: what its holder gave; ``lost``: the session is over."""
+    """A lock or a vote. ``name``: given by its holder; ``lost``: the session has ended."""
 
     def __init__(self, process: Process, name: str) -> None:
         self.process = process
@@ -42,7 +42,7 @@ class Held:
 
 
 class Marks:
-    """What is stored for all processes."""
+    """The stored data of all processes."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
@@ -56,7 +56,7 @@ class Marks:
         self._words = 0
 
     def word(self) -> int:
-        """One that was never used before."""
+        """A number that was never used before."""
         self._words += 1
         return self._words
 
@@ -70,14 +70,15 @@ class Marks:
         return self.votes[0] if self.votes else None
 
     def expire(self, host: str) -> None:
-        """The sessions of the processes of a host are over."""
+        """Ends the sessions of all processes of a host."""
         for held in (*self.locks.values(), *self.votes):
             if held.process.name.startswith(f"{host} "):
                 held.lost = True
 
 
 class SimUnderReplication(UnderReplication):
-    """Seen from one process. ``way``: to the store, or back from a look; ``answer``: back from a change."""
+    """One process's view. ``way``: delay of a request, or of the response to a read; ``answer``: of the response to a
+    change."""
 
     def __init__(self, marks: Marks, process: Process, way: Way, answer: Way) -> None:
         self._marks = marks
@@ -194,7 +195,7 @@ class SimUnderReplication(UnderReplication):
 
 
 class SimCandidacy(Candidacy):
-    """A vote; given anew once its session is over."""
+    """A vote; cast again once its session has ended."""
 
     def __init__(self, marks: Marks, vote: Held, way: Way) -> None:
         self._marks = marks
@@ -217,7 +218,7 @@ class SimCandidacy(Candidacy):
 
 
 class SimRests(MaintenanceWindows):
-    """Java has no part in a simulated cluster."""
+    """Without Java's auditors, which have no part in a simulated cluster."""
 
     java = None
 

@@ -1,7 +1,7 @@
-"""The worker process of a simulated disk: the real store, bookie, groups and calls, under virtual time.
+"""The worker process of a simulated disk: the real store, bookie, commit groups and calls, under virtual time.
 
-What goes on behind the groups on threads is, here, a call that is made a little later, and whose end is seen a little
-later again: a crash may come between any two of these.
+What commit groups do in the background on threads is, here, a call that is made a little later, and whose end is seen a
+little later again: a crash may come between any two of these.
 """
 
 from __future__ import annotations
@@ -45,13 +45,13 @@ _SLOT_BYTES = 128 << 10
 _TURN_S = 0.0001
 _WALL_MS = 1_700_000_000_000
 RESTED_S = 3.0
-"""After so long without an append a disk has come to rest."""
+"""Seconds without an append after which a disk counts as idle."""
 
 OpenIndex = Callable[[Path, bool, Process], SimIndex]
 
 
 class DeferredCall:
-    """Something that goes on behind, as a future that is run when its time has come, or when it is waited for."""
+    """A background call, as a future that is run when its time has come, or when it is waited for."""
 
     __slots__ = ("_call", "_done")
 
@@ -68,11 +68,11 @@ class DeferredCall:
         return self._done
 
     def result(self) -> None:
-        """It raises where it is run."""
+        """Errors are raised where the call runs."""
 
 
 class SimGroups(CommitGroups):
-    """The real groups, with ``DeferredCall`` in the place of threads."""
+    """The real commit groups, with ``DeferredCall`` instead of threads."""
 
     def __init__(self, worker: Worker, *of_groups: Any) -> None:
         super().__init__(*of_groups)
@@ -96,7 +96,7 @@ class SimGroups(CommitGroups):
 
 
 class NoStages(Stages):
-    """Nobody asks where time went."""
+    """Records no stages: they are not read here."""
 
     def record(self, group: object, work: object, durable_us: int) -> None:
         """Nothing."""
@@ -159,7 +159,7 @@ class SimFrontLink:
         return self._writer
 
     def flush(self) -> None:
-        """Hand over the answers that there are."""
+        """Hands over the responses that are ready."""
         used = self._writer.finish()
         if used:
             self._full.append(bytes(self._slot[:used]))
@@ -171,8 +171,8 @@ class SimFrontLink:
 
 
 class Worker:
-    """One disk's process. ``sync_ms``: how long the disk takes for a sync, at least and on average beyond that;
-    ``list_s``: how long it takes to list its ledgers, on average."""
+    """One disk's process. ``sync_ms``: minimum duration of a sync, and the mean of the addition;
+    ``list_s``: mean time in which it lists its ledgers."""
 
     def __init__(
         self,
@@ -212,7 +212,7 @@ class Worker:
         self._disk = Path()
 
     def release(self) -> None:
-        """It is dead, and need not hold memory."""
+        """Frees the memory of a dead process."""
         self.store = self.front = self._bookie = self._groups = self._moves = self._calls = None
         self._space = None
 
@@ -290,7 +290,7 @@ class Worker:
         return answer
 
     def _emptied(self, call: messages.ChangeLedgers, bookie: Bookie) -> set[int]:
-        """Those that the call is about and that nothing is left of."""
+        """The ledgers of the call of which nothing is left."""
         ledgers = [ledger for (ledger,) in messages.LEDGER_ID_ITEM.iter_unpack(call.payload)]
         records = ((ledger, bookie.ledgers.record(ledger)) for ledger in ledgers)
         return {ledger for ledger, record in records if record is not None and record.emptied}
@@ -304,11 +304,11 @@ class Worker:
 
     @property
     def has_told_trouble(self) -> bool:
-        """Whether its supervisor knows that the disk failed."""
+        """True if its supervisor knows that the disk failed."""
         return self._told_trouble
 
     def is_resting(self, now: float) -> bool:
-        """Whether nothing has kept it for a while from bringing its disk into a state that proves itself."""
+        """True if nothing has kept it for a while from bringing its disk into a state that proves itself."""
         store = self.store
         return (
             store is not None
@@ -344,7 +344,7 @@ class Worker:
         return opened(store, report, rebuilt)
 
     def _rebuild(self, disk: Path) -> None:
-        """What rebuild_index does, into an index in memory."""
+        """Does what rebuild_index does, into an index in memory."""
         checkpoint = rebuild._checkpoint_of(self.files, disk)
         fresh = SimIndex()
         fresh.process = self.process
@@ -388,7 +388,7 @@ class Worker:
     # ---- the front-end --------------------------------------------------------------------------
 
     def attach(self, frontend: Frontend, lane: SimLane) -> None:
-        """Serve a front-end: the list of ledgers first."""
+        """Serves a front-end; sends the list of ledgers first."""
         assert self.store is not None
         assert self._groups is not None
         assert self._moves is not None
@@ -411,7 +411,7 @@ class Worker:
         self._detach()
 
     def enqueue(self, number: int, frame: bytes) -> None:
-        """A request from the front-end; ``wake`` follows."""
+        """Takes a request from the front-end; ``wake`` follows."""
         if self.front is not None and not self.process.dead:
             self.front.inbox.append((number, frame))
 
@@ -442,7 +442,7 @@ class Worker:
             self.flush()
 
     def flush(self) -> None:
-        """Everything that is answered by now leaves; trouble is told once."""
+        """Sends all responses that are ready; reports trouble once."""
         self._plan_rest()
         self._tell_trouble()
         front, bookie = self.front, self._bookie

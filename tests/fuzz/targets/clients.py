@@ -30,7 +30,7 @@ def check_adds(data: bytes) -> object:
 
 def _matched(kernel: SimpleNamespace, data: bytes, *, three: bool = False) -> object:
     answers = kernel.add_responses
-    owed = {ledger: answers.Owed() for ledger in (1, 2)}
+    owed = {ledger: answers.OutstandingAdds() for ledger in (1, 2)}
     owed[1].push(5, 6)
     owed[1].push_each((5, 9, 1 << 40))
     owed[2].push(0, 2)

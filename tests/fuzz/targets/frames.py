@@ -220,11 +220,11 @@ def _walked(kernel: SimpleNamespace, data: bytes) -> object:
     area = exact(data)
     slow: list[bytes] = []
     reads: list[tuple[int, int, int, int]] = []
-    walk = kernel.dispatch.Walk()
+    walk = kernel.dispatch.FrameDispatcher()
     for ledger in HOT:
-        walk.hot[ledger] = kernel.add_group.HotLedger(ledger, KEY)
+        walk.hot[ledger] = kernel.add_group.AdmittedLedger(ledger, KEY)
     for ledger in FILLED:
-        walk.filled[ledger] = kernel.add_group.HotLedger(ledger, KEY)
+        walk.filled[ledger] = kernel.add_group.AdmittedLedger(ledger, KEY)
     adds = kernel.add_group.AddBatch()
     adds.begin(area)
 
@@ -233,7 +233,7 @@ def _walked(kernel: SimpleNamespace, data: bytes) -> object:
         return b"\0\0\0\x01r"
 
     batch = kernel.read_group.ReadBatch(
-        kernel.memtable.Finder(lambda *_: None, 1 << 20),
+        kernel.memtable.EntryLookup(lambda *_: None, 1 << 20),
         kernel.entry_reader.Fetch(NoSource(), NoSource()),
         lambda _ledger: -1,
         read,

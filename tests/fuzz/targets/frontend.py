@@ -106,7 +106,7 @@ class _Router:
 def _session_of(kernel: SimpleNamespace) -> type:
     """A connection over this kernel, as bkbox.frontend.client_session has it."""
 
-    class Session(kernel.connection.Stream):  # type: ignore[name-defined,misc]
+    class Session(kernel.connection.Connection):  # type: ignore[name-defined,misc]
         __slots__ = ("intake",)
 
         def handle_slow_path(self, frame: memoryview) -> bool:
@@ -136,8 +136,8 @@ class Connection:
         self._slot = slot
         self.poll = _Poll()
         with _in_place_of_epoll(self.poll):
-            self.turns = kernel.event_loop.Turns(_ENDLESS, self._end)
-        self.lane = kernel.routing.Lane(lambda: slot)
+            self.turns = kernel.event_loop.EventLoop(_ENDLESS, self._end)
+        self.lane = kernel.routing.DiskQueue(lambda: slot)
         routes = self.turns.common.routes
         routes.lanes.append(self.lane)
         for ledger in (0, 1, 2, 1 << 62):

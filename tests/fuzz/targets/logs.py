@@ -132,7 +132,7 @@ def _read_with(
     expected: SegmentFindings,
 ) -> object:
     """Read with a LogScan, in chunks: finds what was found alone."""
-    recent, tally = kernel.memtable.Recent(64), kernel.ledger_counts.Tally()
+    recent, tally = kernel.memtable.Memtable(64), kernel.ledger_counts.LedgerCounts()
     scan = kernel.log_scan.LogScan(NAME.seed, NAME.segment)
     others: list[tuple[int, int, bytes]] = []
 
@@ -162,7 +162,7 @@ def _read_with(
         elif kind != Kind.SYNCED or len(body) != OFFSET.size:
             rest.append((offset, kind, body))
     assert others == rest
-    place = kernel.memtable.Place()
+    place = kernel.memtable.EntryLocation()
     for ids, where in latest.items():
         assert recent.find(*ids, place)
         assert (place.offset, place.length) == where
@@ -200,7 +200,7 @@ def check_run(data: bytes) -> object:
 
 
 def _decoded(kernel: SimpleNamespace, first: int, value: bytes) -> object:
-    run = kernel.extents.Run(1, first, value)
+    run = kernel.extents.Extent(1, first, value)
     rows = run.entries()
     assert len(rows) == run.count <= 65_535
     near = [entry_id for entry_id, *_ in rows[:5] + rows[-3:]]
@@ -213,7 +213,7 @@ def _decoded(kernel: SimpleNamespace, first: int, value: bytes) -> object:
 def _encoded(kernel: SimpleNamespace, choices: Choices) -> object:
     first, offset, length = choices.id() >> 1, 64, 40
     choices.below(2)
-    encoder = kernel.extents.RunEncoder()
+    encoder = kernel.extents.ExtentEncoder()
     rows, found = [], []
 
     def end() -> None:
@@ -242,7 +242,7 @@ def _runs() -> list[bytes]:
     made = [b"\0\1" + bytes(range(60))]
     for shape in ((40, 1, 0), (40, 2, 0), (0, 1, 100), (0, 3, 9)):
         length, step, gap = shape
-        encoder = INTERPRETED.extents.RunEncoder()
+        encoder = INTERPRETED.extents.ExtentEncoder()
         at = 64
         for number in range(5):
             size = length or 20 + number
@@ -306,7 +306,7 @@ def _fetched(kernel: SimpleNamespace, data: bytes) -> object:
     }
     source = _Bytes(bytes(log), choices.number(2))
     fetch = kernel.entry_reader.Fetch(source, source)
-    place = kernel.memtable.Place()
+    place = kernel.memtable.EntryLocation()
     outcomes = []
     for _ in range(choices.below(4) + 1):
         room = exact(bytes(4096))

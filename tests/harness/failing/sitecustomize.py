@@ -1,7 +1,7 @@
 """Test-only: a disk whose entry log cannot be synced, in every process of a bookie.
 
-Python imports a module of this name at its start. Tests put this folder on PYTHONPATH; while the file that FAILING_SYNC
-names is there, every fdatasync of a file in an entry log fails. Nothing in bkbox knows of it.
+Python imports a module of this name at its start. Tests put this folder on PYTHONPATH; while the file named in
+FAILING_SYNC exists, every fdatasync of a file in an entry log fails. bkbox itself has no trace of it.
 """
 
 import errno

@@ -1,7 +1,7 @@
 """Test-only: switches one safety measure of a bookie off, in every process of it.
 
 Python imports a module of this name at its start. Tests put this folder on PYTHONPATH and name the measure in
-UNSAFE_BOOKIE; nothing in bkbox knows of it. What breaks without a measure is what the measure is for.
+UNSAFE_BOOKIE; bkbox itself has no trace of it. The failure without a measure shows what the measure is for.
 """
 
 import os

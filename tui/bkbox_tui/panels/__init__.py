@@ -1,1 +1,1 @@
-"""The panels: each draws one thing of the view, when it is seen and only then."""
+"""The panels: each draws one part of the view, only while it is visible."""

@@ -1,4 +1,4 @@
-"""What the app knows of a panel."""
+"""The interface of panels towards the app."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from bkbox_tui.view import View
 
 
 class Panel(VerticalScroll):
-    """Draws from the view when told to; one that is hidden is told nothing."""
+    """A panel draws from the view when the app calls ``show``, which it does for the visible panel only."""
 
     DEFAULT_CSS = """
     Panel { padding: 0 1; }
@@ -19,8 +19,8 @@ class Panel(VerticalScroll):
     can_focus = False
 
     def show(self, view: View) -> None:
-        """Draw the newest."""
+        """Draws the newest snapshot."""
         raise NotImplementedError
 
     async def look(self) -> None:
-        """Ask for what no snapshot has; called when the panel comes into sight, and by 'Look now'."""
+        """Requests content that is in no snapshot; called when the panel becomes visible, and by 'Look now'."""

@@ -1,16 +1,16 @@
-"""Each disk, and of the one under the cursor all that is known."""
+"""The disks, and all details of the one under the cursor."""
 
 from __future__ import annotations
 
 from textual.app import ComposeResult
 
 from bkbox.api.admin.status import DiskStatus, Status
+from bkbox_tui.formatting import amount, bar, micros, size
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import line, percentage
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import TextLabel
-from bkbox_tui.words import amount, bar, micros, size
 
 
 class Disks(Panel):
@@ -56,7 +56,7 @@ class Disks(Panel):
         )
         self._details()
 
-    def on_table_highlighted(self, _event: object) -> None:
+    def on_table_row_selected(self, _event: object) -> None:
         self._details()
 
     def _details(self) -> None:

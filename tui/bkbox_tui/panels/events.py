@@ -1,4 +1,4 @@
-"""What changed since the screen was opened, the newest last."""
+"""Changes since the screen was opened, the newest last."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SIGNS = {Severity.INFO: "  info", Severity.WARNING: "! warning", Severity.ERROR
 
 
 class Events(Panel):
-    """A table; filtered by severity."""
+    """A table of events; filtered by severity."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -42,13 +42,13 @@ class Events(Panel):
         ]
         self.query_one("#all-events", Table).show(list(dict(rows).items()))
 
-    def on_table_highlighted(self, _event: object) -> None:
+    def on_table_row_selected(self, _event: object) -> None:
         chosen = self.query_one("#all-events", Table).selected
         texts = [item.text for item in self._events if f"{item.ms} {item.text}" == chosen]
         self.query_one("#event-details", TextLabel).say("\n" + texts[0] if texts else "")
 
     def next_severity(self) -> None:
-        """Only what is worse; after the worst, all again."""
+        """Raises the least severity shown; after the highest, all events are shown again."""
         self._least = Severity((self._least + 1) % len(Severity))
 
 

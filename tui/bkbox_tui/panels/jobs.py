@@ -1,4 +1,4 @@
-"""Long work: how far, how fast, how long, what blocks it."""
+"""The jobs: progress, speed, time left, and what blocks them."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from textual.app import ComposeResult
 
 from bkbox.base.words import counted
 from bkbox.jobs.job import Job, JobState
+from bkbox_tui.formatting import amount, bar, size, span
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import TextLabel
-from bkbox_tui.words import amount, bar, size, span
 
 _BAR = 10
 _BLOCKERS_MAX = 20
 
 
 class Jobs(Panel):
-    """Jobs that run first, then those that ended, the newest first."""
+    """Running jobs first, then ended ones, the newest first."""
 
     def __init__(self, *, id: str) -> None:
         super().__init__(id=id)
@@ -41,7 +41,7 @@ class Jobs(Panel):
         """The job under the cursor."""
         return self._jobs.get(self.query_one("#all-jobs", Table).selected or "")
 
-    def on_table_highlighted(self, _event: object) -> None:
+    def on_table_row_selected(self, _event: object) -> None:
         self._details()
 
     def _details(self) -> None:

@@ -1,4 +1,4 @@
-"""Ledgers in limbo: how far repair is, and what keeps the rest from being repaired."""
+"""Ledgers in limbo: progress of the repair, and what keeps the rest from being repaired."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from textual.widgets import Input
 from bkbox.api.admin.limbo import LimboLedger
 from bkbox.api.admin.status import Limbo as LimboStatus
 from bkbox.errors import BkboxError
+from bkbox_tui.formatting import amount, bar, size, span
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.sources import Bookie, Source
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import TextLabel
-from bkbox_tui.words import amount, bar, size, span
 
 _BAR = 30
 _COLUMNS = ("ledger", "disk", "why it stays in limbo", "what to do")
 
 
 class Limbo(Panel):
-    """Progress, and the ledgers themselves, those that are stuck with the reason; sorted and filtered here.
+    """Progress, and the ledgers themselves, with the reason for those that are stuck; sorted and filtered here.
 
-    All of them are asked for while the panel is seen, as that may be many. A recording has only those that are stuck.
+    All ledgers are requested only while the panel is visible, as they may be many. A recording has only the stuck ones.
     """
 
     def __init__(self, source: Source, *, id: str) -> None:
@@ -74,7 +74,7 @@ class Limbo(Panel):
         asked = limbo.ledgers, limbo.done
         if isinstance(self._source, Bookie) and asked != self._asked and not self._asking:
             self._asked = asked
-            self.run_worker(self.look())  # which draws what it finds
+            self.run_worker(self.look())  # draws the result
         else:
             self._table()
 
@@ -85,14 +85,14 @@ class Limbo(Panel):
         try:
             self._listed = await self._source.limbo()
         except BkboxError:
-            self._listed = []  # an older bookie, or none: those that are stuck are in its status
+            self._listed = []  # an older bookie, or none: the status has the stuck ledgers
         finally:
             self._asking = False
-        with suppress(NoMatches):  # the screen is being taken down
+        with suppress(NoMatches):  # the screen is being removed
             self._table()
 
     def _ledgers(self) -> list[LimboLedger]:
-        """In limbo now, as far as is known, and those that are stuck."""
+        """The ledgers in limbo as far as known, and the stuck ones."""
         stuck = {item.ledger: item for item in self._limbo.blockers}
         found = {item.ledger: item for item in self._listed} if self._limbo.ledgers else {}
         for ledger, blocker in stuck.items():
@@ -128,7 +128,7 @@ class Limbo(Panel):
         chosen = self.query_one("#blockers", Table).selected
         return None if chosen is None else int(chosen)
 
-    def on_table_highlighted(self, _event: object) -> None:
+    def on_table_row_selected(self, _event: object) -> None:
         self._details()
 
     def _details(self) -> None:
@@ -145,18 +145,18 @@ class Limbo(Panel):
         self.query_one("#limbo-details", TextLabel).say(text)
 
     def sort(self) -> None:
-        """By the next column."""
+        """Sorts by the next column."""
         self._sorted_by = (self._sorted_by + 1) % len(_COLUMNS)
         self._table()
 
     def filter(self) -> None:
-        """Show the line where the text is typed."""
+        """Shows the input line of the filter."""
         line = self.query_one("#limbo-filter", Input)
         line.display = True
         line.focus()
 
     def unfilter(self) -> None:
-        """All rows again; the keys are those of the panel."""
+        """Shows all rows again; keys go to the panel."""
         line = self.query_one("#limbo-filter", Input)
         line.value = ""
         line.display = False

@@ -1,4 +1,4 @@
-"""Is it safe, what is it doing, how long, what do I do next."""
+"""The first panel: is it safe, what is it doing, how long, what do I do next."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from textual.app import ComposeResult
 from textual.widgets import Static
 
 from bkbox.api.admin.status import Process, Status
-from bkbox_tui.history import lately_p99_us
+from bkbox_tui.formatting import amount, bar, micros, size
+from bkbox_tui.history import recent_p99_us
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import COLUMNS, row
 from bkbox_tui.snapshot import DiskFiles
 from bkbox_tui.table import Row, Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import RateLine, TextLabel
-from bkbox_tui.words import amount, bar, micros, size
 
 _BAR = 10
 _STEPS_MAX = 12
 
 
 class Overview(Panel):
-    """The four answers, the rate of adds, a line for each disk, and one for each process but workers that are well."""
+    """The four answers, the rate of adds, a line for each disk, and one for each process except healthy workers."""
 
     DEFAULT_CSS = """
     Overview #safe.success { color: $text-success; }
@@ -87,13 +87,14 @@ class Overview(Panel):
 
 def _latency(status: Status) -> str:
     """From the request to its response."""
-    p99_us = {name: lately_p99_us(status, name) for name in ("add", "read")}
-    said = [f"{name}s within {micros(us)}" for name, us in p99_us.items() if us is not None]
-    return f"99 of 100 are answered lately, on the slowest disk: {', '.join(said)}" if said else ""
+    p99_us = {name: recent_p99_us(status, name) for name in ("add", "read")}
+    said = [f"{name} {micros(us)}" for name, us in p99_us.items() if us is not None]
+    return f"recent p99 on the slowest disk: {', '.join(said)}" if said else ""
 
 
 def _is_shown(process: Process) -> bool:
-    """A worker is in the line of its disk, and again here where there is something to say of it."""
+    """True if the process has a line of its own: a worker is in its disk's line, and here only if something is
+    wrong."""
     return (
         process.role != "worker"
         or process.restarts > 0

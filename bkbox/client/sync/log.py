@@ -1,4 +1,4 @@
-"""Logs for programs without an event loop: a part of bkbox.client.blocking.client."""
+"""Logs for programs without an event loop; part of bkbox.client.sync.client."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from concurrent.futures import Future
 from types import TracebackType
 from typing import Generic, Self, TypeVar
 
-from bkbox.client.blocking.loop_thread import LoopThread
 from bkbox.client.ledger.writer import LedgerWriter as AsyncWriter
 from bkbox.client.log.log import Log as AsyncLog
 from bkbox.client.log.log import LogInfo, LostLedger
@@ -16,6 +15,7 @@ from bkbox.client.log.options import LogOptions
 from bkbox.client.log.position import Position
 from bkbox.client.log.reader import Record
 from bkbox.client.log.writer import LogWriter as AsyncLogWriter
+from bkbox.client.sync.loop_thread import LoopThread
 from bkbox.errors import HandleClosedError
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ W = TypeVar("W", bound=AsyncWriter | AsyncLogWriter)
 
 
 class BlockingWriter(Generic[W]):
-    """What writers of ledgers and of logs have in common."""
+    """The common part of the writers of ledgers and of logs."""
 
     def __init__(self, thread: LoopThread, writer: W) -> None:
         self._thread = thread
@@ -52,8 +52,9 @@ class BlockingWriter(Generic[W]):
 async def handed_over(
     has_room: Callable[[], Awaitable[None]], append: Callable[[], asyncio.Future[T]]
 ) -> Future[T]:
-    """What an append comes to, for other threads, once there is room for it. What was handed over cannot be taken
-    back, so the future cannot be cancelled."""
+    """The future of an append, for other threads; returned once the window has space. An append that was handed over
+    cannot be taken back, so the future cannot be cancelled.
+    """
     await has_room()
     appended = append()
     future: Future[T] = Future()
@@ -170,7 +171,9 @@ class LogWriter(BlockingWriter[AsyncLogWriter]):
         )
 
     def append_nowait(self, payload: bytes, *, timestamp_ms: int | None = None) -> Future[Position]:
-        """Waits where the window is full, and only for that; the future gives the position, and cannot be cancelled."""
+        """Append a record; blocks only while the window is full. The future gives the position, and cannot be
+        cancelled.
+        """
         writer = self._writer
         return self._thread.call(
             handed_over(

@@ -1,4 +1,4 @@
-"""Panels whose content is in no snapshot: it is asked for when they come into sight."""
+"""Panels with content that is in no snapshot: it is requested when they become visible."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from textual.widgets import Static
 
 from bkbox.api.admin.cluster_members import DOWN, READ_ONLY, WRITABLE
 from bkbox.errors import BkboxError
+from bkbox_tui.formatting import size
 from bkbox_tui.panels.base import Panel
 from bkbox_tui.processes import COLUMNS, row
 from bkbox_tui.sources import Bookie, CookieView, Peer, Source
 from bkbox_tui.table import Table
 from bkbox_tui.view import View
 from bkbox_tui.widgets import TextLabel
-from bkbox_tui.words import size
 
 _VERDICTS = {
     True: "[+] cookies of disks, metadata store and configuration agree",
@@ -27,7 +27,7 @@ _NOT_RECORDED = "a recording does not have this"
 
 
 class Cookies(Panel):
-    """Field by field: what the cookies say, what they should say, and the one command that mends it."""
+    """The cookies, field by field: stored value, expected value, and the one command that repairs them."""
 
     def __init__(self, source: Source, *, id: str) -> None:
         super().__init__(id=id)
@@ -41,7 +41,7 @@ class Cookies(Panel):
         yield TextLabel(id="cookie-advice")
 
     def show(self, view: View) -> None:
-        """Cookies do not change by the second: see ``look``."""
+        """Nothing: cookies do not change by the second; see ``look``."""
 
     async def look(self) -> None:
         verdict, advice, rows = _NOT_RECORDED, "", []
@@ -62,11 +62,11 @@ class Cookies(Panel):
         self.query_one("#cookie-advice", TextLabel).say(advice)
         self._details()
 
-    def on_table_highlighted(self, _event: object) -> None:
+    def on_table_row_selected(self, _event: object) -> None:
         self._details()
 
     def _details(self) -> None:
-        """Paths are long: the whole of what the row under the cursor can only begin."""
+        """The row under the cursor in full: paths are long, and the table cuts them."""
         chosen = self.query_one("#differences", Table).selected
         text = ""
         if chosen is not None and int(chosen) < len(self._differences):
@@ -76,7 +76,7 @@ class Cookies(Panel):
 
 
 class Cluster(Panel):
-    """Who else there is."""
+    """The bookies of the cluster."""
 
     def __init__(self, source: Source, *, id: str) -> None:
         super().__init__(id=id)
@@ -88,7 +88,7 @@ class Cluster(Panel):
         yield TextLabel(id="announced")
 
     def show(self, view: View) -> None:
-        """Bookies come and go rarely: see ``look``."""
+        """Nothing: bookies come and go rarely; see ``look``."""
 
     async def look(self) -> None:
         summary, rows = _NOT_RECORDED, []
@@ -106,12 +106,13 @@ class Cluster(Panel):
         self.query_one("#members", Table).show(rows)
         if isinstance(self._source, Bookie):
             said = await _announced(self._source, {key for key, _ in rows})
-            with suppress(NoMatches):  # the screen is being taken down
+            with suppress(NoMatches):  # the screen is being removed
                 self.query_one("#announced", TextLabel).say(said)
 
 
 async def _announced(source: Bookie, members: set[str]) -> str:
-    """Who else says on the network that it is there. That is first contact, and no proof of anything."""
+    """Lists bookies that announce themselves on the network. An announcement is first contact, not proof of
+    anything."""
     try:
         found = await source.announced()
     except BkboxError as error:
@@ -142,7 +143,7 @@ def _of_peer(peer: Peer, me: str) -> tuple[str, ...]:
 
 
 class Diagnostics(Panel):
-    """Processes, and the configuration with where each value comes from."""
+    """Processes, and the configuration with the source of each value."""
 
     def __init__(self, source: Source, *, id: str) -> None:
         super().__init__(id=id)
@@ -170,6 +171,6 @@ class Diagnostics(Panel):
 
     async def look(self) -> None:
         if isinstance(self._source, Bookie):
-            with suppress(BkboxError):  # that it does not answer is said above
+            with suppress(BkboxError):  # a missing response is shown above already
                 found = await self._source.configuration()
                 self.query_one("#configuration", Table).show([(row[0], row) for row in found])

@@ -14,11 +14,11 @@ class Clock:
         return self.us
 
 
-def test_an_old_slowness_is_forgotten_lately_and_stays_in_the_whole() -> None:
+def test_an_old_slowness_leaves_the_recent_figures_and_stays_in_the_whole() -> None:
     clock = Clock()
     stages = Stages(0, clock)
     stages._stages.window[FSYNC].record(900_000, 10)
-    assert stages.values()["fsync"]["lately_p99_us"] >= 900_000
+    assert stages.values()["fsync"]["recent_p99_us"] >= 900_000
     for _ in range(3):
         clock.us += 40_000_000
         stages._stages.window[FSYNC].record(1_000, 100)
@@ -27,8 +27,8 @@ def test_an_old_slowness_is_forgotten_lately_and_stays_in_the_whole() -> None:
     assert found["max_us"] == 900_000
     assert found["p999_us"] >= 900_000
     assert found["total_us"] == 9_000_000 + 300_000
-    assert 100 <= found["lately_count"] <= 200
-    assert 1_000 <= found["lately_p99_us"] <= 1_040
+    assert 100 <= found["recent_count"] <= 200
+    assert 1_000 <= found["recent_p99_us"] <= 1_040
 
 
 def test_nothing_is_counted_twice_or_lost_between_two_windows() -> None:
@@ -38,4 +38,4 @@ def test_nothing_is_counted_twice_or_lost_between_two_windows() -> None:
         clock.us = second * 1_000_000
         stages._stages.window[APPEND].record(50)
         assert stages.values()["append"]["count"] == second + 1
-    assert 30 <= stages.values()["append"]["lately_count"] <= 61
+    assert 30 <= stages.values()["append"]["recent_count"] <= 61

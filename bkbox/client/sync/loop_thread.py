@@ -1,8 +1,8 @@
-"""An event loop in a thread of its own, for callers that block: what bkbox.client.blocking.client stands on.
+"""An event loop in a thread of its own, for callers that block; bkbox.client.sync.client is built on it.
 
-A call that is interrupted, by Ctrl-C or a time-out, is cancelled in the loop; an iteration that is interrupted is ended
-there before its generator is closed. At the end everything that is still under way is cancelled, so that no thread
-waits for a loop that has stopped.
+A call that is interrupted, by Ctrl-C or a time-out, is cancelled in the loop. An iteration that is interrupted is
+ended there before its generator is closed. At the end everything in flight is cancelled, so that no thread waits for
+a loop that has stopped.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from bkbox.errors import ForkedError, HandleClosedError, WrongLoopError
 T = TypeVar("T")
 
 _END_S = 10.0
-"""How long what is cancelled at the end may take to end."""
+"""Time, in seconds, that cancelled work may take to end."""
 
 
 class LoopThread:
@@ -39,13 +39,13 @@ class LoopThread:
 
     @property
     def is_here(self) -> bool:
-        """Whether this is the process that the thread is in."""
+        """True in the process that the thread belongs to."""
         return os.getpid() == self._pid
 
     def begin(self, work: Coroutine[Any, Any, T]) -> Future[T]:
-        """Raises HandleClosedError, ForkedError."""
+        """Start a coroutine in the loop. Raises HandleClosedError, ForkedError."""
         try:
-            with self._closing:  # what is begun before the loop is told to end is ended there
+            with self._closing:  # work started before the loop is told to end is ended there
                 self._must_be_usable()
                 return asyncio.run_coroutine_threadsafe(work, self._loop)
         except BaseException:
@@ -69,8 +69,9 @@ class LoopThread:
             )
 
     def call(self, work: Coroutine[Any, Any, T], timeout_s: float | None) -> T:
-        """What the work comes to. Raises TimeoutError, what ``work`` raises, InvalidArgumentError (the time-out),
-        WrongLoopError where the client's own thread calls, and as ``begin``."""
+        """The result of the coroutine. Raises TimeoutError, what ``work`` raises, InvalidArgumentError (the
+        time-out), WrongLoopError if the client's own thread calls, and as ``begin``.
+        """
         try:
             limit_s = arguments.timeout(timeout_s)
             self._must_not_wait_for_itself()
@@ -88,7 +89,7 @@ class LoopThread:
         except CancelledError:
             raise HandleClosedError("the client was closed meanwhile") from None
         except BaseException:
-            future.cancel()  # where this thread was interrupted
+            future.cancel()  # if this thread was interrupted
             raise
 
     def iterate(self, items: AsyncGenerator[T, None]) -> Iterator[T]:
@@ -104,7 +105,9 @@ class LoopThread:
             self._end(iteration)
 
     def _end(self, iteration: _Iteration[T]) -> None:
-        """Also when an iterator is collected as garbage, in whatever thread, or after the client was closed."""
+        """End an iteration. Also called when an iterator is garbage-collected, in any thread, or after the client was
+        closed.
+        """
         if not self.is_here or self._closed:
             return
         with suppress(HandleClosedError):
@@ -114,7 +117,7 @@ class LoopThread:
                 self.call(iteration.end(), None)
 
     def close(self) -> None:
-        """End what is under way, and the thread; doing so twice is allowed."""
+        """Cancel what is in flight, and end the thread. Idempotent."""
         if not self.is_here:
             return
         with self._closing:
@@ -139,7 +142,7 @@ class LoopThread:
 
 
 class _Iteration(Generic[T]):
-    """An asynchronous generator that another thread steps through. Used in the loop alone."""
+    """An asynchronous generator that another thread steps through. Used in the loop only."""
 
     def __init__(self, items: AsyncGenerator[T, None]) -> None:
         self._items = items
@@ -150,7 +153,7 @@ class _Iteration(Generic[T]):
         return await anext(self._items)
 
     async def end(self) -> None:
-        """End the step that is under way, as that of a thread that was interrupted, and then the generator."""
+        """End the step in flight, such as that of an interrupted thread, and then the generator."""
         if self._step is not None and not self._step.done():
             self._step.cancel()
             await asyncio.wait([self._step])

@@ -1,4 +1,4 @@
-"""Numbers and times as operators read them. A state is a sign and a word, never a colour alone."""
+"""Formats numbers and times for operators. A state is a sign and a word, never a colour alone."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 
 
 class Level(Enum):
-    """How bad it is: a sign that every terminal has, and the style of the theme that goes with it."""
+    """Severity: a sign that every terminal has, and the matching style of the theme."""
 
     GOOD = "+", "success"
     BUSY = "~", "primary"
@@ -22,12 +22,12 @@ class Level(Enum):
 
     @property
     def style(self) -> str:
-        """The name of a variable of the theme."""
+        """The name of the theme's variable."""
         return self.value[1]
 
 
 def size(count: float) -> str:
-    """Bytes, in three digits or so: ``1.5 GiB``."""
+    """Formats bytes, in about three digits: ``1.5 GiB``."""
     for unit in _UNITS:
         if count < 1024 or unit == _UNITS[-1]:
             break
@@ -36,14 +36,14 @@ def size(count: float) -> str:
 
 
 def amount(count: float) -> str:
-    """A count, short: ``12,345``, ``1.2 M``."""
+    """Formats a count, short: ``12,345``, ``1.2 M``."""
     if count < 100_000:
         return f"{count:,.0f}"
     return f"{count / 1e6:.1f} M" if count < 1e9 else f"{count / 1e9:.1f} G"
 
 
 def span(seconds: float | None) -> str:
-    """How long: ``45 s``, ``3 min``, ``2 h 5 min``; ``unknown`` for None."""
+    """Formats a duration: ``45 s``, ``3 min``, ``2 h 5 min``; ``unknown`` for None."""
     if seconds is None:
         return "unknown"
     whole = int(seconds + 0.5)
@@ -59,14 +59,14 @@ def span(seconds: float | None) -> str:
 
 
 def micros(us: float) -> str:
-    """A latency: ``250 us``, ``1.5 ms``, ``2.0 s``."""
+    """Formats a latency: ``250 us``, ``1.5 ms``, ``2.0 s``."""
     if us < 1_000:
         return f"{us:.0f} us"
     return f"{us / 1e3:.1f} ms" if us < 1e6 else f"{us / 1e6:.1f} s"
 
 
 def bar(share: float | None, width: int) -> str:
-    """A bar of ``width`` characters; one that says nothing where nothing is known."""
+    """A bar of ``width`` characters; a neutral one if the share is not known."""
     if share is None:
         return "·" * width
     full = round(min(1.0, max(0.0, share)) * width)

@@ -10,10 +10,10 @@
         for entry in client.open_ledger(writer.ledger_id).read():
             print(entry.payload)
 
-One event loop in a thread of its own serves a client; any number of threads may call. What a call means, and raises, is
-said where the method of the same name of the asyncio client is. Each takes ``timeout_s``: TimeoutError after so many
-seconds (None: as long as it takes), with the handle usable as before; an append that timed out may be in the ledger all
-the same.
+One event loop in a thread of its own serves a client; any number of threads may call. The meaning and the errors
+of a call are documented at the method of the same name of the asyncio client. Each call takes ``timeout_s`` and raises
+TimeoutError after so many seconds (None: no time-out). The handle stays usable; an append that timed out may be in the
+ledger all the same.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from typing import TypeVar, Unpack
 
 from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client import client as asynchronous
-from bkbox.client.blocking.log import BlockingWriter, Log, LogWriter, handed_over
-from bkbox.client.blocking.loop_thread import LoopThread
 from bkbox.client.connection.bookie_health import Health
 from bkbox.client.ledger.reader import Entry
 from bkbox.client.ledger.reader import LedgerReader as AsyncReader
 from bkbox.client.ledger.writer import LedgerWriter as AsyncWriter
 from bkbox.client.log.log import Log as AsyncLog
 from bkbox.client.options import ConnectOptions
+from bkbox.client.sync.log import BlockingWriter, Log, LogWriter, handed_over
+from bkbox.client.sync.loop_thread import LoopThread
 from bkbox.wire.metadata.ledger import DigestType, LedgerMetadata
 
 T = TypeVar("T")
@@ -174,7 +174,7 @@ class LedgerWriter(BlockingWriter[AsyncWriter]):
         return self._thread.call(self._writer.append_many(payloads), timeout_s)
 
     def append_nowait(self, payload: bytes, *, entry_id: int | None = None) -> Future[EntryId]:
-        """Waits where the window is full, and only for that; the future gives the id, and cannot be cancelled."""
+        """Append an entry; blocks only while the window is full. The future gives the id, and cannot be cancelled."""
         writer = self._writer
         return self._thread.call(
             handed_over(
@@ -227,7 +227,9 @@ class LedgerReader:
     def read_last_add_confirmed_and_entry(
         self, entry: int, timeout_s: float
     ) -> tuple[EntryId, Entry | None]:
-        """``timeout_s`` as there: what it waits for the entry, and no TimeoutError."""
+        """As in bkbox.client.LedgerReader. ``timeout_s`` bounds the wait for the entry; its end raises no
+        TimeoutError.
+        """
         return self._thread.call(
             self._reader.read_last_add_confirmed_and_entry(entry, timeout_s), None
         )

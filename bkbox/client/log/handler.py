@@ -1,8 +1,8 @@
 """``logging.Handler`` that writes to a log: each line of Python's logging is a record.
 
-It never holds up who logs: lines go to a thread of its own by way of a bounded queue; when that is full they are
-counted and dropped, which the next line that gets through says. A writer that ends (somebody else opens the log, the
-cluster is away) is opened again, with growing pauses.
+It never blocks the logging thread. Lines go to a background thread through a bounded queue. While the queue is full
+lines are dropped and counted, and the next line that gets through reports the count. A writer that ends (another
+writer opens the log, the cluster is unreachable) is opened again, with exponential back-off.
 """
 
 from __future__ import annotations
@@ -14,23 +14,24 @@ import time
 from typing import Unpack
 
 from bkbox.client import arguments
-from bkbox.client.blocking.client import LogWriter, connect
 from bkbox.client.log.options import LogOptions
 from bkbox.client.options import ClientOptions, ConnectOptions
+from bkbox.client.sync import LogWriter, connect
 from bkbox.errors import BkboxError
 from bkbox.metadata.loglists import log_name
 
 LINES_MAX = 10_000
-"""Lines that wait."""
+"""Lines in the queue, at most."""
 
 _BATCH_LINES = 1_000
 _PAUSE_S_MAX = 10.0
 
 
 class BookKeeperHandler(logging.Handler):
-    """Writes to the log ``name`` of the cluster at ``uri``; ``options``: those of its writer, ``client``: the fields of
-    ClientOptions. ``dropped``: lines that were lost. Give the log one process: a second one that opens it ends the
-    first as its writer. Raises InvalidArgumentError, InvalidIdError, ConfigError."""
+    """Writes to the log ``name`` of the cluster at ``uri``; ``options``: those of its writer, ``client``: the fields
+    of ClientOptions. ``dropped``: lines that were lost. Use a log from one process only: a second process that opens
+    it ends the first one's writer. Raises InvalidArgumentError, InvalidIdError, ConfigError.
+    """
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class BookKeeperHandler(logging.Handler):
 
     def emit(self, record: logging.LogRecord) -> None:
         if threading.current_thread() is self._thread or record.name.startswith("bkbox."):
-            return  # what the client says about writing this must not be written here
+            return  # what the client logs about this write must not be written here
         try:
             text = self.format(record).encode(errors="backslashreplace")
             line = (text, arguments.integer("time in ms", int(record.created * 1000)))
@@ -69,14 +70,14 @@ class BookKeeperHandler(logging.Handler):
             self.dropped += 1
 
     def flush(self, timeout_s: float = 10.0) -> None:
-        """Wait until what was logged is in the log, for so long at most."""
+        """Wait until the lines logged so far are in the log, for at most ``timeout_s``."""
         deadline = time.monotonic() + timeout_s
         while self._lines.unfinished_tasks and time.monotonic() < deadline:
             if self._ended.wait(0.01):
                 return
 
     def close(self) -> None:
-        """Write what waits, for ten seconds at most, and end."""
+        """Write the queued lines, for ten seconds at most, and end."""
         if not self._ended.is_set():
             self.flush()
             self._ended.set()
@@ -113,7 +114,7 @@ class BookKeeperHandler(logging.Handler):
 
     def _write(self, writer: LogWriter, batch: list[tuple[bytes, int] | None]) -> None:
         given = [line for line in batch if line is not None]
-        # One that is too long for an entry would be tried again for ever, and with it all behind it.
+        # A line that is too long for an entry would be retried for ever, and block every line after it.
         lines = [line for line in given if len(line[0]) <= writer.payload_bytes_max]
         self.dropped += len(given) - len(lines)
         dropped = self.dropped

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 
 from bkbox.audit.bookie_timeouts import BookieTimeouts
 from bkbox.audit.judgement import Fault, ranges_of
+from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import BookieId, EntryId
 from bkbox.client.connection.pool import BookiePool
 from bkbox.client.connection.response_matcher import BATCH_ENTRIES_AT, Reply
@@ -25,7 +26,7 @@ BATCH_BYTES = 1 << 20
 SINGLES_AT_ONCE = 64
 
 _TRIES = 3
-_PAUSE_S = 0.1
+_PAUSE_S = 0.2
 
 
 @dataclass(slots=True)
@@ -123,7 +124,7 @@ class CopyReader:
             if self._patience.why_mute(bookie):
                 break
             if tries:
-                await asyncio.sleep(_PAUSE_S * 2**tries)
+                await asyncio.sleep(backoff_s(tries - 1, _PAUSE_S))
             asked = [self._pool.read(bookie, self._ledger, EntryId(entry), None) for entry in left]
             for entry, reply in zip(left, await asyncio.gather(*asked), strict=True):
                 replies[entry] = reply

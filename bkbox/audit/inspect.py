@@ -17,6 +17,7 @@ from bkbox.audit.bookie_timeouts import BookieTimeouts
 from bkbox.audit.compare import CopyComparer
 from bkbox.audit.copies import CopyReader, Read, why_of
 from bkbox.audit.judgement import CopyEvidence, Disagreement, Fault, ranges_of
+from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import BookieId
 from bkbox.client.connection.pool import BookiePool, Listing
 from bkbox.protocol.audit import clipped
@@ -34,6 +35,7 @@ WINDOW_BYTES = 2 << 20
 
 _NOT_LISTED = "not in its list of entries"
 _LIST_TRIES = 2
+_LIST_PAUSE_S = 0.1
 
 
 @dataclass(slots=True)
@@ -144,7 +146,7 @@ class LedgerInspector:
             if listing.answer is NoAnswer.TIMEOUT:
                 break  # as Java's DbLedgerStorage does
             self._patience.unanswered(bookie, why_of(listing.answer))
-            await asyncio.sleep(0.1 * 2**tries)
+            await asyncio.sleep(backoff_s(tries, _LIST_PAUSE_S))
         return listing
 
     # ---- reads ----------------------------------------------------------------------------------

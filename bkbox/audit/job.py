@@ -24,13 +24,13 @@ from bkbox.audit.judgement import Fault, Judgement, judge, merged_owners, merged
 from bkbox.audit.rows import MissingRange, Orphaned, OwnerBytes, RackCopies
 from bkbox.audit.selection import Condition, parse_select
 from bkbox.base.ids import BookieId, LedgerId
+from bkbox.base.token_bucket import TokenBucket
 from bkbox.client.client import Client
 from bkbox.client.connection.pool import BookiePool
 from bkbox.client.options import ClientOptions
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.metadata.base import MetadataStore
 from bkbox.repair.bounded_gather import bounded_gather
-from bkbox.repair.rate_limits import Bucket
 from bkbox.wire.codes import Code
 from bkbox.wire.digest import HEADER, HEADER_BYTES
 
@@ -232,7 +232,7 @@ def _learnt(_uri: str) -> CollectedFacts:
 
 
 def _pace(rate: int, monotonic_s: Callable[[], float]) -> Callable[[int], Any]:
-    bucket = Bucket(rate or None)
+    bucket = TokenBucket(rate or None)
 
     async def spend(size: int) -> None:
         bucket.spend(size, monotonic_s())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict, TypeVar
 
+from bkbox.base.backoff import JITTER_AROUND, Backoff
 from bkbox.base.limits import FRAME_BYTES_MAX
 from bkbox.base.words import quoted
 from bkbox.client.arguments import option_problems
@@ -200,28 +201,6 @@ class ConnectOptions(TypedDict, total=False):
     auth_secret_file: str | None
 
 
-class Backoff:
-    """Growing pauses between attempts, each with jitter, so that clients do not retry in step."""
-
-    __slots__ = ("_initial_s", "_max_s", "_mean_s", "_rng")
-
-    def __init__(self, options: ClientOptions, rng: random.Random) -> None:
-        self._initial_s = options.backoff_initial_s
-        self._max_s = options.backoff_max_s
-        self._mean_s = self._initial_s
-        self._rng = rng
-
-    def next_s(self) -> float:
-        """The pause, in seconds, after one more failure."""
-        pause_s = jittered(self._mean_s, self._rng)
-        self._mean_s = min(2 * self._mean_s, self._max_s)
-        return pause_s
-
-    def reset(self) -> None:
-        """Note a success: the next failure is a first one."""
-        self._mean_s = self._initial_s
-
-
-def jittered(mean_s: float, rng: random.Random) -> float:
-    """A random pause between half the mean and one and a half."""
-    return mean_s * rng.uniform(0.5, 1.5)
+def new_backoff(options: ClientOptions, rng: random.Random) -> Backoff:
+    """The back-off between attempts to reach a bookie."""
+    return Backoff(options.backoff_initial_s, options.backoff_max_s, rng, JITTER_AROUND)

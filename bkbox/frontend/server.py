@@ -88,7 +88,7 @@ class Frontend:
         self._seldom = RateLimited(log, time.monotonic)
         self._admittance = AccessPolicy()
         self._refusals = Refusals(time.monotonic)
-        self._buckets = Buckets(time.monotonic)
+        self._buckets = Buckets()
         self._peers = Peers()
         self._newcomers = ConnectionCpuBudget(
             time.monotonic, time.thread_time, lambda: self._turns.recent_fast_turns > 0
@@ -478,7 +478,13 @@ class Frontend:
         guard, before = None, visitor.admittance
         if visitor.name is not None:
             guard = Authorizer(
-                visitor.name, visitor.plugin, visitor.peer, FREE, None, self._refusals
+                visitor.name,
+                visitor.plugin,
+                visitor.peer,
+                FREE,
+                None,
+                self._refusals,
+                time.monotonic,
             )
             if not self._admittance.still_admits(visitor.plugin, visitor.name, before):
                 return self._too_late(visitor)

@@ -451,7 +451,7 @@ class SetAccessPolicy(Message):
     changes. The payload is JSON, with the secrets that the configuration refers to. No reply."""
 
     def __repr__(self) -> str:
-        return "Admit(…)"
+        return "SetAccessPolicy(…)"
 
 
 class AttachDisk(Message):

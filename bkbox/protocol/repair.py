@@ -32,7 +32,7 @@ def expected_entries(
     entries of both positions.
     """
     end = last_settled_entry(metadata) if upto is None else min(upto, last_settled_entry(metadata))
-    return _joined(_expected(metadata, bookie, end))
+    return joined(_expected(metadata, bookie, end))
 
 
 def missing(expected: Iterable[range], present: Iterable[tuple[int, int]]) -> Iterator[range]:
@@ -94,7 +94,8 @@ def _expected(metadata: LedgerMetadata, bookie: BookieId, end: int) -> Iterator[
                 yield range(entry, entry + 1)
 
 
-def _joined(ranges: Iterable[range]) -> Iterator[range]:
+def joined(ranges: Iterable[range]) -> Iterator[range]:
+    """Ascending ranges as ones that neither touch nor overlap; empty ones are left out."""
     held = range(0)
     for piece in ranges:
         if not piece:

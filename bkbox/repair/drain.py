@@ -17,6 +17,7 @@ import asyncio
 import os
 from contextlib import suppress
 
+from bkbox.base.backoff import Backoff
 from bkbox.base.words import counted
 from bkbox.errors import (
     BkboxError,
@@ -30,7 +31,6 @@ from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.messages import LIMBO
 from bkbox.jobs.context import JobContext
 from bkbox.repair.context import Environment
-from bkbox.repair.rate_limits import retry_wait_s
 
 _FEW_BYTES = 1 << 20
 """Upper bound on what is left to the supervisor, which pauses the ledger's clients meanwhile."""
@@ -85,7 +85,8 @@ class _Drainer:
 
     async def run(self) -> None:
         """Migrate ledgers until none is left on the disk."""
-        tries = 0
+        order = self._environment.order
+        backoff = Backoff(order.retry_initial_s, order.retry_max_s, self._environment.rng)
         while True:
             await self._work.turn()
             source = self._environment.disks.get(self.disk)
@@ -99,12 +100,8 @@ class _Drainer:
                 continue
             if not left:
                 return
-            order = self._environment.order
             self._work.say(f"{counted(left, 'ledger')} cannot move now")
-            await self._rest(
-                retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, self._environment.rng)
-            )
-            tries += 1
+            await self._rest(backoff.next_s())
 
     async def _rest(self, seconds: float) -> None:
         end_s = self._environment.monotonic_s() + seconds

@@ -8,10 +8,11 @@ from contextlib import nullcontext
 from functools import partial
 from typing import Any, NamedTuple
 
+from bkbox.base.token_bucket import TokenBucket
 from bkbox.errors import JobCancelledError
 from bkbox.jobs.job import JobState
 from bkbox.repair.progress import Progress
-from bkbox.repair.rate_limits import Bucket, RateLimits
+from bkbox.repair.rate_limits import RateLimits
 
 _LOOK_AGAIN_S = 0.2
 """Seconds after which a waiting job checks its budget again: it may have been changed, and the job paused or
@@ -62,7 +63,7 @@ class JobRun:
         self._pacer = pacer
         self._gate = gate
         self._own_gate = asyncio.Lock()
-        self._own = Bucket(None)
+        self._own = TokenBucket(None)
         self._now_s = monotonic_s
         self._goes_on = asyncio.Event()
         self._goes_on.set()

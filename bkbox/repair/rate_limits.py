@@ -1,53 +1,11 @@
-"""Rate limits for jobs: budgets that fill up over time, and the back-off between retries.
+"""Rate limits that all jobs share.
 
-Pure: the clock's value and the randomness are passed in.
+Pure: the clock's value is passed in.
 """
 
 from __future__ import annotations
 
-import random
-
-
-class Bucket:
-    """A rate limit of ``rate`` units a second on average, with a burst of one second's worth; None: no bound.
-
-    A piece is paid for afterwards: one of any size passes when nothing is owed, and the next one waits until it is
-    paid. So a new rate applies at once, also to pieces that wait already.
-    """
-
-    def __init__(self, rate: float | None) -> None:
-        self._rate = rate
-        self._level = 0.0
-        self._at_s: float | None = None
-
-    @property
-    def rate(self) -> float | None:
-        return self._rate
-
-    def set_rate(self, rate: float | None, now_s: float) -> None:
-        self._fill(now_s)
-        self._rate = rate
-
-    def wait_s(self, now_s: float) -> float:
-        """Seconds until a piece may pass."""
-        self._fill(now_s)
-        if self._rate is None or self._level >= 0:
-            return 0.0
-        return -self._level / self._rate
-
-    def spend(self, size: float, now_s: float) -> None:
-        """Charge a piece of this size."""
-        self._fill(now_s)
-        if self._rate is not None:
-            self._level -= size
-
-    def _fill(self, now_s: float) -> None:
-        passed = 0.0 if self._at_s is None else max(0.0, now_s - self._at_s)
-        self._at_s = now_s
-        if self._rate is None:
-            self._level = 0.0
-        else:
-            self._level = min(self._rate, self._level + passed * self._rate)
+from bkbox.base.token_bucket import TokenBucket
 
 
 class RateLimits:
@@ -61,8 +19,8 @@ class RateLimits:
     def __init__(self, disk: int, network: int, metadata_calls: int) -> None:
         self._configured = (disk, network)
         self._limits = (disk, network)
-        self._buckets = (Bucket(disk or None), Bucket(network or None))
-        self._calls = Bucket(metadata_calls or None)
+        self._buckets = (TokenBucket(disk or None), TokenBucket(network or None))
+        self._calls = TokenBucket(metadata_calls or None)
         self._spent = [0, 0]
         self._most = [0.0, 0.0]
         self._share = 1.0
@@ -132,9 +90,3 @@ class RateLimits:
 
 _LEAST_BYTES_PER_SECOND = 65_536
 """The least rate. However slow the foreground is, work goes on: finishing it is what helps the foreground most."""
-
-
-def retry_wait_s(tries: int, initial_s: float, longest_s: float, rng: random.Random) -> float:
-    """Seconds of exponential back-off with jitter, so that the bookies of a crashed host do not all retry at once."""
-    bound = min(longest_s, initial_s * 2.0 ** min(tries, 30))
-    return bound * rng.uniform(0.5, 1.0)

@@ -13,11 +13,11 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from bkbox.base.backoff import JITTER_AROUND, Backoff
 from bkbox.client.client import Client
 from bkbox.client.inner import Inner
 from bkbox.client.log import Log, LogOptions, LogWriter
 from bkbox.client.log.entry import HEADER, RECORD_OVERHEAD_BYTES
-from bkbox.client.options import jittered
 from bkbox.errors import NoSuchLedgerError, NotLeaderError, RecoveryAbortedError
 from pyspark_bookkeeper.dataset import Datasets, appended, of_log
 from pyspark_bookkeeper.options import WriteOptions
@@ -31,13 +31,13 @@ ROW_OVERHEAD_BYTES = HEADER.size + RECORD_OVERHEAD_BYTES + len(WRITER_ID)
 """Bytes that a row takes in an entry of a log in addition to its value."""
 
 _TRIES = 10
-_PAUSE_S = 0.5
+_WAIT_S, _WAIT_MAX_S = 0.5, 10.0
 
 
 async def append_queue(client: Client, name: str, options: WriteOptions) -> None:
     """Appends what was published for a log. Raises as Log.open_writer and LogWriter.append."""
     datasets = Datasets(client.store)
-    pause_s = _PAUSE_S
+    backoff = Backoff(_WAIT_S, _WAIT_MAX_S, client.rng, JITTER_AROUND)
     for left in reversed(range(_TRIES)):
         try:
             await _append(client, datasets, name, options)
@@ -46,8 +46,7 @@ async def append_queue(client: Client, name: str, options: WriteOptions) -> None
             if not left:
                 raise
             log.info("log %s: %s; it is tried again", name, error)
-            await asyncio.sleep(jittered(pause_s, client.rng))
-            pause_s = min(2 * pause_s, 10.0)
+            await asyncio.sleep(backoff.next_s())
     await datasets.bury(of_log(name))
 
 

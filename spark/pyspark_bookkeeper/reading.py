@@ -16,6 +16,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
+from bkbox.base.backoff import backoff_s
 from bkbox.client.client import Client
 from bkbox.client.ledger.reader import Entry, LedgerReader
 from bkbox.errors import NoSuchEntryError, NoSuchLedgerError, UnknownEntryError
@@ -27,7 +28,7 @@ from pyspark_bookkeeper.planning import Piece
 log = logging.getLogger(__name__)
 
 _OPENED_AHEAD = 8
-_RETRY_PAUSE_S = 0.5
+_RETRY_PAUSE_S = 1.0
 
 
 @dataclass(frozen=True)
@@ -108,7 +109,7 @@ class PieceReader:
                 if tries == self.options.num_retries:
                     raise
                 tries += 1
-                await asyncio.sleep(_RETRY_PAUSE_S * 2**tries)
+                await asyncio.sleep(backoff_s(tries - 1, _RETRY_PAUSE_S))
 
     async def _must_be_confirmed(self, reader: LedgerReader, last: int) -> None:
         """The entry was confirmed when the query was planned; other bookies may have to report it now. Raises

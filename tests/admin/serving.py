@@ -7,7 +7,6 @@ import http.client
 import json
 import ssl
 import threading
-import time
 from collections.abc import AsyncGenerator
 from contextlib import closing
 from dataclasses import dataclass
@@ -17,8 +16,8 @@ from bkbox.api.admin import server
 from bkbox.api.admin.access import WithToken
 from bkbox.api.admin.routes import EVENT_STREAM, EventStream, Query, Request, Route
 from bkbox.api.admin.tcp_access import TcpAccess
+from bkbox.base.token_bucket import TokenBucket
 from bkbox.errors import JobRefusedError
-from bkbox.security.rates import Bucket
 
 TOKEN, READ_TOKEN = "t" * 32, "r" * 32
 
@@ -76,7 +75,7 @@ def door(
     token: str = TOKEN, context: ssl.SSLContext | None = None, per_second: int = 10_000
 ) -> TcpAccess:
     access = WithToken(token.encode(), READ_TOKEN.encode(), frozenset({"bookie.example.com"}))
-    return TcpAccess(access, context, Bucket(per_second, time.monotonic))
+    return TcpAccess(access, context, TokenBucket(per_second, is_full=True))
 
 
 class Serving:

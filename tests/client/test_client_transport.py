@@ -16,7 +16,7 @@ from bkbox.base.ids import BookieId
 from bkbox.client import ClientOptions
 from bkbox.client.connection.bookie_connection import RequestPriority
 from bkbox.client.connection.pool import Add, BookiePool, Reply
-from bkbox.client.options import Backoff
+from bkbox.client.options import new_backoff
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
@@ -185,7 +185,7 @@ def test_pauses_grow_with_jitter_up_to_the_longest() -> None:
     means = (0.1, 0.2, 0.4, 0.8, 1.0, 1.0)
     seen = []
     for seed in range(200):
-        backoff = Backoff(options, random.Random(seed))
+        backoff = new_backoff(options, random.Random(seed))
         seen.append([backoff.next_s() for _ in means])
         backoff.reset()
         assert backoff.next_s() <= 0.15, "something had succeeded"

@@ -1,49 +1,12 @@
-"""Budgets and back-off of long work: pure arithmetic, with the clock and the randomness passed in."""
+"""Rate limits of long work: pure arithmetic, with the clock passed in."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from bkbox.repair.rate_limits import Bucket, RateLimits, retry_wait_s
+from bkbox.repair.rate_limits import RateLimits
 
 MIB = 1 << 20
-
-
-def passed(bucket: Bucket, pieces: int, size: float, now: float) -> float:
-    """When so many pieces, one after the other, have passed."""
-    for _ in range(pieces):
-        now += bucket.wait_s(now)
-        bucket.spend(size, now)
-    return now
-
-
-def test_a_bucket_lets_its_units_pass() -> None:
-    assert 24.0 <= passed(Bucket(1000), 51, 500, 100.0) - 100.0 <= 25.0
-
-
-def test_a_bucket_saves_up_one_second_at_most() -> None:
-    bucket = Bucket(1000)
-    assert bucket.wait_s(0.0) == 0.0
-    assert passed(bucket, 3, 1000, 1000.0) == pytest.approx(1001.0)
-
-
-def test_a_bucket_without_a_bound_never_waits_and_owes_nothing_later() -> None:
-    bucket = Bucket(None)
-    assert passed(bucket, 10, 1 << 40, 5.0) == 5.0
-    bucket.set_rate(10, 5.0)
-    assert bucket.wait_s(5.0) == 0.0
-
-
-def test_a_new_rate_holds_for_what_is_owed_already() -> None:
-    bucket = Bucket(1)
-    bucket.spend(1_000_000, 0.0)
-    assert bucket.wait_s(0.0) == pytest.approx(1_000_000)
-    bucket.set_rate(1_000_000, 0.0)
-    assert bucket.wait_s(0.0) == pytest.approx(1.0)
-    bucket.set_rate(None, 0.0)
-    assert bucket.wait_s(0.0) == 0.0
 
 
 def test_each_kind_of_work_waits_for_its_own_budget() -> None:
@@ -107,12 +70,3 @@ def test_it_is_idle_only_while_nothing_is_spent() -> None:
     pacer.spend(0, 1, 0, 1.0)
     assert not pacer.second_passed(1.0)
     assert pacer.second_passed(1.0)
-
-
-def test_retries_back_off_with_jitter_up_to_the_longest_wait() -> None:
-    rng = random.Random(1)
-    waits = [[retry_wait_s(tries, 1.0, 60.0, rng) for _ in range(200)] for tries in (0, 3, 200)]
-    assert all(0.5 <= wait <= 1.0 for wait in waits[0])
-    assert all(4.0 <= wait <= 8.0 for wait in waits[1])
-    assert all(30.0 <= wait <= 60.0 for wait in waits[2])
-    assert all(len(set(group)) > 100 for group in waits)

@@ -15,7 +15,10 @@ from bkbox.base.ids import BookieId, EntryId, LedgerId
 from bkbox.client.connection.response_matcher import Reply
 from bkbox.errors import LedgerError, NoSuchEntryError, UnknownEntryError
 from bkbox.protocol.events import NoAnswer
-from bkbox.repair.copy.transfer import Sources
+from bkbox.protocol.rereplication import FragmentRepair
+from bkbox.repair.copy.byte_semaphore import ByteWindow
+from bkbox.repair.copy.entry_source import EntrySource
+from bkbox.repair.copy.fragment_copy import copy_fragment
 from bkbox.wire.codes import Code
 from bkbox.wire.metadata.ledger import DigestType, Fragment, LedgerMetadata, LedgerState
 from tests.harness import raw
@@ -153,14 +156,21 @@ def test_what_somebody_may_have_is_not_hopeless(
         digest_type=DigestType.CRC32C,
     )
 
-    async def read(bookie: BookieId, *_asked: object) -> Reply:
-        return Reply(answers[names.index(bookie)])
+    def read(bookie: BookieId, *_asked: object) -> asyncio.Future[Reply]:
+        reply = asyncio.get_running_loop().create_future()
+        reply.set_result(Reply(answers[names.index(bookie)]))
+        return reply
+
+    async def copy(registered: list[BookieId]) -> None:
+        source = EntrySource(pool, metadata, registered, {})
+        repair = FragmentRepair(EntryId(0), range(1), tuple(names), (1,), {})
+        await copy_fragment(source, repair, {1: BookieId("c:1")}, FreeWork(), ByteWindow(1000))
 
     pool: Any = SimpleNamespace(takes_v2_adds=True, read=read)
     with pytest.raises(error):
-        asyncio.run(Sources(pool, metadata, names, {}).read_run(names, range(1), 1000))
+        asyncio.run(copy(names))
     with pytest.raises(NoSuchEntryError):
-        asyncio.run(Sources(pool, metadata, [], {}).read_run(names, range(1), 1000))
+        asyncio.run(copy([]))
 
 
 def process_of(cluster: Cluster, bookie: str) -> BookieProcess:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 
 from bkbox.base.logs.refusals import Refusals
+from bkbox.base.token_bucket import TokenBucket
 from bkbox.frontend.access.authorization import Authorizer, need_of_v2, need_of_v3
 from bkbox.frontend.loop.connection import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
 from bkbox.frontend.request_router import RequestRouter
-from bkbox.security.rates import Bucket, Buckets
+from bkbox.security.rates import Buckets
 from bkbox.security.roles import (
     ALL,
     FREE,
@@ -73,8 +74,10 @@ class Nowhere:
 
 
 def guarded(needs: Need, rate: int = 0) -> RequestRouter:
-    bucket = Bucket(rate, lambda: 0.0) if rate else None
-    guard = Authorizer("who", "token", "peer", Grant(needs), bucket, Refusals(lambda: 0.0))
+    bucket = TokenBucket(rate, is_full=True) if rate else None
+    guard = Authorizer(
+        "who", "token", "peer", Grant(needs), bucket, Refusals(lambda: 0.0), lambda: 0.0
+    )
     return RequestRouter(Nowhere(), guard)  # type: ignore[arg-type]
 
 
@@ -106,14 +109,16 @@ def test_what_each_operation_of_version_2_needs(name: str) -> None:
 
 
 def test_what_needs_no_look() -> None:
-    def plain(grant: Grant, bucket: Bucket | None = None) -> int:
-        return Authorizer("who", "token", "peer", grant, bucket, Refusals(lambda: 0.0)).plain
+    def plain(grant: Grant, bucket: TokenBucket | None = None) -> int:
+        return Authorizer(
+            "who", "token", "peer", grant, bucket, Refusals(lambda: 0.0), lambda: 0.0
+        ).plain
 
     assert plain(FREE) == PLAIN_ADDS | PLAIN_READS | PLAIN_RECOVERIES
     assert plain(Grant(Need.READ)) == PLAIN_READS
     assert plain(Grant(Need.ADD)) == PLAIN_ADDS
     assert plain(Grant(Need.RECOVER)) == PLAIN_RECOVERIES
-    assert plain(FREE, Bucket(5, lambda: 0.0)) == 0
+    assert plain(FREE, TokenBucket(5, is_full=True)) == 0
 
 
 def test_roles_as_they_are_written() -> None:
@@ -138,18 +143,8 @@ def test_who_has_what() -> None:
     assert grants.of("b") == Grant(Need.READ, 7)
 
 
-def test_a_bucket_empties_and_fills() -> None:
-    now = [0.0]
-    bucket = Bucket(10, lambda: now[0])
-    assert [bucket.take() for _ in range(11)] == [True] * 10 + [False]
-    now[0] = 0.25
-    assert [bucket.take() for _ in range(3)] == [True, True, False]
-    now[0] = 100.0
-    assert sum(bucket.take() for _ in range(50)) == 10
-
-
 def test_connections_of_one_identity_share_a_bucket() -> None:
-    buckets = Buckets(lambda: 0.0)
+    buckets = Buckets()
     one, other = buckets.open("a", 3), buckets.open("a", 3)
     assert one is other
     assert buckets.open("b", 3) is not one

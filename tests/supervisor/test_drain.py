@@ -33,8 +33,8 @@ QUICK: dict[str, object] = {
 OF_WORKERS = [
     f"worker {when} {message} {disk}"
     for disk, names in (
-        ("disk1", ("ReadLedger", "LeaveLedger", "EndLeave")),
-        ("disk2", ("BeginArrival", "TakeEntries", "Commit")),
+        ("disk1", ("ReadLedger", "SealExport", "EndExport")),
+        ("disk2", ("StartImport", "ImportEntries", "Commit")),
     )
     for message in names
     for when in ("before", "after")
@@ -50,7 +50,14 @@ OF_OTHERS = [
 ]
 OF_SUPERVISOR = [
     f"supervisor {when} {message}"
-    for message in ("HoldLedger", "LeaveLedger", "TakeEntries", "Commit", "PlaceLedger", "EndLeave")
+    for message in (
+        "HoldLedger",
+        "SealExport",
+        "ImportEntries",
+        "Commit",
+        "PlaceLedger",
+        "EndExport",
+    )
     for when in ("before", "after")
 ]
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from bkbox.api.admin.access import Caller, WithToken, with_tokens
 from bkbox.api.admin.problems import HttpRefusedError
+from bkbox.base.token_bucket import TokenBucket
 from bkbox.config.schema import Config
 from bkbox.errors import AccessDeniedError, BootError
-from bkbox.security.rates import Bucket
 from bkbox.security.secret_files import read_secret, read_text
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ class TcpAccess:
 
     access: WithToken
     context: ssl.SSLContext | None
-    rate: Bucket
+    rate: TokenBucket
 
     @property
     def credentials(self) -> object:
@@ -43,7 +43,7 @@ class TcpAccess:
     def caller(self, sock: socket, headers: Mapping[str, str]) -> Caller:
         """Identifies the caller. Raises HttpRefusedError for a caller without permission, or over the rate limit."""
         found = self.access.caller(sock, headers)
-        if not self.rate.take():
+        if not self.rate.take(time.monotonic()):
             raise HttpRefusedError(
                 HTTPStatus.TOO_MANY_REQUESTS,
                 f"more than {REQUESTS_PER_SECOND} requests a second: ask again later",
@@ -61,7 +61,7 @@ def door_of(config: Config) -> TcpAccess:
         config.http_token_file,
         config.http_read_token_file,
     )
-    return TcpAccess(access, _context(config), Bucket(REQUESTS_PER_SECOND, time.monotonic))
+    return TcpAccess(access, _context(config), TokenBucket(REQUESTS_PER_SECOND, is_full=True))
 
 
 def _context(config: Config) -> ssl.SSLContext | None:

@@ -30,7 +30,7 @@ from bkbox.client.connection.response_matcher import (
     decode_v2,
     decode_v3,
 )
-from bkbox.client.options import Backoff, ClientOptions
+from bkbox.client.options import ClientOptions, new_backoff
 from bkbox.errors import AuthenticationError
 from bkbox.protocol.events import NoAnswer
 from bkbox.wire.metadata.service_info import HostPort
@@ -85,7 +85,7 @@ class BookieLink:
         self._resolve = resolve
         self._options = options
         self._turn_end = turn_end
-        self._backoff = Backoff(options, rng)
+        self._backoff = new_backoff(options, rng)
         self._not_before = 0.0
         self._connections = 0
         self._stream: FramedConnection | None = None

@@ -14,6 +14,7 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncGenerator
 
+from bkbox.base.backoff import JITTER_AROUND, jittered
 from bkbox.base.ids import NO_ENTRY, EntryId, LedgerId
 from bkbox.client import arguments
 from bkbox.client.inner import Inner
@@ -22,7 +23,6 @@ from bkbox.client.ledger.driver import LedgerAccess, run
 from bkbox.client.ledger.durable_copies import durable_upto
 from bkbox.client.ledger.ledger_watch import LedgerWatch
 from bkbox.client.ledger.read_order import ReadOrder
-from bkbox.client.options import jittered
 from bkbox.errors import BugError, LedgerError, MetadataError, NoSuchEntryError, UnknownEntryError
 from bkbox.protocol.effects import EntryFound, LacFound, Polled
 from bkbox.protocol.lac import LacReader
@@ -349,7 +349,7 @@ class LedgerReader:
         """
         options = self._access.options
         loop = asyncio.get_running_loop()
-        pause_over = loop.time() + jittered(options.tail_poll_s, self._access.rng)
+        pause_over = loop.time() + jittered(options.tail_poll_s, self._access.rng, JITTER_AROUND)
         try:
             polled = await self._poll(entry, options.tail_wait_s)
         except UnknownEntryError:

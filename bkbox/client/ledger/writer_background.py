@@ -15,7 +15,7 @@ import asyncio
 
 from bkbox.base.ids import NO_ENTRY, BookieId, EntryId
 from bkbox.client.ledger.driver import Driver, LedgerAccess
-from bkbox.client.options import Backoff
+from bkbox.client.options import new_backoff
 from bkbox.protocol import writer
 from bkbox.protocol.events import BookieRecovered
 from bkbox.wire.codes import Code
@@ -60,7 +60,7 @@ class Tending:
         return bool(machine.failed_bookies) and machine.failure is None and not self._is_over
 
     async def _mend(self) -> None:
-        backoff = Backoff(self._access.options, self._access.rng)
+        backoff = new_backoff(self._access.options, self._access.rng)
         while self._needs_mending():
             await asyncio.sleep(backoff.next_s())
             for bookie in sorted(self._machine.failed_bookies):

@@ -13,6 +13,7 @@ import threading
 import time
 from typing import Unpack
 
+from bkbox.base.backoff import Backoff
 from bkbox.client import arguments
 from bkbox.client.log.options import LogOptions
 from bkbox.client.options import ClientOptions, ConnectOptions
@@ -24,7 +25,7 @@ LINES_MAX = 10_000
 """Lines in the queue, at most."""
 
 _BATCH_LINES = 1_000
-_PAUSE_S_MAX = 10.0
+_WAIT_S, _WAIT_MAX_S = 0.1, 10.0
 
 
 class BookKeeperHandler(logging.Handler):
@@ -88,7 +89,7 @@ class BookKeeperHandler(logging.Handler):
     # ---- in the thread ----------------------------------------------------------------------------
 
     def _run(self) -> None:
-        pause_s, batch = 0.1, [self._lines.get()]
+        backoff, batch = Backoff(_WAIT_S, _WAIT_MAX_S), [self._lines.get()]
         while not self._ended.is_set():
             try:
                 with (
@@ -97,11 +98,11 @@ class BookKeeperHandler(logging.Handler):
                 ):
                     while not self._ended.is_set():
                         self._write(writer, batch)
-                        pause_s, batch = 0.1, self._next()
+                        backoff.reset()
+                        batch = self._next()
             except BkboxError:
-                if self._ended.wait(pause_s):
+                if self._ended.wait(backoff.next_s()):
                     return
-                pause_s = min(2 * pause_s, _PAUSE_S_MAX)
 
     def _next(self) -> list[tuple[bytes, int] | None]:
         batch = [self._lines.get()]

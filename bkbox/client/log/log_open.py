@@ -19,6 +19,7 @@ import asyncio
 import logging
 from dataclasses import dataclass
 
+from bkbox.base.backoff import JITTER_AROUND, Backoff
 from bkbox.base.ids import LedgerId
 from bkbox.base.words import error_text
 from bkbox.client.client import Client
@@ -30,7 +31,6 @@ from bkbox.client.log.options import LogOptions
 from bkbox.client.log.position import Position
 from bkbox.client.log.sequences import Sequences
 from bkbox.client.log.stored import StoredList
-from bkbox.client.options import jittered
 from bkbox.errors import (
     BugError,
     EncodingError,
@@ -47,7 +47,9 @@ log = logging.getLogger(__name__)
 LOG_NAME = "bkbox.log"
 """Custom metadata of a log's ledgers: the log's name."""
 
-_PAUSE_S = 0.05
+_WAIT_S, _WAIT_MAX_S = 0.1, 1.0
+"""Before another try where another client opens the log at the same time: the first wait, and the longest."""
+
 _IDS_MAX = 100
 """Ids that are drawn at most, until one is above those in the list."""
 
@@ -68,7 +70,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
     UnauthorizedError, MetadataError, …): the log is then unchanged, or has one more, empty ledger; and NotLeaderError
     if another writer opened it right after.
     """
-    pause_s = _PAUSE_S
+    backoff = Backoff(_WAIT_S, _WAIT_MAX_S, client.rng, JITTER_AROUND)
     while True:
         found = await stored.find(latest=True)
         present = found.value if found is not None else await stored.new()
@@ -90,8 +92,7 @@ async def open_as_writer(client: Client, stored: StoredList, options: LogOptions
         except VersionConflictError:
             await discard(client, stored, writer)
             log.info("log %s: somebody else opens it at the same time", stored.name)
-            pause_s = min(2 * pause_s, 1.0)
-            await asyncio.sleep(jittered(pause_s, client.rng))
+            await asyncio.sleep(backoff.next_s())
             continue
         except asyncio.CancelledError:
             client.leave(discard(client, stored, writer))

@@ -10,12 +10,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 
+from bkbox.base.backoff import JITTER_AROUND, jittered
 from bkbox.client.client import Client
 from bkbox.client.ledger.writer import LedgerWriter
 from bkbox.client.log.log_open import add, create_next, discard
 from bkbox.client.log.options import LogOptions
 from bkbox.client.log.stored import StoredList
-from bkbox.client.options import jittered
 from bkbox.errors import (
     BkboxError,
     HandleClosedError,
@@ -113,7 +113,7 @@ class Rolling:
                     log.warning(
                         "log %s cannot go on in another ledger yet: %s", self._stored.name, error
                     )
-                    await asyncio.sleep(jittered(RETRY_S, self._client.rng))
+                    await asyncio.sleep(jittered(RETRY_S, self._client.rng, JITTER_AROUND))
                 else:
                     self.next, writer = writer, None
             self._rolled()
@@ -141,7 +141,7 @@ class Rolling:
     async def _close(self, ledger: LedgerWriter) -> None:
         try:
             while not await self._is_closed(ledger):
-                await asyncio.sleep(jittered(RETRY_S, self._client.rng))
+                await asyncio.sleep(jittered(RETRY_S, self._client.rng, JITTER_AROUND))
         except HandleClosedError:
             pass  # the client was closed
         finally:

@@ -54,7 +54,7 @@ class AccessPolicy:
 
     @classmethod
     def from_order(cls, payload: bytes) -> AccessPolicy:
-        """Decodes the payload of messages.Admit. Raises BootError."""
+        """Decodes the payload of messages.SetAccessPolicy. Raises BootError."""
         said: dict[str, Any] = json.loads(payload)
         context = None
         if said["tls"] != OFF:

@@ -6,10 +6,12 @@ limit: the connection is told once (``plain``).
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from bkbox.base.logs.refusals import Refusals
+from bkbox.base.token_bucket import TokenBucket
 from bkbox.frontend.access.ledger_verification import LedgerVerification
 from bkbox.frontend.loop.connection import PLAIN_ADDS, PLAIN_READS, PLAIN_RECOVERIES
-from bkbox.security.rates import Bucket
 from bkbox.security.roles import Grant, Need
 from bkbox.wire import v2, v3
 from bkbox.wire.codes import Code
@@ -21,7 +23,17 @@ class Authorizer:
     without asking the metadata store.
     """
 
-    __slots__ = ("_refusals", "bucket", "counts_as", "grant", "name", "peer", "plugin", "vouching")
+    __slots__ = (
+        "_now_s",
+        "_refusals",
+        "bucket",
+        "counts_as",
+        "grant",
+        "name",
+        "peer",
+        "plugin",
+        "vouching",
+    )
 
     def __init__(
         self,
@@ -29,8 +41,9 @@ class Authorizer:
         plugin: str,
         peer: str,
         grant: Grant,
-        bucket: Bucket | None,
+        bucket: TokenBucket | None,
         refusals: Refusals,
+        monotonic_s: Callable[[], float],
         vouching: LedgerVerification | None = None,
     ) -> None:
         self.name = name
@@ -40,6 +53,7 @@ class Authorizer:
         self.grant = grant
         self.bucket = bucket
         self._refusals = refusals
+        self._now_s = monotonic_s
         self.vouching = vouching
 
     @property
@@ -74,7 +88,7 @@ class Authorizer:
         if need not in self.grant.needs:
             self._refusals.note(self.identity, self.peer, str(need.name).lower())
             return Code.EUA
-        if self.bucket is not None and not self.bucket.take():
+        if self.bucket is not None and not self.bucket.take(self._now_s()):
             return Code.ETOOMANYREQUESTS
         return None
 

@@ -1,1 +1,1 @@
-"""Copying entries: read from other bookies, written to one bookie."""
+"""Copies entries: one engine reads them from the bookies of a ledger and adds them to target bookies."""

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
+from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import BookieId
 from bkbox.client.connection.adds import AddFrames, OnAnswer
 from bkbox.client.connection.pool import ADD_FRAME_OVERHEAD_BYTES, Add, BookiePool
@@ -35,7 +36,8 @@ a ledger accepts those that follow on its fast path (bookie/dispatch.py).
 """
 
 _TRIES_WHEN_CROWDED = 6
-_CROWDED_PAUSE_S = 0.1
+_CROWDED_PAUSE_S = 0.2
+"""The first wait for an overloaded bookie; it doubles with each further try."""
 
 _RECOVERY = v2.FLAG_RECOVERY_ADD | v2.FLAG_HIGH_PRIORITY
 
@@ -169,7 +171,7 @@ async def store(pool: BookiePool, target: BookieId, run: EntryBatch) -> dict[int
     """
     for tries in range(_TRIES_WHEN_CROWDED):
         if tries:
-            await asyncio.sleep(_CROWDED_PAUSE_S * 2**tries)
+            await asyncio.sleep(backoff_s(tries - 1, _CROWDED_PAUSE_S))
         refused = await _send(pool, target, run)
         if Code.ETOOMANYREQUESTS not in refused.values():
             break

@@ -10,7 +10,7 @@ One ledger, in this order:
 2. if this bookie is in its last ensemble and it is not CLOSED, recover it like any other client;
 3. list the entries that this bookie must have by the write sets, and subtract those that are in the index *and can be
    read*;
-4. copy the rest from peers (copier.py);
+4. copy the rest from peers (copy/local_copy.py);
 5. if nothing is missing: clear limbo, which syncs everything written before it. Otherwise the ledger stays in limbo,
    is listed as a blocker with each peer's response, and is retried after a back-off.
 
@@ -26,6 +26,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import LedgerId
 from bkbox.base.words import counted
 from bkbox.errors import BkboxError, ConnectionLostError, NoSuchLedgerError, RecoveryAbortedError
@@ -35,9 +36,8 @@ from bkbox.jobs.context import JobContext
 from bkbox.protocol import repair as plan
 from bkbox.repair.context import Environment
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
-from bkbox.repair.copy.copier import Copier
+from bkbox.repair.copy.local_copy import copy_to_local
 from bkbox.repair.limbo.recovery import why_stuck
-from bkbox.repair.rate_limits import retry_wait_s
 from bkbox.wire.metadata.ledger import LedgerMetadata
 from bkbox.wire.metadata.loss import losses_of
 
@@ -149,7 +149,7 @@ class LimboRepair:
             self._work.block(ledger, *blocker)
             order = self._order
             await asyncio.sleep(
-                retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, self._rng)
+                backoff_s(tries, order.retry_initial_s, order.retry_max_s, self._rng)
             )
             tries += 1
 
@@ -183,15 +183,15 @@ class LimboRepair:
         self._work.count("entries_missing", sum(map(len, missing)))
         failed, answers = 0, ""
         if missing:
-            copier = Copier(
+            result = await copy_to_local(
                 self._me,
                 self._client.pool,
                 metadata,
+                missing,
                 self._work,
-                self._order.entries_in_flight,
                 self._window,
+                self._order.entries_in_flight,
             )
-            result = await copier.copy(missing)
             failed, answers = len(result.failed), result.describe()
             self._work.count("entries_missing", -failed)
         if not plan.may_leave_limbo(metadata, self._me, missing=failed, unverified=0):

@@ -9,20 +9,21 @@ from __future__ import annotations
 
 import asyncio
 
+from bkbox.base.backoff import Backoff
 from bkbox.base.ids import LedgerId, ledger_id
 from bkbox.client.client import Client
 from bkbox.errors import BkboxError, RecoveryAbortedError
 from bkbox.jobs.context import JobContext
 from bkbox.repair.cancellable_wait import wait_cancellable
 from bkbox.repair.context import Environment
-from bkbox.repair.rate_limits import retry_wait_s
 
 _ADVICE = "wait until more bookies of its ensemble are up and out of limbo; recovery is tried again by itself"
 
 
 async def recover(work: JobContext, environment: Environment, arguments: dict[str, str]) -> None:
     """Recover one ledger. ``ledger``: its id. Raises NoSuchLedgerError, MetadataError, JobCancelledError."""
-    ledger, order, tries = ledger_id(arguments["ledger"]), environment.order, 0
+    ledger, order = ledger_id(arguments["ledger"]), environment.order
+    backoff = Backoff(order.retry_initial_s, order.retry_max_s, environment.rng)
     work.expect(ledgers=1)
     while True:
         work.say(f"recovering ledger {ledger}")
@@ -35,9 +36,7 @@ async def recover(work: JobContext, environment: Environment, arguments: dict[st
             work.unblock(ledger)
             work.did(ledgers=1)
             return
-        pause_s = retry_wait_s(tries, order.retry_initial_s, order.retry_max_s, environment.rng)
-        await wait_cancellable(work, asyncio.sleep(pause_s))
-        tries += 1
+        await wait_cancellable(work, asyncio.sleep(backoff.next_s()))
 
 
 async def why_stuck(

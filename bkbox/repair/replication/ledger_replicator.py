@@ -44,7 +44,8 @@ from bkbox.protocol.rereplication import (
     with_replaced,
 )
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
-from bkbox.repair.copy.transfer import FragmentCopier, Sources
+from bkbox.repair.copy.entry_source import EntrySource
+from bkbox.repair.copy.fragment_copy import copy_fragment
 from bkbox.repair.replication.entry_inventory import EntryInventory
 from bkbox.wire.metadata.ledger import LedgerMetadata
 
@@ -161,15 +162,14 @@ class LedgerReplicator:
         """Carry out the findings; returns the bookies that were given entries, once the metadata names them."""
         metadata = found.value
         distances = await self._distances(metadata)
-        given = Sources(self._client.pool, metadata, cluster.there, distances)
+        source = EntrySource(self._client.pool, metadata, cluster.there, distances)
         failed: LedgerError | None = None
         given_to: set[BookieId] = set()
         for repair in wanted:
             work.say(f"copying ledger {metadata.ledger_id}, entries from {repair.first_entry} on")
-            copier = FragmentCopier(self._client.pool, given, repair, work, self._window)
             try:
                 new = await self._replacements(repair, metadata, cluster.drained)
-                await copier.copy(new)
+                await copy_fragment(source, repair, new, work, self._window)
             except LedgerError as error:
                 failed = failed or error  # the other fragments are still copied
                 continue

@@ -17,6 +17,7 @@ from collections.abc import Callable, Collection, Hashable
 from contextlib import suppress
 from dataclasses import dataclass
 
+from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.words import counted
 from bkbox.client.client import Client
@@ -93,15 +94,16 @@ class ReplicationWorker:
 
     async def run(self) -> None:
         """Run rounds for ever; raises JobCancelledError."""
-        pause_s = PAUSE_S
+        idle_rounds = 0
         while True:
             await self._work.turn()
             try:
-                pause_s = PAUSE_S if await self.round() else min(2 * pause_s, LONGEST_PAUSE_S)
+                idle_rounds = 0 if await self.round() else idle_rounds + 1
             except MetadataError as error:
                 log.warning("re-replication waits for the metadata store: %s", error)
                 self._work.say(f"waiting for the metadata store: {error}")
-            await wait_cancellable(self._work, asyncio.sleep(pause_s * self._rng.uniform(0.5, 1.0)))
+            pause_s = backoff_s(idle_rounds, PAUSE_S, LONGEST_PAUSE_S, self._rng)
+            await wait_cancellable(self._work, asyncio.sleep(pause_s))
 
     async def round(self) -> bool:
         """Work on every ledger that is due; returns True if at least one became fully replicated. Raises

@@ -13,8 +13,8 @@ import random
 from collections.abc import Collection, Hashable
 from dataclasses import dataclass
 
+from bkbox.base.backoff import backoff_s
 from bkbox.base.ids import LedgerId
-from bkbox.repair.rate_limits import retry_wait_s
 
 
 @dataclass(slots=True)
@@ -56,7 +56,7 @@ class RetrySchedule:
         """Record a failure: it is retried after a back-off."""
         before = self._waits.get(ledger)
         tries = 0 if before is None else before.tries
-        pause_s = retry_wait_s(tries, self._initial_s, self._longest_s, self._rng)
+        pause_s = backoff_s(tries, self._initial_s, self._longest_s, self._rng)
         self._waits[ledger] = _Wait(tries + 1, now_s + pause_s)
 
     def later(self, ledger: LedgerId, until_s: float) -> None:

@@ -23,13 +23,13 @@ from typing import Any
 from zlib import crc32
 
 from bkbox.base.ids import LedgerId
+from bkbox.base.token_bucket import TokenBucket
 from bkbox.base.words import error_text, quoted
 from bkbox.errors import BkboxError, BugError, MetadataError, MetadataUnavailableError
 from bkbox.ipc import messages
 from bkbox.ipc.async_channel import AsyncChannel
 from bkbox.ipc.messages import LEDGER_ID_ITEM, OVER_QUOTA_PAGE, Message
 from bkbox.repair.context import Environment
-from bkbox.repair.rate_limits import Bucket
 from bkbox.security.quotas import Quotas, Use
 from bkbox.wire.metadata.owner import owner_of
 
@@ -58,7 +58,7 @@ class QuotaWatch:
     def __init__(self, environment: Environment, tell: Callable[[Message], None]) -> None:
         self._environment = environment
         self._tell = tell
-        self._calls = Bucket(environment.order.metadata_calls_per_second or None)
+        self._calls = TokenBucket(environment.order.metadata_calls_per_second or None)
         self._quotas = Quotas(environment.order.quotas)
         self._interval_s = environment.order.quota_interval_s
         self._configured = asyncio.Event()

@@ -12,9 +12,10 @@ from bkbox.base.ids import BookieId, LedgerId
 from bkbox.base.words import counted
 from bkbox.errors import MetadataError, NoSuchLedgerError
 from bkbox.jobs.context import JobContext
+from bkbox.protocol.repair import joined
 from bkbox.repair.context import Environment
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
-from bkbox.repair.copy.copier import Copier, in_runs
+from bkbox.repair.copy.local_copy import copy_to_local
 from bkbox.wire.metadata.ledger import LedgerMetadata, LedgerState
 from bkbox.wire.write_set import holds
 
@@ -63,10 +64,17 @@ async def _copy(
     if entries:
         work.count("entries_unreadable", len(entries))
         log.warning("ledger %d: %d entries cannot be read: refilling them", ledger, len(entries))
-    in_flight = environment.order.entries_in_flight
-    window = ByteWindow(WINDOW_BYTES)
-    copier = Copier(environment.me, environment.client.pool, metadata, work, in_flight, window)
-    failed = (await copier.copy(in_runs(entries))).failed if entries else {}
+    missing = joined(range(entry, entry + 1) for entry in entries)
+    result = await copy_to_local(
+        environment.me,
+        environment.client.pool,
+        metadata,
+        missing,
+        work,
+        ByteWindow(WINDOW_BYTES),
+        environment.order.entries_in_flight,
+    )
+    failed = result.failed
     work.count("entries_refilled", len(entries) - len(failed))
     if failed:
         entry, why = min(failed.items())

@@ -8,6 +8,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine
 
+from bkbox.base.backoff import backoff_s
 from bkbox.base.words import error_text
 from bkbox.errors import BkboxError
 from bkbox.supervisor.children.process import Child, Exit
@@ -77,8 +78,7 @@ class ChildSupervisor:
                 ended(how)
                 log.error("%s ended: %s", what, how)
             tries = 0 if time.monotonic() - began > _HEALTHY_AFTER_S else tries + 1
-            bound = min(self._longest_s, self._initial_s * 2.0 ** min(tries, 20))
-            await asyncio.sleep(bound * self._rng.uniform(0.5, 1.0))
+            await asyncio.sleep(backoff_s(tries, self._initial_s, self._longest_s, self._rng))
             try:
                 await revive()
             except (BkboxError, OSError) as error:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Protocol
 import bkbox
 from bkbox.api.admin.cluster_members import url_of
 from bkbox.api.admin.socket_path import admin_socket_path
+from bkbox.base.backoff import Backoff
 from bkbox.base.words import error_text
 from bkbox.config.values import split_address
 from bkbox.supervisor.service.service_info import admin_endpoint
@@ -79,7 +80,7 @@ async def _announce(bookie: AnnouncedBookie) -> None:
             "install it with pip install 'bkbox[discovery]'"
         )
         return
-    pause_s = _AGAIN_S
+    backoff = Backoff(_AGAIN_S, _AGAIN_MAX_S)
     while True:
         try:
             address = await _advertised_address(bookie)
@@ -88,15 +89,14 @@ async def _announce(bookie: AnnouncedBookie) -> None:
                 info = _service(bookie, address)
                 await (await zeroconf.async_register_service(info, allow_name_change=True))
                 log.info("announced as %s on %s", info.name, address)
-                pause_s = _AGAIN_S
+                backoff.reset()
                 await asyncio.Event().wait()
             finally:
                 await zeroconf.async_close()
         except (OSError, Error) as error:  # the interface may come up later
-            reason = error_text(error)
+            reason, pause_s = error_text(error), backoff.next_s()
             log.warning("the bookie is not announced, next try in %.0f s: %s", pause_s, reason)
             await asyncio.sleep(pause_s)
-            pause_s = min(2 * pause_s, _AGAIN_MAX_S)
 
 
 async def _advertised_address(bookie: AnnouncedBookie) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from bkbox.protocol import repair
-from bkbox.repair.copy.transfer import FragmentCopier
+from bkbox.repair.copy import fragment_copy
 from bkbox.repair.limbo.limbo_repair import LimboRepair
 from bkbox.repair.space import gc
 from bkbox.wire.metadata.ledger import LedgerState
@@ -29,10 +29,8 @@ def repair_trusts_index() -> tuple[Change, ...]:
 
 
 def named_without_copies() -> tuple[Change, ...]:
-    async def copy(_self: Any, _new: Any) -> None:
-        """Copies nothing."""
-
-    return ((FragmentCopier, "copy", copy),)
+    """Copies nothing."""
+    return ((fragment_copy, "transfers", lambda *_of_fragment: ()),)
 
 
 def collects_named() -> tuple[Change, ...]:

@@ -22,7 +22,8 @@ from bkbox.errors import BkboxError, NoSuchEntryError
 from bkbox.protocol.audit import settled_fragments
 from bkbox.protocol.rereplication import FragmentRepair, with_replaced
 from bkbox.repair.copy.byte_semaphore import WINDOW_BYTES, ByteWindow
-from bkbox.repair.copy.transfer import FragmentCopier, Sources
+from bkbox.repair.copy.entry_source import EntrySource
+from bkbox.repair.copy.fragment_copy import copy_fragment
 from bkbox.wire.digest import VerifiedEntry
 from bkbox.wire.metadata.ledger import DigestType, LedgerState
 from proof.sim.plan.profiles import FENCE_LOST, HIDDEN
@@ -323,11 +324,11 @@ class Program:
         new = {rng.randrange(len(fragment.ensemble)): BookieId(target.name)}
         repair = FragmentRepair(fragment.first_entry, entries, fragment.ensemble, tuple(new), {})
         registered = {BookieId(name) for name in self.cluster.hosts}
-        sources = Sources(client.pool, metadata, registered, {})
+        source = EntrySource(client.pool, metadata, registered, {})
         work, window = SimJobContext(), ByteWindow(WINDOW_BYTES)
         self.cluster.copying[target.name] += 1
         try:
-            await FragmentCopier(client.pool, sources, repair, work, window).copy(new)
+            await copy_fragment(source, repair, new, work, window)
             self.process.say("has copied ledger %d to %s", metadata.ledger_id, target.name)
             trap = self.cluster.traps.pop(COPIED, None)
             if trap is not None:

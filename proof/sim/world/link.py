@@ -19,7 +19,7 @@ from bkbox.client.connection.adds import AddSend
 from bkbox.client.connection.bookie_connection import _DECODE, BookieLink, RequestPriority, Resolve
 from bkbox.client.connection.pool import BookiePool
 from bkbox.client.connection.response_matcher import Key, Reply, Request
-from bkbox.client.options import Backoff, ClientOptions
+from bkbox.client.options import ClientOptions, new_backoff
 from bkbox.protocol.events import NoAnswer
 from proof.sim.world.connection import Connection, Listener
 from proof.sim.world.frames import code_of
@@ -90,7 +90,7 @@ class SimLink:
         self._reach = reach
         self._options = options
         self._decode = _DECODE[lane]
-        self._backoff = Backoff(options, rng)
+        self._backoff = new_backoff(options, rng)
         self._not_before = 0.0
         self._connections = 0
         self._connection: Connection | None = None

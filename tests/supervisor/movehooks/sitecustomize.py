@@ -23,8 +23,8 @@ def _role() -> str:
 
 def _reach(when: str, message: object) -> None:
     name = type(message).__name__
-    if name == "EndArrival":
-        name = "Commit" if message.commit else "EndArrival"  # type: ignore[attr-defined]
+    if name == "CommitImport":
+        name = "Commit" if message.commit else "CommitImport"  # type: ignore[attr-defined]
     lines = (_folder / "points").read_text().splitlines()
     number = next((n for n in range(len(lines)) if not (_folder / f"done-{n}").exists()), None)
     if number is None:
